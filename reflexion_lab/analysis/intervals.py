@@ -1,0 +1,104 @@
+"""Intervals and tests for counts of solved tasks. Tasks are the unit; n is their number."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+from reflexion_lab.records import Record
+
+LEVEL = 0.95
+"""Confidence level of every interval that the lab prints."""
+
+
+class Rate(Record, frozen=True, kw_only=True):
+    """A share with its numerator, its denominator and its Wilson 95 % interval."""
+
+    k: int
+    n: int
+    share: float
+    """k / n, in [0, 1]; 0.0 where n is 0, and then the interval is all of [0, 1]."""
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, k: int, n: int) -> Rate:
+        low, high = wilson(k, n)
+        return cls(k=k, n=n, share=k / n if n else 0.0, low=low, high=high)
+
+
+def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """The score interval for a share of `k` in `n` (Wilson 1927, JASA 22:209-212), no continuity correction.
+
+    Returns:
+        low, high in [0, 1]; (0, 1) where n is 0, since nothing is known.
+
+    Raises:
+        ValueError: not 0 <= k <= n, or a level outside (0, 1).
+    """
+    if not 0 <= k <= n:
+        raise ValueError(f"k: {k} of n = {n} found; expected 0 <= k <= n")
+    if not 0 < level < 1:
+        raise ValueError(f"level: {level} found; expected a number in (0, 1), such as 0.95")
+    if n == 0:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    share = k / n
+    centre = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # rounding would leave the ends that are 0 and 1 by algebra a hair beside them
+    return (centre - half) / scale if k else 0.0, (centre + half) / scale if k < n else 1.0
+
+
+def mcnemar(b: int, c: int) -> float:
+    """Two-sided p of McNemar's test (McNemar 1947, Psychometrika 12:153-157), exact: binomial with share 1/2.
+
+    `b` and `c` count the discordant pairs: solved by one side alone, and by the other alone. 1.0 without any.
+
+    Raises:
+        ValueError: a negative count.
+    """
+    if b < 0 or c < 0:
+        raise ValueError(f"discordant pairs: {b} and {c} found; expected counts of 0 or more")
+    pairs = b + c
+    tail = sum(math.comb(pairs, i) for i in range(min(b, c) + 1))
+    return min(1.0, tail / (1 << pairs) * 2)
+
+
+def paired_difference(n11: int, n10: int, n01: int, n00: int, level: float = LEVEL) -> tuple[float, float]:
+    """Interval for share(second) - share(first) on the same tasks: (n01 - n10) / n.
+
+    Newcombe's hybrid score interval for paired shares (Newcombe 1998, Statistics in Medicine 17:2635-2650,
+    method 10): the Wilson intervals of both shares, joined by the tasks' correlation, which is corrected for
+    continuity where positive. It keeps its width where no pair is discordant, unlike Wald's.
+
+    Args:
+        n11: solved by both. n10: by the first alone. n01: by the second alone. n00: by neither.
+
+    Returns:
+        low, high in [-1, 1]; (-1, 1) where there is no task.
+    """
+    n, first, second = n11 + n10 + n01 + n00, n11 + n10, n11 + n01
+    (low1, high1), (low2, high2) = wilson(first, n, level), wilson(second, n, level)
+    if n == 0:
+        return -1.0, 1.0
+    phi = _correlation(n11, n10, n01, n00)
+    down1, up1 = first / n - low1, high1 - first / n
+    down2, up2 = second / n - low2, high2 - second / n
+    difference = (n01 - n10) / n
+    return (
+        difference - math.sqrt(max(0.0, down2**2 - 2 * phi * down2 * up1 + up1**2)),
+        difference + math.sqrt(max(0.0, up2**2 - 2 * phi * up2 * down1 + down1**2)),
+    )
+
+
+def _correlation(n11: int, n10: int, n01: int, n00: int) -> float:
+    """Phi of a 2x2 table, in [-1, 1]; 0.0 where a margin is empty. A positive numerator is shrunk by n/2."""
+    margins = (n11 + n10) * (n01 + n00) * (n11 + n01) * (n10 + n00)
+    if not margins:
+        return 0.0
+    excess: float = n11 * n00 - n10 * n01
+    if excess > 0:
+        excess = max(0.0, excess - (n11 + n10 + n01 + n00) / 2)
+    return excess / math.sqrt(margins)

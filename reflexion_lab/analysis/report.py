@@ -1,0 +1,210 @@
+"""A run as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.analysis.intervals import Rate
+from reflexion_lab.analysis.summary import Log, Summary, summary
+from reflexion_lab.records import Usage
+from reflexion_lab.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+ROWS = 60
+"""Tasks that are shown unless all are asked for."""
+
+STYLES = {"pass": "green", "repaired": "bold green", "damaged": "bold red", "not graded": "yellow"}
+"""Of words in a cell; any other outcome is red."""
+
+
+def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
+    """Print a run: its tasks, convergence, headline figures and costs, and loudly what is wrong with it.
+
+    Raises:
+        RunFolderError: a file of the run cannot be read.
+    """
+    log = Log.read(run)
+    figures = summary(log)
+    warnings = [_line(text, "bold white on red") for text in _warnings(log, figures)]
+    tables = [
+        _tasks(log, all_tasks),
+        *_convergence(log, figures),
+        _figures(figures),
+        _line(""),
+        _costs(figures),
+    ]
+    for part in (*warnings, *tables, *warnings):
+        console.print(part)
+    console.print(_line(f"run folder: {run.path}"), soft_wrap=True)
+
+
+def _warnings(log: Log, figures: Summary) -> Iterator[str]:
+    resume = "To resume, start it again on the same run folder."
+    if figures.is_upper_bound:
+        yield "UPPER BOUND, not pass@1: the hidden tests drove this loop (feedback source: oracle)."
+    if figures.n_logged != figures.n_expected:
+        ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended"
+        yield f"INCOMPLETE: {ended}; no figure is final. {resume}"
+    elif not log.is_graded:
+        yield f"NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve. {resume}"
+
+
+def _tasks(log: Log, all_tasks: bool) -> Table:
+    """One row a task. Of too many, failures and changes of verdict come first and `ROWS` are shown."""
+    table = _table("Tasks", "task", "submitted", "feedback", "hidden", "since\nattempt 1", "ended by", names=6)
+    rows = {task_id: _row(log, task_id) for task_id in log.results}
+    shown = list(rows)
+    if len(shown) > ROWS and not all_tasks:
+        shown = sorted(rows, key=lambda task_id: rows[task_id][2:4] == ("pass", ""))[:ROWS]
+        table.caption = f"{len(rows) - ROWS} more tasks left out; failures, repairs and damage come first"
+    for task_id in shown:
+        submitted, *verdicts, ended = rows[task_id]
+        coloured = (_line(cell, STYLES.get(cell, "red")) for cell in verdicts)
+        table.add_row(_line(task_id), submitted, *coloured, ended)
+    return table
+
+
+def _row(log: Log, task_id: str) -> tuple[str, str, str, str, str]:
+    """Attempt submitted, feedback verdict, hidden verdict, change since attempt 1, why the loop ended."""
+    made = log.attempts[task_id]
+    chosen = submitted_at(made)
+    first, final = (log.grades.get((task_id, number)) for number in (1, chosen.number))
+    change = ""
+    if first and final and first.passed != final.passed:
+        change = "repaired" if final.passed else "damaged"
+    submitted = f"{chosen.number} of {len(made)}"
+    hidden = final.outcome if final else "not graded"
+    return submitted, chosen.evaluation.outcome, hidden, change, log.results[task_id].stop_reason
+
+
+def _convergence(log: Log, figures: Summary) -> Iterator[Table]:
+    points = log.points
+    if not points:
+        return
+    title = f"Convergence, n = {points[0].n} tasks: every loop cut at this attempt; shares in %"
+    metric = "upper\nbound" if figures.is_upper_bound else "pass@1"
+    columns = ("solved", metric, "95 %\ninterval", "feedback\npassed", "any\nsolved")
+    table = _table(title, "attempt", *columns, "mean\nreward", "tokens\nso far")
+    for point in points:
+        shares = (f"{100 * share:.1f}" for share in (point.visible_pass, point.any_solved))
+        table.add_row(
+            str(point.attempt),
+            f"{point.solved}/{point.n}",
+            f"{100 * point.pass_at_1:.1f}",
+            _line(_interval(point.low, point.high)),
+            *shares,
+            f"{point.reward:.3f}",
+            f"{point.tokens_cum:,}",
+        )
+    yield table
+
+
+def _metric(figures: Summary) -> str:
+    return "upper bound (not pass@1)" if figures.is_upper_bound else "pass@1"
+
+
+def _figures(figures: Summary) -> Table:
+    """Name and value, one a line."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    for parts in (_headline, _reflections, _exclusions):
+        for name, value in parts(figures):
+            grid.add_row(_line(name, "bold"), _line(value))
+    return grid
+
+
+def _headline(figures: Summary) -> Iterator[tuple[str, str]]:
+    yield _metric(figures), _rate(figures.pass_at_1)
+    yield "of", f"{figures.benchmark}, feedback source {figures.feedback_source}, seed {figures.seed}"
+    if figures.pass_at_1_first and figures.against_single and figures.attempts_mean > 1:
+        yield "plain single attempt", f"{_rate(figures.pass_at_1_first)}, attempt 1 of these very loops"
+        pair = figures.against_single
+        p = f"p = {pair.p:.2g}" if pair.p >= 1e-4 else "p < 0.0001"
+        points = f"{100 * pair.difference:+.1f} points {_interval(pair.low, pair.high)}"
+        yield "gain, paired", f"{points}, Newcombe's method 10"
+        yield (
+            "since attempt 1",
+            f"{pair.repaired} repaired, {pair.damaged} damaged; {p}, McNemar's exact test",
+        )
+    if figures.no_feedback < figures.n_logged:
+        truth = figures.feedback
+        wrong = f"false passes {truth.false_positives}, false alarms {truth.false_negatives}"
+        right = f"right passes {truth.true_positives}, right alarms {truth.true_negatives}"
+        yield "feedback tests passed", _rate(figures.visible_pass)
+        yield "against hidden tests", f"{wrong}, {right}"
+
+
+def _reflections(figures: Summary) -> Iterator[tuple[str, str]]:
+    if figures.reflections:
+        yield "reflections", _counts(figures.reflections)
+        yield "written by the model", _rate(figures.reflections_by_model, "reflections")
+        yield "word for word again", f"{figures.reflections_repeated} within their task"
+
+
+def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
+    """Nothing is excluded from n; this says what is in it that a reader would want to know."""
+    yield "loops ended by", f"{_counts(figures.stop_reasons)}; {figures.attempts_mean:.2f} attempts a task"
+    yield "hidden outcomes", _counts(figures.submitted_outcomes)
+    yield "feedback outcomes", f"{_counts(figures.feedback_outcomes)}, over all attempts"
+    attempts = f"attempts without a program {figures.extraction_failures}, with a time-out {figures.timeouts}"
+    harness = f"harness errors {figures.harness_errors}"
+    yield "counted in n", f"tasks without feedback {figures.no_feedback}, {attempts}, {harness}"
+    if figures.torn:
+        yield "torn lines skipped", str(figures.torn)
+
+
+def _costs(figures: Summary) -> Table:
+    table = _table("Usage", "role", "calls", "prompt\ntokens", "completion\ntokens", "model\nseconds", "cost")
+    total = sum(figures.usage.values(), Usage())
+    unread = {"after the last attempt": figures.usage_last_reflections}
+    rows = {**figures.usage, "all": total, **unread}
+    for role, usage in rows.items():
+        tokens = f"{usage.prompt_tokens:,}", f"{usage.completion_tokens:,}"
+        table.add_row(role, f"{usage.calls:,}", *tokens, f"{usage.seconds:,.1f}", f"{usage.cost:,.4f}")
+    solved = figures.pass_at_1.k
+    each = f"{total.tokens / solved:,.0f} tokens a solved task" if solved else "no task solved"
+    table.caption = f"{each}; cached replies count what they took when first drawn"
+    return table
+
+
+def _table(title: str, *columns: str, names: int = 1) -> Table:
+    """An empty table: the first columns, `names` of them, to the left; figures to the right, never cut."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, title_style="bold", box=SIMPLE_HEAD, collapse_padding=True)
+    table.title_justify = table.caption_justify = "left"
+    for number, column in enumerate(columns):
+        is_name = number < names
+        side: Literal["left", "right"] = "left" if is_name else "right"
+        table.add_column(column, justify=side, overflow="fold", no_wrap=not is_name, min_width=7)
+    return table
+
+
+def _line(text: str, style: str = "") -> Text:
+    """Plain text: ids and intervals may hold brackets, which are no markup here."""
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def _interval(low: float, high: float) -> str:
+    return f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _rate(rate: Rate, unit: str = "tasks") -> str:
+    share = f"{100 * rate.share:.1f} % {_interval(rate.low, rate.high)}"
+    return f"{share} ({rate.k} of {rate.n} {unit}, Wilson 95 %)"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    """Most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{count} {name}" for name, count in ordered) or "none"

@@ -1,0 +1,111 @@
+"""A benchmark: tasks in a fixed order, and the digest of the whole data set that they come from."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import overload
+
+import msgspec
+
+from reflexion_lab.records import Task
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """An immutable sequence of tasks. A selection is a benchmark too, with the same order, name and digest.
+
+    Raises:
+        ValueError: two tasks share a `task_id`.
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    digest: str = ""
+    """SHA-256 (hex) of the whole data set, however few tasks are selected; "" hashes the tasks' JSON."""
+
+    def __post_init__(self) -> None:
+        counts = Counter(task.task_id for task in self.tasks)
+        if repeated := [task_id for task_id, count in counts.items() if count > 1]:
+            raise ValueError(f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}; rename.")
+        if not self.digest:
+            data = msgspec.json.encode(self.tasks, order="sorted")
+            object.__setattr__(self, "digest", hashlib.sha256(data).hexdigest())
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.tasks)
+
+    @overload
+    def __getitem__(self, key: int | str) -> Task: ...
+    @overload
+    def __getitem__(self, key: slice) -> Benchmark: ...
+    def __getitem__(self, key: int | str | slice) -> Task | Benchmark:
+        """A task by position or by `task_id` (KeyError if there is none), or the selection of a slice."""
+        if isinstance(key, slice):
+            return replace(self, tasks=self.tasks[key])
+        if isinstance(key, int):
+            return self.tasks[key]
+        if key not in self._by_id:
+            raise KeyError(self._unknown(key))
+        return self._by_id[key]
+
+    def select(
+        self,
+        *,
+        limit: int | None = None,
+        sample: int | None = None,
+        seed: int = 0,
+        ids: Collection[str] | None = None,
+    ) -> Benchmark:
+        """Narrow to `ids`, then draw `sample` of them, then take the first `limit`; None narrows nothing.
+
+        Raises:
+            ValueError: an id is unknown, `sample` is not in 1..the tasks left, or `limit` is below 1.
+        """
+        chosen = self if ids is None else self.only(ids)
+        chosen = chosen if sample is None else chosen.sample(sample, seed)
+        if limit is not None and limit < 1:
+            raise ValueError(f"benchmark.limit: expected at least 1, got {limit}; leave it null for all.")
+        return chosen[:limit]
+
+    def sample(self, n: int, seed: int) -> Benchmark:
+        """Draw `n` tasks without replacement, in benchmark order; a smaller sample is part of a larger one.
+
+        Raises:
+            ValueError: `n` is not in 1..len(self).
+        """
+        if not 1 <= n <= len(self):
+            raise ValueError(f"benchmark.sample: expected 1 to {len(self)} tasks of {self.name}, got {n}.")
+        order = list(range(len(self)))
+        random.Random(f"{seed}:{self.name}").shuffle(order)
+        return replace(self, tasks=tuple(self.tasks[i] for i in sorted(order[:n])))
+
+    def only(self, ids: Collection[str]) -> Benchmark:
+        """Keep the tasks of these ids, in benchmark order; one id may be given as it is.
+
+        Raises:
+            ValueError: no id is given, or some are unknown.
+        """
+        wanted = {ids} if isinstance(ids, str) else set(ids)
+        if not wanted:
+            raise ValueError("benchmark.ids: names no task; leave it null for all.")
+        if unknown := sorted(wanted - self._by_id.keys()):
+            raise ValueError("benchmark.ids: " + " ".join(map(self._unknown, unknown)))
+        return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in wanted))
+
+    @cached_property
+    def _by_id(self) -> dict[str, Task]:
+        return {task.task_id: task for task in self.tasks}
+
+    def _unknown(self, task_id: str) -> str:
+        close = difflib.get_close_matches(task_id, self._by_id, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        return f"{self.name} has no task {task_id!r} among these {len(self)}{hint}"

@@ -1,0 +1,159 @@
+"""The command line. What is heavy is imported by the command that needs it; `--help` stays light."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+RUN_HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
+
+Run a benchmark through the loop. What follows `run` are Hydra overrides:
+
+  reflexion-lab run                                    basics with the embedded model
+  reflexion-lab run benchmark=humaneval recall.omega=1 loop.max_attempts=3 benchmark.limit=20
+  reflexion-lab run experiment=simple benchmark=humaneval
+  reflexion-lab run model=openai model.model=gpt-4o-mini actor=single_shot
+  reflexion-lab run -m seed=0,1,2                      one run per value
+  reflexion-lab run ... resume=runs/FOLDER             finish a run that was cut off
+  reflexion-lab run --cfg job                          print the whole config
+
+Groups: {groups}
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point. Returns 0, or 2 after one line on what was wrong and what to do."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["run"]:
+        return guarded(lambda: run(arguments[1:]))
+    options = parser().parse_args(arguments)
+    return guarded(lambda: options.command(options) or 0)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="reflexion-lab", description="Measure whether a language model learns from its own words."
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("run", help="run a benchmark through the loop (Hydra overrides follow)", add_help=False)
+    for name, command, text in (
+        ("show", show, "print a run's tasks, curve and headline figures"),
+        ("track", track, "write a run folder into MLflow"),
+    ):
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.add_argument("folder", metavar="RUN", help="a run folder, as `run` prints at its end")
+        sub.set_defaults(command=command)
+        if name == "show":
+            sub.add_argument("--all", action="store_true", help="every task, however many")
+        else:
+            sub.add_argument("--uri", help="MLflow database (default: sqlite beside the run folder's parent)")
+    sub = commands.add_parser("doctor", help="check the evaluator: canonical and hostile programs, isolation layers")
+    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    sub.set_defaults(command=doctor)
+    return top
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Turn what a user can mend into one line; anything else is a bug and keeps its traceback."""
+    try:
+        return command()
+    except KeyboardInterrupt:
+        print("interrupted; what had finished is written", file=sys.stderr)
+        return 130
+    except Exception as problem:
+        if not mendable(problem):
+            raise
+        print(f"error: {one_line(problem)}", file=sys.stderr)
+        return 2
+
+
+def mendable(problem: Exception) -> bool:
+    """Whether a user, not a programmer, can do something about it."""
+    from reflexion_lab.protocols import HarnessError, ModelError
+
+    hydras_own = type(problem).__module__.startswith(("hydra", "omegaconf"))
+    return hydras_own or isinstance(problem, ValueError | ModelError | HarnessError | OSError)
+
+
+def one_line(problem: BaseException) -> str:
+    """What is wrong, on one line: the innermost cause, the config key that Hydra met it at, the stage of the loop."""
+    key = re.search(r"full_key: (\S+)", str(problem))
+    while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
+        problem = problem.__cause__
+    text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", str(problem))[0]
+    if key and "is not in struct" in text:
+        text = f"{key[1]}: no such key; `reflexion-lab run --cfg job` prints those that there are"
+    elif key and key[1].split(".")[0] not in text:
+        text = f"{key[1]}: {text}"
+    notes = "; ".join(getattr(problem, "__notes__", ()))
+    return " ".join(f"{text} {f'({notes})' if notes else ''}".split())
+
+
+def run(arguments: list[str]) -> int:
+    from reflexion_lab.config import CONF
+
+    if "--help" in arguments or "-h" in arguments:
+        groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
+        print(RUN_HELP.format(groups=", ".join(groups)))
+        return 0
+    import hydra
+
+    failed: list[int] = []
+
+    def job(cfg: DictConfig) -> float:
+        """One run from its config; returns its pass@1, so that sweepers work. A failing cell ends no sweep."""
+        from reflexion_lab.experiment import carry_out
+
+        share = float("nan")
+
+        def cell() -> int:
+            nonlocal share
+            share = carry_out(cfg).pass_at_1.share
+            return 0
+
+        if code := guarded(cell):
+            failed.append(code)
+        return share
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach `guarded`, which says them in one line
+    sys.argv = ["reflexion-lab run", *arguments]
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+    return failed[0] if failed else 0
+
+
+def show(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from reflexion_lab.analysis.report import show as show_run
+    from reflexion_lab.run_folder import RunFolder
+
+    show_run(RunFolder.existing(options.folder), Console(), all_tasks=options.all)
+
+
+def track(options: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from reflexion_lab.run_folder import RunFolder
+    from reflexion_lab.trackers.mlflow import MlflowTracker
+
+    folder = RunFolder.existing(options.folder)
+    uri = options.uri or f"sqlite:///{Path(options.folder).resolve().parent / 'mlflow.db'}"
+    tracker = MlflowTracker(uri)
+    print(f"tracked: {tracker.track(folder.path)}\nlook at it with: {tracker.command}")
+
+
+def doctor(options: argparse.Namespace) -> int:
+    from reflexion_lab.doctor import examine
+
+    return examine(as_json=options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""The layers around a candidate: resource limits, Landlock and seccomp. Standard library only.
+
+What each layer stops (Linux, x86_64, kernel 5.13 or newer; `layers()` says which are in force here):
+
+- `rlimits`: memory, CPU seconds, file size, open files, core dumps. Not the number of files or processes.
+- `landlock`: every read, write and execute outside the standard library and the private folder; TCP from ABI 4 on;
+  signals and abstract sockets beyond the sandbox from ABI 6 on. Not chmod, chown or times of files; not UDP.
+- `seccomp`: new processes, exec, all sockets, signals, tracing, mounts, namespaces, raised limits, chmod and its kin,
+  shared memory between processes, clocks and kernel modules.
+
+What remains possible for a candidate: to burn its own CPU and memory up to the limits, to fill its private folder until
+its time is over, to read the standard library, the names and sizes of files anywhere, and whatever lies in its own
+process: its tests, and the frames of the code that runs them. It can therefore forge its own report if it is written to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import platform
+import resource
+import struct
+import sys
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
+
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
+"""Number of file-system rights by ABI; 16 from ABI 5 on."""
+EXECUTE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 2, 1 << 3, 1 << 14
+WRITE_FILE = 1 << 1
+
+DENIED = {
+    "sockets": (*range(41, 56), 288, 299, 307),
+    "signals": (62, 129, 200, 234, 297, 424, 434, 438),
+    "tracing": (101, 103, 298, 310, 311, 312, 321, 323),
+    "keys": (248, 249, 250),
+    "processes": (57, 58, 59, 322),
+    "limits": (160, 302),
+    "metadata": (90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452),
+    "devices": (133, 172, 173, 259),
+    "namespaces": (135, 153, 155, 161, 165, 166, 272, 303, 304, 308, *range(428, 434), 442),
+    "machine": (159, 163, 164, 167, 168, 169, 170, 171, 175, 176, 179, 227, 246, 305, 313, 320),
+    "shared_memory": (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, *range(240, 246), 319),
+    "io_uring": (425, 426, 427),
+}
+"""x86_64 system call numbers that answer EPERM, by what they would reach."""
+CLONE, CLONE3, CLONE_THREAD = 56, 435, 0x10000
+ARCH_X86_64, X32_BIT = 0xC000003E, 0x40000000
+ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+EPERM, EAGAIN, ENOSYS = 1, 11, 38
+
+
+def landlock_abi() -> int:
+    """The kernel's Landlock version, 0 where there is none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
+
+
+def seccomp_available() -> bool:
+    return sys.platform.startswith("linux") and platform.machine() == "x86_64"
+
+
+def layers() -> list[str]:
+    """Names of the layers that this machine can put in force."""
+    found = ["fork-server", "rlimits"]
+    if abi := landlock_abi():
+        found.append(f"landlock-abi{abi}")
+    if seccomp_available():
+        found.append("seccomp")
+    return found
+
+
+def readable_paths() -> list[str]:
+    """What a candidate may read: the standard library without site-packages, shared libraries, the time zones."""
+    library = os.path.dirname(os.__file__)
+    inside = [e.path for e in os.scandir(library) if e.name not in ("site-packages", "dist-packages")]
+    prefix = os.path.join(sys.base_prefix, "lib")
+    shared = [e.path for e in os.scandir(prefix) if ".so" in e.name] if os.path.isdir(prefix) else []
+    triplet = f"{platform.machine()}-linux-gnu"
+    system = [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/etc/ld.so.cache"]
+    return inside + shared + system + ["/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom"]
+
+
+def landlock_ruleset(folder: str) -> int:
+    """A descriptor of rules: read the standard library, read and write `folder`; -1 where there is no Landlock.
+
+    Made once in the server; each child only enters it, which is one system call.
+    """
+    abi = landlock_abi()
+    if not abi:
+        return -1
+    rights = (1 << LANDLOCK_RIGHTS.get(abi, 16)) - 1
+    attributes = struct.pack("QQQ", rights, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    ruleset = LIBC.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
+    if ruleset < 0:
+        raise OSError(ctypes.get_errno(), "landlock_create_ruleset failed")
+    for path in readable_paths():
+        _allow(ruleset, path, (READ_FILE | READ_DIR) & rights)
+    _allow(ruleset, folder, rights & ~EXECUTE)
+    high = fcntl.fcntl(ruleset, fcntl.F_DUPFD_CLOEXEC, 32)  # out of the way of the descriptors that a child arranges
+    os.close(ruleset)
+    return high
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not os.path.isdir(path):
+        rights &= EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
+    rule = struct.pack("=Qi", rights, descriptor)
+    failed = LIBC.syscall(LANDLOCK_ADD, ruleset, 1, rule, ctypes.c_uint32(0)) < 0
+    os.close(descriptor)
+    if failed:
+        raise OSError(ctypes.get_errno(), f"landlock_add_rule failed for {path}")
+
+
+def seccomp_program() -> bytes:
+    """The BPF filter: denied numbers answer EPERM, `clone` only makes threads, other architectures are killed."""
+    load, equal, at_least, bits, answer = 0x20, 0x15, 0x35, 0x45, 0x06
+    code = [(load, 0, 0, 4), (equal, 1, 0, ARCH_X86_64), (answer, 0, 0, KILL), (load, 0, 0, 0)]
+    code += [(at_least, 0, 1, X32_BIT), (answer, 0, 0, ERRNO | EPERM)]
+    for number in sorted({n for group in DENIED.values() for n in group}):
+        code += [(equal, 0, 1, number), (answer, 0, 0, ERRNO | EPERM)]
+    code += [(equal, 0, 1, CLONE3), (answer, 0, 0, ERRNO | ENOSYS)]
+    code += [
+        (equal, 0, 3, CLONE),
+        (load, 0, 0, 16),
+        (bits, 1, 0, CLONE_THREAD),
+        (answer, 0, 0, ERRNO | EAGAIN),
+    ]
+    code += [(answer, 0, 0, ALLOW)]
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+class Lockdown:
+    """All layers, prepared in the server and entered by each child for good."""
+
+    def __init__(self, folder: str, memory: int, file_size: int, open_files: int) -> None:
+        self.ruleset = landlock_ruleset(folder)
+        self.program = seccomp_program() if seccomp_available() else b""
+        self.limits = [
+            (resource.RLIMIT_AS, memory),
+            (resource.RLIMIT_FSIZE, file_size),
+            (resource.RLIMIT_NOFILE, open_files),
+            (resource.RLIMIT_CORE, 0),
+        ]
+
+    def enter(self, cpu_seconds: int) -> None:
+        """Put every layer in force in this process. Raises OSError where one refuses."""
+        for limit, value in [*self.limits, (resource.RLIMIT_CPU, cpu_seconds)]:
+            hard = resource.getrlimit(limit)[1]
+            allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(limit, (allowed, allowed))
+        if self.ruleset >= 0 or self.program:
+            self._call(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+        if self.ruleset >= 0:
+            self._call(LIBC.syscall(LANDLOCK_RESTRICT, self.ruleset, ctypes.c_uint32(0)), "landlock")
+        if self.program:
+            buffer = ctypes.create_string_buffer(self.program, len(self.program))
+            header = struct.pack("HxxxxxxP", len(self.program) // 8, ctypes.addressof(buffer))
+            self._call(LIBC.prctl(PR_SET_SECCOMP, 2, header, 0, 0), "seccomp")
+
+    @staticmethod
+    def _call(result: int, layer: str) -> None:
+        if result < 0:
+            raise OSError(ctypes.get_errno(), f"the sandbox layer {layer} refused to enter")

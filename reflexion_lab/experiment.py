@@ -1,0 +1,54 @@
+"""One experiment run, from its config to its report: assemble, run, summarise, draw, track."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from reflexion_lab.config import Lab, assemble
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from reflexion_lab.analysis.summary import Summary
+
+
+def carry_out(cfg: DictConfig) -> Summary:
+    """Run what `cfg` says.
+
+    Whatever breaks, everything finished is in the run folder, and the last line says how to go on.
+    """
+    lab = assemble(cfg)
+    try:
+        lab.runner.run()
+    except BaseException:
+        print(f"stopped; finish it with the same command and resume={lab.folder.path}", file=sys.stderr)
+        raise
+    finally:
+        lab.sandbox.close()
+        lab.model.close()
+    return present(lab, cfg.arm, cfg.quiet)
+
+
+def present(lab: Lab, label: str, quiet: bool) -> Summary:
+    """Summary, figure and MLflow, all from the folder; printed unless `quiet`."""
+    from rich.console import Console
+
+    from reflexion_lab.analysis.plots import Curve, save_convergence
+    from reflexion_lab.analysis.report import show
+    from reflexion_lab.analysis.summary import Log, summary
+
+    log = Log.read(lab.folder)
+    found = summary(log)
+    lab.folder.write_json("summary.json", msgspec.to_builtins(found))
+    figure = save_convergence(lab.folder.path, [Curve.of(log, label)])
+    link = lab.tracker.track(lab.folder.path)
+    if not quiet:
+        show(lab.folder, Console())
+        print(f"figure: {figure}")
+        print(f"model calls: {lab.model.misses} made, {lab.model.hits + lab.model.coalesced} from the cache")
+        if link:
+            print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
+    return found

@@ -1,0 +1,95 @@
+"""The Reflexion loop (Shinn et al., arXiv 2303.11366, algorithm 1): recall, act, evaluate, reflect, remember, retry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
+from reflexion_lab.records import Attempt, Delta, Evaluation, Task
+
+
+class Reflexion:
+    """One task's loop. The plain single attempt is this very loop with `max_attempts=1`.
+
+    `reflect_on_last`: also reflect on the attempt that no other follows; its words serve later tasks alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        actor: Actor,
+        evaluator: Evaluator,
+        reflector: Reflector,
+        memory: Memory,
+        stop: Stop,
+        reflect_on_last: bool = True,
+    ) -> None:
+        self.actor = actor
+        self.evaluator = evaluator
+        self.reflector = reflector
+        self.memory = memory
+        self.stop = stop
+        self.reflect_on_last = reflect_on_last
+
+    def attempts(self, task: Task) -> Iterator[Attempt]:
+        """Attempts at `task` as they are made; the last one carries the reason why the loop ended.
+
+        An exception is a broken harness; it says at which stage and attempt it came, and the attempts yielded before
+        it stand.
+        """
+        history: list[Attempt] = []
+        stop: str | None = None
+        while not stop:
+            number = len(history) + 1
+            episodes = self.memory.recall(task)
+            with stage("acting", task, number):
+                trajectory = self.actor.act(task, episodes)
+            with stage("evaluating", task, number):
+                evaluation = self.evaluator.evaluate(task, trajectory)
+            attempt = Attempt(
+                task_id=task.task_id,
+                number=number,
+                recalled=tuple(episode.episode_id for episode in episodes),
+                trajectory=trajectory,
+                evaluation=evaluation,
+                delta=delta(evaluation, history),
+                memory=self.memory.state(len(episodes)),
+            )
+            stop = self.stop.reached(attempt, history)
+            if self.reflects_on(attempt, stop):
+                with stage("reflecting", task, number):
+                    attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
+            attempt = replace(attempt, stop_reason=stop or "")
+            self.memory.remember(task, attempt)
+            history.append(attempt)
+            yield attempt
+
+    def reflects_on(self, attempt: Attempt, stop: str | None) -> bool:
+        """Failures that there is feedback on."""
+        has_evidence = not attempt.evaluation.passed and attempt.evaluation.outcome != "no_tests"
+        return has_evidence and (self.reflect_on_last or not stop)
+
+
+def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
+    """What changed since the attempt before; nothing at the first."""
+    if not history:
+        return Delta()
+    before = history[-1].evaluation
+    return Delta(
+        reward_change=evaluation.reward - before.reward,
+        error_count_change=len(evaluation.failures) - len(before.failures),
+        is_improvement=evaluation.reward > before.reward,
+    )
+
+
+@contextmanager
+def stage(doing: str, task: Task, number: int) -> Iterator[None]:
+    """Name the stage, task and attempt on whatever breaks inside."""
+    try:
+        yield
+    except Exception as problem:
+        problem.add_note(f"while {doing}: task {task.task_id}, attempt {number}")
+        raise

@@ -1,0 +1,123 @@
+"""The call cache: equal calls are one call, within a process, between runs and between processes."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from reflexion_lab.models.call_store import CallStore
+from reflexion_lab.protocols import Model, ModelError
+from reflexion_lab.records import Completion, Message, Record, Sampling
+
+MODES = ("off", "read-write", "replay-only")
+
+
+class _Request(Record, frozen=True, kw_only=True):
+    fingerprint: str
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    sample: int
+
+
+def _canonical(request: _Request) -> bytes:
+    # Decoding once makes 0 and 0.0, lists and tuples equal; a config file may hold either.
+    checked = msgspec.json.decode(msgspec.json.encode(request), type=_Request)
+    return msgspec.json.encode(checked, order="sorted")
+
+
+def call_key(fingerprint: str, messages: Sequence[Message], sampling: Sampling, sample: int) -> str:
+    """SHA-256, in hex, of the call as JSON with sorted fields. A cache file holds that JSON as `request`."""
+    request = _Request(fingerprint=fingerprint, messages=tuple(messages), sampling=sampling, sample=sample)
+    return hashlib.sha256(_canonical(request)).hexdigest()
+
+
+def unseen(path: Path, messages: Sequence[Message], sample: int) -> ModelError:
+    """The error for a call that the file does not hold."""
+    last = messages[-1].content[:80] if messages else ""
+    return ModelError(
+        f"{path} holds no reply to draw {sample} of the call whose last message begins {last!r}; record it "
+        "with cache.mode=read-write, or use the model, prompts, sampling and seed of the recording"
+    )
+
+
+class CachedModel:
+    """`model`, asked once for every call; later equal calls are answered from the file at `path`.
+
+    Equal calls that are under way at once in this process become one call too; when it fails, all of them
+    fail alike and nothing is stored. Two processes that ask the same at once both pay, and both get the reply
+    of the first. Thread-safe.
+
+    Args:
+        mode: `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to
+            it; `replay-only` never asks `model`.
+
+    Raises:
+        ValueError: `mode` is none of these.
+        ModelError: the file cannot be used; `replay-only` and it is missing, or does not hold a call.
+    """
+
+    hits: int
+    """Calls answered from the file."""
+    misses: int
+    """Calls that the file did not hold."""
+    coalesced: int
+    """Calls that waited for an equal one under way."""
+
+    def __init__(self, model: Model, path: str | Path, mode: str = "read-write") -> None:
+        if mode not in MODES:
+            raise ValueError(f"cache.mode: {mode!r} found; expected one of {', '.join(MODES)}")
+        self.fingerprint = model.fingerprint
+        self.slots = model.slots
+        self.hits = self.misses = self.coalesced = 0
+        self._model = model
+        self._mode = mode
+        self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only")
+        self._lock = threading.Lock()
+        self._under_way: dict[str, Future[Completion]] = {}
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        """A stored reply, or a waited-for one, comes back with `cached` True."""
+        if self._store is None:
+            return self._model.complete(messages, sampling=sampling, sample=sample)
+        request = _Request(fingerprint=self.fingerprint, messages=tuple(messages), sampling=sampling, sample=sample)
+        body = _canonical(request)
+        key = hashlib.sha256(body).hexdigest()
+        with self._lock:
+            waited_for = self._under_way.get(key)
+            if waited_for is None:
+                mine = self._under_way[key] = Future[Completion]()
+            else:
+                self.coalesced += 1
+        if waited_for is not None:
+            return replace(waited_for.result(), cached=True)
+        try:
+            mine.set_result(self._answer(self._store, key, body, request))
+        except BaseException as error:
+            mine.set_exception(error)
+        finally:
+            with self._lock:
+                del self._under_way[key]
+        return mine.result()
+
+    def _answer(self, store: CallStore, key: str, body: bytes, request: _Request) -> Completion:
+        stored = store.get(key)
+        with self._lock:
+            self.hits += stored is not None
+            self.misses += stored is None
+        if stored is not None:
+            return replace(stored, cached=True)
+        if self._mode == "replay-only":
+            raise unseen(store.path, request.messages, request.sample)
+        completion = self._model.complete(request.messages, sampling=request.sampling, sample=request.sample)
+        return store.put(key, self.fingerprint, body, completion)
+
+    def close(self) -> None:
+        """Close the file. Every finished call is in it already."""
+        if self._store is not None:
+            self._store.close()

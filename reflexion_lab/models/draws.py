@@ -1,0 +1,39 @@
+"""Numbers the draws of one task's loop, so that asking again draws again."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from reflexion_lab.models.cache import call_key
+from reflexion_lab.protocols import Model
+from reflexion_lab.records import Completion, Message, Sampling
+
+
+def draw_seed(seed: int, sample: int) -> int:
+    """The seed that a server gets for draw `sample`, in [0, 2**31).
+
+    Draw 0 has the seed itself. Later ones are mixed, not added: with seed + sample, draw 1 of seed 0 would be
+    draw 0 of seed 1, and two seeds of a sweep would share replies.
+    """
+    return (random.Random(f"{seed}:{sample}").getrandbits(31) if sample else seed) % 2**31
+
+
+class Draws:
+    """`model` as one task's loop sees it: the n-th equal call of this loop is draw n, counted from 0.
+
+    Loops that ask the same in the same order share draws in a cache; two draws of one loop never collapse.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.fingerprint = model.fingerprint
+        self.slots = model.slots
+        self._model = model
+        self._asked: Counter[str] = Counter()
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        """`sample` is ignored: the count takes its place."""
+        key = call_key(self.fingerprint, messages, sampling, 0)
+        self._asked[key] += 1
+        return self._model.complete(messages, sampling=sampling, sample=self._asked[key] - 1)

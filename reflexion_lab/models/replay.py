@@ -1,0 +1,53 @@
+"""A model that answers from a recording alone: no weights, no network, no cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from reflexion_lab.models.cache import call_key, unseen
+from reflexion_lab.models.call_store import CallStore
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Completion, Message, Sampling
+
+
+class ReplayModel:
+    """Replies from the call-cache file at `path`, which it never writes to; every one has `cached` True.
+
+    Args:
+        fingerprint: whose replies, where the file holds those of several models; "" for the only one there.
+
+    Raises:
+        ModelError: the file cannot be used, holds no such model, or does not hold a call.
+    """
+
+    def __init__(self, path: str | Path, fingerprint: str = "", slots: int = 64) -> None:
+        if slots < 1:
+            raise ValueError(f"model.slots: {slots} found; expected 1 or more")
+        self.slots = slots
+        self._store = CallStore(path, readonly=True)
+        self.fingerprint = self._choose(fingerprint)
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        completion = self._store.get(call_key(self.fingerprint, messages, sampling, sample))
+        if completion is None:
+            raise unseen(self._store.path, messages, sample)
+        return replace(completion, cached=True)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _choose(self, fingerprint: str) -> str:
+        recorded = self._store.fingerprints()
+        if fingerprint in recorded:
+            return fingerprint
+        if len(recorded) == 1 and not fingerprint:
+            return recorded[0]
+        self.close()
+        wanted = f"none of {fingerprint}" if fingerprint else "no single model's"
+        raise ModelError(
+            f"{self._store.path} holds replies of {', '.join(recorded) or 'no model'}, {wanted}; "
+            "set model.fingerprint to one it holds"
+        )

@@ -1,0 +1,84 @@
+"""The progress of a run: tasks done, passed so far, attempts/s, tokens/s, cost so far, time left."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+from reflexion_lab.records import Attempt, Grade, Usage
+
+LOG_EVERY = 15.0
+"""Seconds between lines where the output is a log: neither a terminal nor a notebook."""
+
+
+class Progress:
+    """A bar in a terminal or a notebook, a line now and then in a log. Thread-safe.
+
+    `done`: tasks that a resumed run need not do again, `passed` of them passed.
+    """
+
+    def __init__(self, total: int, done: int = 0, passed: int = 0, quiet: bool = False) -> None:
+        from tqdm.auto import tqdm
+
+        self.attempts = 0
+        self.usage = Usage()
+        self.passed = passed
+        self.total = total
+        self.done = self._done_before = done
+        self._start = self._logged = time.monotonic()
+        self._lock = threading.Lock()
+        self._lines = not (quiet or sys.stderr.isatty() or "ipykernel" in sys.modules)
+        self._bar: Any = tqdm(
+            total=total,
+            initial=done,
+            unit="task",
+            disable=quiet or self._lines,
+            dynamic_ncols=True,
+            leave=False,
+        )
+
+    def attempt(self, attempt: Attempt) -> None:
+        """One attempt ended. Calls answered from the cache cost nothing now, and are not counted."""
+        with self._lock:
+            self.attempts += 1
+            for usage in () if attempt.trajectory.cached else attempt.usage.values():
+                self.usage += usage
+            self._bar.set_postfix_str(self.line, refresh=False)
+            self._bar.update(0)
+            if self._lines and time.monotonic() - self._logged > LOG_EVERY:
+                self._log()
+
+    def task(self, grade: Grade) -> None:
+        """One task ended, with this hidden verdict."""
+        with self._lock:
+            self.done += 1
+            self.passed += grade.passed
+            self._bar.set_postfix_str(self.line, refresh=False)
+            self._bar.update(1)
+
+    @property
+    def line(self) -> str:
+        """What stands behind the bar."""
+        seconds = max(time.monotonic() - self._start, 1e-9)
+        text = f"{self.passed} passed, {self.attempts / seconds:.1f} attempts/s, "
+        text += f"{self.usage.completion_tokens / seconds:.0f} tokens/s"
+        return text + (f", cost {self.usage.cost:.4f}" if self.usage.cost else "")
+
+    def close(self) -> None:
+        with self._lock:
+            self._bar.close()
+            if self._lines:
+                self._log()
+
+    def _log(self) -> None:
+        self._logged = time.monotonic()
+        print(f"{self.done}/{self.total} tasks, {self.line}, {self._left()} left", file=sys.stderr, flush=True)
+
+    def _left(self) -> str:
+        new = self.done - self._done_before
+        if new <= 0:
+            return "unknown time"
+        seconds = (time.monotonic() - self._start) / new * (self.total - self.done)
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"

@@ -1,0 +1,298 @@
+"""The nouns of the lab: frozen, typed records that go to JSON and come back without loss.
+
+A record is what one step hands to the next and what the run folder stores. `msgspec.json.decode(line, type=Attempt)`
+checks every field at the door; `msgspec.json.schema(Attempt)` is the schema for other tools.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+SCHEMA_VERSION = 1
+"""Raised whenever a stored record changes its meaning; a run folder names the one it was written with."""
+
+OUTCOMES = (
+    "pass",
+    "fail",
+    "error",
+    "timeout",
+    "memory",
+    "early_exit",
+    "no_tests",
+    "extraction_failed",
+    "harness_error",
+)
+"""What an evaluation can end in. A candidate's own failure is never a `harness_error`, and the reverse."""
+
+FEEDBACK_SOURCES = ("visible", "oracle", "none")
+"""What drives the loop: the tests a task shows, the hidden ones (an upper bound), or nothing."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Base of all records: immutable; subclasses repeat `frozen=True`, which type checkers need."""
+
+
+class Task(Record, frozen=True, kw_only=True):
+    """One problem of a benchmark."""
+
+    task_id: str
+    prompt: str
+    """What the actor reads. For HumanEval-style tasks: Python that ends in the docstring of `entry_point`."""
+    entry_point: str
+    """The function that the tests call; inside tests it is also known as `candidate`."""
+    visible_tests: tuple[str, ...] = ()
+    """Check sources, each run in order in one namespace; the loop may see and run these."""
+    hidden_tests: tuple[str, ...] = ()
+    """Check sources that only the judge runs."""
+    setup: str = ""
+    """Python that runs before the checks, in their namespace; public."""
+    canonical_solution: str = ""
+    """A whole program, or the body that completes `prompt`."""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def public(self) -> Task:
+        """The copy that the loop receives: no hidden tests, no canonical solution."""
+        return replace(self, hidden_tests=(), canonical_solution="")
+
+
+class Message(Record, frozen=True, kw_only=True):
+    """One chat message. A last message of role `assistant` is a beginning that the model continues."""
+
+    role: str
+    content: str
+
+
+class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one reply is drawn. Part of the content key of a call."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 512
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+    grammar: str = ""
+    """GBNF that constrains the reply where the model supports it; others ignore it."""
+
+    @classmethod
+    def of(cls, **fields: object) -> Sampling:
+        """From plain values, each checked.
+
+        Raises:
+            ValueError: a field is unknown or of the wrong type.
+        """
+        return msgspec.convert(fields, cls)
+
+
+class Usage(Record, frozen=True, kw_only=True):
+    """What calls cost: tokens, seconds of the model's own time (waiting in a queue left out), and money."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+    """In the currency of the model's price list; 0 where it has none."""
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{field: getattr(self, field) + getattr(other, field) for field in self.__struct_fields__})
+
+
+class Completion(Record, frozen=True, kw_only=True):
+    """A model's reply to one call."""
+
+    text: str
+    model: str
+    finish_reason: str = "stop"
+    usage: Usage = Usage()
+    cached: bool = False
+    """True when the reply came from the call cache: `usage` then says what it cost when it was first paid."""
+
+
+class Trajectory(Record, frozen=True, kw_only=True):
+    """What an actor did in one attempt, and the program it ended with."""
+
+    solution: str
+    """A whole program that defines the entry point, or "" when none could be extracted from the reply."""
+    strategy: str
+    messages: tuple[Message, ...] = ()
+    """What the actor's model received, word for word."""
+    reply: str = ""
+    """What it answered, before extraction."""
+    extraction: str = ""
+    """The rule that found the solution in the reply."""
+    usage: Usage = Usage()
+    cached: bool = False
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """One test and what came of it."""
+
+    name: str
+    """The check's own source, shortened to one line."""
+    outcome: str
+    """One of `OUTCOMES`."""
+    kind: str = "test"
+    error_type: str = ""
+    message: str = ""
+    line: int = 0
+    """Line of the candidate's program that the error points at, 1-based; 0 when unknown."""
+    seconds: float = 0.0
+
+
+class Evaluation(Record, frozen=True, kw_only=True):
+    """The verdict on one program. `reward` is in [0, 1], higher is better."""
+
+    passed: bool
+    outcome: str
+    """One of `OUTCOMES`."""
+    reward: float
+    """Share of the checks that passed; 0.0 when there was none."""
+    checks: tuple[Check, ...] = ()
+    """One per test, in the order of the tests."""
+    verification_type: str = "unit_tests"
+    feedback: str = ""
+    """The failing checks in words, capped; what the actor and the reflector may read."""
+    output: str = ""
+    """What the program printed, capped."""
+    seconds: float = 0.0
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.outcome != "pass")
+
+
+class Reflection(Record, frozen=True, kw_only=True):
+    """What went wrong, in words. `confidence` is in [0, 1]."""
+
+    reflection_id: str
+    about_attempt: int
+    root_cause: str
+    what_went_wrong: str
+    what_to_change: str
+    confidence: float
+    source: str
+    """`llm`, `rules:<class>`, or `fallback:<class>` when rules stepped in for a model that failed."""
+    category: str = "unknown"
+    """The failure class of the evidence, one of the ten classes or `unknown`."""
+    action_items: tuple[str, ...] = ()
+    text: str = ""
+    """The model's reply as it came, "" for rules."""
+    problem: str = ""
+    """Why the fallback stepped in; "" when it did not."""
+    usage: Usage = Usage()
+
+
+class Delta(Record, frozen=True, kw_only=True):
+    """An attempt against the one before it."""
+
+    reward_change: float = 0.0
+    error_count_change: int = 0
+    is_improvement: bool = False
+
+
+class MemoryState(Record, frozen=True, kw_only=True):
+    """The episodic memory as the actor met it."""
+
+    capacity: int
+    size: int
+    in_context: int
+    total: int
+    """Episodes ever remembered, evicted ones included."""
+
+
+class Attempt(Record, frozen=True, kw_only=True):
+    """One turn of the loop: recall, act, evaluate, reflect."""
+
+    task_id: str
+    number: int
+    """1-based."""
+    recalled: tuple[str, ...]
+    """Ids of the episodes that the actor was given, oldest first."""
+    trajectory: Trajectory
+    evaluation: Evaluation
+    """The verdict of the feedback tests; never of the hidden ones, unless the run says `oracle`."""
+    reflection: Reflection | None = None
+    delta: Delta = Delta()
+    memory: MemoryState
+    stop_reason: str = ""
+    """Why the loop ended here; "" when it went on."""
+
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """Cost by role."""
+        return {
+            "actor": self.trajectory.usage,
+            "reflector": self.reflection.usage if self.reflection else Usage(),
+        }
+
+
+class Episode(Record, frozen=True, kw_only=True):
+    """What memory keeps of an attempt."""
+
+    episode_id: str
+    task_id: str
+    attempt_number: int
+    code: str
+    test_results: str
+    reflection: Reflection | None
+    passed: bool
+    timestamp: float
+    """Seconds since the epoch."""
+
+
+class TaskResult(Record, frozen=True, kw_only=True):
+    """The end of one task's loop. Attempts are named by number; the run folder holds them."""
+
+    task_id: str
+    attempts: int
+    submitted: int
+    """First attempt that passed its feedback checks, else the one of best feedback reward, the earlier on a tie."""
+    best: int
+    last: int
+    stop_reason: str
+    feedback_source: str
+    duration: float
+    """Seconds of wall time, queues included."""
+
+
+class Grade(Record, frozen=True, kw_only=True):
+    """The hidden verdict on one attempt, kept apart from everything that the loop can see."""
+
+    task_id: str
+    number: int
+    passed: bool
+    outcome: str
+    checks_passed: int
+    checks_total: int
+    sealed: bool
+    """False for the one submitted attempt, graded while the run was open; True for the others, graded after it."""
+
+
+class Manifest(Record, frozen=True, kw_only=True):
+    """What a run was: enough to say whether two runs may be compared, and to run it again."""
+
+    run_id: str
+    created_at: str
+    seed: int
+    config: dict[str, object]
+    config_digest: str
+    git_commit: str
+    dirty: bool
+    package_versions: dict[str, str]
+    benchmark: str
+    benchmark_digest: str
+    n_expected: int
+    prompt_digests: dict[str, str]
+    model_fingerprint: str
+    slots: int
+    """Sequences that the model decoded at once; batched arithmetic can change greedy replies. 1 is deterministic."""
+    feedback_source: str
+    isolation: tuple[str, ...]
+    """The sandbox layers that were in force."""
+    schema_version: int = SCHEMA_VERSION

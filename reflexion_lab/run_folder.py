@@ -1,0 +1,135 @@
+"""The run folder: the truth about a run. Append-only JSON lines beside a manifest; everything else is a view of it.
+
+manifest.json    what ran            attempts.jsonl   every attempt, as it ended
+config.yaml      how to run it again results.jsonl    one line per task whose loop ended
+summary.json     headline figures    grades.jsonl     hidden verdicts, which no loop ever sees
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from reflexion_lab.records import Attempt, Grade, Manifest, Record, TaskResult
+
+R = TypeVar("R", bound=Record)
+
+
+class RunFolderError(ValueError):
+    """A folder is no run folder, or not one that this version can read."""
+
+
+class RunFolder:
+    """Reads and appends a run's records. Thread-safe.
+
+    A record is handed to the operating system before the next step begins, so that it outlives a killed process;
+    `sync` also forces it to the disk. A torn last line, left by a kill, is skipped and counted in `torn`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.torn = 0
+        self._lock = threading.Lock()
+        self._open: dict[str, int] = {}
+
+    @classmethod
+    def existing(cls, path: Path | str) -> RunFolder:
+        """The folder at `path`.
+
+        Raises:
+            RunFolderError: there is no manifest in it, or it cannot be read.
+        """
+        folder = cls(Path(path))
+        if not (folder.path / "manifest.json").is_file():
+            raise RunFolderError(f"{path}: no manifest.json found; expected a run folder, as `run` prints at its end")
+        _ = folder.manifest
+        return folder
+
+    @property
+    def manifest(self) -> Manifest:
+        try:
+            return msgspec.json.decode((self.path / "manifest.json").read_bytes(), type=Manifest)
+        except msgspec.MsgspecError as problem:
+            raise RunFolderError(f"{self.path / 'manifest.json'}: {problem}; expected a manifest of schema 1") from None
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write_json("manifest.json", msgspec.to_builtins(manifest))
+
+    def write_json(self, name: str, value: object) -> None:
+        """Replace `name` in one step: a reader sees the old text or the new one, never a part."""
+        draft = self.path / f".{name}.{os.getpid()}"
+        draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        draft.replace(self.path / name)
+
+    def append(self, name: str, record: Record) -> None:
+        """Add one line to `name`."""
+        line = msgspec.json.encode(record) + b"\n"
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = _open_for_append(self.path / name)
+            descriptor = self._open[name]
+            if os.write(descriptor, line) != len(line):
+                raise OSError(f"{self.path / name}: the disk took only a part of a record; free some space and resume")
+
+    def sync(self) -> None:
+        """Force what was appended so far to the disk."""
+        with self._lock:
+            descriptors = list(self._open.values())
+        for descriptor in descriptors:
+            os.fsync(descriptor)
+
+    def close(self) -> None:
+        with self._lock:
+            for descriptor in self._open.values():
+                os.close(descriptor)
+            self._open.clear()
+
+    @property
+    def attempts(self) -> dict[str, list[Attempt]]:
+        """Attempts by task, in order. A task that a resumed run began anew counts as it went the last time."""
+        found: dict[str, dict[int, Attempt]] = {}
+        for attempt in self._read("attempts.jsonl", Attempt):
+            if attempt.number == 1:
+                found.pop(attempt.task_id, None)
+            found.setdefault(attempt.task_id, {})[attempt.number] = attempt
+        return {task_id: list(by_number.values()) for task_id, by_number in found.items()}
+
+    @property
+    def results(self) -> dict[str, TaskResult]:
+        return {result.task_id: result for result in self._read("results.jsonl", TaskResult)}
+
+    @property
+    def grades(self) -> dict[tuple[str, int], Grade]:
+        """Hidden verdicts by task and attempt number."""
+        return {(grade.task_id, grade.number): grade for grade in self._read("grades.jsonl", Grade)}
+
+    def _read(self, name: str, kind: type[R]) -> list[R]:
+        path = self.path / name
+        if not path.exists():
+            return []
+        lines, decoder, records = path.read_bytes().split(b"\n"), msgspec.json.Decoder(kind), []
+        for number, line in enumerate(lines, 1):
+            if not line:
+                continue
+            try:
+                records.append(decoder.decode(line))
+            except msgspec.ValidationError as problem:
+                raise RunFolderError(f"{path}, line {number}: {problem}; was it written by another version?") from None
+            except msgspec.DecodeError:
+                self.torn += 1
+        return records
+
+
+def _open_for_append(path: Path) -> int:
+    """Open for appending, behind a line break if a kill left the last line torn."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")
+    return descriptor

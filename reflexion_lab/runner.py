@@ -1,0 +1,136 @@
+"""Runs a benchmark through the loop: a thread pool over tasks, a run folder, and hidden grades after the loops."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.judge import HiddenTests
+from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.progress import Progress
+from reflexion_lab.records import Attempt, Task, TaskResult
+from reflexion_lab.run_folder import RunFolder
+
+T = TypeVar("T")
+
+
+class Runner:
+    """One run, or the rest of one that was interrupted.
+
+    Args:
+        tasks: the whole tasks, hidden tests included; only the judge gets them like that.
+        loop: makes one task's loop, with a memory of its own.
+        folder: where every record goes. Tasks that have a result there are not run again; a task that was cut off
+            begins anew, and its finished model calls come from the call cache.
+        feedback_source: one of `records.FEEDBACK_SOURCES`.
+        workers: tasks at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        tasks: Iterable[Task],
+        loop: Callable[[], Reflexion],
+        judge: HiddenTests,
+        folder: RunFolder,
+        feedback_source: str,
+        workers: int,
+        quiet: bool = False,
+    ) -> None:
+        self.tasks = {task.task_id: task for task in tasks}
+        self.loop = loop
+        self.judge = judge
+        self.folder = folder
+        self.feedback_source = feedback_source
+        self.workers = workers
+        results, grades = folder.results, folder.grades
+        self.waiting = [task for task in self.tasks.values() if task.task_id not in results]
+        self.ungraded = [r for r in results.values() if (r.task_id, r.submitted) not in grades]
+        passed = sum(
+            grades[key].passed for key in ((r.task_id, r.submitted) for r in results.values()) if key in grades
+        )
+        self.progress = Progress(len(self.tasks), len(results) - len(self.ungraded), passed, quiet)
+        self._cancelled = threading.Event()
+
+    def run(self) -> None:
+        """Every waiting task, then the seal, then the grades of all other attempts.
+
+        The first exception of any task stops the rest and is raised once everything finished has been written;
+        so does an interrupt.
+        """
+        try:
+            attempts = self.folder.attempts
+            for result in self.ungraded:
+                self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
+            self._each(self._task, self.waiting)
+            self.judge.seal()
+            self._each(self._grade_later, self._ungraded_attempts())
+        finally:
+            self.progress.close()
+            self.folder.sync()
+            self.folder.close()
+
+    def _each(self, work: Callable[[T], None], items: list[T]) -> None:
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="task")
+        try:
+            for future in as_completed([pool.submit(work, item) for item in items]):
+                future.result()
+        except BaseException:
+            self._cancelled.set()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _task(self, task: Task) -> None:
+        start = time.monotonic()
+        attempts: list[Attempt] = []
+        for attempt in self.loop().attempts(teach(task, self.feedback_source)):
+            self.folder.append("attempts.jsonl", attempt)
+            self.progress.attempt(attempt)
+            attempts.append(attempt)
+            if self._cancelled.is_set() and not attempt.stop_reason:
+                return
+        chosen = submitted_at(attempts)
+        result = TaskResult(
+            task_id=task.task_id,
+            attempts=len(attempts),
+            submitted=chosen.number,
+            best=max(attempts, key=lambda a: (a.evaluation.reward, -a.number)).number,
+            last=attempts[-1].number,
+            stop_reason=attempts[-1].stop_reason,
+            feedback_source=self.feedback_source,
+            duration=round(time.monotonic() - start, 6),
+        )
+        self.folder.append("results.jsonl", result)
+        self.folder.sync()
+        self._grade(task, chosen)
+
+    def _grade(self, task: Task, attempt: Attempt) -> None:
+        grade = self.judge.grade(task, attempt.number, attempt.trajectory.solution)
+        self.folder.append("grades.jsonl", grade)
+        self.progress.task(grade)
+
+    def _grade_later(self, attempt: Attempt) -> None:
+        """The verdict on an attempt that was not submitted: curves need it, loops never see it."""
+        task = self.tasks[attempt.task_id]
+        self.folder.append("grades.jsonl", self.judge.grade(task, attempt.number, attempt.trajectory.solution))
+
+    def _ungraded_attempts(self) -> list[Attempt]:
+        grades = self.folder.grades
+        every = (attempt for attempts in self.folder.attempts.values() for attempt in attempts)
+        return [attempt for attempt in every if (attempt.task_id, attempt.number) not in grades]
+
+
+def teach(task: Task, feedback_source: str) -> Task:
+    """The task as the loop may see it. `oracle` is the one path by which hidden tests become feedback."""
+    if feedback_source == "oracle":
+        return replace(task.public, visible_tests=task.hidden_tests)
+    if feedback_source == "none":
+        return replace(task.public, visible_tests=())
+    return task.public

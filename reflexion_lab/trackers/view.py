@@ -1,0 +1,173 @@
+"""What a tracker shows of a run folder, by name. Nothing here knows where it will be shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from reflexion_lab.analysis.estimators import Point, curve
+from reflexion_lab.analysis.summary import Log, Summary
+from reflexion_lab.manifest import HOW_NOT_WHAT
+from reflexion_lab.records import Manifest
+
+NAME_LENGTH = 28
+"""Characters of a run's name; a table cuts at about 20, so that what distinguishes runs stands first."""
+LONGEST_VALUE = 500
+"""Characters of a parameter."""
+
+SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECASE)
+"""Names whose values are not shown; `max_tokens` is none of them."""
+PATH = re.compile(r"(^|[._])(path|file|dir|folder|root)$", re.IGNORECASE)
+"""Names whose values are shown without their folders, which tell of a machine and not of a run."""
+UNFIT = re.compile(r"[^\w. -]")
+
+
+class Metric(NamedTuple):
+    name: str
+    value: float
+    step: int = 0
+    """The attempt, 1-based, for what has a value at each; else 0."""
+
+
+def run_name(manifest: Manifest) -> str:
+    """Arm, attempts, Ω, seed, benchmark, as in `reflexion a3 Ω1 s0 humaneval`; at most `NAME_LENGTH` long."""
+    attempts, omega = _at(manifest.config, "loop", "max_attempts"), _at(manifest.config, "recall", "omega")
+    parts = [
+        "oracle" if manifest.feedback_source == "oracle" else "",
+        f"a{attempts}" if attempts is not None else "",
+        f"Ω{omega}" if omega is not None and attempts != 1 else "",  # a single attempt recalls nothing
+        f"s{manifest.seed}",
+    ]
+    arm = str(manifest.config.get("arm", "run"))
+    tail = " ".join(part for part in parts if part and part != arm)
+    return f"{arm[: NAME_LENGTH - 1 - len(tail)]} {tail} {manifest.benchmark}"[:NAME_LENGTH].rstrip()
+
+
+def params(manifest: Manifest) -> dict[str, str]:
+    """What the run measures, under the config's own dotted keys; a group's name has its class.
+
+    Left out: how the run was carried out, secrets, and what was not set.
+    """
+    what = {key: value for key, value in manifest.config.items() if key not in HOW_NOT_WHAT}
+    found = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(what, ()) if not SECRET.search(key)}
+    classes = ((group, _at(what, group, "_target_")) for group in what)
+    found |= {UNFIT.sub("_", group): str(target).rpartition(".")[2] for group, target in classes if target}
+    return {key: value[:LONGEST_VALUE] for key, value in found.items()}
+
+
+def metrics(log: Log, found: Summary) -> list[Metric]:
+    """Curves with the attempt as step, headline figures, and what was used.
+
+    Figures of a run that hidden tests drove are called `upper_bound`: no table shall rank them as a pass@1.
+    """
+    headline = "upper_bound" if found.is_upper_bound else "pass_at_1"
+    figures = {f"usage/{role}_tokens": float(usage.tokens) for role, usage in found.usage.items()} | {
+        "usage/cost": sum(usage.cost for usage in found.usage.values()),
+        "usage/seconds": sum(usage.seconds for usage in found.usage.values()),
+        "final/n": found.pass_at_1.n,
+        "final/attempts_mean": found.attempts_mean,
+        "final/harness_errors": found.harness_errors,
+    }
+    if found.pass_at_1.n:
+        figures[f"final/{headline}"] = found.pass_at_1.share
+        figures[f"final/{headline}_low"] = found.pass_at_1.low
+        figures[f"final/{headline}_high"] = found.pass_at_1.high
+    if found.pass_at_1_first and found.any_solved and found.against_single:
+        figures[f"final/attempt_1_{headline}"] = found.pass_at_1_first.share
+        figures["final/any_solved"] = found.any_solved.share
+        figures["final/gain_over_attempt_1"] = found.against_single.difference
+        figures["final/gain_over_attempt_1_p"] = found.against_single.p
+    if found.reflections_by_model.n:
+        figures["final/reflections_by_model_share"] = found.reflections_by_model.share
+    curves = [metric for point in points(log) for metric in _at_attempt(point, headline)]
+    return curves + [Metric(name, value) for name, value in figures.items()]
+
+
+def points(log: Log) -> list[Point]:
+    """The curve up to the attempts that were allowed: a mean over runs then has every run at every step."""
+    if not log.attempts or not log.is_graded:
+        return []
+    longest = max(len(made) for made in log.attempts.values())
+    allowed = _at(log.manifest.config, "loop", "max_attempts")
+    return curve(log.attempts, log.grades, max(longest, allowed if isinstance(allowed, int) else 1))
+
+
+def is_complete(log: Log) -> bool:
+    """Every task's loop has ended and every attempt has its hidden verdict."""
+    return len(log.results) == log.manifest.n_expected and log.is_graded
+
+
+def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
+    """What says whether two runs may be compared."""
+    shown = {
+        "kind": "job",
+        "run_id": manifest.run_id,
+        "sweep_id": manifest.config.get("sweep_id"),
+        "feedback_source": manifest.feedback_source,
+        "benchmark_digest": manifest.benchmark_digest,
+        "config_digest": manifest.config_digest,
+        "model_fingerprint": manifest.model_fingerprint,
+        "slots": manifest.slots,
+        "isolation": ", ".join(manifest.isolation),
+        "git_commit": manifest.git_commit,
+        "dirty": manifest.dirty,
+        "n_expected": found.n_expected,
+        "n_logged": found.n_logged,
+    }
+    return {name: _text(value) for name, value in shown.items() if value not in (None, "")}
+
+
+def note(log: Log, found: Summary, folder: Path) -> str:
+    """A few lines of Markdown: what ran, what came out with its interval and n, and how to run it again."""
+    manifest, rate = log.manifest, found.pass_at_1
+    arm = manifest.config.get("arm", "run")
+    headline = "upper bound, no pass@1:" if found.is_upper_bound else "pass@1"
+    unfinished = "" if is_complete(log) else ", **unfinished**"
+    first = f"; {found.pass_at_1_first.share:.3f} at attempt 1" if found.pass_at_1_first else ""
+    again = f"--config-path {folder} --config-name config" if (folder / "config.yaml").is_file() else ""
+    lines = (
+        f"**{arm}** on {manifest.benchmark}, {manifest.feedback_source} feedback, seed {manifest.seed}",
+        f"{headline} **{rate.share:.3f}** (95 % interval {rate.low:.3f} to {rate.high:.3f}){first}",
+        f"n = {rate.n} of {found.n_expected} tasks{unfinished}",
+        f"Run folder: `{folder}`",
+        f"Run it again: `reflexion-lab run {again}`" if again else "",
+    )
+    return "\n\n".join(line for line in lines if line)
+
+
+def _at_attempt(point: Point, headline: str) -> list[Metric]:
+    shown = {
+        f"curve/{headline}": point.pass_at_1,
+        "curve/visible_pass": point.visible_pass,
+        "curve/reward": point.reward,
+        "usage/tokens_cum": point.tokens_cum,
+    }
+    return [Metric(name, value, point.attempt) for name, value in shown.items()]
+
+
+def _flat(node: object, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Dotted keys and values of what is set below `node`. A leading `_` marks keys of the config system."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if not str(key).startswith("_"):
+                yield from _flat(value, (*keys, str(key)))
+    elif isinstance(node, list) and any(isinstance(item, Mapping | list) for item in node):
+        for number, item in enumerate(node):
+            yield from _flat(item, (*keys, str(number)))
+    elif node is not None:
+        name = ".".join(keys)
+        yield name, Path(node).name if isinstance(node, str) and PATH.search(name) else _text(node)
+
+
+def _text(value: object) -> str:
+    """Words as they are, the rest as a config file writes it; a log-in inside an address is cut out."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
+
+
+def _at(config: Mapping[str, object], group: str, key: str) -> object:
+    node = config.get(group)
+    return node.get(key) if isinstance(node, Mapping) else None

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from reflexion_lab.analysis.report import show
+
+RUN = {
+    "right at once": [(1.0, True)],
+    "repaired": [(0.0, False), (1.0, True)],
+    "damaged": [(0.5, True), (1.0, False)],
+    "never": [(0.5, False), (0.5, False), (0.0, False)],
+}
+
+
+@pytest.fixture
+def shown(write_run):
+    def report(verdicts=None, all_tasks: bool = False, width: int = 100, **options) -> str:
+        console = Console(file=io.StringIO(), width=width)
+        show(write_run(verdicts or RUN, **options), console, all_tasks=all_tasks)
+        return console.file.getvalue()
+
+    return report
+
+
+def row(text: str, name: str) -> list[str]:
+    """Cells of the first table row that begins with `name`."""
+    line = next(line for line in text.splitlines() if line.strip().startswith(name))
+    return line.replace(name, "", 1).split()
+
+
+def test_every_task_has_a_row_with_both_verdicts(shown):
+    text = shown()
+    assert row(text, "right at once") == ["1", "of", "1", "pass", "pass", "passed"]
+    assert row(text, "repaired") == ["2", "of", "2", "pass", "pass", "repaired", "passed"]
+    assert row(text, "damaged") == ["2", "of", "2", "pass", "fail", "damaged", "passed"]
+    assert row(text, "never") == ["1", "of", "3", "fail", "fail", "max_attempts"]
+
+
+def test_the_headline_carries_n_interval_source_and_seed(shown):
+    lines = shown().splitlines()
+    number = next(number for number, line in enumerate(lines) if line.startswith("pass@1 "))
+    assert "50.0 % [15.0, 85.0] (2 of 4 tasks, Wilson 95 %)" in lines[number]
+    assert "toy, feedback source visible, seed 7" in lines[number + 1]
+
+
+def test_the_gain_is_printed_with_its_baseline_interval_and_p(shown):
+    text = shown()
+    assert row(text, "plain single attempt")[:2] == ["50.0", "%"]
+    assert "+0.0 points [" in text
+    assert "1 repaired, 1 damaged; p = 1, McNemar's exact test" in text
+
+
+def test_a_single_attempt_has_no_gain_over_itself(shown):
+    assert "gain, paired" not in shown({"a": [(1.0, True)], "b": [(0.0, False)]})
+
+
+def test_the_convergence_table_has_a_row_an_attempt(shown):
+    lines = [line.split() for line in shown().split("Convergence")[1].splitlines()]
+    rows = [line for line in lines if len(line) > 1 and line[0] in "123" and "/" in line[1]]
+    assert [line[:3] for line in rows] == [["1", "2/4", "50.0"], ["2", "2/4", "50.0"], ["3", "2/4", "50.0"]]
+
+
+def test_reflections_say_who_wrote_them(shown):
+    text = shown()
+    assert row(text, "reflections") == ["5", "llm"]
+    assert row(text, "written by the model")[:2] == ["100.0", "%"]
+
+
+def test_of_many_tasks_failures_and_repairs_come_first(shown):
+    many = {f"plain {i:03}": [(1.0, True)] for i in range(70)} | RUN
+    text = shown(many)
+    assert "14 more tasks left out" in text
+    assert row(text, "never")[-1] == "max_attempts"
+    assert row(text, "repaired")[-2] == "repaired"
+    assert "plain 000" in text
+    assert "plain 069" not in text
+
+
+def test_all_tasks_are_shown_on_demand(shown):
+    many = {f"plain {i:03}": [(1.0, True)] for i in range(70)} | RUN
+    text = shown(many, all_tasks=True)
+    assert "left out;" not in text
+    assert "plain 069" in text
+
+
+def test_an_oracle_run_is_loudly_no_pass_at_1(shown):
+    text = shown(feedback_source="oracle")
+    assert text.splitlines()[0].startswith("UPPER BOUND, not pass@1")
+    assert row(text, "upper bound (not pass@1)")[:2] == ["50.0", "%"]
+    assert "\npass@1" not in text
+
+
+def test_an_incomplete_run_says_so_first_and_last_and_how_to_resume(shown):
+    text = shown(n_expected=10, sealed=False)
+    assert text.count("INCOMPLETE: 4 of 10 tasks have ended") == 2
+    assert "resume" in text.splitlines()[0]
+    assert "Convergence" not in text
+
+
+def test_a_complete_run_gives_no_alarm(shown):
+    text = shown()
+    assert "INCOMPLETE" not in text
+    assert "NOT ALL GRADED" not in text
+
+
+def test_an_unsealed_run_says_that_grades_are_missing(shown):
+    assert "NOT ALL GRADED" in shown(sealed=False)
+
+
+def test_brackets_in_a_task_id_are_printed_as_they_are(shown):
+    assert row(shown({"a[bold]b": [(1.0, True)]}), "a[bold]b")[:3] == ["1", "of", "1"]
+
+
+def test_the_path_of_the_run_folder_is_not_broken(shown, tmp_path):
+    assert f"run folder: {tmp_path / 'run'}\n" in shown(width=20)

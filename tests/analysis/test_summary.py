@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.analysis.summary import Feedback, Log, Summary, summary
+from reflexion_lab.records import Check, Usage
+from reflexion_lab.run_folder import RunFolder, RunFolderError
+
+RUN = {
+    "right at once": [(1.0, True)],
+    "false pass": [(1.0, False)],
+    "repaired": [(0.0, False), (1.0, True)],
+    "damaged": [(0.5, True), (1.0, False)],
+    "never": [(0.5, False), (0.5, True), (0.0, False)],
+    "no tests": [(-1.0, True)],
+}
+
+
+@pytest.fixture
+def figures(write_run) -> Summary:
+    return summary(Log.read(write_run(RUN)))
+
+
+def test_pass_at_1_is_the_hidden_verdict_on_submissions(figures):
+    assert (figures.pass_at_1.k, figures.pass_at_1.n) == (3, 6)
+    assert figures.pass_at_1.low < figures.pass_at_1.share == 0.5 < figures.pass_at_1.high
+
+
+def test_the_single_attempt_is_the_same_tasks_first_attempt(figures):
+    assert (figures.pass_at_1_first.k, figures.pass_at_1_first.n) == (3, 6)
+    pair = figures.against_single
+    assert (pair.both, pair.damaged, pair.repaired, pair.neither) == (2, 1, 1, 2)
+    assert pair.difference == figures.pass_at_1.share - figures.pass_at_1_first.share
+
+
+def test_any_solved_is_named_apart(figures):
+    assert (figures.any_solved.k, figures.any_solved.n) == (5, 6)
+
+
+def test_the_feedback_tests_are_judged_where_there_were_any(figures):
+    expected = Feedback(true_positives=2, false_positives=2, false_negatives=0, true_negatives=1)
+    assert figures.feedback == expected
+    assert figures.no_feedback == 1
+
+
+def test_outcomes_and_reasons_are_counted(figures):
+    assert figures.stop_reasons == {"passed": 4, "max_attempts": 2}
+    assert figures.submitted_outcomes == {"pass": 3, "fail": 3}
+    assert figures.feedback_outcomes == {"pass": 4, "fail": 5, "no_tests": 1}
+    assert figures.attempts_mean == pytest.approx(10 / 6)
+    assert figures.seconds == 12.0
+
+
+def test_usage_adds_up_by_role_and_sets_unread_reflections_apart(figures):
+    assert figures.usage["actor"] == Usage(calls=10, prompt_tokens=100, completion_tokens=100, seconds=10.0)
+    assert figures.usage["reflector"] == Usage(calls=5, prompt_tokens=25, completion_tokens=10)
+    assert figures.usage_last_reflections == Usage(calls=1, prompt_tokens=5, completion_tokens=2)
+
+
+def test_reflections_are_counted_by_source_and_repeats_within_a_task(write_run, attempt, reflection):
+    made = {
+        "a": [
+            attempt("a", 1, 0.0, reflection=reflection(1, "llm", "same")),
+            attempt("a", 2, 0.0, reflection=reflection(2, "fallback:syntax", "same")),
+            attempt("a", 3, 0.0, reflection=reflection(3, "llm", "other")),
+        ],
+        "b": [attempt("b", 1, 0.0, reflection=reflection(1, "rules:syntax", "same"))],
+    }
+    figures = summary(Log.read(write_run(made=made)))
+    assert figures.reflections == {"llm": 2, "fallback:syntax": 1, "rules:syntax": 1}
+    assert (figures.reflections_by_model.k, figures.reflections_by_model.n) == (2, 4)
+    assert figures.reflections_repeated == 1
+
+
+def test_failures_of_the_plumbing_are_counted(write_run, attempt):
+    slow = attempt("a", 2, 0.5)
+    checks = (Check(name="c", outcome="fail"), Check(name="d", outcome="timeout"))
+    slow = msgspec.structs.replace(slow, evaluation=msgspec.structs.replace(slow.evaluation, checks=checks))
+    broken = attempt("b", 1, 0.0)
+    spoilt = msgspec.structs.replace(broken.evaluation, outcome="harness_error")
+    broken = msgspec.structs.replace(broken, evaluation=spoilt)
+    figures = summary(Log.read(write_run(made={"a": [attempt("a", 1, 0.0, " \n"), slow], "b": [broken]})))
+    assert (figures.extraction_failures, figures.timeouts, figures.harness_errors) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("source", "is_upper_bound"), [("visible", False), ("oracle", True), ("none", False)])
+def test_an_oracle_run_is_an_upper_bound(write_run, source, is_upper_bound):
+    figures = summary(Log.read(write_run(RUN, feedback_source=source)))
+    assert figures.is_upper_bound is is_upper_bound
+
+
+def test_a_summary_survives_json(figures):
+    text = json.dumps(msgspec.to_builtins(figures))
+    assert msgspec.json.decode(text, type=Summary) == figures
+
+
+def test_an_unsealed_run_has_its_headline_and_no_curve(write_run):
+    log = Log.read(write_run(RUN, sealed=False, n_expected=9))
+    figures = summary(log)
+    assert log.points == []
+    assert (figures.n_logged, figures.n_expected, figures.pass_at_1.k) == (6, 9, 3)
+    assert figures.pass_at_1_first is figures.against_single is figures.any_solved is None
+
+
+def test_a_run_without_any_task_summarises(write_run):
+    figures = summary(Log.read(write_run({}, n_expected=3)))
+    assert (figures.n_logged, figures.pass_at_1.n, figures.attempts_mean) == (0, 0, 0.0)
+
+
+def test_a_task_cut_off_before_its_result_is_no_part_of_it(write_run, attempt):
+    folder = write_run(RUN)
+    folder.append("attempts.jsonl", attempt("cut off", 1, 0.0))
+    folder.close()
+    assert "cut off" not in Log.read(folder).attempts
+
+
+def test_torn_lines_are_counted_once(write_run):
+    folder = write_run(RUN)
+    with (folder.path / "grades.jsonl").open("a") as file:
+        file.write('{"task_id": "cut')
+    assert folder.grades
+    assert summary(Log.read(folder)).torn == 1
+
+
+def test_a_result_without_attempts_is_refused_by_name(write_run):
+    folder = write_run(RUN)
+    (folder.path / "attempts.jsonl").unlink()
+    with pytest.raises(RunFolderError, match="no attempt at damaged found"):
+        Log.read(RunFolder(folder.path))
+
+
+def test_what_the_runner_submitted_is_what_the_estimator_picks(write_run):
+    log = Log.read(write_run(RUN))
+    for task_id, result in log.results.items():
+        assert submitted_at(log.attempts[task_id]).number == result.submitted
+
+
+def test_points_end_at_the_longest_loop(write_run):
+    log = Log.read(write_run(RUN))
+    assert [point.attempt for point in log.points] == [1, 2, 3]
+    assert log.points[-1].pass_at_1 == summary(log).pass_at_1.share

@@ -1,0 +1,220 @@
+import ast
+from textwrap import indent
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reflexion_lab.benchmarks.visible import visible_tests
+
+
+def shown(docstring: str, parameters: str = "x", name: str = "f") -> list[str]:
+    """The visible tests of a function with this docstring, without `assert `."""
+    text = indent(docstring, "    ").replace("\\", "\\\\")
+    prompt = f'import math\n\n\ndef {name}({parameters}):\n    """Say something.\n{docstring and text}\n    """\n'
+    return [test.removeprefix("assert ") for test in visible_tests(prompt, name)]
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        (">>> f(1)\n2", "f(1) == 2"),
+        (
+            ">>> f([1, -2], (3,), k={'a': {4}})\n[True, None]",
+            "f([1, -2], (3,), k={'a': {4}}) == [True, None]",
+        ),
+        ('>>> f("it\'s")\n\'say "so"\'', 'f("it\'s") == \'say "so"\''),
+        (">>> f(2.5)\n-0.5", "f(2.5) == -0.5"),
+        (">>> f([1,\n...    2])\n[1,\n 2]", "f([1, 2]) == [1, 2]"),
+        (">>> f([])\n\nNone is what an empty list gives.", "f([]) == None"),
+        (">>> f(3) == 4", "f(3) == 4"),
+        (">>> f(3)  # => 4", "f(3) == 4"),
+        (">>> round(f(1), 2)  # about a half\n0.5", "round(f(1), 2) == 0.5"),
+    ],
+)
+def test_doctests_are_shown(docstring: str, expected: str) -> None:
+    assert shown(docstring) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("f([1, 2]) ➞ 3", "3"),
+        ("f([1, 2]) => 3", "3"),
+        ("f([1, 2])==>3", "3"),
+        ("f([1, 2]) -> 3  ", "3"),
+        ("* f([1, 2]) == 3.", "3"),
+        ("assert f([1, 2]) = 3.50", "3.5"),
+        ("f([1, 2]) returns 'three' # in words", "'three'"),
+        ("f([1, 2])   # returns 3", "3"),
+        ("f([1, 2]) # => 'No' (it is too short)", "'No'"),
+        ("f([1, 2]) should return True.", "True"),
+        ("f([1, 2]) should\nreturn 3 and f([3]) is the same", "3"),
+        ("f([1, 2]) => true", "True"),
+        ("For f([1, 2]) the result should be (1, 'a)')", "(1, 'a)')"),
+        ("f([1, 2]) -> 1 + 2 = 3", "3"),
+        ("f([1, 2]) -> 1, 2", "(1, 2)"),
+        ("f([\n  1,\n  2\n]) == [\n  3\n]", "[3]"),
+        ("f([1, 2]) == '#.'", "'#.'"),
+    ],
+)
+def test_examples_in_prose_are_shown(line: str, value: str) -> None:
+    assert shown(line) == [f"f([1, 2]) == {value}"]
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        ("For x = 'a', y = 2 the output should be 3", ["f('a', 2) == 3"]),
+        ('For x = 1, y = 2, the sum is 3, so the result should be "11".', ["f(1, 2) == '11'"]),
+        (
+            "Example 1:\n    Input: x = [1], y = 2\n    Output: [3]\n    Explanation: so it is",
+            ["f([1], 2) == [3]"],
+        ),
+        (
+            "Input: 1, 2\nOutput: (3, 4) # both\n\nInput: 5, 6\nOutput: 7",
+            ["f(1, 2) == (3, 4)", "f(5, 6) == 7"],
+        ),
+        ("For y = 'a', x = 2 the output should be 3", []),
+        ("For z = 1 the output should be 3", []),
+        ("Input: grid : [1]\nOutput: 3", []),
+    ],
+)
+def test_worked_inputs_are_shown_if_they_name_the_parameters(docstring: str, expected: list[str]) -> None:
+    assert shown(docstring, "x, y") == expected
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "",
+        "f(x) -> int",
+        "f(a) => False",
+        "f() returns 5",
+        "f(n) == f(n - 1) + 1",
+        "f(2) == f(1) + 1",
+        "f(1) == 2 or more",
+        "f(1) == about 2",
+        "f(1) != 2",
+        "f(1) >= 2",
+        "f(1) === 2",
+        ">>> f(1)  # gives two",
+        "f(1, ...) == 2",
+        "f([1]) == [1, ...]",
+        "f(1) is 2",
+        "f(1) == ''a'",
+        "g(1) == 2",
+        "my_f(1) == 2",
+        "self.f(1) == 2",
+        "f(*[1]) == 2",
+        "f(open('x')) == 2",
+        "f(1) == exit()",
+        "f(x=1, x=2) == 3",
+        "f({[]}) == 3",
+        ">>> print(f(1))\n2",
+        ">>> f(1)\nTraceback (most recent call last):\nValueError: no",
+        ">>> f([1]) [2]",
+        ">>> x = f(1)",
+        ">>> f(1\n2",
+    ],
+)
+def test_what_is_not_plainly_an_example_is_left_out(docstring: str) -> None:
+    assert shown(docstring) == []
+
+
+def test_examples_come_once_and_in_order_of_appearance() -> None:
+    docstring = "f(3) => 3\n>>> f(2)\n2\n\nf(1) => 1, f(3) => 3\nFor x = 0 the output should be 0\nf(2) == 2"
+    assert shown(docstring) == ["f(3) == 3", "f(2) == 2", "f(1) == 1", "f(0) == 0"]
+
+
+def test_only_the_docstring_of_the_entry_point_is_read() -> None:
+    prompt = "def g(x):\n    \"\"\"f(1) == 1\"\"\"\n\n\ndef f(x):\n    '''f(2) == 2'''\n    # f(3) == 3\n"
+    assert visible_tests(prompt, "f") == ("assert f(2) == 2",)
+
+
+def test_a_function_whose_name_only_begins_alike_is_another() -> None:
+    prompt = 'def f(x):\n    """f(2) == 2"""\n\n\ndef foo(x):\n    """f(1) == 1"""\n'
+    assert visible_tests(prompt, "f") == ("assert f(2) == 2",)
+
+
+def test_sloppy_prompts_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
+    assert shown("f('\\d') == 1if 2 else 3\nf('\\d') == 2") == [r"f('\\d') == 2"]
+    visible_tests('def f(x):\n    """ \\d """\n', "f")
+    assert not recwarn.list
+
+
+def test_a_prompt_without_code_is_read_as_prose() -> None:
+    assert visible_tests("Write f so that f(2) == 4.\n", "f") == ("assert f(2) == 4",)
+
+
+def test_escapes_are_read_as_the_prompt_writes_them() -> None:
+    prompt = 'def f(x):\n    """\n    >>> f("a\\nb")\n    \'b\\nc\'\n    """\n'
+    assert visible_tests(prompt, "f") == (r"assert f('a\nb') == 'b\nc'",)
+
+
+def test_doctests_of_broken_indentation_do_not_hide_the_prose() -> None:
+    assert shown(">>> f(1)\n2\n  >>>f(2)\n3\n\nf(3) => 4") == ["f(3) == 4"]
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        "f(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        "1",
+        "-2",
+        "'a'",
+        '"',
+        "'",
+        '"""',
+        "\\",
+        "\n",
+        " ",
+        ",",
+        ":",
+        "...",
+        "=",
+        "==",
+    ]
+    + [
+        "->",
+        "=>",
+        " returns ",
+        "# ",
+        ">>> ",
+        "For x = ",
+        " the output should be ",
+        "Input: ",
+        "Output: ",
+        "x=",
+        "**",
+    ]
+    + [
+        "def f(x):\n",
+        "f(1) == 2",
+        "0x" + "f" * 5000,
+        "\0",
+        "\ud800",
+        "é",
+        "f(" * 300,
+        "round(",
+        "True",
+        "not ",
+        ".",
+    ]
+)
+
+
+@settings(deadline=None)
+@given(st.one_of(st.text(), st.lists(FRAGMENTS, max_size=30).map("".join)))
+def test_any_prompt_gives_asserts_that_call_the_entry_point(prompt: str) -> None:
+    for test in visible_tests(prompt, "f"):
+        (statement,) = ast.parse(test).body
+        assert isinstance(statement, ast.Assert)
+        assert isinstance(statement.test, ast.Compare)
+        assert "f" in {node.func.id for node in ast.walk(statement) if isinstance(node, ast.Call)}
+        ast.literal_eval(statement.test.comparators[0])
+        compile(test, "test", "exec")

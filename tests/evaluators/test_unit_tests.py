@@ -1,0 +1,44 @@
+from reflexion_lab.evaluators.feedback import feedback
+from reflexion_lab.evaluators.unit_tests import UnitTests, run_tests
+from reflexion_lab.records import Check, Trajectory
+
+
+def test_no_tests_is_an_outcome_and_never_a_pass(sandbox, task):
+    evaluation = run_tests(sandbox, task, "def double(x):\n    return 2 * x\n", ())
+    assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "no_tests", 0.0)
+
+
+def test_no_program_is_an_extraction_failure(sandbox, task):
+    evaluation = UnitTests(sandbox).evaluate(task, Trajectory(solution="  ", strategy="x"))
+    assert (evaluation.outcome, evaluation.reward) == ("extraction_failed", 0.0)
+    assert len(evaluation.checks) == len(task.visible_tests)
+
+
+def test_reward_is_the_share_of_passed_checks(sandbox, task):
+    tests = ["assert double(2) == 4", "assert double(0) == 0", "assert double(1) == 1"]
+    evaluation = run_tests(sandbox, task, "def double(x):\n    return x * x\n", tests)
+    assert evaluation.reward == 1.0
+    evaluation = run_tests(sandbox, task, "def double(x):\n    return 2 * x\n", tests)
+    assert (evaluation.passed, evaluation.outcome, round(evaluation.reward, 3)) == (False, "fail", 0.667)
+    assert "2 of 3 tests passed" in evaluation.feedback
+    assert "expected 1, got 2" in evaluation.feedback
+
+
+def test_the_evaluator_runs_visible_tests_alone(sandbox, task):
+    hidden_fails = Trajectory(solution="def double(x):\n    return 4\n", strategy="x")
+    evaluation = UnitTests(sandbox).evaluate(task, hidden_fails)
+    assert evaluation.passed
+    assert [check.name for check in evaluation.checks] == list(task.visible_tests)
+
+
+def test_feedback_is_bounded_and_counts_what_it_leaves_out():
+    checks = [Check(name="assert f(" + "1" * 500 + ")", outcome="fail", message="m" * 500) for _ in range(9)]
+    text = feedback(checks)
+    assert len(text) <= 900
+    assert feedback([Check(name="x", outcome="pass")]) == ""
+    assert "and 2 more" in feedback([Check(name="a", outcome="fail") for _ in range(5)])
+
+
+def test_feedback_names_the_exception_and_its_line():
+    text = feedback([Check(name="assert f(1)", outcome="error", error_type="KeyError", message="'a'", line=7)])
+    assert "KeyError: 'a' (line 7 of the program)" in text

@@ -1,0 +1,122 @@
+import pytest
+
+from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
+from reflexion_lab.memory.episodic import EpisodicMemory
+from reflexion_lab.memory.recall import Window
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.records import Sampling
+from reflexion_lab.reflectors.fallback import WithFallback
+from reflexion_lab.reflectors.llm import LLMReflector
+from reflexion_lab.reflectors.none import NoReflection
+from reflexion_lab.reflectors.rules import Rules
+
+
+def loop(model, sandbox, *, omega=1, max_attempts=3, threshold=1.0, reflector=None, **options):
+    return Reflexion(
+        actor=SingleShot(model, Sampling()),
+        evaluator=UnitTests(sandbox),
+        reflector=reflector or WithFallback(LLMReflector(model, Sampling()), Rules()),
+        memory=EpisodicMemory(Window(omega)),
+        stop=FirstOf(NoFeedback(), Passed(threshold), MaxAttempts(max_attempts), TimeOut(300)),
+        **options,
+    )
+
+
+def test_words_carry_over_and_the_second_attempt_passes(model, sandbox, task):
+    attempts = list(loop(model, sandbox).attempts(task.public))
+    assert [attempt.evaluation.passed for attempt in attempts] == [False, True]
+    assert attempts[0].reflection.what_to_change == "multiply by two"
+    assert attempts[-1].stop_reason == "passed"
+    assert attempts[1].delta.is_improvement
+
+
+def test_the_retry_prompt_contains_the_reflection(model, sandbox, task):
+    attempts = list(loop(model, sandbox).attempts(task.public))
+    retry = attempts[1].trajectory.messages[-1].content
+    assert "Learning from previous failures" in retry
+    assert "multiply by two" in retry
+    assert attempts[1].trajectory.messages in [tuple(received) for received in model.received]
+    assert attempts[1].recalled == ("ep-own/double-1",)
+
+
+@pytest.mark.parametrize("change", [{"omega": 0}, {"reflector": NoReflection()}])
+def test_without_the_words_nothing_is_learnt(model, sandbox, task, change):
+    attempts = list(loop(model, sandbox, **change).attempts(task.public))
+    assert [attempt.evaluation.passed for attempt in attempts] == [False, False, False]
+    assert attempts[-1].stop_reason == "max_attempts"
+
+
+def test_one_attempt_is_the_plain_baseline(model, sandbox, task):
+    (attempt,) = loop(model, sandbox, max_attempts=1, reflect_on_last=False).attempts(task.public)
+    assert attempt.reflection is None
+    assert len(model.received) == 1
+
+
+def test_the_last_failure_is_reflected_on_unless_told_otherwise(model, sandbox, task):
+    assert list(loop(model, sandbox, omega=0).attempts(task.public))[-1].reflection is not None
+    assert list(loop(model, sandbox, omega=0, reflect_on_last=False).attempts(task.public))[-1].reflection is None
+
+
+def test_hidden_tests_never_reach_the_model(model, sandbox, task):
+    list(loop(model, sandbox).attempts(task.public))
+    read = " ".join(message.content for messages in model.received for message in messages)
+    assert "-6" not in read
+    assert "== 10" not in read
+
+
+def test_the_public_copy_holds_no_secret(task):
+    assert task.public.hidden_tests == ()
+    assert task.public.canonical_solution == ""
+
+
+def test_a_task_without_visible_tests_gets_one_attempt(model, sandbox, task):
+    bare = type(task)(task_id="t", prompt=task.prompt, entry_point="double")
+    (attempt,) = loop(model, sandbox).attempts(bare)
+    assert attempt.stop_reason == "no_feedback"
+    assert attempt.reflection is None
+
+
+def test_a_threshold_below_one_stops_with_a_reason_of_its_own(sandbox, task):
+    two = type(task)(
+        task_id="t",
+        prompt=task.prompt,
+        entry_point="double",
+        visible_tests=("assert double(0) == 0", "assert double(2) == 4"),
+    )
+    half = ScriptedModel(lambda messages: "def double(x):\n    return x")
+    (attempt,) = loop(half, sandbox, threshold=0.5).attempts(two)
+    assert (attempt.stop_reason, attempt.evaluation.passed) == ("threshold", False)
+
+
+def test_the_time_out_counts_recorded_work(sandbox, task):
+    slow = ScriptedModel(lambda messages: "def double(x):\n    return x")
+    stop = TimeOut(1e-9)
+    attempts = list(loop(slow, sandbox, reflector=NoReflection()).attempts(task.public))
+    assert stop.reached(attempts[0], []) == "timeout"
+    assert TimeOut(1000).reached(attempts[0], []) is None
+
+
+def test_what_breaks_names_stage_task_and_attempt(sandbox, task):
+    def broken(messages):
+        raise RuntimeError("no power")
+
+    with pytest.raises(RuntimeError, match="no power") as caught:
+        list(loop(ScriptedModel(broken), sandbox).attempts(task.public))
+    assert caught.value.__notes__ == ["while acting: task own/double, attempt 1"]
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: Passed(1.5), "confidence_threshold"),
+        (lambda: Passed(0), "confidence_threshold"),
+        (lambda: MaxAttempts(0), "max_attempts"),
+        (lambda: TimeOut(0), "timeout"),
+    ],
+)
+def test_impossible_stop_rules_are_named(build, name):
+    with pytest.raises(ValueError, match=f"loop.{name}"):
+        build()

@@ -1,0 +1,101 @@
+import threading
+
+import pytest
+
+from reflexion_lab.memory.episodic import EpisodicMemory
+from reflexion_lab.memory.recall import Window, estimated_tokens
+from reflexion_lab.records import Attempt, Evaluation, MemoryState, Task, Trajectory
+
+STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
+
+
+def task(task_id):
+    return Task(task_id=task_id, prompt="", entry_point="f")
+
+
+def attempt(task_id, number, code="x"):
+    return Attempt(
+        task_id=task_id,
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(solution=code, strategy="s"),
+        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0),
+        memory=STATE,
+    )
+
+
+def filled(recall, numbers, max_episodes=1000):
+    memory = EpisodicMemory(recall, max_episodes)
+    for number in numbers:
+        memory.remember(task("a"), attempt("a", number))
+    return memory
+
+
+def shown(memory, task_id="a"):
+    return [episode.attempt_number for episode in memory.recall(task(task_id))]
+
+
+@pytest.mark.parametrize(
+    ("omega", "expected"), [(0, []), (1, [5]), (3, [3, 4, 5]), (9, [1, 2, 3, 4, 5]), ("all", [1, 2, 3, 4, 5])]
+)
+def test_omega_shows_the_newest_oldest_first(omega, expected):
+    assert shown(filled(Window(omega), range(1, 6))) == expected
+
+
+def test_the_window_keeps_everything_that_it_does_not_show():
+    memory = filled(Window(1), range(1, 6))
+    memory.policy = Window(3)
+    assert shown(memory) == [3, 4, 5]
+
+
+def test_another_tasks_episodes_are_not_shown():
+    memory = filled(Window("all"), [1, 2])
+    memory.remember(task("b"), attempt("b", 1))
+    assert shown(memory, "b") == [1]
+
+
+@pytest.mark.parametrize("omega", [-1, 1.5, "some", True, None])
+def test_an_impossible_omega_is_named(omega):
+    with pytest.raises(ValueError, match=r"recall\.omega"):
+        Window(omega)
+
+
+def test_packing_takes_the_newest_first_skips_what_does_not_fit_and_keeps_the_order():
+    memory = EpisodicMemory(Window("all", max_tokens=10))
+    for number, size in enumerate([4, 16, 400, 20], 1):
+        memory.remember(task("a"), attempt("a", number, "c" * size))
+    assert shown(memory) == [1, 2, 4]
+    assert sum(estimated_tokens(episode) for episode in memory.recall(task("a"))) <= 10
+
+
+@pytest.mark.parametrize(("asked", "capacity"), [(0, 1000), (-5, 1000), (50, 50)])
+def test_a_capacity_of_nothing_means_a_thousand(asked, capacity):
+    assert EpisodicMemory(Window(1), asked).state(0).capacity == capacity
+
+
+def test_at_capacity_the_oldest_leaves():
+    memory = filled(Window("all"), range(1, 6), max_episodes=3)
+    assert shown(memory) == [3, 4, 5]
+    assert memory.state(2) == MemoryState(capacity=3, size=3, in_context=2, total=5)
+
+
+def test_callers_get_lists_of_their_own():
+    memory = filled(Window("all"), [1, 2])
+    memory.recall(task("a")).clear()
+    assert shown(memory) == [1, 2]
+
+
+def test_many_threads_lose_nothing():
+    memory = EpisodicMemory(Window("all"), 100)
+
+    def store():
+        for number in range(500):
+            memory.remember(task("a"), attempt("a", number))
+
+    threads = [threading.Thread(target=store) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert memory.state(0).size == 100
+    assert memory.state(0).total == 4000

@@ -1,0 +1,75 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.models.cache import CachedModel
+from reflexion_lab.models.draws import Draws, draw_seed
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.records import Completion, Message, Sampling
+
+WARM = Sampling(temperature=1.0)
+
+
+class Recorder:
+    fingerprint = "recorder"
+    slots = 5
+
+    def __init__(self):
+        self.samples = []
+
+    def complete(self, messages, *, sampling, sample=0):
+        self.samples.append((messages[-1].content, sampling.temperature, sample))
+        return Completion(text="", model="recorder")
+
+
+def says(text):
+    return [Message(role="user", content=text)]
+
+
+def test_every_equal_call_of_a_loop_is_the_next_draw():
+    recorder = Recorder()
+    draws = Draws(recorder)
+    for text in ("a", "b", "a", "a", "b"):
+        draws.complete(says(text), sampling=WARM)
+    draws.complete(says("a"), sampling=Sampling(temperature=0.5))
+    assert recorder.samples == [
+        ("a", 1.0, 0), ("b", 1.0, 0), ("a", 1.0, 1), ("a", 1.0, 2), ("b", 1.0, 1), ("a", 0.5, 0),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 5)))
+def test_no_draw_number_of_the_caller_can_make_two_draws_one(given_samples):
+    recorder = Recorder()
+    draws = Draws(recorder)
+    for sample in given_samples:
+        draws.complete(says("a"), sampling=WARM, sample=sample)
+    assert [sample for _, _, sample in recorder.samples] == list(range(len(given_samples)))
+
+
+def test_two_loops_share_their_draws_and_one_loop_never_does(tmp_path):
+    scripted = ScriptedModel(lambda messages: "same")
+    cached = CachedModel(scripted, tmp_path / "calls.sqlite")
+    for loop in (Draws(cached), Draws(cached)):
+        for _ in range(3):
+            loop.complete(says("a"), sampling=WARM)
+    assert (cached.misses, cached.hits) == (3, 3)
+    cached.close()
+
+
+def test_fingerprint_and_slots_are_those_of_the_model():
+    draws = Draws(Recorder())
+    assert (draws.fingerprint, draws.slots) == ("recorder", 5)
+
+
+def test_neighbouring_seeds_share_no_draw():
+    seeds = {draw_seed(seed, sample) for seed in range(50) for sample in range(20)}
+    assert len(seeds) == 50 * 20
+
+
+@given(st.integers(), st.integers(0, 1000))
+def test_a_draws_seed_is_one_that_servers_take(seed, sample):
+    assert 0 <= draw_seed(seed, sample) < 2**31
+    assert draw_seed(seed, sample) == draw_seed(seed, sample)
+
+
+def test_the_first_draw_has_the_seed_itself():
+    assert draw_seed(7, 0) == 7

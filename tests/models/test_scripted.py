@@ -1,0 +1,132 @@
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Message, Sampling
+
+GREEDY = Sampling()
+RULES = """
+- when: "^def add"
+  reply: |
+    return a + b
+- {when: "(?i)reflect", reply: "ROOT_CAUSE: none"}
+- {when: "careful assistant", reply: "I am", scope: conversation}
+"""
+
+
+def user(text):
+    return Message(role="user", content=text)
+
+
+@pytest.fixture
+def rules(tmp_path):
+    def write(text, name="rules.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_the_reply_depends_on_the_messages_alone():
+    model = ScriptedModel(lambda messages: str(len(messages)))
+    replies = {
+        model.complete([user("a")] * 2, sampling=Sampling(temperature=t, seed=s), sample=n).text
+        for t in (0.0, 1.0)
+        for s in (0, 1)
+        for n in (0, 1)
+    }
+    assert replies == {"2"}
+
+
+@given(st.lists(st.text(max_size=30), max_size=4), st.text(max_size=30))
+def test_a_token_is_four_characters_begun(contents, reply):
+    model = ScriptedModel(lambda messages: reply)
+    usage = model.complete([user(content) for content in contents], sampling=GREEDY).usage
+    assert usage.prompt_tokens == math.ceil(sum(map(len, contents)) / 4)
+    assert usage.completion_tokens == math.ceil(len(reply) / 4)
+    assert usage.calls == 1
+
+
+def test_the_simulated_latency_is_slept_and_counted(monkeypatch):
+    slept = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    model = ScriptedModel(lambda messages: "", seconds=2.5)
+    assert model.complete([user("a")], sampling=GREEDY).usage.seconds == 2.5
+    assert slept == [2.5]
+
+
+def test_what_was_received_is_kept_word_for_word():
+    model = ScriptedModel(lambda messages: "")
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda i: model.complete([user(str(i))], sampling=GREEDY), range(200)))
+    assert sorted(int(message.content) for (message,) in model.received) == list(range(200))
+
+
+@pytest.mark.parametrize(("field", "value"), [("seconds", -1.0), ("slots", 0)])
+def test_an_argument_out_of_range_is_named(field, value):
+    with pytest.raises(ValueError, match=rf"model\.{field}: {value} found"):
+        ScriptedModel(lambda messages: "", **{field: value})
+
+
+def test_the_first_rule_that_matches_answers(rules):
+    model = ScriptedModel.from_rules(rules(RULES))
+    assert model.complete([user("def add(a, b): # reflect")], sampling=GREEDY).text == "return a + b\n"
+    assert model.complete([user("please REFLECT")], sampling=GREEDY).text == "ROOT_CAUSE: none"
+
+
+def test_a_rule_searches_the_last_user_message_unless_its_scope_is_the_conversation(rules):
+    model = ScriptedModel.from_rules(rules(RULES))
+    begun = Message(role="assistant", content="def add")
+    system = Message(role="system", content="You are a careful assistant.")
+    with pytest.raises(ModelError, match="begins 'hello'"):
+        model.complete([user("def add"), user("hello"), begun], sampling=GREEDY)
+    assert model.complete([system, user("hello"), begun], sampling=GREEDY).text == "I am"
+
+
+def test_an_unforeseen_call_is_an_error_that_names_the_script(rules):
+    path = rules(RULES)
+    with pytest.raises(ModelError, match="none of its 3 rules matches") as caught:
+        ScriptedModel.from_rules(path).complete([user("z" * 100)], sampling=GREEDY)
+    assert str(path) in str(caught.value)
+    assert f"'{'z' * 80}'" in str(caught.value)
+
+
+def test_the_fingerprint_is_of_the_rules_not_of_the_file(rules):
+    one = [{"when": "a", "reply": "b"}]
+    yaml = ScriptedModel.from_rules(rules("- {when: a, reply: b}"))
+    as_json = ScriptedModel.from_rules(rules(json.dumps(one, indent="\t"), "rules.json"))
+    other = ScriptedModel.from_rules(rules("- {when: a, reply: c}", "other.yaml"))
+    assert yaml.fingerprint == as_json.fingerprint
+    assert yaml.fingerprint.startswith("scripted:")
+    assert yaml.fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("- {when: '(', reply: a}", "no regular expression"),
+        ("- {when: a, reply: b}\n- {when: a}", r"missing required field `reply` - at `\$\[1\]`"),
+        ("- {when: a, reply: b, scoop: x}", "unknown field `scoop`"),
+        ("- {when: a, reply: b, scope: x}", r"Invalid enum value 'x' - at `\$\[0\]\.scope`"),
+        ("[]", "holds no rule"),
+        ("{when: a, reply: b}", "Expected `array`"),
+        ("{", "cannot be used"),
+    ],
+)
+def test_a_script_that_cannot_be_read_is_named(rules, text, found):
+    path = rules(text)
+    with pytest.raises(ValueError, match=found) as caught:
+        ScriptedModel.from_rules(path)
+    assert f"model.path: {path}" in str(caught.value)
+
+
+def test_a_missing_script_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"model\.path: .*absent\.yaml cannot be used"):
+        ScriptedModel.from_rules(tmp_path / "absent.yaml")

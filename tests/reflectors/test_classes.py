@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.reflectors.classes import CLASSES, classify
+
+CONFIDENCES = {
+    "syntax": 0.6,
+    "assertion": 0.5,
+    "timeout": 0.5,
+    "null": 0.6,
+    "index": 0.6,
+    "permission": 0.4,
+    "import": 0.6,
+    "type": 0.5,
+    "concurrency": 0.4,
+    "memory": 0.4,
+    "unknown": 0.3,
+}
+
+PROGRAMS = {
+    "def f(:": "syntax",
+    "if True:\npass": "syntax",
+    "if True:\n\tx = 1\n        y = 2": "syntax",
+    "missing": "syntax",
+    "def f():\n    x += 1\nf()": "syntax",
+    "assert 1 == 2": "assertion",
+    "assert False, 'import timeout race'": "assertion",
+    "raise TimeoutError": "timeout",
+    "None.items": "null",
+    "None + 1": "null",
+    "len(None)": "null",
+    "x = None\nx[0]": "null",
+    "[][0]": "index",
+    "{}['import']": "index",
+    "next(iter([]))": "index",
+    "raise PermissionError(13, 'Permission denied')": "permission",
+    "import no_such_module_here": "import",
+    "from math import no_such_name": "import",
+    "1 + 'a'": "type",
+    "int('x')": "type",
+    "(1).items": "type",
+    "1 / 0": "type",
+    "2.0 ** 100000": "type",
+    "b'\\xff'.decode('utf-8')": "type",
+    "raise BrokenPipeError": "concurrency",
+    "raise RuntimeError('deadlock detected')": "concurrency",
+    "raise MemoryError": "memory",
+    "def f(): f()\nf()": "memory",
+    "raise RuntimeError('something odd')": "unknown",
+    "raise NotImplementedError": "unknown",
+    "class Odd(Exception): pass\nraise Odd('x')": "unknown",
+}
+
+
+def raised_by(program: str) -> BaseException:
+    try:
+        exec(compile(program, "<module>", "exec"), {})
+    except Exception as error:
+        return error
+    raise AssertionError(f"{program!r} raised nothing")
+
+
+def as_traceback(program: str) -> str:
+    return "".join(traceback.format_exception(raised_by(program)))
+
+
+@pytest.mark.parametrize(("program", "name"), PROGRAMS.items())
+def test_exception_type_decides(program: str, name: str) -> None:
+    error = raised_by(program)
+    assert classify(type(error).__name__, str(error)) == name
+
+
+@pytest.mark.parametrize("change", [str, str.rstrip, lambda text: "    " + text.replace("\n", "\n    ")])
+@pytest.mark.parametrize(("program", "name"), PROGRAMS.items())
+def test_pasted_traceback_is_classified_as_its_exception(program: str, name: str, change: Callable[[str], str]) -> None:
+    assert classify("", change(as_traceback(program))) == name
+
+
+def test_of_a_chain_of_exceptions_the_last_decides() -> None:
+    program = "try:\n    {}['a']\nexcept KeyError:\n    import no_such_module_here"
+    assert classify("", as_traceback(program)) == "import"
+
+
+def test_lines_after_the_exception_do_not_change_its_class() -> None:
+    text = as_traceback("raise ValueError('first line\\nKeyError: second line')")
+    assert classify("", text + "note: race condition\n") == "type"
+
+
+@pytest.mark.parametrize("name", ["builtins.KeyError", "concurrent.futures._base.TimeoutError"])
+def test_dotted_exception_names_are_read_by_their_last_part(name: str) -> None:
+    assert classify(name, "") == classify(name.rpartition(".")[2], "") != "unknown"
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        ("assert failed: expected 10, got 5", "assertion"),
+        ("context deadline exceeded", "timeout"),
+        ("request timed out", "timeout"),
+        ("nil pointer dereference", "null"),
+        ("invalid memory address or nil pointer dereference", "null"),
+        ("Cannot read properties of undefined: x is undefined", "null"),
+        ("permission denied: cannot write", "permission"),
+        ("missing import for package foo/bar", "import"),
+        ("Cannot find module './parser'", "import"),
+        ("Module 'numpy' not found", "import"),
+        ("incompatible type conversion", "type"),
+        ("type mismatch in argument", "type"),
+        ("Type 'string' is not assignable to type 'number'", "type"),
+        ("out of memory: allocation failed", "memory"),
+        ("fatal error: stack overflow", "memory"),
+        ("fatal error: all goroutines are asleep - deadlock!", "concurrency"),
+        ("WARNING: DATA RACE", "concurrency"),
+        ("write: broken pipe", "concurrency"),
+        ("Unexpected token }", "syntax"),
+        ("compilation failed", "syntax"),
+        ("index out of range [5] with length 3", "index"),
+        ("Test failed: expected true", "assertion"),
+        ("expect(x).toBe(y) failed", "assertion"),
+        ("KeyError: 'a'", "index"),
+        ("something weird happened", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_without_a_type_whole_words_decide(message: str, name: str) -> None:
+    assert classify("", message) == name
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Traceback",
+        "in <module>",
+        "trace of an embraced important prototype",
+        "FAILED tests/test_import.py::test_race_timeout",
+        "test_import_types: wrong value 3",
+        "the value 'out of memory' is wrong",
+    ],
+)
+def test_parts_of_words_names_of_tests_and_quotes_decide_nothing(message: str) -> None:
+    assert classify("", message) == "unknown"
+
+
+@given(st.text(), st.text())
+def test_every_error_has_a_class(error_type: str, message: str) -> None:
+    assert classify(error_type, message) in CLASSES
+
+
+def test_classes_carry_their_confidences() -> None:
+    assert {name: failure.confidence for name, failure in CLASSES.items()} == CONFIDENCES
+
+
+@pytest.mark.parametrize("field", ["root_cause", "symptom", "fix", "action"])
+def test_each_class_has_words_of_its_own(field: str) -> None:
+    assert len({getattr(failure, field) for failure in CLASSES.values()}) == len(CLASSES)
+
+
+def test_each_action_has_room_for_evidence() -> None:
+    assert all(failure.action.count("{evidence}") == 1 for failure in CLASSES.values())

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.reflectors.fields import GRAMMAR, LABELS, Fields, ParseError, parse_fields
+
+PLAIN = """ROOT_CAUSE: The loop stops one short.
+WHAT_WENT_WRONG: The last item was never added.
+WHAT_TO_CHANGE: I will loop to len(xs).
+CONFIDENCE: 0.85
+"""
+EXPECTED = Fields(
+    root_cause="The loop stops one short.",
+    what_went_wrong="The last item was never added.",
+    what_to_change="I will loop to len(xs).",
+    confidence=0.85,
+)
+TOKEN = r'"(?:\\.|[^"])*"|\[[^\]]+\]|\{\d+,\d+\}|[()]|\w+'
+"""Of GBNF: a literal, a class, a repetition, a bracket, a rule's name."""
+
+values = st.text().map(lambda text: " ".join(text.split())).filter(lambda text: any(map(str.isalnum, text)))
+fields = st.builds(Fields, root_cause=values, what_went_wrong=values, what_to_change=values, confidence=st.floats(0, 1))
+
+
+def rendered(fields: Fields) -> str:
+    texts = (fields.root_cause, fields.what_went_wrong, fields.what_to_change, repr(fields.confidence))
+    return "\n".join(f"{label}: {text}" for label, text in zip(LABELS, texts, strict=True))
+
+
+def with_confidence(stated: str) -> str:
+    return PLAIN.replace("0.85", stated)
+
+
+@given(fields)
+def test_what_is_written_in_form_is_read_back(fields: Fields) -> None:
+    assert parse_fields(rendered(fields)) == fields
+
+
+@given(st.lists(st.sampled_from([*LABELS, ":", "**", "#", "- ", "\n", "```", " ", "x", "0.5", "%", "/", "nan"])))
+def test_label_soup_gives_fields_or_a_parse_error(pieces: list[str]) -> None:
+    try:
+        fields = parse_fields("".join(pieces))
+    except ParseError:
+        return
+    assert 0 <= fields.confidence <= 1
+    assert fields.root_cause and fields.what_went_wrong and fields.what_to_change
+
+
+@given(st.text())
+def test_arbitrary_text_lacks_every_field(text: str) -> None:
+    with pytest.raises(ParseError, match=", ".join(LABELS)):
+        parse_fields(text)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        PLAIN,
+        "Here is what I think.\n\n" + PLAIN,
+        "\n\n".join("    " + line for line in PLAIN.splitlines()),
+        PLAIN.lower().replace("the loop", "The loop").replace("the last", "The last").replace("i will", "I will"),
+        PLAIN.replace("_", " "),
+        PLAIN.replace("_", "-"),
+        re.sub(r"^(\w+):", r"**\1:**", PLAIN, flags=re.M),
+        re.sub(r"^(\w+):", r"**\1**:", PLAIN, flags=re.M),
+        re.sub(r"^(\w+):", r"- __\1__:", PLAIN, flags=re.M),
+        re.sub(r"^(\w+):", r"`\1`:", PLAIN, flags=re.M),
+        re.sub(r"^(\w+):", r"1. **\1:**", PLAIN, flags=re.M),
+        re.sub(r"^(\w+): (.*)$", r"**\1: \2**", PLAIN, flags=re.M),
+        re.sub(r"^(\w+): ", r"### \1\n\n", PLAIN, flags=re.M),
+        re.sub(r"^(\w+): ", r"**\1**\n", PLAIN, flags=re.M),
+        re.sub(r"^(\w+):", r"\1 -", PLAIN, flags=re.M),
+        re.sub(r"^(\w+): ", r"\1:", PLAIN, flags=re.M),
+        f"```text\n{PLAIN}```",
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace(" stops", "\n\n  stops"),
+        PLAIN + "\nI hope that this helps.",
+    ],
+)
+def test_form_of_the_labels_does_not_matter(reply: str) -> None:
+    assert parse_fields(reply) == EXPECTED
+
+
+def test_order_of_the_fields_does_not_matter() -> None:
+    assert parse_fields("\n".join(reversed(PLAIN.splitlines()))) == EXPECTED
+
+
+def test_of_a_repeated_label_the_first_with_a_value_counts() -> None:
+    assert parse_fields("ROOT_CAUSE:\n" + PLAIN + "ROOT_CAUSE: Something else.\n") == EXPECTED
+
+
+def test_a_label_inside_a_sentence_is_text() -> None:
+    reply = PLAIN.replace("one short.", "one short; my confidence: low.")
+    assert parse_fields(reply).root_cause == "The loop stops one short; my confidence: low."
+
+
+def test_words_of_a_label_without_mark_or_colon_are_text() -> None:
+    reply = PLAIN.replace("one short.", "one short.\nRoot cause\nof it all.")
+    assert parse_fields(reply).root_cause == "The loop stops one short. Root cause of it all."
+
+
+def test_underscores_that_belong_to_a_name_stay() -> None:
+    assert parse_fields(PLAIN.replace("The loop", "__init__")).root_cause == "__init__ stops one short."
+
+
+def test_prose_without_labels_names_every_field() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_fields("I think the loop is wrong.")
+    assert all(label in str(caught.value) for label in LABELS)
+
+
+@pytest.mark.parametrize("absent", [(0,), (3,), (0, 2), (1, 2, 3)])
+@pytest.mark.parametrize("empty", ["", "\n", "**", " ...", "```\n"])
+def test_missing_and_empty_fields_are_all_named(absent: tuple[int, ...], empty: str) -> None:
+    lines = PLAIN.splitlines()
+    for i in absent:
+        lines[i] = f"{LABELS[i]}:{empty}"
+    with pytest.raises(ParseError) as caught:
+        parse_fields("\n".join(lines))
+    named = str(caught.value).partition(";")[0]
+    assert [label in named for label in LABELS] == [i in absent for i in range(4)]
+
+
+def test_missing_field_and_bad_confidence_are_named_together() -> None:
+    with pytest.raises(ParseError, match=r"lacks WHAT_TO_CHANGE; has CONFIDENCE 'high'"):
+        parse_fields("ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nCONFIDENCE: high")
+
+
+@pytest.mark.parametrize(
+    ("stated", "confidence"),
+    [
+        ("1", 1.0),
+        ("0", 0.0),
+        (".5", 0.5),
+        ("1.7", 1.0),
+        ("-0.2", 0.0),
+        ("3", 1.0),
+        ("1e400", 1.0),
+        ("85%", 0.85),
+        ("85 %", 0.85),
+        ("62.5 percent", 0.625),
+        ("250%", 1.0),
+        ("0.85/1", 0.85),
+        ("8/10", 0.8),
+        ("8 out of 10", 0.8),
+        ("**0.85**", 0.85),
+        ("0.85.", 0.85),
+        ("0.85 (fairly sure)", 0.85),
+        ("~0.85", 0.85),
+    ],
+)
+def test_confidence_is_read_and_clamped(stated: str, confidence: float) -> None:
+    assert math.isclose(parse_fields(with_confidence(stated)).confidence, confidence)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "not_a_number",
+        "NaN",
+        "nan",
+        "inf",
+        "high",
+        "0,85",
+        "0.8-0.9",
+        "1.2.3",
+        "0.85x",
+        "1/0",
+        "9 out of ten",
+        "0/0",
+        "%",
+    ],
+)
+def test_confidence_that_is_no_clear_number_is_rejected(stated: str) -> None:
+    with pytest.raises(ParseError, match="CONFIDENCE"):
+        parse_fields(with_confidence(stated))
+
+
+def as_regex(grammar: str) -> str:
+    """The language of a GBNF grammar without recursion, in Python's notation."""
+    rules = dict(line.split(" ::= ") for line in grammar.strip().splitlines())
+
+    def translate(token: str) -> str:
+        if token[0] == '"':
+            return re.escape(token[1:-1].replace(r"\n", "\n"))
+        if token[0].isalpha():
+            return "".join(map(translate, re.findall(TOKEN, rules[token])))
+        return "(?:" if token == "(" else token
+
+    return translate("root")
+
+
+@given(st.from_regex(as_regex(GRAMMAR), fullmatch=True))
+def test_every_reply_that_the_grammar_allows_is_understood(reply: str) -> None:
+    fields = parse_fields(reply)
+    assert fields.what_to_change.startswith("I will ")
+    assert 0 <= fields.confidence < 1
+
+
+def in_form(value: str) -> str:
+    return (
+        f"ROOT_CAUSE: My mistake is that {value}\nWHAT_WENT_WRONG: The check failed because {value}\n"
+        f"WHAT_TO_CHANGE: I will {value}\nCONFIDENCE: 0.50\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed"),
+    [
+        ("one two three", True),
+        (" ".join(["x" * 24] * 16), True),
+        ("one two", False),
+        (" ".join("x" * 17), False),
+        ("one two " + "x" * 25, False),
+        ("1 2 3 4", False),
+        ("two lines\nin one value", False),
+        ("the “wrong” way", False),
+    ],
+)
+def test_the_grammar_bounds_each_value(value: str, allowed: bool) -> None:
+    assert bool(re.fullmatch(as_regex(GRAMMAR), in_form(value))) is allowed

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from reflexion_lab.protocols import Model, ModelError, Reflector
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Completion,
+    Episode,
+    Evaluation,
+    MemoryState,
+    Message,
+    Reflection,
+    Sampling,
+    Task,
+    Trajectory,
+    Usage,
+)
+from reflexion_lab.reflectors.fallback import WithFallback
+from reflexion_lab.reflectors.fields import GRAMMAR, LABELS
+from reflexion_lab.reflectors.llm import LLMReflector, ReflectionError
+from reflexion_lab.reflectors.rules import Rules
+
+REPLY = """ROOT_CAUSE: The line `return a - b` subtracts.
+WHAT_WENT_WRONG: 1 - 2 is -1, not 3.
+WHAT_TO_CHANGE: I will write a + b.
+CONFIDENCE: 90%"""
+COST = Usage(calls=1, prompt_tokens=100, completion_tokens=40, seconds=0.5)
+TASK = Task(task_id="t/1", prompt='def add(a, b):\n    """The sum."""\n', entry_point="add")
+CODE = "def add(a, b):\n    return a - b\n"
+WRONG = Check(name="assert add(1, 2) == 3", outcome="fail", message="expected 3, got -1", line=2)
+
+
+class Says:
+    """A model that gives one answer, or raises it, and remembers what it was asked."""
+
+    fingerprint = "says"
+    slots = 1
+
+    def __init__(self, answer: str | BaseException, finish_reason: str = "stop") -> None:
+        self.answer = answer
+        self.finish_reason = finish_reason
+        self.asked: list[tuple[Sequence[Message], Sampling, int]] = []
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        self.asked.append((messages, sampling, sample))
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return Completion(text=self.answer, model="says", finish_reason=self.finish_reason, usage=COST)
+
+    @property
+    def prompt(self) -> str:
+        ((message,), _, _) = self.asked[-1]
+        return message.content
+
+
+def attempt_with(*checks: Check, number: int = 2, solution: str = CODE, reply: str = "") -> Attempt:
+    return Attempt(
+        task_id=TASK.task_id,
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(solution=solution, strategy="single_shot", reply=reply),
+        evaluation=Evaluation(
+            passed=False, outcome="fail" if checks else "extraction_failed", reward=0.0, checks=checks
+        ),
+        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
+    )
+
+
+def episode(number: int, root_cause: str = "", what_to_change: str = "") -> Episode:
+    reflection = Reflection(
+        reflection_id=f"t/1#{number}",
+        about_attempt=number,
+        root_cause=root_cause or f"cause {number}.",
+        what_went_wrong="w",
+        what_to_change=what_to_change or f"change {number}.",
+        confidence=0.5,
+        source="llm",
+    )
+    return Episode(
+        episode_id=f"ep-{number}",
+        task_id="t/1",
+        attempt_number=number,
+        code="",
+        test_results="",
+        reflection=reflection,
+        passed=False,
+        timestamp=0.0,
+    )
+
+
+def prompt_for(attempt: Attempt, episodes: Sequence[Episode] = (), task: Task = TASK, **bounds: int) -> str:
+    model = Says(REPLY)
+    LLMReflector(model, Sampling(), **bounds).reflect(task, attempt, episodes)
+    return model.prompt
+
+
+def test_parts_fulfil_their_protocols() -> None:
+    model: Model = Says(REPLY)
+    reflector: Reflector = WithFallback(LLMReflector(model, Sampling()), Rules())
+    assert reflector.reflect(TASK, attempt_with(WRONG), []) is not None
+
+
+def test_reply_becomes_a_reflection_with_its_text_and_cost() -> None:
+    reflection = LLMReflector(Says(REPLY), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert reflection == Reflection(
+        reflection_id="t/1#2",
+        about_attempt=2,
+        root_cause="The line `return a - b` subtracts.",
+        what_went_wrong="1 - 2 is -1, not 3.",
+        what_to_change="I will write a + b.",
+        confidence=0.9,
+        source="llm",
+        category="assertion",
+        action_items=("I will write a + b.",),
+        text=REPLY,
+        usage=COST,
+    )
+
+
+def test_the_configured_sampling_reaches_the_model() -> None:
+    model, sampling = Says(REPLY), Sampling(max_tokens=160, grammar=GRAMMAR)
+    LLMReflector(model, sampling).reflect(TASK, attempt_with(WRONG), [])
+    ((messages, received, sample),) = model.asked
+    assert [message.role for message in messages] == ["user"]
+    assert (received, sample) == (sampling, 0)
+
+
+def test_prompt_holds_labels_task_attempt_code_and_evidence() -> None:
+    prompt = prompt_for(attempt_with(WRONG))
+    assert all(f"{label}:" in prompt for label in LABELS)
+    assert TASK.prompt.strip() in prompt
+    assert "Attempt: 2" in prompt
+    assert CODE.strip() in prompt
+    assert "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)" in prompt
+
+
+def test_prompt_names_every_failing_check_and_no_passing_one() -> None:
+    passing = Check(name="assert add(0, 0) == 0", outcome="pass")
+    other = Check(name="assert add(2, 2) == 4", outcome="timeout")
+    prompt = prompt_for(attempt_with(passing, WRONG, other))
+    assert WRONG.name in prompt
+    assert other.name in prompt
+    assert passing.name not in prompt
+
+
+def test_hidden_tests_never_reach_the_model() -> None:
+    task = Task(
+        task_id="t/1",
+        prompt="p",
+        entry_point="f",
+        hidden_tests=("assert secret",),
+        canonical_solution="solved",
+    )
+    prompt = prompt_for(attempt_with(WRONG), task=task)
+    assert "secret" not in prompt
+    assert "solved" not in prompt
+
+
+def test_without_priors_the_prompt_says_none() -> None:
+    assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG))
+
+
+def test_with_a_prior_the_prompt_holds_its_cause_and_change_and_no_none() -> None:
+    prompt = prompt_for(attempt_with(WRONG), [episode(1)])
+    assert "Reflection 1: cause 1." in prompt
+    assert "change 1." in prompt
+    assert "None" not in prompt
+
+
+def test_the_newest_priors_are_shown_in_their_order() -> None:
+    episodes = [episode(number) for number in range(1, 6)]
+    prompt = prompt_for(attempt_with(WRONG), episodes)
+    assert [f"cause {n}." in prompt for n in range(1, 6)] == [False, False, True, True, True]
+    assert prompt.index("Reflection 1: cause 3.") < prompt.index("Reflection 3: cause 5.")
+
+
+def test_no_prior_is_shown_when_none_is_wanted() -> None:
+    assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG), [episode(1)], max_priors=0)
+
+
+def test_without_a_program_the_reply_is_shown_and_named_as_such() -> None:
+    prompt = prompt_for(attempt_with(solution="", reply="I cannot do that."))
+    assert "I cannot do that." in prompt
+    assert "no program could be found in my reply" in prompt
+
+
+def test_lengths_in_the_prompt_are_bounded() -> None:
+    task = Task(task_id="t/1", prompt="d" * 10_000, entry_point="f")
+    checks = [Check(name="e" * 200, outcome="error", message="e" * 10_000) for _ in range(50)]
+    long = episode(1, root_cause="p" * 10_000, what_to_change="p" * 10_000)
+    attempt = attempt_with(*checks, solution="c" * 10_000)
+    prompt = prompt_for(attempt, [long] * 9, task)
+    frame = prompt_for(attempt_with(WRONG, solution="-"), [], Task(task_id="t", prompt="-", entry_point="f"))
+    for letter, limit in {"d": 1000, "e": 2000, "c": 2000, "p": 1200}.items():
+        assert limit * 0.8 < prompt.count(letter * 50) * 50 <= limit
+    assert len(prompt) < 1000 + 2000 + 2000 + 1200 + len(frame) + 200
+
+
+@pytest.mark.parametrize("length", [10, 11, 1000])
+@pytest.mark.parametrize("limit", [1, 2, 10, 11])
+def test_a_bound_is_exact_and_spares_what_fits(length: int, limit: int) -> None:
+    task = Task(task_id="t", prompt="λ" * length, entry_point="f")
+    prompt = prompt_for(attempt_with(WRONG), task=task, max_description=limit)
+    shown = prompt.count("λ") + prompt.count("…")
+    assert shown == min(length, limit)
+    assert ("…" in prompt) == (length > limit)
+
+
+def test_both_ends_of_a_long_program_stay() -> None:
+    prompt = prompt_for(attempt_with(WRONG, solution=f"def first(): ...\n{'#' * 9000}\nreturn 'last'"))
+    assert "def first()" in prompt
+    assert "return 'last'" in prompt
+
+
+@pytest.mark.parametrize("name", ["max_description", "max_evidence", "max_code"])
+def test_a_bound_below_one_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"reflector\.{name}"):
+        LLMReflector(Says(REPLY), Sampling(), **{name: 0})
+
+
+def test_a_negative_number_of_priors_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"reflector\.max_priors"):
+        LLMReflector(Says(REPLY), Sampling(), max_priors=-1)
+
+
+def late() -> ModelError:
+    error = ModelError("the server gave no answer")
+    error.__cause__ = TimeoutError()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (ModelError("the server is gone"), "generation_failed"),
+        (TimeoutError("30 s are over"), "timeout"),
+        (TimeoutError(), "timeout"),
+        (late(), "timeout"),
+        ("I am not sure what happened.", "parse_error"),
+        ("", "parse_error"),
+    ],
+)
+def test_failures_are_typed_and_say_why(answer: str | BaseException, kind: str) -> None:
+    with pytest.raises(ReflectionError) as caught:
+        LLMReflector(Says(answer), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert caught.value.kind == kind
+    assert str(answer) in str(caught.value) or kind == "parse_error"
+    assert str(caught.value)
+
+
+def test_a_reply_that_cannot_be_read_keeps_its_text_and_cost() -> None:
+    with pytest.raises(ReflectionError, match=r"CONFIDENCE.*cut at max_tokens") as caught:
+        LLMReflector(Says(REPLY[:-20], "length"), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert (caught.value.text, caught.value.usage) == (REPLY[:-20], COST)
+
+
+def test_a_call_that_failed_costs_nothing() -> None:
+    with pytest.raises(ReflectionError) as caught:
+        LLMReflector(Says(ModelError("gone")), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert (caught.value.text, caught.value.usage) == ("", Usage())
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem", "text", "usage"),
+    [
+        ("no labels here", "parse_error: the reply lacks ROOT_CAUSE", "no labels here", COST),
+        (ModelError("the server is gone"), "generation_failed: the server is gone", "", Usage()),
+        (TimeoutError("30 s are over"), "timeout: 30 s are over", "", Usage()),
+    ],
+)
+def test_rules_step_in_and_say_so(answer: str | BaseException, problem: str, text: str, usage: Usage) -> None:
+    reflector = WithFallback(LLMReflector(Says(answer), Sampling()), Rules())
+    reflection = reflector.reflect(TASK, attempt_with(WRONG), [episode(1)])
+    rules = Rules().reflect(TASK, attempt_with(WRONG), [episode(1)])
+    assert reflection is not None
+    assert reflection.source == "fallback:assertion"
+    assert reflection.problem.startswith(problem)
+    assert (reflection.text, reflection.usage) == (text, usage)
+    assert reflection.confidence == rules.confidence == 0.45
+    assert reflection.action_items == rules.action_items
+
+
+def test_rules_stay_silent_when_the_model_speaks() -> None:
+    reflector = WithFallback(LLMReflector(Says(REPLY), Sampling()), Rules())
+    reflection = reflector.reflect(TASK, attempt_with(WRONG), [])
+    assert reflection is not None
+    assert (reflection.source, reflection.problem) == ("llm", "")
+
+
+@pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug"), KeyboardInterrupt()])
+def test_an_error_of_the_program_is_not_swallowed(error: BaseException) -> None:
+    reflector = WithFallback(LLMReflector(Says(error), Sampling()), Rules())
+    with pytest.raises(type(error)):
+        reflector.reflect(TASK, attempt_with(WRONG), [])

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import pytest
+
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Episode,
+    Evaluation,
+    MemoryState,
+    Reflection,
+    Task,
+    Trajectory,
+)
+from reflexion_lab.reflectors.classes import CLASSES
+from reflexion_lab.reflectors.evidence import classify_evaluation, describe
+from reflexion_lab.reflectors.none import NoReflection
+from reflexion_lab.reflectors.rules import Rules
+
+TASK = Task(task_id="t/1", prompt="def add(a, b):\n", entry_point="add")
+PASS = Check(name="assert add(0, 0) == 0", outcome="pass")
+WRONG = Check(
+    name="assert add(1, 2) == 3",
+    outcome="fail",
+    error_type="AssertionError",
+    message="expected 3, got -1",
+    line=2,
+)
+SYNTAX = Check(name="assert add(1, 2) == 3", outcome="error", error_type="SyntaxError", message="invalid syntax")
+LATE = Check(name="assert add(9, 9) == 18", outcome="timeout")
+LARGE = Check(name="assert add(9, 9) == 18", outcome="memory")
+
+
+def attempt_with(*checks: Check, outcome: str = "fail", number: int = 1) -> Attempt:
+    return Attempt(
+        task_id=TASK.task_id,
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(solution="def add(a, b):\n    return a - b\n", strategy="single_shot"),
+        evaluation=Evaluation(passed=False, outcome=outcome, reward=0.0, checks=checks),
+        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
+    )
+
+
+def episode_with(what_to_change: str | None, number: int = 1, task_id: str = TASK.task_id) -> Episode:
+    reflection = what_to_change and Reflection(
+        reflection_id=f"{task_id}#{number}",
+        about_attempt=number,
+        root_cause=f"cause {number}",
+        what_went_wrong="w",
+        what_to_change=what_to_change,
+        confidence=0.5,
+        source="llm",
+    )
+    return Episode(
+        episode_id=f"ep-{number}",
+        task_id=task_id,
+        attempt_number=number,
+        code="",
+        test_results="",
+        reflection=reflection or None,
+        passed=False,
+        timestamp=0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("checks", "outcome", "category", "telling"),
+    [
+        ((PASS, WRONG, LATE), "fail", "assertion", WRONG),
+        ((PASS, LATE, WRONG), "fail", "timeout", LATE),
+        ((LARGE,), "fail", "memory", LARGE),
+        ((WRONG, LATE), "timeout", "timeout", LATE),
+        ((WRONG, LARGE), "memory", "memory", LARGE),
+        ((SYNTAX,), "error", "syntax", SYNTAX),
+        ((), "timeout", "timeout", None),
+        ((), "memory", "memory", None),
+        ((), "extraction_failed", "syntax", None),
+        ((), "early_exit", "unknown", None),
+        ((), "no_tests", "unknown", None),
+        ((), "harness_error", "unknown", None),
+        ((PASS,), "fail", "unknown", None),
+    ],
+)
+def test_outcome_decides_before_the_first_failing_check(
+    checks: tuple[Check, ...], outcome: str, category: str, telling: Check | None
+) -> None:
+    assert classify_evaluation(attempt_with(*checks, outcome=outcome).evaluation) == (category, telling)
+
+
+def test_values_of_a_failed_comparison_do_not_decide() -> None:
+    check = Check(name="assert f() == 1", outcome="fail", message="expected deadlock, got out of memory")
+    assert classify_evaluation(attempt_with(check).evaluation)[0] == "assertion"
+
+
+def test_name_of_a_check_decides_nothing() -> None:
+    check = Check(name="test_import_types()", outcome="error", error_type="Odd", message="wrong value 3")
+    assert classify_evaluation(attempt_with(check, outcome="error").evaluation)[0] == "unknown"
+
+
+def test_evidence_quotes_assertion_values_and_line() -> None:
+    evidence = describe(attempt_with(WRONG), WRONG)
+    assert evidence == "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)"
+
+
+def test_evidence_names_the_exception() -> None:
+    assert describe(attempt_with(SYNTAX), SYNTAX) == "`assert add(1, 2) == 3` -> SyntaxError: invalid syntax"
+
+
+@pytest.mark.parametrize(("line", "shown"), [(0, ""), (99, " (line 99)"), (1, " (line 1: def add(a, b):)")])
+def test_evidence_shows_a_line_that_exists(line: int, shown: str) -> None:
+    check = Check(name="assert x", outcome="error", error_type="E", message="m", line=line)
+    assert describe(attempt_with(check), check) == f"`assert x` -> E: m{shown}"
+
+
+def test_evidence_stays_short_and_on_one_line() -> None:
+    check = Check(name="assert " + "x" * 9000, outcome="fail", message="expected\n" + "y" * 9000, line=1)
+    evidence = describe(attempt_with(check), check)
+    assert len(evidence) < 700
+    assert "\n" not in evidence
+
+
+@pytest.mark.parametrize("outcome", ["extraction_failed", "early_exit", "timeout", "harness_error"])
+def test_an_attempt_without_checks_still_has_evidence(outcome: str) -> None:
+    attempt = attempt_with(outcome=outcome)
+    assert describe(attempt, None) in Rules().reflect(TASK, attempt, []).action_items[0]
+
+
+def test_rules_name_class_confidence_and_attempt() -> None:
+    reflection = Rules().reflect(TASK, attempt_with(WRONG, number=3), [])
+    assert reflection.reflection_id == "t/1#3"
+    assert reflection.about_attempt == 3
+    assert (reflection.source, reflection.category) == ("rules:assertion", "assertion")
+    assert reflection.confidence == 0.5
+    assert reflection.usage.calls == 0
+    assert reflection.text == reflection.problem == ""
+
+
+def test_action_quotes_the_evidence_even_with_braces() -> None:
+    check = Check(name="assert f({}) == {'a': 1}", outcome="fail", message="expected {'a': 1}, got {}")
+    (action,) = Rules().reflect(TASK, attempt_with(check), []).action_items
+    assert "`assert f({}) == {'a': 1}` -> expected {'a': 1}, got {}" in action
+
+
+def test_equal_failures_get_equal_words() -> None:
+    assert Rules().reflect(TASK, attempt_with(WRONG), []) == Rules().reflect(TASK, attempt_with(WRONG), [])
+
+
+def test_an_earlier_reflection_lowers_confidence_by_a_tenth_and_is_quoted() -> None:
+    reflection = Rules().reflect(TASK, attempt_with(SYNTAX, number=2), [episode_with("I will add a colon.")])
+    assert reflection.confidence == 0.54
+    assert 'not enough: "I will add a colon."' in reflection.what_went_wrong
+
+
+def test_of_several_earlier_reflections_only_the_last_is_quoted_and_the_cut_is_made_once() -> None:
+    episodes = [episode_with("First fix.", 1), episode_with("Second fix.", 2), episode_with(None, 3)]
+    reflection = Rules().reflect(TASK, attempt_with(SYNTAX, number=4), episodes)
+    assert reflection.confidence == 0.54
+    assert "Second fix." in reflection.what_went_wrong
+    assert "First fix." not in reflection.what_went_wrong
+
+
+@pytest.mark.parametrize("episode", [episode_with(None), episode_with("Other fix.", task_id="t/2")])
+def test_an_episode_without_a_fix_for_this_task_changes_nothing(episode: Episode) -> None:
+    attempt = attempt_with(SYNTAX, number=2)
+    assert Rules().reflect(TASK, attempt, [episode]) == Rules().reflect(TASK, attempt, [])
+
+
+def test_quotes_do_not_pile_up_over_attempts() -> None:
+    episodes: list[Episode] = []
+    texts = []
+    for number in range(1, 7):
+        reflection = Rules().reflect(TASK, attempt_with(WRONG, number=number), episodes)
+        texts.append((reflection.what_went_wrong, reflection.what_to_change))
+        episodes.append(episode_with(reflection.what_to_change, number))
+    assert len({(len(wrong), len(change)) for wrong, change in texts[2:]}) == 1
+
+
+def test_root_cause_is_the_same_for_the_whole_class() -> None:
+    first = Rules().reflect(TASK, attempt_with(WRONG), [])
+    later = Rules().reflect(TASK, attempt_with(WRONG, number=2), [episode_with("A fix.")])
+    assert first.root_cause == later.root_cause == CLASSES["assertion"].root_cause
+
+
+def test_no_reflection_says_nothing() -> None:
+    assert NoReflection().reflect(TASK, attempt_with(WRONG), []) is None

@@ -1,0 +1,24 @@
+import pytest
+
+from reflexion_lab.judge import AskedTwice, HiddenTests
+
+
+def test_a_second_grade_before_the_seal_is_refused(sandbox, task):
+    judge = HiddenTests(sandbox)
+    grade = judge.grade(task, 1, "def double(x):\n    return 2 * x\n")
+    assert (grade.passed, grade.checks_passed, grade.checks_total, grade.sealed) == (True, 2, 2, False)
+    with pytest.raises(AskedTwice, match="own/double"):
+        judge.grade(task, 2, "def double(x):\n    return 2 * x\n")
+
+
+def test_after_the_seal_every_attempt_may_be_graded(sandbox, task):
+    judge = HiddenTests(sandbox)
+    judge.grade(task, 2, "def double(x):\n    return 2 * x\n")
+    judge.seal()
+    grade = judge.grade(task, 1, "def double(x):\n    return 4\n")
+    assert (grade.passed, grade.outcome, grade.sealed) == (False, "fail", True)
+
+
+def test_a_resumed_run_remembers_what_was_graded(sandbox, task):
+    with pytest.raises(AskedTwice):
+        HiddenTests(sandbox, graded=["own/double"]).grade(task, 1, "")

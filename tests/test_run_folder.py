@@ -1,0 +1,40 @@
+import pytest
+
+from reflexion_lab.records import Grade
+from reflexion_lab.run_folder import RunFolder, RunFolderError
+
+
+def grade(number):
+    return Grade(task_id="t", number=number, passed=True, outcome="pass", checks_passed=1, checks_total=1, sealed=False)
+
+
+def test_records_come_back_as_they_went(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append("grades.jsonl", grade(1))
+    assert RunFolder(tmp_path).grades == {("t", 1): grade(1)}
+
+
+def test_a_torn_last_line_is_skipped_counted_and_written_past(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append("grades.jsonl", grade(1))
+    folder.close()
+    with (tmp_path / "grades.jsonl").open("ab") as file:
+        file.write(b'{"task_id": "t", "num')
+    again = RunFolder(tmp_path)
+    again.append("grades.jsonl", grade(2))
+    assert list(again.grades) == [("t", 1), ("t", 2)]
+    assert again.torn == 1
+
+
+def test_a_record_of_another_shape_names_file_and_line(tmp_path):
+    (tmp_path / "grades.jsonl").write_text('{"task_id": 3}\n')
+    with pytest.raises(RunFolderError, match=r"grades\.jsonl, line 1"):
+        _ = RunFolder(tmp_path).grades
+
+
+def test_a_folder_without_a_manifest_is_no_run_folder(tmp_path):
+    with pytest.raises(RunFolderError, match=r"no manifest\.json"):
+        RunFolder.existing(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(RunFolderError, match=r"manifest\.json"):
+        RunFolder.existing(tmp_path)

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reflexion_lab.records import (
+    Attempt,
+    Evaluation,
+    Grade,
+    Manifest,
+    MemoryState,
+    Reflection,
+    TaskResult,
+    Trajectory,
+    Usage,
+)
+from reflexion_lab.run_folder import RunFolder
+
+CONFIG: dict[str, object] = {
+    "arm": "reflexion",
+    "seed": 0,
+    "feedback_source": "visible",
+    "benchmark": {
+        "name": "basics",
+        "load": {"_target_": "reflexion_lab.benchmarks.basics.basics", "n": 4},
+        "ids": None,
+    },
+    "loop": {"max_attempts": 3, "confidence_threshold": 1.0},
+    "recall": {"_target_": "reflexion_lab.memory.recall.Window", "omega": 1, "max_tokens": 600},
+    "model": {
+        "_target_": "reflexion_lab.models.openai.OpenAIModel",
+        "path": "/home/someone/weights/tiny.gguf",
+        "base_url": "http://someone:hunter2@host:8000/v1",
+        "api_key_env": "SOME_API_KEY",
+        "auth_token": "abc",
+    },
+    "actor": {
+        "_target_": "reflexion_lab.actors.continuation.Continuation",
+        "sampling": {"stop": ["\ndef ", "#"]},
+    },
+    "tracker": {"uri": "sqlite:///mlflow.db"},
+    "run_root": "runs",
+    "sweep_id": "sweep-7",
+}
+
+
+def with_values(**values: object) -> dict[str, object]:
+    """CONFIG with dotted keys (`loop__max_attempts`) set to other values."""
+    config = {key: dict(value) if isinstance(value, dict) else value for key, value in CONFIG.items()}
+    for name, value in values.items():
+        group, _, key = name.partition("__")
+        if key:
+            config[group][key] = value  # type: ignore[index]
+        else:
+            config[group] = value
+    return config
+
+
+def write_run(path: Path, solved_at: tuple[int, ...] = (1, 2, 3, 0), n_expected: int = 4, **values: object) -> Path:
+    """A run in which task i passes its feedback and hidden tests at attempt `solved_at[i]`; 0 is never."""
+    config = with_values(**values)
+    allowed = config["loop"]["max_attempts"]  # type: ignore[index]
+    folder = RunFolder(path)
+    folder.write_manifest(
+        Manifest(
+            run_id=f"{path.name}-id",
+            created_at="2025-03-01T10:00:00Z",
+            seed=int(str(config["seed"])),
+            config=config,
+            config_digest="c0ffee",
+            git_commit="0123456789abcdef",
+            dirty=True,
+            package_versions={},
+            benchmark="basics",
+            benchmark_digest="d" * 64,
+            n_expected=n_expected,
+            prompt_digests={},
+            model_fingerprint="tiny:1234",
+            slots=1,
+            feedback_source=str(config["feedback_source"]),
+            isolation=("process", "rlimits"),
+        )
+    )
+    for task, solved in enumerate(solved_at):
+        write_task(folder, f"t/{task}", solved, allowed)
+    folder.close()
+    return path
+
+
+def write_task(folder: RunFolder, task_id: str, solved: int, allowed: int) -> None:
+    last = solved or allowed
+    for number in range(1, last + 1):
+        passed = number == solved
+        reflection = None
+        if not passed:
+            reflection = Reflection(
+                reflection_id=f"{task_id}#{number}",
+                about_attempt=number,
+                root_cause="c",
+                what_went_wrong="w",
+                what_to_change=f"try {number}",
+                confidence=0.5,
+                source="llm" if number == 1 else "fallback:unknown",
+                usage=Usage(calls=1, prompt_tokens=7, completion_tokens=3),
+            )
+        attempt = Attempt(
+            task_id=task_id,
+            number=number,
+            recalled=(),
+            trajectory=Trajectory(
+                solution="x", strategy="s", usage=Usage(calls=1, prompt_tokens=80, completion_tokens=20)
+            ),
+            evaluation=Evaluation(passed=passed, outcome="pass" if passed else "fail", reward=1.0 if passed else 0.5),
+            reflection=reflection,
+            memory=MemoryState(capacity=10, size=0, in_context=0, total=0),
+            stop_reason="passed" if passed else "max_attempts" if number == last else "",
+        )
+        folder.append("attempts.jsonl", attempt)
+        outcome = "pass" if passed else "fail"
+        grade = Grade(
+            task_id=task_id,
+            number=number,
+            passed=passed,
+            outcome=outcome,
+            checks_passed=int(passed),
+            checks_total=1,
+            sealed=number != last,
+        )
+        folder.append("grades.jsonl", grade)
+    result = TaskResult(
+        task_id=task_id,
+        attempts=last,
+        submitted=solved or 1,
+        best=solved or 1,
+        last=last,
+        stop_reason="passed" if solved else "max_attempts",
+        feedback_source="visible",
+        duration=1.0,
+    )
+    folder.append("results.jsonl", result)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a run folder below `tmp_path` and returns its path."""
+
+    def write(name: str = "run", **values: object) -> Path:
+        return write_run(tmp_path / name, **values)  # type: ignore[arg-type]
+
+    return write

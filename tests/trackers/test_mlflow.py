@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.trackers.mlflow import MlflowTracker, TrackerError
+
+Run = Callable[..., Path]
+
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+}
+PREPARE = """
+import sys
+from reflexion_lab.trackers.mlflow import MlflowTracker
+sys.stdin.readline()
+print(MlflowTracker(sys.argv[1]).prepare())
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with pytest.MonkeyPatch.context() as patch:
+        values = SETTINGS | {"HOME": str(tmp_path_factory.mktemp("home"))}
+        for name, value in values.items():
+            patch.setenv(name, value)
+        yield values
+
+
+@pytest.fixture(scope="session")
+def born_together(
+    tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
+) -> tuple[Path, list[str], list[str]]:
+    """A database that three processes made at once; what each printed and how each failed."""
+    database = tmp_path_factory.mktemp("born") / "new" / "mlflow.db"
+    command = [sys.executable, "-c", PREPARE, f"sqlite:///{database}"]
+    pipe = subprocess.PIPE
+    processes = [
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **settings})
+        for _ in range(3)
+    ]
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    ends = [process.communicate() for process in processes]
+    failures = [error for process, (_, error) in zip(processes, ends, strict=True) if process.returncode]
+    return database, [printed.strip() for printed, _ in ends], failures
+
+
+@pytest.fixture
+def tracker(tmp_path: Path, born_together: tuple[Path, list[str], list[str]]) -> MlflowTracker:
+    """On a copy of a migrated file, since migrating takes seconds."""
+    shutil.copy(born_together[0], tmp_path / "mlflow.db")
+    return MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", experiment="trial")
+
+
+def client(tracker: MlflowTracker) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracker.uri)
+
+
+def logged(tracker: MlflowTracker) -> list[Any]:
+    """The experiment's runs that are not in the trash."""
+    experiment = client(tracker).get_experiment_by_name(tracker.experiment)
+    return list(client(tracker).search_runs([experiment.experiment_id]))
+
+
+def test_three_processes_may_make_a_new_database_at_once(
+    born_together: tuple[Path, list[str], list[str]],
+) -> None:
+    database, experiments, failures = born_together
+    assert failures == []
+    assert len(set(experiments)) == 1
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("select count(*) from experiments where name = 'reflexion'").fetchone() == (1,)
+
+
+def test_a_folder_is_one_flat_finished_run(tracker: MlflowTracker, run: Run) -> None:
+    path = run()
+    tracker.track(path)
+    (found,) = logged(tracker)
+    assert found.info.run_name == "reflexion a3 Ω1 s0 basics"
+    assert found.info.status == "FINISHED"
+    assert "mlflow.parentRunId" not in found.data.tags
+    assert found.info.start_time == 1740823200000
+    written = [(path / name).stat().st_mtime for name in ("attempts.jsonl", "grades.jsonl", "results.jsonl")]
+    assert found.info.end_time == round(max(written) * 1000)
+
+
+def test_metric_history_has_the_attempt_as_step(tracker: MlflowTracker, run: Run) -> None:
+    tracker.track(run(solved_at=(1, 2, 3, 0)))
+    (found,) = logged(tracker)
+    history = client(tracker).get_metric_history(found.info.run_id, "curve/pass_at_1")
+    assert [(point.step, point.value) for point in history] == [(1, 0.25), (2, 0.5), (3, 0.75)]
+    assert found.data.metrics["final/pass_at_1"] == 0.75
+
+
+def test_params_and_tags_are_readable_back(tracker: MlflowTracker, run: Run) -> None:
+    tracker.track(run())
+    (found,) = logged(tracker)
+    assert found.data.params["loop.max_attempts"] == "3"
+    assert found.data.tags["feedback_source"] == "visible"
+    assert found.data.tags["sweep_id"] == "sweep-7"
+    assert "pass@1 **0.750**" in found.data.tags["mlflow.note.content"]
+    assert found.inputs.dataset_inputs[0].dataset.name == "basics"
+
+
+def test_no_name_of_a_secret_reaches_the_database(tracker: MlflowTracker, run: Run) -> None:
+    tracker.track(run())
+    (found,) = logged(tracker)
+    names = [*found.data.params, *found.data.tags]
+    assert [name for name in names if any(word in name.lower() for word in ("key", "token", "secret"))] == [
+        "recall.max_tokens"
+    ]
+
+
+def test_files_are_copied_without_drafts(tracker: MlflowTracker, run: Run) -> None:
+    path = run()
+    (path / ".manifest.json.99").write_text("half")
+    (path / "reflections").mkdir()
+    (path / "reflections" / "001.json").write_text("{}")
+    tracker.track(path)
+    (found,) = logged(tracker)
+    names = {item.path for item in client(tracker).list_artifacts(found.info.run_id)}
+    records = {"manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl"}
+    assert names == records | {"reflections", "convergence.png", "convergence.csv"}
+    (inner,) = client(tracker).list_artifacts(found.info.run_id, "reflections")
+    assert inner.path == "reflections/001.json"
+    copied = Path(client(tracker).download_artifacts(found.info.run_id, "attempts.jsonl"))
+    assert copied.read_bytes() == (path / "attempts.jsonl").read_bytes()
+
+
+def test_tracking_writes_nothing_into_the_run_folder(tracker: MlflowTracker, run: Run) -> None:
+    path = run()
+    before = sorted(path.rglob("*"))
+    tracker.track(path)
+    assert sorted(path.rglob("*")) == before
+
+
+def test_tracking_again_replaces_the_run(tracker: MlflowTracker, run: Run) -> None:
+    path = run(solved_at=(1, 0), n_expected=4)
+    tracker.track(path)
+    (first,) = logged(tracker)
+    assert first.info.status == "KILLED"
+    tracker.track(run(solved_at=(3, 2), n_expected=4))
+    (second,) = logged(tracker)
+    assert second.data.metrics["final/pass_at_1"] == 1.0
+    assert second.info.run_id != first.info.run_id
+    assert second.data.tags["mlflow.runColor"] == first.data.tags["mlflow.runColor"]
+
+
+def test_two_folders_are_two_runs(tracker: MlflowTracker, run: Run) -> None:
+    tracker.track(run("one", seed=1))
+    tracker.track(run("two", seed=2))
+    assert {found.data.params["seed"] for found in logged(tracker)} == {"1", "2"}
+    assert len({found.data.tags["mlflow.runColor"] for found in logged(tracker)}) == 2
+
+
+def test_the_link_opens_the_charts_of_the_experiment(tracker: MlflowTracker, run: Run) -> None:
+    link = tracker.track(run())
+    experiment = client(tracker).get_experiment_by_name("trial")
+    charts = f"http://127.0.0.1:5000/#/experiments/{experiment.experiment_id}/runs?compareRunsMode=CHART"
+    assert link == f"{charts}&workflowType=machine_learning"
+
+
+def test_a_failure_keeps_the_former_run_and_says_how_to_try_again(
+    tracker: MlflowTracker, run: Run, tmp_path: Path
+) -> None:
+    path = run()
+    tracker.track(path)
+    (former,) = logged(tracker)
+    shutil.rmtree(tmp_path / "mlartifacts")
+    (tmp_path / "mlartifacts").write_text("in the way")
+    with pytest.raises(TrackerError, match=f"the run is safe in its folder.*reflexion-lab track {path}"):
+        tracker.track(path)
+    assert [found.info.run_id for found in logged(tracker)] == [former.info.run_id]
+
+
+def test_a_damaged_database_is_a_tracker_error(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "broken.db").write_text("no database" * 100)
+    with pytest.raises(TrackerError, match=r"broken\.db failed"):
+        MlflowTracker(f"sqlite:///{tmp_path / 'broken.db'}").track(run())
+
+
+def test_a_folder_without_a_run_is_named(tracker: MlflowTracker, tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="no manifest"):
+        tracker.track(tmp_path)
+
+
+def test_the_database_is_fixed_when_the_tracker_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = MlflowTracker("sqlite:///runs/mlflow.db")
+    monkeypatch.chdir("/")
+    assert made.uri == f"sqlite:///{tmp_path}/runs/mlflow.db"
+    assert made.artifacts == tmp_path / "runs" / "mlartifacts"
+
+
+@pytest.mark.parametrize("uri", ["mlflow.db", "./mlruns", "file:///tmp/mlruns", "sqlite://", "sqlite:///:memory:"])
+def test_an_address_that_is_no_database_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"tracker\.uri"):
+        MlflowTracker(uri)
+
+
+def test_the_command_opens_this_database_on_this_machine_alone(tracker: MlflowTracker) -> None:
+    assert f"mlflow ui --backend-store-uri {tracker.uri} --host 127.0.0.1 --port 5000 --workers 1" in tracker.command
+    assert tracker.command.startswith("MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false ")
+
+
+def test_a_server_is_linked_to_and_not_started(run: Run) -> None:
+    made = MlflowTracker("http://tracking.example:8080/")
+    assert (made.site, made.command, made.database) == ("http://tracking.example:8080", "", None)
+
+
+def test_a_missing_mlflow_is_said_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(TrackerError, match="pip install 'mlflow"):
+        MlflowTracker()
+
+
+def test_making_a_tracker_imports_no_mlflow() -> None:
+    program = (
+        "import sys; from reflexion_lab.trackers.mlflow import MlflowTracker; MlflowTracker(); "
+        "print([name for name in ('mlflow', 'matplotlib', 'numpy') if name in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_a_torn_last_line_does_not_keep_a_folder_from_its_tracker(tracker: MlflowTracker, run: Run) -> None:
+    path = run()
+    with (path / "attempts.jsonl").open("ab") as file:
+        file.write(b'{"task_id": "t/9", "num')
+    tracker.track(path)
+    (found,) = logged(tracker)
+    assert found.data.tags["n_logged"] == str(len(RunFolder.existing(path).results))

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.records import Manifest
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.trackers import view
+
+Run = Callable[..., Path]
+
+
+def manifest(path: Path) -> Manifest:
+    return RunFolder.existing(path).manifest
+
+
+def shown(path: Path) -> dict[tuple[str, int], float]:
+    log = Log.read(RunFolder.existing(path))
+    return {(metric.name, metric.step): metric.value for metric in view.metrics(log, summary(log))}
+
+
+def text(path: Path) -> str:
+    log = Log.read(RunFolder.existing(path))
+    return view.note(log, summary(log), path)
+
+
+def test_a_name_begins_with_what_distinguishes_a_run(run: Run) -> None:
+    assert view.run_name(manifest(run())) == "reflexion a3 Ω1 s0 basics"
+
+
+def test_a_single_attempt_has_no_omega_in_its_name(run: Run) -> None:
+    path = run(arm="simple", seed=4, loop__max_attempts=1, solved_at=(1, 0))
+    assert view.run_name(manifest(path)) == "simple a1 s4 basics"
+
+
+def test_the_name_of_an_upper_bound_says_oracle_once(run: Run) -> None:
+    assert "oracle" in view.run_name(manifest(run("a", feedback_source="oracle")))
+    assert view.run_name(manifest(run("b", feedback_source="oracle", arm="oracle"))).count("oracle") == 1
+
+
+@pytest.mark.parametrize("arm", ["x", "x" * 20, "x" * 200])
+def test_a_name_is_short_and_keeps_attempts_omega_and_seed(run: Run, arm: str) -> None:
+    name = view.run_name(replace(manifest(run(arm=arm, seed=12)), benchmark="b" * 40))
+    assert len(name) <= view.NAME_LENGTH
+    assert " a3 Ω1 s12" in name
+
+
+def test_params_have_the_dotted_keys_of_the_config(run: Run) -> None:
+    found = view.params(manifest(run()))
+    assert found["loop.max_attempts"] == "3"
+    assert found["recall.omega"] == "1"
+    assert found["recall.max_tokens"] == "600"
+    assert found["arm"] == "reflexion"
+    assert found["seed"] == "0"
+    assert found["actor.sampling.stop"] == '["\\ndef ", "#"]'
+
+
+def test_a_group_names_the_class_that_was_chosen(run: Run) -> None:
+    found = view.params(manifest(run()))
+    assert (found["actor"], found["recall"], found["model"]) == ("Continuation", "Window", "OpenAIModel")
+    assert not any("_target_" in key for key in found)
+
+
+def test_no_secret_and_no_folder_of_this_machine_is_shown(run: Run) -> None:
+    found = view.params(manifest(run()))
+    assert not [key for key in found if "key" in key or "secret" in key or "auth" in key]
+    assert not [value for value in found.values() if "hunter2" in value or "/home" in value or value == "abc"]
+    assert found["model.base_url"] == "http://host:8000/v1"
+    assert found["model.path"] == "tiny.gguf"
+
+
+def test_how_a_run_was_carried_out_is_no_parameter(run: Run) -> None:
+    found = view.params(manifest(run()))
+    assert not [key for key in found if key.startswith(("tracker", "run_root", "sweep_id"))]
+    assert "benchmark.ids" not in found
+
+
+def test_long_values_are_cut(run: Run) -> None:
+    found = view.params(manifest(run(actor__prompt="p" * 9000)))
+    assert found["actor.prompt"] == "p" * view.LONGEST_VALUE
+
+
+def test_curves_have_the_attempt_as_step(run: Run) -> None:
+    found = shown(run(solved_at=(1, 2, 3, 0)))
+    assert [found["curve/pass_at_1", step] for step in (1, 2, 3)] == [0.25, 0.5, 0.75]
+    assert [found["curve/reward", step] for step in (1, 2, 3)] == [0.625, 0.75, 0.875]
+    # 100 tokens an attempt and 10 a reflection: four attempts and three reflections at the first step
+    assert [found["usage/tokens_cum", step] for step in (1, 2, 3)] == [430, 750, 960]
+
+
+def test_a_curve_goes_on_to_the_allowed_attempts_though_every_loop_ended_before(run: Run) -> None:
+    found = shown(run(solved_at=(1, 2), n_expected=2, loop__max_attempts=5))
+    assert [found["curve/pass_at_1", step] for step in range(1, 6)] == [0.5, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_headline_figures_come_with_interval_and_n(run: Run) -> None:
+    found = shown(run(solved_at=(1, 2, 3, 0)))
+    assert found["final/pass_at_1", 0] == 0.75
+    assert found["final/pass_at_1_low", 0] < 0.75 < found["final/pass_at_1_high", 0]
+    assert found["final/attempt_1_pass_at_1", 0] == 0.25
+    assert found["final/gain_over_attempt_1", 0] == 0.5
+    assert found["final/n", 0] == 4
+    assert found["final/attempts_mean", 0] == 2.25
+    assert found["final/reflections_by_model_share", 0] == 0.5
+    assert found["usage/actor_tokens", 0] + found["usage/reflector_tokens", 0] == 960
+
+
+def test_an_oracle_run_has_no_figure_called_pass_at_1(run: Run) -> None:
+    path = run(feedback_source="oracle")
+    found = shown(path)
+    assert not [name for name, _ in found if "pass_at_1" in name]
+    assert found["final/upper_bound", 0] == 0.75
+    assert "upper bound, no pass@1" in text(path)
+
+
+def test_a_run_cut_off_before_its_grades_has_no_curve_and_says_so(run: Run) -> None:
+    path = run()
+    (path / "grades.jsonl").unlink()
+    assert not [name for name, _ in shown(path) if "pass_at_1" in name]
+    assert "unfinished" in text(path)
+
+
+def test_the_note_has_figure_interval_n_and_command(run: Run) -> None:
+    path = run()
+    (path / "config.yaml").write_text("seed: 0\n")
+    assert "pass@1 **0.750** (95 % interval 0.301 to 0.954); 0.250 at attempt 1" in text(path)
+    assert "n = 4 of 4 tasks" in text(path)
+    assert f"reflexion-lab run --config-path {path} --config-name config" in text(path)
+
+
+def test_tags_say_whether_runs_may_be_compared(run: Run) -> None:
+    log = Log.read(RunFolder.existing(run(n_expected=6)))
+    found = view.tags(log.manifest, summary(log))
+    assert found == {
+        "kind": "job",
+        "run_id": "run-id",
+        "sweep_id": "sweep-7",
+        "feedback_source": "visible",
+        "benchmark_digest": "d" * 64,
+        "config_digest": "c0ffee",
+        "model_fingerprint": "tiny:1234",
+        "slots": "1",
+        "isolation": "process, rlimits",
+        "git_commit": "0123456789abcdef",
+        "dirty": "true",
+        "n_expected": "6",
+        "n_logged": "4",
+    }
