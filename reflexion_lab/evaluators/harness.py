@@ -1,9 +1,9 @@
 """The server that runs candidates: a lean process of its own, forked once per program. Standard library only.
 
 Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES` with an empty environment: a fresh
-exec, never a fork of the lab, whose memory holds API keys and hidden tests. The server never reads a request either: request,
-report and output are descriptors that travel from the lab to the child, so that one candidate's tests are in no memory
-that a later candidate inherits.
+exec, never a fork of the lab, whose memory holds API keys and hidden tests. The server never reads a request either:
+request, report and output are descriptors that travel from the lab to the child, so that one candidate's tests are in
+no memory that a later candidate inherits.
 
 Request (JSON): `nonce, program, entry_point, setup, checks`. Report: one line per check, `nonce [index, outcome,
 error_type, message, line, seconds]`; after all of them, explanations of failures, `nonce [index, message]`.

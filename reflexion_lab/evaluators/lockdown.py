@@ -10,7 +10,7 @@ What each layer stops (Linux, x86_64, kernel 5.13 or newer; `layers()` says whic
 
 What remains possible for a candidate: to burn its own CPU and memory up to the limits, to fill its private folder until
 its time is over, to read the standard library, the names and sizes of files anywhere, and whatever lies in its own
-process: its tests, and the frames of the code that runs them. It can therefore forge its own report if it is written to.
+process: its tests, and the frames of the code that runs them. It can therefore forge its own report if made to.
 """
 
 from __future__ import annotations

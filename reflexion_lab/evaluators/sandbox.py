@@ -6,7 +6,6 @@ possible, and `harness.py` for the life of a child.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import queue
@@ -25,10 +24,11 @@ from typing import IO, Self
 
 import msgspec
 
-from reflexion_lab.evaluators.harness import ASK, OUT_OF_MEMORY, STATUS
+from reflexion_lab.evaluators.execution import Execution, ending, entries, read_checks
+from reflexion_lab.evaluators.harness import ASK, STATUS
 from reflexion_lab.evaluators.lockdown import layers
 from reflexion_lab.protocols import HarnessError
-from reflexion_lab.records import Check, Record
+from reflexion_lab.records import Record
 
 SERVER = Path(__file__).with_name("harness.py")
 GRACE = 10.0
@@ -54,14 +54,6 @@ class Limits(Record, frozen=True, kw_only=True):
 
 
 DEFAULTS = Limits()
-
-
-class Execution(Record, frozen=True, kw_only=True):
-    """What came of one program: one check per test, aligned with them."""
-
-    checks: tuple[Check, ...]
-    output: str
-    seconds: float
 
 
 class Sandbox:
@@ -177,8 +169,8 @@ class _Server:
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
             report.seek(0)
-            told = list(_entries(report.read(), nonce))
-        return Execution(checks=_checks(checks, told, _ending(status, over)), output=printed, seconds=seconds)
+            told = entries(report.read(), nonce)
+        return Execution(checks=read_checks(checks, told, ending(status, over)), output=printed, seconds=seconds)
 
     def close(self) -> None:
         """End the server and whatever it runs; safe to call twice."""
@@ -195,47 +187,3 @@ def _scratch() -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("scratch"), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
-
-
-def _entries(report: bytes, nonce: str) -> list[list[object]]:
-    """The lines that carry the nonce; anything else in the report was not written by the harness."""
-    mark = nonce.encode() + b" "
-    entries = []
-    for line in report.split(b"\n"):
-        if line.startswith(mark):
-            try:
-                entries.append(json.loads(line[len(mark) :]))
-            except ValueError:
-                continue
-    return entries
-
-
-def _ending(status: int, over: bool) -> tuple[str, str]:
-    """Outcome and message for the checks that a child never reported."""
-    if over or status == -signal.SIGXCPU:
-        return "timeout", "the time was over before this check ended"
-    if status == OUT_OF_MEMORY:
-        return "memory", "the memory limit was reached"
-    how = f"signal {-status}" if status < 0 else f"exit code {status}"
-    return "early_exit", f"the process ended ({how}) before this check did"
-
-
-def _checks(sources: Sequence[str], told: list[list[object]], ending: tuple[str, str]) -> tuple[Check, ...]:
-    """One check per source; a later, shorter entry explains an earlier failure."""
-    names = [" ".join(source.split())[:200] for source in sources]
-    found: dict[int, Check] = {}
-    for entry in told:
-        match entry:
-            case [int(i), str(outcome), str(kind), str(message), int(line), float(seconds)] if 0 <= i < len(names):
-                found[i] = Check(
-                    name=names[i],
-                    outcome=outcome,
-                    error_type=kind,
-                    message=message,
-                    line=line,
-                    seconds=seconds,
-                )
-            case [int(i), str(message)] if i in found and not found[i].message:
-                found[i] = msgspec.structs.replace(found[i], message=message)
-    unreported = [Check(name=name, outcome=ending[0], message=ending[1]) for name in names]
-    return tuple(found.get(i, missing) for i, missing in enumerate(unreported))

@@ -133,7 +133,8 @@ class OpenAIModel:
         choice, tokens = reply.choices[0], reply.usage or _Tokens()
         counts = tokens.prompt_tokens or 0, tokens.completion_tokens or 0
         return Completion(
-            text=choice.message.content or "",
+            # A lone surrogate is valid JSON, and nothing that a file can hold.
+            text=(choice.message.content or "").encode(errors="replace").decode(),
             model=reply.model or self._model,
             finish_reason=choice.finish_reason or "",
             usage=Usage(

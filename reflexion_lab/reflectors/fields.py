@@ -13,11 +13,11 @@ GRAMMAR = r"""
 root ::= cause wrong change confidence
 cause ::= "ROOT_CAUSE: My mistake is that " value
 wrong ::= "WHAT_WENT_WRONG: The check failed because " value
-change ::= "WHAT_TO_CHANGE: I will " value
+change ::= "WHAT_TO_CHANGE: In my function I will " value
 confidence ::= "CONFIDENCE: 0." [0-9] [0-9] "\n"
-value ::= [A-Za-z] [!-~]{0,23} (" " [!-~]{1,24}){2,15} "\n"
+value ::= [A-Za-z] [!-~]{0,23} (" " [!-~]{1,24}){3,13} "\n"
 """
-"""GBNF for `Sampling.grammar`: the four lines in order, each text an opening and 3..16 words of ASCII.
+"""GBNF for `Sampling.grammar`: the four lines in order, each text an opening and 4..14 words of ASCII.
 
 The openings are for small models: without them SmolLM2-135M repeats the prompt's explanation of each label.
 Words are counted, not characters, because lists of digits cost a token for every one or two characters.

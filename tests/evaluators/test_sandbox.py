@@ -91,6 +91,13 @@ def test_no_environment_variable_of_the_lab_reaches_a_candidate(monkeypatch):
         assert outcome(own, program, ["assert f(1) is False"]) == "pass"
 
 
+def test_a_message_that_no_file_can_hold_is_mended(sandbox):
+    check = sandbox.run("def f(x):\n    raise ValueError('\\ud800')\n", "f", CHECK).checks[0]
+    assert (check.error_type, check.message) == ("ValueError", "?")
+    check = sandbox.run("def f(x):\n    return '\\ud800'\n", "f", CHECK).checks[0]
+    assert check.message.encode()
+
+
 def test_nothing_leaks_from_one_execution_to_the_next(sandbox):
     mess = (
         "import builtins, sys, random\nbuiltins.sum = None\nsys.setrecursionlimit(50)\nrandom.seed(9)\n"

@@ -198,27 +198,27 @@ def as_regex(grammar: str) -> str:
 @given(st.from_regex(as_regex(GRAMMAR), fullmatch=True))
 def test_every_reply_that_the_grammar_allows_is_understood(reply: str) -> None:
     fields = parse_fields(reply)
-    assert fields.what_to_change.startswith("I will ")
+    assert fields.what_to_change.startswith("In my function I will ")
     assert 0 <= fields.confidence < 1
 
 
 def in_form(value: str) -> str:
     return (
         f"ROOT_CAUSE: My mistake is that {value}\nWHAT_WENT_WRONG: The check failed because {value}\n"
-        f"WHAT_TO_CHANGE: I will {value}\nCONFIDENCE: 0.50\n"
+        f"WHAT_TO_CHANGE: In my function I will {value}\nCONFIDENCE: 0.50\n"
     )
 
 
 @pytest.mark.parametrize(
     ("value", "allowed"),
     [
-        ("one two three", True),
-        (" ".join(["x" * 24] * 16), True),
-        ("one two", False),
-        (" ".join("x" * 17), False),
-        ("one two " + "x" * 25, False),
+        ("one two three four", True),
+        (" ".join(["x" * 24] * 14), True),
+        ("one two three", False),
+        (" ".join("x" * 15), False),
+        ("one two three " + "x" * 25, False),
         ("1 2 3 4", False),
-        ("two lines\nin one value", False),
+        ("these are two\nlines in one value", False),
         ("the “wrong” way", False),
     ],
 )

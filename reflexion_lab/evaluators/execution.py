@@ -1,0 +1,64 @@
+"""What a child of the sandbox reported, read with suspicion."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from reflexion_lab.evaluators.harness import OUT_OF_MEMORY
+from reflexion_lab.records import Check, Record
+
+
+class Execution(Record, frozen=True, kw_only=True):
+    """What came of one program: one check per test, aligned with them."""
+
+    checks: tuple[Check, ...]
+    output: str
+    seconds: float
+
+
+def entries(report: bytes, nonce: str) -> list[list[object]]:
+    """The lines that carry the nonce; anything else in the report was not written by the harness."""
+    mark = nonce.encode() + b" "
+    found = []
+    for line in report.split(b"\n"):
+        if line.startswith(mark):
+            try:
+                found.append(json.loads(line[len(mark) :]))
+            except ValueError:
+                continue
+    return found
+
+
+def ending(status: int, over: bool) -> tuple[str, str]:
+    """Outcome and message for the checks that a child never reported."""
+    if over or status == -signal.SIGXCPU:
+        return "timeout", "the time was over before this check ended"
+    if status == OUT_OF_MEMORY:
+        return "memory", "the memory limit was reached"
+    how = f"signal {-status}" if status < 0 else f"exit code {status}"
+    return "early_exit", f"the process ended ({how}) before this check did"
+
+
+def read_checks(sources: Sequence[str], told: list[list[object]], unreported: tuple[str, str]) -> tuple[Check, ...]:
+    """One check per source; a later, shorter entry explains an earlier failure."""
+    names = [" ".join(source.split())[:200] for source in sources]
+    found: dict[int, Check] = {}
+    for entry in told:
+        match entry:
+            case [int(i), str(outcome), str(kind), str(message), int(line), float(seconds)] if 0 <= i < len(names):
+                said = {"error_type": _encodable(kind), "message": _encodable(message)}
+                found[i] = Check(name=names[i], outcome=outcome, line=line, seconds=seconds, **said)
+            case [int(i), str(message)] if i in found and not found[i].message:
+                found[i] = replace(found[i], message=_encodable(message))
+    outcome, message = unreported
+    missing = [Check(name=name, outcome=outcome, message=message) for name in names]
+    return tuple(found.get(i, check) for i, check in enumerate(missing))
+
+
+def _encodable(text: str) -> str:
+    """Without lone surrogates, which a candidate may put into a message and no file can hold."""
+    return text.encode(errors="replace").decode()
