@@ -54,6 +54,10 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("--all", action="store_true", help="every task, however many")
         else:
             sub.add_argument("--uri", help="MLflow database (default: sqlite beside the run folder's parent)")
+    sub = commands.add_parser("demo", help="Reflexion against a single attempt with the embedded model, in minutes")
+    sub.add_argument("--tasks", type=int, default=24, help="HumanEval tasks, sampled (default: %(default)s)")
+    sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
+    sub.set_defaults(command=demo)
     sub = commands.add_parser("doctor", help="check the evaluator: canonical and hostile programs, isolation layers")
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     sub.set_defaults(command=doctor)
@@ -147,6 +151,12 @@ def track(options: argparse.Namespace) -> None:
     uri = options.uri or f"sqlite:///{Path(options.folder).resolve().parent / 'mlflow.db'}"
     tracker = MlflowTracker(uri)
     print(f"tracked: {tracker.track(folder.path)}\nlook at it with: {tracker.command}")
+
+
+def demo(options: argparse.Namespace) -> int:
+    from reflexion_lab.demo import demonstrate
+
+    return demonstrate(options.tasks, tuple(options.overrides))
 
 
 def doctor(options: argparse.Namespace) -> int:

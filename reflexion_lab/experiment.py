@@ -44,11 +44,20 @@ def present(lab: Lab, label: str, quiet: bool) -> Summary:
     found = summary(log)
     lab.folder.write_json("summary.json", msgspec.to_builtins(found))
     figure = save_convergence(lab.folder.path, [Curve.of(log, label)])
-    link = lab.tracker.track(lab.folder.path)
     if not quiet:
         show(lab.folder, Console())
         print(f"figure: {figure}")
         print(f"model calls: {lab.model.misses} made, {lab.model.hits + lab.model.coalesced} from the cache")
-        if link:
-            print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
+    link = track(lab)
+    if link and not quiet:
+        print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
     return found
+
+
+def track(lab: Lab) -> str:
+    """Show the run to the tracker. A tracker that fails is said so and loses nothing: the folder is the truth."""
+    try:
+        return lab.tracker.track(lab.folder.path)
+    except OSError as problem:
+        print(f"not tracked: {problem}", file=sys.stderr)
+        return ""

@@ -123,21 +123,39 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def seccomp_program() -> bytes:
-    """The BPF filter: denied numbers answer EPERM, `clone` only makes threads, other architectures are killed."""
-    load, equal, at_least, bits, answer = 0x20, 0x15, 0x35, 0x45, 0x06
-    code = [(load, 0, 0, 4), (equal, 1, 0, ARCH_X86_64), (answer, 0, 0, KILL), (load, 0, 0, 0)]
-    code += [(at_least, 0, 1, X32_BIT), (answer, 0, 0, ERRNO | EPERM)]
-    for number in sorted({n for group in DENIED.values() for n in group}):
-        code += [(equal, 0, 1, number), (answer, 0, 0, ERRNO | EPERM)]
-    code += [(equal, 0, 1, CLONE3), (answer, 0, 0, ERRNO | ENOSYS)]
-    code += [
-        (equal, 0, 3, CLONE),
-        (load, 0, 0, 16),
-        (bits, 1, 0, CLONE_THREAD),
-        (answer, 0, 0, ERRNO | EAGAIN),
-    ]
-    code += [(answer, 0, 0, ALLOW)]
+    """The BPF filter: denied numbers answer EPERM, `clone` only makes threads, other architectures are killed.
+
+    A search tree over the numbers: the kernel tries every number when a filter is installed, so that a linear list
+    of as many comparisons takes about 0.5 ms in each child.
+    """
+    load, equal, answer = 0x20, 0x15, 0x06
+    code = [(load, 0, 0, 4), (equal, 1, 0, ARCH_X86_64), (answer, 0, 0, KILL), (load, 0, 0, 0), *_search(_actions())]
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _actions() -> list[tuple[int, int]]:
+    """Ranges of system call numbers as (first number, what it answers), in order."""
+    answers = {number: ERRNO | EPERM for group in DENIED.values() for number in group}
+    answers |= {CLONE: CLONE, CLONE3: ERRNO | ENOSYS, X32_BIT: ERRNO | EPERM}
+    ranges = [(0, answers.get(0, ALLOW))]
+    for number in sorted(answers | {n + 1: 0 for n in answers if n != X32_BIT}):
+        if (action := answers.get(number, ALLOW)) != ranges[-1][1]:
+            ranges.append((number, action))
+    return ranges
+
+
+def _search(ranges: list[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
+    """Instructions that find a number's range by halving."""
+    load, at_least, bits, answer = 0x20, 0x35, 0x45, 0x06
+    if len(ranges) == 1:
+        action = ranges[0][1]
+        if action != CLONE:
+            return [(answer, 0, 0, action)]
+        flags = [(load, 0, 0, 16), (bits, 1, 0, CLONE_THREAD)]
+        return [*flags, (answer, 0, 0, ERRNO | EAGAIN), (answer, 0, 0, ALLOW)]
+    middle = len(ranges) // 2
+    low, high = _search(ranges[:middle]), _search(ranges[middle:])
+    return [(at_least, len(low), 0, ranges[middle][0]), *low, *high]
 
 
 class Lockdown:
@@ -146,29 +164,35 @@ class Lockdown:
     def __init__(self, folder: str, memory: int, file_size: int, open_files: int) -> None:
         self.ruleset = landlock_ruleset(folder)
         self.program = seccomp_program() if seccomp_available() else b""
-        self.limits = [
-            (resource.RLIMIT_AS, memory),
-            (resource.RLIMIT_FSIZE, file_size),
-            (resource.RLIMIT_NOFILE, open_files),
-            (resource.RLIMIT_CORE, 0),
-        ]
+        self._buffer = ctypes.create_string_buffer(self.program, len(self.program))
+        self._header = struct.pack("HxxxxxxP", len(self.program) // 8, ctypes.addressof(self._buffer))
+        limits = {
+            resource.RLIMIT_AS: memory,
+            resource.RLIMIT_FSIZE: file_size,
+            resource.RLIMIT_NOFILE: open_files,
+            resource.RLIMIT_CORE: 0,
+        }
+        self.limits = [(limit, _at_most(limit, value)) for limit, value in limits.items()]
 
     def enter(self, cpu_seconds: int) -> None:
         """Put every layer in force in this process. Raises OSError where one refuses."""
-        for limit, value in [*self.limits, (resource.RLIMIT_CPU, cpu_seconds)]:
-            hard = resource.getrlimit(limit)[1]
-            allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(limit, (allowed, allowed))
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+        for limit, value in self.limits:
+            resource.setrlimit(limit, (value, value))
         if self.ruleset >= 0 or self.program:
             self._call(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         if self.ruleset >= 0:
             self._call(LIBC.syscall(LANDLOCK_RESTRICT, self.ruleset, ctypes.c_uint32(0)), "landlock")
         if self.program:
-            buffer = ctypes.create_string_buffer(self.program, len(self.program))
-            header = struct.pack("HxxxxxxP", len(self.program) // 8, ctypes.addressof(buffer))
-            self._call(LIBC.prctl(PR_SET_SECCOMP, 2, header, 0, 0), "seccomp")
+            self._call(LIBC.prctl(PR_SET_SECCOMP, 2, self._header, 0, 0), "seccomp")
 
     @staticmethod
     def _call(result: int, layer: str) -> None:
         if result < 0:
             raise OSError(ctypes.get_errno(), f"the sandbox layer {layer} refused to enter")
+
+
+def _at_most(limit: int, value: int) -> int:
+    """`value`, or what this machine allows where that is less."""
+    hard = resource.getrlimit(limit)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)

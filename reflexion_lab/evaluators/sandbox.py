@@ -6,6 +6,7 @@ possible, and `harness.py` for the life of a child.
 
 from __future__ import annotations
 
+import marshal
 import math
 import os
 import queue
@@ -21,8 +22,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
-
-import msgspec
 
 from reflexion_lab.evaluators.execution import Execution, ending, entries, read_checks
 from reflexion_lab.evaluators.harness import ASK, STATUS
@@ -154,7 +153,7 @@ class _Server:
             "checks": checks,
         }
         with _scratch() as request, _scratch() as report, _scratch() as output:
-            request.write(msgspec.json.encode(asked))
+            request.write(marshal.dumps(asked))
             request.seek(0)
             descriptors = [file.fileno() for file in (request, report, output)]
             ask = ASK.pack(self.limits.wall_seconds, math.ceil(self.limits.cpu_seconds))

@@ -15,12 +15,14 @@ cause ::= "ROOT_CAUSE: My mistake is that " value
 wrong ::= "WHAT_WENT_WRONG: The check failed because " value
 change ::= "WHAT_TO_CHANGE: In my function I will " value
 confidence ::= "CONFIDENCE: 0." [0-9] [0-9] "\n"
-value ::= [A-Za-z] [!-~]{0,23} (" " [!-~]{1,24}){3,13} "\n"
+value ::= [A-Za-z] [a-zA-Z]{0,23} (" " word){3,13} "\n"
+word ::= [a-zA-Z_.,`']{1,24} | [!-~]{1,10}
 """
 """GBNF for `Sampling.grammar`: the four lines in order, each text an opening and 4..14 words of ASCII.
 
 The openings are for small models: without them SmolLM2-135M repeats the prompt's explanation of each label.
-Words are counted, not characters, because lists of digits cost a token for every one or two characters.
+Words are bounded, and short where they hold digits or symbols, because those cost a token each: a reply that
+ends in a loop of them must still fit into `max_tokens`.
 """
 
 # A label with no colon or dash after it counts only when it is marked as a heading or emphasised.

