@@ -3,8 +3,8 @@
     python bench/harness.py
 
 (a) HumanEval × 3 attempts with a model of no latency that never succeeds: visible tests really executed, reflections
-    parsed, JSONL and MLflow on, caches off. Attempts a second from the first to the last attempt; imports, the database's
-    migration and the grades after the seal are stated apart. The 11 tasks without a visible test get one attempt.
+    parsed, JSONL and MLflow on, caches off. Attempts a second from the first to the last; imports, the database's
+    migration and the grades after the seal stated apart. The 11 tasks without a visible test get one attempt.
 (b) 160 tasks of 6 calls each by a model that sleeps 0.2 s a call, 32 workers: wall time against the list schedule.
 (c) inspect_ai with its mock model, 164 × 3 attempts of two calls without any execution, where it is installed.
 """

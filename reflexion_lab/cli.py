@@ -88,9 +88,11 @@ def mendable(problem: Exception) -> bool:
 
 def one_line(problem: BaseException) -> str:
     """What is wrong, on one line: the innermost cause, the config key that Hydra met it at, the stage of the loop."""
-    key = re.search(r"full_key: (\S+)", str(problem))
+    said = str(problem)
     while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
         problem = problem.__cause__
+        said += f" {problem}"
+    key = re.search(r"full_key: (\S+)", said)
     text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", str(problem))[0]
     if key and "is not in struct" in text:
         text = f"{key[1]}: no such key; `reflexion-lab run --cfg job` prints those that there are"

@@ -172,7 +172,7 @@ def _compared(old: str, new: str) -> tuple[Pieces, Pieces]:
     """Two lines in words, those that changed marked; lines that are unlike, or very long, are left whole."""
     a, b = (re.findall(r"\w+|\s+|\W", line) for line in (old, new))
     matcher = SequenceMatcher(None, a, b)
-    if len(a) + len(b) > 400 or matcher.ratio() < 0.5:
+    if len(a) + len(b) > 400 or matcher.ratio() < 0.7:
         return ((old, False),), ((new, False),)
     steps = matcher.get_opcodes()
     before = tuple(("".join(a[i:j]), tag != "equal") for tag, i, j, _, _ in steps)

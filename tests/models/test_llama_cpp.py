@@ -1,0 +1,50 @@
+"""The embedded model itself: real weights, a few tokens."""
+
+import pytest
+
+from reflexion_lab.models.llama_cpp import LlamaCppModel
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Message, Sampling
+from reflexion_lab.reflectors.fields import GRAMMAR, parse_fields
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    return LlamaCppModel(slots=2)
+
+
+def test_a_lone_assistant_message_is_continued(smollm2):
+    messages = [Message(role="assistant", content='def add(a, b):\n    """Return the sum of a and b."""')]
+    completion = smollm2.complete(messages, sampling=Sampling(max_tokens=16, stop=("\ndef",)))
+    assert "return a + b" in completion.text
+    assert completion.usage.calls == 1
+    assert completion.usage.completion_tokens > 0
+    assert completion.usage.seconds > 0
+
+
+def test_a_chat_is_answered_within_its_tokens(smollm2):
+    completion = smollm2.complete([Message(role="user", content="Count to ten.")], sampling=Sampling(max_tokens=5))
+    assert completion.text
+    assert completion.usage.completion_tokens <= 5
+    assert completion.finish_reason == "length"
+
+
+def test_the_grammar_of_reflections_holds_a_small_model(smollm2):
+    messages = [Message(role="user", content="My program `return a - b` should add. What went wrong?")]
+    reply = smollm2.complete(messages, sampling=Sampling(max_tokens=192, grammar=GRAMMAR))
+    assert parse_fields(reply.text).root_cause
+
+
+def test_a_prompt_beyond_the_context_is_refused_in_words(smollm2):
+    with pytest.raises(ModelError, match="context"):
+        smollm2.complete([Message(role="user", content="word " * 4000)], sampling=Sampling(max_tokens=5))
+
+
+def test_the_fingerprint_names_the_weights_and_no_path(smollm2):
+    assert "SmolLM2-135M-Instruct" in smollm2.fingerprint
+    assert "/" not in smollm2.fingerprint
+
+
+def test_weights_that_are_not_there_are_named():
+    with pytest.raises(ValueError, match=r"model\.path: no file at absent\.gguf"):
+        LlamaCppModel(path="absent.gguf")

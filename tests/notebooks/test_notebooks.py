@@ -1,0 +1,129 @@
+"""Notebooks are executed, offline, as they stand; their committed outputs are what a reader sees first."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SAID = {
+    "00_the_loop_by_hand": [
+        "2 of 3 tests passed. Failing:\n- assert how_many_times('aaaa', 'aa') == 3  # expected 3, got 2\n",
+        "the reflection is in the prompt: True",
+        "hidden tests: 4 of 4 passed, outcome 'pass'",
+        "1 fail 0.67 \n2 pass 1.00 passed\n",
+        "reflection (Ω = 1): failed, 2 of 3 right → passed, 3 of 3 right; submitted 2\n"
+        "failing checks only: failed, 2 of 3 right → failed, 2 of 3 right → failed, 2 of 3 right; submitted 1\n"
+        "nothing (Ω = 0): failed, 2 of 3 right → failed, 2 of 3 right → failed, 2 of 3 right; submitted 1",
+        "in the model's own words",
+        "against attempt 1: − 1 out, + 2 in",
+    ],
+}
+"""What a notebook's outputs must say, as committed and as executed."""
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Nothing is read from this user's settings, and nothing is left there."""
+    for name in ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("CONFIG", "DATA", "RUNTIME"):
+        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path / "jupyter" / name))
+    monkeypatch.delenv("JUPYTER_PATH", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def execute(notebook, folder):
+    """Run every cell in a kernel of its own; a failure names the cell and the line."""
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources)
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        where = re.search(r"Cell In\[(\d+)\], line (\d+)", re.sub(r"\x1b\[[\d;]*m", "", error.traceback))
+        cell, line = where.groups() if where else ("?", "?")
+        pytest.fail(f"In [{cell}], line {line}: {error.ename}: {error.evalue}", pytrace=False)
+    return notebook
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def outputs(notebook):
+    """Everything that the cells put out, as text."""
+    shown = [output for cell in code_cells(notebook) for output in cell.outputs]
+    said = [output.text for output in shown if output.output_type == "stream" and output.name == "stdout"]
+    return "\n".join(said + [text for output in shown for text in output.get("data", {}).values()])
+
+
+def missing(notebook, stem):
+    said = outputs(notebook).replace("&#39;", "'")
+    return [sentence for sentence in SAID.get(stem, []) if sentence not in said]
+
+
+def test_a_notebook_runs_and_says_what_it_said(path, home):
+    committed = nbformat.read(path, as_version=4)
+    executed = execute(nbformat.read(path, as_version=4), path.parent)
+    assert missing(committed, path.stem) == []
+    assert missing(executed, path.stem) == []
+
+
+def test_committed_outputs_are_whole_and_free_of_this_machine(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    cells = code_cells(notebook)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [output for cell in cells for output in cell.outputs if output.output_type == "error"]
+    assert not [output for cell in cells for output in cell.outputs if output.get("name") == "stderr"]
+    assert cells[-1].outputs
+    assert re.findall(r"/(?:home|root|work|tmp|usr|opt|mnt|private|Users)/\S*", path.read_text()) == []
+    assert (notebook.metadata.kernelspec.name, notebook.metadata.language_info) == ("python3", {"name": "python"})
+
+
+def test_cells_are_short_define_nothing_and_follow_a_sentence(path):
+    cells = nbformat.read(path, as_version=4).cells
+    assert cells[0].cell_type == "markdown"
+    assert cells[0].source.startswith("# ")
+    for before, cell in zip(cells, cells[1:], strict=False):
+        if cell.cell_type == "code":
+            defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+            assert not [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, defined)], cell.source
+            assert len(cell.source.splitlines()) <= 15, cell.source
+            assert before.cell_type == "markdown", cell.source
+            assert before.source.rstrip()[-1] in ".:?!", before.source
+
+
+def test_parameters_stand_in_the_first_code_cell(path):
+    first = ast.parse(code_cells(nbformat.read(path, as_version=4))[0].source).body
+    names = [target.id for node in first if isinstance(node, ast.Assign) for target in node.targets]
+    assert all(isinstance(node, ast.Assign | ast.Import | ast.ImportFrom) for node in first)
+    assert names
+    assert all(name.isupper() for name in names)
+
+
+def test_a_failure_names_its_cell_and_line(tmp_path, home):
+    broken = new_notebook(cells=[new_code_cell("x = 0"), new_markdown_cell("And then:"), new_code_cell("\n1 / x")])
+    with pytest.raises(pytest.fail.Exception, match=r"In \[2\], line 2: ZeroDivisionError: division by zero"):
+        execute(broken, tmp_path)
+
+
+def test_notebooks_run_in_the_interpreter_that_tests_them(tmp_path, home):
+    asked = execute(new_notebook(cells=[new_code_cell("import sys; print(sys.prefix)")]), tmp_path)
+    assert outputs(asked).strip() == sys.prefix
+
+
+def test_there_is_a_notebook_to_run():
+    assert {path.stem for path in NOTEBOOKS} >= set(SAID)

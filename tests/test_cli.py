@@ -1,0 +1,138 @@
+"""The command line: light, one line per mistake, and nothing changed by a mistake."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from reflexion_lab import cli
+from reflexion_lab.config import CONF
+
+HEAVY = (
+    "mlflow",
+    "numpy",
+    "matplotlib",
+    "sklearn",
+    "torch",
+    "pandas",
+    "openai",
+    "xllamacpp",
+    "hydra",
+    "datasets",
+    "rich",
+)
+
+
+def imported(*command):
+    """Names of all modules that a fresh process imports."""
+    done = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
+    return {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+
+
+@pytest.mark.parametrize("command", [["-c", "import reflexion_lab"], ["-m", "reflexion_lab", "--help"]])
+def test_nothing_heavy_is_imported_before_it_is_needed(command):
+    assert not imported(*command) & set(HEAVY)
+
+
+def test_every_command_has_help(capsys):
+    for command in ("show", "track", "doctor", "demo"):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([command, "--help"])
+        assert stopped.value.code == 0
+    assert cli.main(["run", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "recall.omega=1" in text
+    assert "actor, benchmark, evaluator" in text
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("recall.omega=-1", "recall.omega: -1 found; expected an int of 0 or more, or all"),
+        ("recall.omga=1", "recall.omga: no such key"),
+        ("loop.confidence_threshold=1.5", "loop.confidence_threshold: 1.5 found; expected a share in (0, 1]"),
+        ("loop.max_attempts=0", "loop.max_attempts: 0 found"),
+        ("model=gpt5", "Could not find 'model/gpt5' Available options in 'model': gguf openai replay scripted smollm2"),
+        ("benchmark=jsonl", "benchmark.load.path"),
+        ("benchmark.ids=[nobody/1]", "nobody/1"),
+        ("benchmark.limit=0", "benchmark"),
+        ("feedback_source=hidden", "feedback_source: 'hidden' found; expected one of visible, oracle, none"),
+        ("cache.mode=sometimes", "cache.mode: 'sometimes' found"),
+        ("evaluator.limits.wall_seconds=0", "wall_seconds"),
+        ("evaluator.limits.wall_secs=1", "evaluator.limits.wall_secs"),
+        ("actor.sampling.temperature=hot", "actor.sampling: Expected `float`, got `str`"),
+        ("model.path=absent.gguf", "no file at absent.gguf"),
+        ("resume=absent", "no manifest.json found"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd, override, said):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["run", "tracker=none", override]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert said in line
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and "calls.sqlite" not in path.name] == []
+
+
+def test_a_chat_server_is_not_asked_to_continue_a_file(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
+    assert cli.main(["run", "model=openai", "model.model=any"]) == 2
+    assert "expected actor=single_shot" in capfd.readouterr().err
+
+
+def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.json").write_text(
+        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
+    )
+    cells = ["run", "-m", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "benchmark.limit=2"]
+    assert cli.main([*cells, "reflector=rules", "recall.omega=0,-1,1"]) == 2
+    assert "recall.omega: -1 found" in capfd.readouterr().err
+    assert len(list((tmp_path / "runs").glob("*/summary.json"))) == 2
+
+
+def test_show_and_track_say_what_is_no_run_folder(tmp_path, capsys):
+    for command in ("show", "track"):
+        assert cli.main([command, str(tmp_path)]) == 2
+        assert "no manifest.json" in capsys.readouterr().err
+
+
+def test_show_prints_a_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.json").write_text(
+        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
+    )
+    run = ["run", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "benchmark.limit=2"]
+    assert cli.main([*run, "reflector=rules"]) == 0
+    (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
+    capsys.readouterr()
+    assert cli.main(["show", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "pass@1" in out
+    assert "max_attempts" in out
+
+
+def test_every_experiment_begins_with_the_command_that_runs_it():
+    for path in (CONF / "experiment").glob("*.yaml"):
+        assert f"reflexion-lab run experiment={path.stem}" in path.read_text()
+
+
+def test_the_doctor_finds_this_machine_sound(capsys):
+    code = cli.main(["doctor", "--json"])
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["canonical_passed"], last["canonical_total"], last["hostile_passed"]) == (164, 164, 0)
+    assert code == 0
+
+
+def test_the_demo_sets_both_arms_side_by_side(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.json").write_text(
+        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
+    )
+    scripted = ["model=scripted", "model.path=script.json", "tracker=none", "reflector=rules"]
+    assert cli.main(["demo", "--tasks", "2", *scripted]) == 0
+    out = capsys.readouterr().out
+    assert "Reflexion against a plain single attempt" in out
+    assert out.count("=== ") == 4

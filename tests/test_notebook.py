@@ -1,0 +1,305 @@
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab import notebook
+from reflexion_lab.notebook import by_hand, view_attempt, view_loop, view_strip, view_task
+from reflexion_lab.records import (
+    OUTCOMES,
+    Attempt,
+    Check,
+    Evaluation,
+    Grade,
+    MemoryState,
+    Message,
+    Reflection,
+    Trajectory,
+    Usage,
+)
+
+HOSTILE = "</pre></details></div><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
+TAGS = {"div", "span", "b", "i", "em", "mark", "pre", "details", "summary"}
+
+
+class Reader(HTMLParser):
+    """What a browser would make of a view: its tags, its text, and the text of every `pre` and `mark`."""
+
+    def __init__(self, view):
+        super().__init__()
+        self.tags, self.attributes, self.stack, self.text = set(), set(), [], ""
+        self.inside = {"pre": [], "mark": [], "summary": []}
+        self.feed(view.html)
+        self.close()
+        assert self.stack == [], f"left open: {self.stack}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.stack.append(tag)
+        if tag in self.inside:
+            self.inside[tag].append("")
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+        for tag in set(self.stack) & set(self.inside):
+            self.inside[tag][-1] += data
+
+    @property
+    def words(self):
+        return " ".join(self.text.split())
+
+
+def attempt(number=1, solution="def f(x):\n    return x\n", checks=None, **fields):
+    checks = checks or (Check(name="assert f(1) == 2", outcome="fail", message="expected 2, got 1"),)
+    failing = [check for check in checks if check.outcome != "pass"]
+    reply = fields.pop("reply", "the reply")
+    messages = fields.pop("messages", (Message(role="user", content="the prompt"),))
+    return Attempt(
+        task_id="own/f",
+        number=number,
+        recalled=fields.pop("recalled", ()),
+        trajectory=Trajectory(
+            solution=solution,
+            strategy="single_shot",
+            messages=messages,
+            reply=reply,
+            extraction="function",
+            usage=Usage(calls=1, prompt_tokens=30, completion_tokens=7),
+        ),
+        evaluation=Evaluation(
+            passed=not failing,
+            outcome=failing[0].outcome if failing else "pass",
+            reward=1 - len(failing) / len(checks),
+            checks=tuple(checks),
+            output=fields.pop("output", ""),
+        ),
+        memory=MemoryState(capacity=10, size=number - 1, in_context=number - 1, total=number - 1),
+        **fields,
+    )
+
+
+def words(source="llm", **fields):
+    told = {"root_cause": "the cause", "what_went_wrong": "the harm", "what_to_change": "the fix"} | fields
+    return Reflection(reflection_id="r", about_attempt=1, confidence=0.85, source=source, category="assertion", **told)
+
+
+PASSED = attempt(2, "def f(x):\n    return x + 1\n", (Check(name="assert f(1) == 2", outcome="pass"),))
+
+
+def test_hostile_text_stays_text(task):
+    hostile = attempt(
+        solution=HOSTILE,
+        checks=(Check(name=HOSTILE, outcome="error", error_type=HOSTILE, message=HOSTILE),),
+        reply=HOSTILE,
+        messages=(Message(role=HOSTILE, content=HOSTILE),),
+        recalled=(HOSTILE,),
+        output=HOSTILE,
+        stop_reason=HOSTILE,
+        reflection=words(HOSTILE, root_cause=HOSTILE, problem=HOSTILE, text=HOSTILE),
+    )
+    changed = replace(hostile, number=2, trajectory=replace(hostile.trajectory, solution=HOSTILE + "!"))
+    views = view_loop([hostile, changed]) + view_strip([hostile], label=HOSTILE)
+    views += view_task(replace(task, prompt=HOSTILE, task_id=HOSTILE, tags=(HOSTILE,), visible_tests=(HOSTILE,)))
+    read = Reader(views)
+    assert read.tags <= TAGS
+    assert read.attributes <= {"class", "style"}
+    assert read.text.count(HOSTILE) > 20
+
+
+@pytest.mark.parametrize("unseen", ["\x1b[31m", "\x00", "\r", "\u202e", "\u200b", "\u2028", "\ud800", "\x7f", "\x9b"])
+def test_what_no_eye_can_see_is_spelt_out(unseen):
+    spelt = unseen.encode("unicode_escape").decode()
+    read = Reader(view_attempt(attempt(solution=f"x = 1{unseen}", output=unseen, reply=unseen)))
+    assert unseen not in read.text
+    assert read.text.count(spelt) == 3
+    read.text.encode()
+
+
+def test_line_breaks_tabs_and_foreign_scripts_stay_as_they_are():
+    text = "\n\n  if x:\n\ty = 'Größe 大小 ≤ 😀'\n"
+    assert text in Reader(view_attempt(attempt(reply=text))).text
+
+
+def test_a_task_view_holds_no_secret(task):
+    read = Reader(view_task(task))
+    assert "assert double(2) == 4" in read.text
+    assert "-6" not in read.text
+    assert task.canonical_solution.strip() not in read.text
+
+
+def test_a_program_has_the_line_numbers_that_errors_name():
+    (program, *_) = Reader(view_attempt(attempt(solution="\n\ndef f(x):\n\n    return x\n"))).inside["pre"]
+    assert [line.split(maxsplit=1) for line in program.splitlines()] == [["3", "def f(x):"], ["4"], ["5", "return x"]]
+
+
+def test_a_retry_is_shown_as_its_difference():
+    read = Reader(view_attempt(PASSED, before=attempt()))
+    lines = read.inside["pre"][0].splitlines()
+    assert [" ".join(line.split()) for line in lines] == ["1 1 def f(x):", "2 − return x", "2 + return x + 1"]
+    assert read.inside["mark"] == [" + 1"]
+    assert "against attempt 1: − 1 out, + 1 in" in read.words
+    assert "reward 1.00 (+1.00)" in read.words
+
+
+def test_unlike_lines_are_not_compared_word_by_word():
+    other = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
+    assert Reader(view_attempt(other, before=attempt())).inside["mark"] == []
+
+
+def test_long_unchanged_stretches_are_counted_not_shown():
+    body = "".join(f"a{n} = {n}\n" for n in range(30))
+    lines = Reader(view_attempt(attempt(2, body + "b = 1\n" + body), attempt(1, body + "b = 2\n" + body))).inside[
+        "pre"
+    ][0]
+    assert lines.count("27 unchanged") == 2
+    assert len(lines.splitlines()) == 2 + 6 + 2
+
+
+def test_an_unchanged_program_is_called_so():
+    read = Reader(view_attempt(attempt(2), before=attempt(1)))
+    assert "the very program of attempt 1" in read.words
+    assert "return x" in read.text
+
+
+@pytest.mark.parametrize("before", [None, attempt(1), attempt(1, "")])
+def test_a_missing_program_is_said_to_be_missing(before):
+    assert "none was found in the reply" in Reader(view_attempt(attempt(2, ""), before)).words
+
+
+def test_after_a_missing_program_the_whole_new_one_is_shown():
+    read = Reader(view_attempt(PASSED, before=attempt(1, "")))
+    assert "return x + 1" in read.inside["pre"][0]
+    assert "against" not in read.words
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_every_verdict_is_a_word_and_a_symbol(outcome):
+    read = Reader(view_attempt(attempt(checks=(Check(name="assert f(1) == 2", outcome=outcome, message="why"),))))
+    right = outcome == "pass"
+    assert f"{'✓' if right else '✗'} {notebook.WORDS[outcome]}, {int(right)} of 1 right" in read.words
+
+
+def test_a_failing_check_shows_both_sides():
+    assert "✗ assert f(1) == 2 expected 2 got 1" in Reader(view_attempt(attempt())).words
+
+
+@pytest.mark.parametrize("message", ["expected (1, got 2), got 3", "", "odd"])
+def test_a_message_that_cannot_be_split_safely_stays_whole(message):
+    read = Reader(view_attempt(attempt(checks=(Check(name="assert f(1) == 2", outcome="fail", message=message),))))
+    assert f"✗ assert f(1) == 2 failed {message or 'the assertion is false'}" in read.words
+
+
+def test_an_error_names_its_type_and_line():
+    check = Check(name="assert f(1) == 2", outcome="error", error_type="NameError", message="no y", line=2)
+    read = Reader(view_attempt(attempt(checks=(check,))))
+    assert "raised an error NameError: no y (line 2 of the program)" in read.words
+
+
+def test_many_failures_are_folded_and_none_is_lost():
+    checks = [Check(name=f"assert f({n}) == 0", outcome="timeout", message="late") for n in range(9)]
+    read = Reader(view_attempt(attempt(checks=checks)))
+    assert "4 more failing" in read.inside["summary"]
+    assert all(check.name in read.text for check in checks)
+
+
+@pytest.mark.parametrize(
+    ("reflection", "badge"),
+    [
+        (words(), "in the model's own words"),
+        (words("rules:assertion"), "rules:assertion"),
+        (words("fallback:assertion", problem="parse_error: lacks X"), "fallback:assertion, rules in the model's place"),
+    ],
+)
+def test_a_reflection_says_who_wrote_it(reflection, badge):
+    read = Reader(view_attempt(attempt(reflection=reflection)))
+    assert f"Reflection {badge} class: assertion Root cause the cause What went wrong the harm" in read.words
+    assert "What to change the fix Confidence 0.85" in read.words
+    assert ("Why not the model parse_error: lacks X" in read.words) == bool(reflection.problem)
+
+
+@pytest.mark.parametrize("text", ["the prompt", "\nstarts with a blank line", "```python\nx\n```\n\n"])
+def test_what_the_model_read_and_wrote_is_there_word_for_word(text):
+    messages = (Message(role="system", content="be brief"), Message(role="user", content=text))
+    made = attempt(messages=messages, reply=text[::-1], reflection=words(text="asked to reflect"))
+    _, *blocks = Reader(view_attempt(made)).inside["pre"]
+    assert blocks == ["\nbe brief", f"\n{text}", f"\n{text[::-1]}", "asked to reflect" and "\nasked to reflect"]
+
+
+@pytest.mark.parametrize(("recalled", "said"), [((), "nothing"), (("ep-1", "ep-2"), "ep-1, ep-2")])
+def test_the_episodes_that_memory_gave_are_named(recalled, said):
+    assert f"Memory gave {said}" in Reader(view_attempt(attempt(recalled=recalled))).words
+
+
+def test_a_strip_tells_shown_from_hidden_and_names_the_submission():
+    grades = [
+        Grade(task_id="own/f", number=2, passed=False, outcome="timeout", checks_passed=3, checks_total=9, sealed=False)
+    ]
+    view = view_strip([attempt(), replace(PASSED, stop_reason="passed")], grades)
+    read = Reader(view)
+    assert "own/f 2 attempts, 74 tokens, loop ended: passed" in read.words
+    assert "Attempt 1 shown ✗ failed, 0 of 1 right →" in read.words
+    assert "Attempt 2 submitted shown ✓ passed, 1 of 1 right hidden ✗ timed out, 3 of 9 right" in read.words
+    assert repr(view) == "own/f: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
+
+
+def test_a_loop_shows_every_attempt_against_the_one_before():
+    read = Reader(view_loop([attempt(), PASSED, replace(PASSED, number=3)]))
+    assert "against attempt 1" in read.words
+    assert "the very program of attempt 2" in read.words
+
+
+def test_views_add_up_and_carry_their_style_once():
+    both = view_attempt(attempt()) + view_attempt(PASSED)
+    assert both._repr_html_().count("<style>") == 1
+    assert repr(both).splitlines() == [
+        "attempt 1 at own/f: failed, 0 of 1 right",
+        "attempt 2 at own/f: passed, 1 of 1 right",
+    ]
+
+
+def test_the_style_asks_for_nothing_from_outside():
+    style = Path(notebook.__file__).with_suffix(".css").read_text()
+    assert not [word for word in ("url(", "@import", "http", "</") if word in style]
+
+
+def test_the_import_is_light():
+    heavy = "{'IPython', 'jinja2', 'hydra', 'matplotlib', 'numpy'} & set(sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys, reflexion_lab.notebook; print({heavy} or 'none')"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(notebook.__file__).parents[1],
+    )
+    assert told.stdout == "none\n"
+
+
+def test_stepping_by_hand_is_what_the_loop_does(tmp_path):
+    rules = [
+        {
+            "when": "^My Python program failed",
+            "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 1",
+        },
+        {"when": "What to change: c", "reply": "return (n for n in ())"},
+        {"when": "", "reply": "pass"},
+    ]
+    (tmp_path / "rules.json").write_bytes(msgspec.json.encode(rules))
+    script = ["model=scripted", f"model.path={tmp_path / 'rules.json'}", "actor=single_shot"]
+    parts = by_hand(*script, "benchmark=basics", f"run_root={tmp_path}", "loop.max_attempts=2")
+    task = parts.tasks[0]
+    loop = parts.loop()
+    by_step = loop.actor.act(task.public, loop.memory.recall(task.public))
+    first, second = parts.loop().attempts(task.public)
+    assert by_step.solution == first.trajectory.solution
+    assert first.reflection.what_to_change == "c"
+    assert "return (n for n in ())" in second.trajectory.solution
+    assert parts.judge.grade(task, second.number, second.trajectory.solution).checks_total == len(task.hidden_tests)
+    assert not list(tmp_path.glob("**/manifest.json"))

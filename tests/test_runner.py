@@ -1,0 +1,250 @@
+"""A run: what is written, who may see what, and what survives a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.experiment import carry_out
+from reflexion_lab.judge import HiddenTests
+from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed
+from reflexion_lab.manifest import describe
+from reflexion_lab.memory.episodic import EpisodicMemory
+from reflexion_lab.memory.recall import Window
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.records import Sampling
+from reflexion_lab.reflectors.rules import Rules
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner import Runner, teach
+
+SCRIPT = [
+    {"when": "ROOT_CAUSE", "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"},
+    {"when": "What to change", "scope": "conversation", "reply": "\n    return 0\n"},
+    {"when": "", "scope": "conversation", "reply": "\n    return None\n"},
+]
+
+
+def runner(task_list, sandbox, folder, model, source="visible", workers=4):
+    def loop():
+        return Reflexion(
+            actor=SingleShot(model, Sampling()),
+            evaluator=UnitTests(sandbox),
+            reflector=Rules(),
+            memory=EpisodicMemory(Window(1)),
+            stop=FirstOf(NoFeedback(), Passed(), MaxAttempts(3)),
+        )
+
+    if not (folder.path / "manifest.json").exists():
+        config = {"arm": "test", "seed": 0, "feedback_source": source}
+        folder.write_manifest(describe(config, "own", "digest", len(task_list), model, sandbox.layers))
+    return Runner(
+        tasks=task_list,
+        loop=loop,
+        judge=HiddenTests(sandbox, [grade.task_id for grade in folder.grades.values() if not grade.sealed]),
+        folder=folder,
+        feedback_source=source,
+        workers=workers,
+        quiet=True,
+    )
+
+
+def tasks(task, n):
+    return [replace(task, task_id=f"own/{i}") for i in range(n)]
+
+
+def always(program):
+    return ScriptedModel(lambda messages: f"```python\n{program}\n```")
+
+
+def test_every_attempt_is_graded_and_only_the_submitted_one_while_the_run_was_open(task, sandbox, tmp_path):
+    folder = RunFolder(tmp_path)
+    runner(tasks(task, 3), sandbox, folder, always("def double(x):\n    return x")).run()
+    attempts, grades = folder.attempts, folder.grades
+    assert {key: len(made) for key, made in attempts.items()} == {"own/0": 3, "own/1": 3, "own/2": 3}
+    assert len(grades) == 9
+    assert [(grade.number, grade.sealed) for grade in grades.values() if not grade.sealed] == [(1, False)] * 3
+
+
+def test_hidden_verdicts_leave_no_trace_in_what_the_loop_writes(task, sandbox, tmp_path):
+    folder = RunFolder(tmp_path)
+    cheat = always("def double(x):\n    return 4")  # passes the visible test, fails the hidden ones
+    runner(tasks(task, 1), sandbox, folder, cheat).run()
+    (attempt,) = folder.attempts["own/0"]
+    assert attempt.stop_reason == "passed"
+    assert not folder.grades["own/0", 1].passed
+    written = (tmp_path / "attempts.jsonl").read_text() + (tmp_path / "results.jsonl").read_text()
+    assert "-6" not in written
+    assert "candidate" not in written
+
+
+def test_an_oracle_sees_the_hidden_tests_and_is_called_an_upper_bound(task, sandbox, tmp_path):
+    folder = RunFolder(tmp_path)
+    runner(tasks(task, 1), sandbox, folder, always("def double(x):\n    return 4"), source="oracle").run()
+    assert len(folder.attempts["own/0"]) == 3
+    assert summary(Log.read(folder)).is_upper_bound
+
+
+def test_what_the_loop_is_taught_depends_on_the_feedback_source(task):
+    assert teach(task, "visible") == task.public
+    assert teach(task, "none").visible_tests == ()
+    assert teach(task, "oracle").visible_tests == task.hidden_tests
+    for source in ("visible", "none", "oracle"):
+        assert teach(task, source).hidden_tests == ()
+        assert teach(task, source).canonical_solution == ""
+
+
+def test_a_failing_task_stops_the_run_and_loses_nothing_that_had_finished(task, sandbox, tmp_path):
+    def reply(messages):
+        if "boom" in messages[-1].content:
+            raise RuntimeError("out of power")
+        return "```python\ndef double(x):\n    return 2 * x\n```"
+
+    batch = [*tasks(task, 3), replace(task, task_id="own/boom", prompt=task.prompt + "# boom")]
+    folder = RunFolder(tmp_path)
+    with pytest.raises(RuntimeError, match="out of power") as caught:
+        runner(batch, sandbox, folder, ScriptedModel(reply), workers=1).run()
+    assert caught.value.__notes__ == ["while acting: task own/boom, attempt 1"]
+    assert set(folder.results) == {"own/0", "own/1", "own/2"}
+    runner(batch, sandbox, folder, always("def double(x):\n    return 2 * x"), workers=1).run()
+    assert summary(Log.read(folder)).pass_at_1.k == 4
+
+
+def test_a_result_that_lost_its_grade_is_graded_on_resume(task, sandbox, tmp_path):
+    folder, model = RunFolder(tmp_path), always("def double(x):\n    return 2 * x")
+    runner(tasks(task, 2), sandbox, folder, model).run()
+    (tmp_path / "grades.jsonl").unlink()
+    runner(tasks(task, 2), sandbox, folder, model).run()
+    assert len(model.received) == 2
+    assert summary(Log.read(folder)).pass_at_1.k == 2
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+def test_the_number_of_workers_changes_nothing_that_is_measured(task, sandbox, tmp_path, model, workers):
+    folder = RunFolder(tmp_path)
+    runner(tasks(task, 6), sandbox, folder, model, workers=workers).run()
+    found = summary(Log.read(folder))
+    assert found.n_logged == 6
+    assert [len(made) for made in folder.attempts.values()] == [3] * 6  # this model learns from its own words alone
+
+
+OVERRIDES = ["benchmark=basics", "benchmark.limit=12", "loop.max_attempts=3", "tracker=none", "quiet=true"]
+
+
+def start(tmp_path, *more):
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    command = [sys.executable, "-m", "reflexion_lab", "run", "model=scripted", f"model.path={tmp_path / 'script.json'}"]
+    command += [*OVERRIDES, f"run_root={tmp_path / 'runs'}", "workers=2", *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+
+
+def finished(process):
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+
+
+def figures(folder):
+    found = json.loads((folder / "summary.json").read_text())
+    return {key: value for key, value in found.items() if key not in ("run_id", "seconds", "torn", "usage")}
+
+
+def test_a_killed_run_resumes_to_the_same_figures_and_pays_no_call_twice(tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for place in (whole, cut):
+        place.mkdir()
+    finished(start(whole))
+    process = start(cut)
+    deadline = time.monotonic() + 60
+    while not (log := list((cut / "runs").glob("*/attempts.jsonl"))) or log[0].read_text().count("\n") < 7:
+        assert time.monotonic() < deadline and process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    (folder,) = log[0].parent.parent.glob("*-reflexion-basics-s0")
+    with (folder / "attempts.jsonl").open("a") as file:
+        file.write('{"task_id": "torn')
+    done = len(RunFolder(folder).results)
+    assert done < 12
+    process = start(cut, f"resume={folder}", "quiet=false")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    (reference,) = (whole / "runs").glob("*-reflexion-basics-s0")
+    assert figures(folder) == figures(reference)
+    assert stored_calls(cut) == stored_calls(whole)
+
+
+def stored_calls(place):
+    """Draws that were paid for: each has a row of its own."""
+    import sqlite3
+
+    with sqlite3.connect(place / "runs" / "calls.sqlite") as connection:
+        return sorted(row[0] for row in connection.execute("SELECT key FROM calls"))
+
+
+def test_resuming_under_another_config_is_refused(tmp_path):
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    base = ["model=scripted", f"model.path={tmp_path / 'script.json'}", f"run_root={tmp_path}", *OVERRIDES]
+    carry_out(compose(*base))
+    (folder,) = tmp_path.glob("*-reflexion-basics-s0")
+    with pytest.raises(ValueError, match="began with another recall"):
+        assemble(compose(*base, "recall.omega=2", f"resume={folder}"))
+
+
+def test_a_second_run_of_the_same_config_makes_no_call(tmp_path, capsys):
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    base = ["model=scripted", f"model.path={tmp_path / 'script.json'}", f"run_root={tmp_path}", *OVERRIDES]
+    first = carry_out(compose(*base))
+    capsys.readouterr()
+    second = carry_out(compose(*base, "quiet=false"))
+    assert "model calls: 0 made" in capsys.readouterr().out
+    assert (first.pass_at_1, first.usage) == (second.pass_at_1, second.usage)
+
+
+def test_an_interrupt_leaves_a_run_that_can_be_resumed(task, sandbox, tmp_path):
+    folder, started = RunFolder(tmp_path), threading.Event()
+
+    def reply(messages):
+        started.set()
+        time.sleep(0.02)
+        return "```python\ndef double(x):\n    return x\n```"
+
+    made = runner(tasks(task, 30), sandbox, folder, ScriptedModel(reply), workers=2)
+    failing = made.progress.task
+
+    def interrupt(grade):
+        failing(grade)
+        raise KeyboardInterrupt
+
+    made.progress.task = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        made.run()
+    assert started.is_set()
+    assert 0 < len(folder.results) < 30
+    runner(tasks(task, 30), sandbox, folder, always("def double(x):\n    return x")).run()
+    assert len(folder.results) == 30
+
+
+def test_a_finished_run_folder_is_complete(tmp_path):
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    carry_out(compose("model=scripted", f"model.path={tmp_path / 'script.json'}", f"run_root={tmp_path}", *OVERRIDES))
+    (folder,) = tmp_path.glob("*-reflexion-basics-s0")
+    assert sorted(path.name for path in Path(folder).iterdir()) == [
+        "attempts.jsonl",
+        "convergence.csv",
+        "convergence.png",
+        "grades.jsonl",
+        "manifest.json",
+        "results.jsonl",
+        "summary.json",
+    ]
