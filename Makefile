@@ -1,6 +1,6 @@
 # `make help` lists what there is. Every step stands as a plain command in the README too.
 PYTHON ?= python3
-TASKS ?= 24
+TASKS ?= 12
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 LAB := $(VENV)/bin/reflexion-lab

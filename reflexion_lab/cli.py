@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         else:
             sub.add_argument("--uri", help="MLflow database (default: sqlite beside the run folder's parent)")
     sub = commands.add_parser("demo", help="Reflexion against a single attempt with the embedded model, in minutes")
-    sub.add_argument("--tasks", type=int, default=24, help="HumanEval tasks, sampled (default: %(default)s)")
+    sub.add_argument("--tasks", type=int, default=12, help="HumanEval tasks, sampled (default: %(default)s)")
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
     sub.set_defaults(command=demo)
     sub = commands.add_parser("doctor", help="check the evaluator: canonical and hostile programs, isolation layers")

@@ -1,8 +1,8 @@
 """Records as HTML for notebooks, and the parts of a run to step through by hand.
 
 Records stay plain; a view is made of them. What models and programs wrote is hostile HTML: the one template escapes
-every value, and control, direction and zero-width characters are spelt out. A view reads without its stylesheet too:
-every colour stands beside a word and a symbol.
+every value, and control, direction and zero-width characters are spelt out. A view reads without its styles too: every
+colour stands beside a word and a symbol.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from reflexion_lab.judge import HiddenTests
     from reflexion_lab.loop.reflexion import Reflexion
 
-FOLDER = Path(__file__).parent
 SAID = "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error"
 WORDS = dict(zip(OUTCOMES, SAID.split(", "), strict=True))
 UNSEEN = re.compile(
@@ -37,7 +36,6 @@ class View(Record, frozen=True):
     """A piece of HTML that a notebook shows by itself; views add up, one below the other."""
 
     html: str
-    """Without its stylesheet."""
     text: str
     """The same in a line, where no HTML can be shown."""
 
@@ -48,7 +46,7 @@ class View(Record, frozen=True):
         return self.text
 
     def _repr_html_(self) -> str:
-        return f'<style>{(FOLDER / "notebook.css").read_text()}</style><div class="rl">{self.html}</div>'
+        return self.html
 
 
 class Parts(NamedTuple):
@@ -172,11 +170,11 @@ def _compared(old: str, new: str) -> tuple[Pieces, Pieces]:
     """Two lines in words, those that changed marked; lines that are unlike, or very long, are left whole."""
     a, b = (re.findall(r"\w+|\s+|\W", line) for line in (old, new))
     matcher = SequenceMatcher(None, a, b)
-    if len(a) + len(b) > 400 or matcher.ratio() < 0.7:
+    if len(a) + len(b) > 400 or matcher.ratio() < 0.6:
         return ((old, False),), ((new, False),)
     steps = matcher.get_opcodes()
-    before = tuple(("".join(a[i:j]), tag != "equal") for tag, i, j, _, _ in steps)
-    return before, tuple(("".join(b[i:j]), tag != "equal") for tag, _, _, i, j in steps)
+    before = tuple(("".join(a[i:j]), tag != "equal") for tag, i, j, _, _ in steps if i < j)
+    return before, tuple(("".join(b[i:j]), tag != "equal") for tag, _, _, i, j in steps if i < j)
 
 
 def _found(check: Check) -> list[tuple[str, str]]:
@@ -206,7 +204,7 @@ def _visible(value: Any) -> Any:
 def _macro(name: str) -> Callable[..., str]:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = FileSystemLoader(FOLDER)
+    loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
         loader=loader,
         undefined=StrictUndefined,

@@ -23,7 +23,7 @@ from reflexion_lab.records import (
 )
 
 HOSTILE = "</pre></details></div><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
-TAGS = {"div", "span", "b", "i", "em", "mark", "pre", "details", "summary"}
+TAGS = {"div", "span", "b", "i", "mark", "pre", "details", "summary"}
 
 
 class Reader(HTMLParser):
@@ -97,7 +97,10 @@ PASSED = attempt(2, "def f(x):\n    return x + 1\n", (Check(name="assert f(1) ==
 def test_hostile_text_stays_text(task):
     hostile = attempt(
         solution=HOSTILE,
-        checks=(Check(name=HOSTILE, outcome="error", error_type=HOSTILE, message=HOSTILE),),
+        checks=(
+            Check(name=HOSTILE, outcome=HOSTILE, error_type=HOSTILE, message=HOSTILE),
+            Check(name=f"passing {HOSTILE}", outcome="pass"),
+        ),
         reply=HOSTILE,
         messages=(Message(role=HOSTILE, content=HOSTILE),),
         recalled=(HOSTILE,),
@@ -110,14 +113,14 @@ def test_hostile_text_stays_text(task):
     views += view_task(replace(task, prompt=HOSTILE, task_id=HOSTILE, tags=(HOSTILE,), visible_tests=(HOSTILE,)))
     read = Reader(views)
     assert read.tags <= TAGS
-    assert read.attributes <= {"class", "style"}
+    assert read.attributes <= {"style"}
     assert read.text.count(HOSTILE) > 20
 
 
 @pytest.mark.parametrize("unseen", ["\x1b[31m", "\x00", "\r", "\u202e", "\u200b", "\u2028", "\ud800", "\x7f", "\x9b"])
 def test_what_no_eye_can_see_is_spelt_out(unseen):
     spelt = unseen.encode("unicode_escape").decode()
-    read = Reader(view_attempt(attempt(solution=f"x = 1{unseen}", output=unseen, reply=unseen)))
+    read = Reader(view_attempt(attempt(solution=f"x = 1{unseen}", output=f"x{unseen}", reply=unseen)))
     assert unseen not in read.text
     assert read.text.count(spelt) == 3
     read.text.encode()
@@ -184,7 +187,7 @@ def test_after_a_missing_program_the_whole_new_one_is_shown():
 def test_every_verdict_is_a_word_and_a_symbol(outcome):
     read = Reader(view_attempt(attempt(checks=(Check(name="assert f(1) == 2", outcome=outcome, message="why"),))))
     right = outcome == "pass"
-    assert f"{'✓' if right else '✗'} {notebook.WORDS[outcome]}, {int(right)} of 1 right" in read.words
+    assert f"{'✓' if right else '✗'} {notebook.WORDS[outcome]} {int(right)} of 1 right" in read.words
 
 
 def test_a_failing_check_shows_both_sides():
@@ -230,7 +233,7 @@ def test_what_the_model_read_and_wrote_is_there_word_for_word(text):
     messages = (Message(role="system", content="be brief"), Message(role="user", content=text))
     made = attempt(messages=messages, reply=text[::-1], reflection=words(text="asked to reflect"))
     _, *blocks = Reader(view_attempt(made)).inside["pre"]
-    assert blocks == ["\nbe brief", f"\n{text}", f"\n{text[::-1]}", "asked to reflect" and "\nasked to reflect"]
+    assert blocks == ["\nbe brief", f"\n{text}", f"\n{text[::-1]}", "\nasked to reflect"]
 
 
 @pytest.mark.parametrize(("recalled", "said"), [((), "nothing"), (("ep-1", "ep-2"), "ep-1, ep-2")])
@@ -245,8 +248,8 @@ def test_a_strip_tells_shown_from_hidden_and_names_the_submission():
     view = view_strip([attempt(), replace(PASSED, stop_reason="passed")], grades)
     read = Reader(view)
     assert "own/f 2 attempts, 74 tokens, loop ended: passed" in read.words
-    assert "Attempt 1 shown ✗ failed, 0 of 1 right →" in read.words
-    assert "Attempt 2 submitted shown ✓ passed, 1 of 1 right hidden ✗ timed out, 3 of 9 right" in read.words
+    assert "Attempt 1 shown ✗ failed 0 of 1 right →" in read.words
+    assert "Attempt 2 submitted shown ✓ passed 1 of 1 right hidden ✗ timed out 3 of 9 right" in read.words
     assert repr(view) == "own/f: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
 
 
@@ -256,18 +259,13 @@ def test_a_loop_shows_every_attempt_against_the_one_before():
     assert "the very program of attempt 2" in read.words
 
 
-def test_views_add_up_and_carry_their_style_once():
-    both = view_attempt(attempt()) + view_attempt(PASSED)
-    assert both._repr_html_().count("<style>") == 1
-    assert repr(both).splitlines() == [
+def test_views_add_up():
+    one, two = view_attempt(attempt()), view_attempt(PASSED)
+    assert (one + two)._repr_html_() == one.html + two.html
+    assert repr(one + two).splitlines() == [
         "attempt 1 at own/f: failed, 0 of 1 right",
         "attempt 2 at own/f: passed, 1 of 1 right",
     ]
-
-
-def test_the_style_asks_for_nothing_from_outside():
-    style = Path(notebook.__file__).with_suffix(".css").read_text()
-    assert not [word for word in ("url(", "@import", "http", "</") if word in style]
 
 
 def test_the_import_is_light():
@@ -288,7 +286,7 @@ def test_stepping_by_hand_is_what_the_loop_does(tmp_path):
             "when": "^My Python program failed",
             "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 1",
         },
-        {"when": "What to change: c", "reply": "return (n for n in ())"},
+        {"when": "What to change: c", "reply": "another try"},
         {"when": "", "reply": "pass"},
     ]
     (tmp_path / "rules.json").write_bytes(msgspec.json.encode(rules))
@@ -300,6 +298,6 @@ def test_stepping_by_hand_is_what_the_loop_does(tmp_path):
     first, second = parts.loop().attempts(task.public)
     assert by_step.solution == first.trajectory.solution
     assert first.reflection.what_to_change == "c"
-    assert "return (n for n in ())" in second.trajectory.solution
+    assert second.trajectory.reply == "another try"
     assert parts.judge.grade(task, second.number, second.trajectory.solution).checks_total == len(task.hidden_tests)
     assert not list(tmp_path.glob("**/manifest.json"))

@@ -83,12 +83,14 @@ class LLMReflector:
     def _prompt(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> str:
         priors = [episode.reflection for episode in episodes if episode.reflection is not None]
         trajectory, evaluation = attempt.trajectory, attempt.evaluation
+        # A program that continues the prompt begins with it; reading it twice would fill a small model's context.
+        code = (trajectory.solution or trajectory.reply).removeprefix(task.prompt.rstrip())
         evidence = "\n".join(describe(attempt, check) for check in evaluation.failures or (None,))
         return render(
             "reflect",
             description=_bounded(task.prompt, self.max_description),
             number=attempt.number,
-            code=_bounded(trajectory.solution or trajectory.reply, self.max_code),
+            code=_bounded(code, self.max_code),
             evidence=_bounded(evidence, self.max_evidence),
             priors=[
                 {"root_cause": prior.root_cause[:200], "what_to_change": prior.what_to_change[:200]}

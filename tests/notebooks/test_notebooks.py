@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -97,7 +98,7 @@ def test_cells_are_short_define_nothing_and_follow_a_sentence(path):
     cells = nbformat.read(path, as_version=4).cells
     assert cells[0].cell_type == "markdown"
     assert cells[0].source.startswith("# ")
-    for before, cell in zip(cells, cells[1:], strict=False):
+    for before, cell in pairwise(cells):
         if cell.cell_type == "code":
             defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
             assert not [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, defined)], cell.source
@@ -115,7 +116,7 @@ def test_parameters_stand_in_the_first_code_cell(path):
 
 
 def test_a_failure_names_its_cell_and_line(tmp_path, home):
-    broken = new_notebook(cells=[new_code_cell("x = 0"), new_markdown_cell("And then:"), new_code_cell("\n1 / x")])
+    broken = new_notebook(cells=[new_code_cell("x = 0"), new_markdown_cell("And then:"), new_code_cell("y = x\n1 / y")])
     with pytest.raises(pytest.fail.Exception, match=r"In \[2\], line 2: ZeroDivisionError: division by zero"):
         execute(broken, tmp_path)
 

@@ -296,3 +296,10 @@ def test_an_error_of_the_program_is_not_swallowed(error: BaseException) -> None:
     reflector = WithFallback(LLMReflector(Says(error), Sampling()), Rules())
     with pytest.raises(type(error)):
         reflector.reflect(TASK, attempt_with(WRONG), [])
+
+
+def test_a_program_that_continues_the_prompt_is_shown_without_it() -> None:
+    whole = TASK.prompt.rstrip() + "\n    return a - b\n"
+    prompt = prompt_for(attempt_with(WRONG, solution=whole))
+    assert prompt.count(TASK.prompt.strip()) == 1
+    assert "```python\n    return a - b\n```" in prompt
