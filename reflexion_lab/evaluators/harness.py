@@ -130,6 +130,7 @@ def main() -> None:
         __import__(name)
     connection = socket.socket(fileno=int(descriptor))
     layers = lockdown.Lockdown(folder, *map(int, limits))
+    layers.enter_server()
     os.environ.clear()
     gc.collect()
     gc.freeze()

@@ -83,7 +83,7 @@ def readable_paths() -> list[str]:
     shared = [e.path for e in os.scandir(prefix) if ".so" in e.name] if os.path.isdir(prefix) else []
     triplet = f"{platform.machine()}-linux-gnu"
     system = [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/etc/ld.so.cache"]
-    return inside + shared + system + ["/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom"]
+    return inside + shared + system + ["/usr/share/zoneinfo", "/etc/localtime", "/dev/urandom"]
 
 
 def landlock_ruleset(folder: str) -> int:
@@ -102,6 +102,7 @@ def landlock_ruleset(folder: str) -> int:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset failed")
     for path in readable_paths():
         _allow(ruleset, path, (READ_FILE | READ_DIR) & rights)
+    _allow(ruleset, os.devnull, (READ_FILE | WRITE_FILE) & rights)
     _allow(ruleset, folder, rights & ~EXECUTE)
     high = fcntl.fcntl(ruleset, fcntl.F_DUPFD_CLOEXEC, 32)  # out of the way of the descriptors that a child arranges
     os.close(ruleset)
@@ -174,17 +175,31 @@ class Lockdown:
         }
         self.limits = [(limit, _at_most(limit, value)) for limit, value in limits.items()]
 
-    def enter(self, cpu_seconds: int) -> None:
-        """Put every layer in force in this process. Raises OSError where one refuses."""
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    def enter_server(self) -> None:
+        """What children inherit is put in force in their server, once: it needs no more than they do.
+
+        Without seccomp nothing but Landlock keeps a child from signalling its server, so each child enters a domain
+        of its own.
+        """
         for limit, value in self.limits:
             resource.setrlimit(limit, (value, value))
-        if self.ruleset >= 0 or self.program:
-            self._call(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-        if self.ruleset >= 0:
-            self._call(LIBC.syscall(LANDLOCK_RESTRICT, self.ruleset, ctypes.c_uint32(0)), "landlock")
+        self._call(
+            LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) if self.ruleset >= 0 or self.program else 0, "no_new_privs"
+        )
+        if self.program:
+            self._enter_landlock()
+
+    def enter(self, cpu_seconds: int) -> None:
+        """Put in force what is left, in this child, for good. Raises OSError where a layer refuses."""
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
         if self.program:
             self._call(LIBC.prctl(PR_SET_SECCOMP, 2, self._header, 0, 0), "seccomp")
+        else:
+            self._enter_landlock()
+
+    def _enter_landlock(self) -> None:
+        if self.ruleset >= 0:
+            self._call(LIBC.syscall(LANDLOCK_RESTRICT, self.ruleset, ctypes.c_uint32(0)), "landlock")
 
     @staticmethod
     def _call(result: int, layer: str) -> None:
