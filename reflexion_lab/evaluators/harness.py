@@ -60,22 +60,20 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> 
             run_child((*descriptors, alive, null), folder, layers, cpu)
         for descriptor in (*descriptors, alive):
             os.close(descriptor)
-        locked, over = wait(ended, connection, start + wall)
-        os.close(ended)
+        over = not wait(ended, connection, wall)
         status = end(process)
+        locked = os.read(ended, 1) == b"."
+        os.close(ended)
         sweep(folder)
         connection.sendall(STATUS.pack(status, time.monotonic() - start, locked, over))
 
 
-def wait(ended: int, connection: socket.socket, deadline: float) -> tuple[bool, bool]:
-    """Until the child is gone or the lab hangs up: whether the layers were entered, whether the time was over."""
-    locked = False
-    while (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select([ended, connection.fileno()], [], [], left)
-        if connection.fileno() in ready or (ended in ready and not os.read(ended, 1)):
-            return locked, False
-        locked = locked or ended in ready
-    return locked, True
+def wait(ended: int, connection: socket.socket, wall: float) -> bool:
+    """Until the child is gone, or the lab hangs up; False when the time was over before that."""
+    poll = select.poll()
+    poll.register(ended, 0)  # no event but the hang-up, which the child's end brings
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(wall * 1000))
 
 
 def end(process: int) -> int:
