@@ -51,6 +51,14 @@ def model():
     return ScriptedModel(learner)
 
 
+@pytest.fixture(scope="session")
+def recorded_runs():
+    """The folder of recorded runs of real models; its tests are skipped, and counted, where there is none."""
+    if not DATA.is_dir():
+        pytest.skip(f"no ../shared/data: not found at {DATA}")
+    return DATA
+
+
 def pytest_terminal_summary(terminalreporter):
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if "shared/data" in str(report.longrepr)]
     where = "all of them ran" if DATA.is_dir() else f"not found at {DATA}; set REFLEXION_LAB_DATA"

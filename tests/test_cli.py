@@ -114,6 +114,19 @@ def test_show_prints_a_run(tmp_path, monkeypatch, capsys):
     assert "max_attempts" in out
 
 
+def test_a_run_needs_no_mlflow_when_nothing_is_tracked(tmp_path):
+    (tmp_path / "script.json").write_text(
+        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
+    )
+    overrides = ["model=scripted", "model.path=script.json", "reflector=rules", "benchmark.limit=2", "quiet=true"]
+    hidden = (
+        "import sys; sys.modules['mlflow'] = None; from reflexion_lab.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", hidden, "run", *overrides]
+    done = subprocess.run([*command, "tracker=none"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+
+
 def test_every_experiment_begins_with_the_command_that_runs_it():
     for path in (CONF / "experiment").glob("*.yaml"):
         assert f"reflexion-lab run experiment={path.stem}" in path.read_text()

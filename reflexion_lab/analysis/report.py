@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from reflexion_lab.analysis.estimators import submitted_at
@@ -31,7 +32,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
     """
     log = Log.read(run)
     figures = summary(log)
-    warnings = [_line(text, "bold white on red") for text in _warnings(log, figures)]
+    warnings = [_line(text, "bold white on red") for text in _warnings(log, figures, run.path)]
     tables = [
         _tasks(log, all_tasks),
         *_convergence(log, figures),
@@ -44,8 +45,8 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
     console.print(_line(f"run folder: {run.path}"), soft_wrap=True)
 
 
-def _warnings(log: Log, figures: Summary) -> Iterator[str]:
-    resume = "To resume, start it again on the same run folder."
+def _warnings(log: Log, figures: Summary, path: Path) -> Iterator[str]:
+    resume = f"To resume, give the command that began it, with resume={path}"
     if figures.is_upper_bound:
         yield "UPPER BOUND, not pass@1: the hidden tests drove this loop (feedback source: oracle)."
     if figures.n_logged != figures.n_expected:
