@@ -42,6 +42,7 @@ lab: $(VENV)/test-ready  ## JupyterLab on notebooks/
 	$(VENV)/bin/jupyter lab --notebook-dir=notebooks
 
 mlflow: $(VENV)/run-ready  ## the MLflow page on runs/mlflow.db
+	@mkdir -p runs
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true $(VENV)/bin/mlflow ui \
 		--backend-store-uri sqlite:///$(CURDIR)/runs/mlflow.db --host 127.0.0.1 --port 5000 --workers 1
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -65,12 +66,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Turn what a user can mend into one line; anything else is a bug and keeps its traceback."""
+    """What `in_one_line` does; and an interrupt ends quietly."""
     try:
-        return command()
+        return in_one_line(command)
     except KeyboardInterrupt:
         print("interrupted; what had finished is written", file=sys.stderr)
         return 130
+
+
+def in_one_line(command: Callable[[], int]) -> int:
+    """Turn what a user can mend into one line; anything else is a bug and keeps its traceback."""
+    try:
+        return command()
     except Exception as problem:
         if not mendable(problem):
             raise
@@ -124,11 +131,15 @@ def run(arguments: list[str]) -> int:
             share = carry_out(cfg).pass_at_1.share
             return 0
 
-        if code := guarded(cell):
+        if code := in_one_line(cell):
             failed.append(code)
         return share
 
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach `guarded`, which says them in one line
+    if many := {"-m", "--multirun"} & set(arguments):
+        # Hydra takes the flag only in front of the overrides; people write it anywhere.
+        rest = [part for part in arguments if part not in many]
+        arguments = ["-m", f"sweep_id={time.strftime('%Y%m%d-%H%M%S')}", *rest]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach `in_one_line`
     sys.argv = ["reflexion-lab run", *arguments]
     hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
     return failed[0] if failed else 0

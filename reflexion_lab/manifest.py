@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ def describe(
     isolation: Sequence[str],
 ) -> Manifest:
     """The manifest of a run that begins now."""
+    config = without_logins(config)
     commit, dirty = git_state()
     began = time.time()
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began)) + f"-{int(began % 1 * 1e6):06d}"
@@ -62,6 +64,15 @@ def describe(
         feedback_source=config["feedback_source"],
         isolation=tuple(isolation),
     )
+
+
+def without_logins(node: Any) -> Any:
+    """The config without the names and passwords that addresses such as a tracker's may carry."""
+    if isinstance(node, dict):
+        return {key: without_logins(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [without_logins(value) for value in node]
+    return re.sub(r"(?<=://)[^/@\s]+@", "", node) if isinstance(node, str) else node
 
 
 def config_digest(config: Mapping[str, Any]) -> str:

@@ -126,6 +126,8 @@ class Trajectory(Record, frozen=True, kw_only=True):
     """What it answered, before extraction."""
     extraction: str = ""
     """The rule that found the solution in the reply."""
+    finish_reason: str = "stop"
+    """Why the model ended: `stop`, `length`, `context_overflow`, or a server's own word."""
     usage: Usage = Usage()
     cached: bool = False
 

@@ -87,10 +87,13 @@ def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, ca
     (tmp_path / "script.json").write_text(
         json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
     )
-    cells = ["run", "-m", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "benchmark.limit=2"]
-    assert cli.main([*cells, "reflector=rules", "recall.omega=0,-1,1"]) == 2
+    cells = ["run", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "benchmark.limit=2"]
+    assert cli.main([*cells, "-m", "reflector=rules", "recall.omega=0,-1,1"]) == 2
     assert "recall.omega: -1 found" in capfd.readouterr().err
-    assert len(list((tmp_path / "runs").glob("*/summary.json"))) == 2
+    finished = list((tmp_path / "runs").glob("*/summary.json"))
+    assert len(finished) == 2
+    sweeps = {json.loads(path.with_name("manifest.json").read_text())["config"]["sweep_id"] for path in finished}
+    assert len(sweeps) == 1 and None not in sweeps
 
 
 def test_show_and_track_say_what_is_no_run_folder(tmp_path, capsys):

@@ -31,6 +31,7 @@ class Continuation:
             messages=messages,
             reply=completion.text,
             extraction="continuation" if body else "none",
+            finish_reason=completion.finish_reason,
             usage=completion.usage,
             cached=completion.cached,
         )

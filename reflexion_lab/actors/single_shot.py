@@ -28,6 +28,7 @@ class SingleShot:
             messages=messages,
             reply=completion.text,
             extraction=rule,
+            finish_reason=completion.finish_reason,
             usage=completion.usage,
             cached=completion.cached,
         )

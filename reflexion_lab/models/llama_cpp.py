@@ -26,7 +26,7 @@ class LlamaCppModel:
         slots: sequences decoded at once. More are faster together; batched arithmetic can change greedy replies, so 1
             is the deterministic mode.
         context: tokens of one sequence, prompt and reply together.
-        threads: 0 for the machine's cores; more threads than free cores make every one of them wait.
+        threads: 0 for the machine's physical cores; more threads than free cores make every one of them wait.
         repeat_penalty: above 1 discourages loops, which small models fall into.
     """
 
@@ -45,7 +45,7 @@ class LlamaCppModel:
             raise ValueError(f"model.path: no file at {self.path}; expected a GGUF file, or smollm2")
         self.slots = slots
         self.context = context
-        self.threads = threads or os.cpu_count() or 1
+        self.threads = threads or physical_cores()
         self.repeat_penalty = repeat_penalty
         self.fingerprint = f"llama_cpp:{self.path.name}:{_digest(self.path)}:repeat_penalty={repeat_penalty:g}"
         self._server: Any = None
@@ -69,6 +69,10 @@ class LlamaCppModel:
         else:
             chat = [{"role": message.role, "content": message.content} for message in messages]
             answer = server.handle_chat_completions(request | {"messages": chat})
+        if answer.get("error", {}).get("type") == "exceed_context_size_error":
+            # A task too long for the model is a failed attempt, not a broken harness.
+            spent = Usage(calls=1, prompt_tokens=answer["error"].get("n_prompt_tokens", 0))
+            return Completion(text="", model=self.path.name, finish_reason="context_overflow", usage=spent)
         if "error" in answer:
             raise ModelError(f"{self.path.name} refused a call: {answer['error'].get('message', answer['error'])}")
         return self._completion(answer)
@@ -111,6 +115,12 @@ def smollm2() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(f"The weights of SmolLM2 are not installed: {INSTALL}")
     return Path(spec.submodule_search_locations[0]) / SMOLLM2
+
+
+def physical_cores() -> int:
+    """Cores of this machine, hyper-threads counted once where the system tells them apart."""
+    siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
+    return len({file.read_text() for file in siblings}) or os.cpu_count() or 1
 
 
 def _digest(path: Path) -> str:

@@ -1,9 +1,10 @@
 """The embedded model itself: real weights, a few tokens."""
 
+import os
+
 import pytest
 
-from reflexion_lab.models.llama_cpp import LlamaCppModel
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.models.llama_cpp import LlamaCppModel, physical_cores
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.reflectors.fields import GRAMMAR, parse_fields
 
@@ -35,9 +36,14 @@ def test_the_grammar_of_reflections_holds_a_small_model(smollm2):
     assert parse_fields(reply.text).root_cause
 
 
-def test_a_prompt_beyond_the_context_is_refused_in_words(smollm2):
-    with pytest.raises(ModelError, match="context"):
-        smollm2.complete([Message(role="user", content="word " * 4000)], sampling=Sampling(max_tokens=5))
+def test_a_prompt_beyond_the_context_fails_the_attempt_and_not_the_run(smollm2):
+    completion = smollm2.complete([Message(role="user", content="word " * 4000)], sampling=Sampling(max_tokens=5))
+    assert (completion.text, completion.finish_reason) == ("", "context_overflow")
+    assert completion.usage.prompt_tokens > 2048
+
+
+def test_physical_cores_are_counted():
+    assert 1 <= physical_cores() <= os.cpu_count()
 
 
 def test_the_fingerprint_names_the_weights_and_no_path(smollm2):
