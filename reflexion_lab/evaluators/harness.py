@@ -126,7 +126,9 @@ def main() -> None:
     descriptor, folder, *limits = sys.argv[1:]
     for name in WARM:
         __import__(name)
-    connection = socket.socket(fileno=int(descriptor))
+    # A low number, whatever the lab has open: children close what stands above, and nothing else.
+    connection = socket.socket(fileno=os.dup(int(descriptor)))
+    os.close(int(descriptor))
     layers = lockdown.Lockdown(folder, *map(int, limits))
     layers.enter_server()
     os.environ.clear()

@@ -140,6 +140,20 @@ def test_many_threads_share_the_servers(sandbox):
     assert found == ["pass"] * 24
 
 
+def test_a_candidate_holds_no_descriptor_but_its_own(tmp_path):
+    program = (
+        "import os\ndef f(x):\n    found = []\n    for d in range(2048):\n        try:\n            os.fstat(d)\n"
+        "            found.append(d)\n        except OSError:\n            pass\n    return found\n"
+    )
+    many = [(tmp_path / str(n)).open("w") for n in range(300)]
+    try:
+        with Sandbox(servers=1) as own:
+            assert own.run(program, "f", ["assert f(1) == [0, 1, 2, 3, 4]"]).checks[0].outcome == "pass"
+    finally:
+        for file in many:
+            file.close()
+
+
 def test_a_server_that_dies_is_replaced():
     with Sandbox(servers=1) as own:
         outcome(own, "def f(x): return 2")

@@ -1,0 +1,98 @@
+"""Pool run folders by arm into `table.csv` and `figure.svg`: pass@1 with intervals, and paired differences.
+
+    python experiments/tabulate.py OUT_FOLDER BASELINE_ARM RUN...
+
+Runs of one arm differ in seed. Tasks are paired across arms by seed and task id; a task that one arm lacks is an error.
+"""
+
+import csv
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from reflexion_lab.analysis.estimators import curve, paired, verdicts_at
+from reflexion_lab.analysis.intervals import Rate
+from reflexion_lab.analysis.plots import Curve, convergence
+from reflexion_lab.analysis.summary import Log
+from reflexion_lab.run_folder import RunFolder
+
+
+class Arm:
+    """All runs of one arm as one: attempts and grades under keys that carry the seed."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.logs: list[Log] = []
+
+    @property
+    def attempts(self):
+        return {f"{log.manifest.seed}:{key}": made for log in self.logs for key, made in log.attempts.items()}
+
+    @property
+    def grades(self):
+        return {(f"{log.manifest.seed}:{key}", n): grade for log in self.logs for (key, n), grade in log.grades.items()}
+
+    @property
+    def verdicts(self):
+        return verdicts_at(self.attempts, self.grades, None)
+
+    @property
+    def curve(self):
+        longest = max(len(made) for made in self.attempts.values())
+        points = tuple(curve(self.attempts, self.grades, longest))
+        seeds = tuple(sorted(log.manifest.seed for log in self.logs))
+        return Curve(
+            label=self.label, feedback_source=self.logs[0].manifest.feedback_source, seeds=seeds, points=points
+        )
+
+
+def row(arm: Arm, baseline: Arm) -> dict[str, object]:
+    """One line of the table."""
+    final = Rate.of(sum(arm.verdicts.values()), len(arm.verdicts))
+    gain = paired(baseline.verdicts, arm.verdicts)
+    tokens = sum(use.tokens for made in arm.attempts.values() for a in made for use in a.usage.values())
+    reflections = [a.reflection for made in arm.attempts.values() for a in made if a.reflection]
+    return {
+        "arm": arm.label,
+        "feedback_source": arm.curve.feedback_source,
+        "seeds": " ".join(map(str, arm.curve.seeds)),
+        "tasks_x_seeds": final.n,
+        "pass_at_1_first": round(arm.curve.points[0].pass_at_1, 4),
+        "pass_at_1": round(final.share, 4),
+        "low": round(final.low, 4),
+        "high": round(final.high, 4),
+        f"minus_{baseline.label}": round(gain.difference, 4),
+        "difference_low": round(gain.low, 4),
+        "difference_high": round(gain.high, 4),
+        "repaired": gain.repaired,
+        "damaged": gain.damaged,
+        "p_mcnemar": round(gain.p, 4),
+        "tokens": tokens,
+        "reflections_by_model": sum(reflection.source == "llm" for reflection in reflections),
+        "reflections": len(reflections),
+    }
+
+
+def main(out: str, baseline: str, *runs: str) -> None:
+    arms: dict[str, Arm] = defaultdict(lambda: Arm(""))
+    for run in runs:
+        log = Log.read(RunFolder.existing(run))
+        arm = arms.setdefault(str(log.manifest.config["arm"]), Arm(str(log.manifest.config["arm"])))
+        arm.logs.append(log)
+    rows = [row(arm, arms[baseline]) for arm in arms.values()]
+    with (Path(out) / "table.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    figure = Figure(figsize=(7.2, 4.6))
+    ax = figure.add_subplot()
+    for arm in arms.values():
+        if len(arm.curve.points) > 1:
+            convergence(arm.curve, ax)
+    figure.savefig(Path(out) / "figure.svg", bbox_inches="tight", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
