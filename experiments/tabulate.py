@@ -12,7 +12,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from reflexion_lab.analysis.estimators import curve, paired, verdicts_at
+from reflexion_lab.analysis.estimators import curve, paired, tokens, verdicts_at
 from reflexion_lab.analysis.intervals import Rate
 from reflexion_lab.analysis.plots import Curve, convergence
 from reflexion_lab.analysis.summary import Log
@@ -52,7 +52,6 @@ def row(arm: Arm, baseline: Arm) -> dict[str, object]:
     """One line of the table."""
     final = Rate.of(sum(arm.verdicts.values()), len(arm.verdicts))
     gain = paired(baseline.verdicts, arm.verdicts)
-    tokens = sum(use.tokens for made in arm.attempts.values() for a in made for use in a.usage.values())
     reflections = [a.reflection for made in arm.attempts.values() for a in made if a.reflection]
     return {
         "arm": arm.label,
@@ -69,7 +68,7 @@ def row(arm: Arm, baseline: Arm) -> dict[str, object]:
         "repaired": gain.repaired,
         "damaged": gain.damaged,
         "p_mcnemar": round(gain.p, 4),
-        "tokens": tokens,
+        "tokens": sum(tokens(attempt) for made in arm.attempts.values() for attempt in made),
         "reflections_by_model": sum(reflection.source == "llm" for reflection in reflections),
         "reflections": len(reflections),
     }

@@ -29,15 +29,12 @@ class Progress:
         self.done = self._done_before = done
         self._start = self._logged = time.monotonic()
         self._lock = threading.Lock()
-        self._lines = not (quiet or sys.stderr.isatty() or "ipykernel" in sys.modules)
+        log = not (sys.stderr.isatty() or "ipykernel" in sys.modules)
         self._bar: Any = tqdm(
-            total=total,
-            initial=done,
-            unit="task",
-            disable=quiet or self._lines,
-            dynamic_ncols=True,
-            leave=False,
+            total=total, initial=done, unit="task", disable=quiet or log, dynamic_ncols=True, leave=False
         )
+        # Also in a terminal that tells no width, where no bar can be drawn.
+        self._lines = not quiet and self._bar.disable
 
     def attempt(self, attempt: Attempt) -> None:
         """One attempt ended. Calls answered from the cache cost nothing now, and are not counted."""

@@ -84,6 +84,8 @@ class CachedModel:
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """A stored reply, or a waited-for one, comes back with `cached` True."""
         if self._store is None:
+            with self._lock:
+                self.misses += 1
             return self._model.complete(messages, sampling=sampling, sample=sample)
         request = _Request(fingerprint=self.fingerprint, messages=tuple(messages), sampling=sampling, sample=sample)
         body = _canonical(request)
