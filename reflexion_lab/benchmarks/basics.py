@@ -54,7 +54,7 @@ def basics(seed: int = 0, n: int = 40) -> list[Task]:
         ValueError: `n` is below 1.
     """
     if n < 1:
-        raise ValueError(f"benchmark.n must be at least 1, found {n}: ask `basics` for one task or more.")
+        raise ValueError(f"benchmark.load.n must be at least 1, found {n}: ask `basics` for one task or more.")
     order = _order(seed)
     return [_task(*order[i % len(order)], seed=seed, draw=i // len(order)) for i in range(n)]
 

@@ -34,7 +34,7 @@ def jsonl(path: str) -> Benchmark:
     if not file.name.endswith((".jsonl", ".jsonl.gz")):
         raise ValueError(f"{path}: expected a file that ends in .jsonl or .jsonl.gz.")
     if not file.is_file():
-        raise FileNotFoundError(f"{path}: no such file; benchmark.path must name a .jsonl or .jsonl.gz file.")
+        raise FileNotFoundError(f"{path}: no such file; benchmark.load.path must name a .jsonl or .jsonl.gz file.")
     data = file.read_bytes()
     name = file.name.removesuffix(".gz").removesuffix(".jsonl")
     return Benchmark(name, _tasks(path, _text(path, data)), hashlib.sha256(data).hexdigest())
