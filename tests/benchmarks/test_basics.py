@@ -159,5 +159,5 @@ def test_fewer_tasks_are_a_prefix_of_more() -> None:
 
 @pytest.mark.parametrize("n", [0, -3])
 def test_asking_for_no_task_is_refused_by_name(n: int) -> None:
-    with pytest.raises(ValueError, match=rf"benchmark\.n .* found {n}"):
+    with pytest.raises(ValueError, match=rf"benchmark\.load\.n .* found {n}"):
         basics(0, n)
