@@ -11,6 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import curve, paired, tokens, verdicts_at
 from reflexion_lab.analysis.intervals import Rate
@@ -28,7 +29,11 @@ class Arm:
 
     @property
     def attempts(self):
-        return {f"{log.manifest.seed}:{key}": made for log in self.logs for key, made in log.attempts.items()}
+        return {
+            f"{log.manifest.seed}:{key}": [replace(attempt, task_id=f"{log.manifest.seed}:{key}") for attempt in made]
+            for log in self.logs
+            for key, made in log.attempts.items()
+        }
 
     @property
     def grades(self):
