@@ -42,19 +42,20 @@ def compare(rows: list[tuple[str, str, Summary]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("benchmark", "arm", "pass@1", "95 % interval", "gain, paired", "tokens", "words by model", box=SIMPLE)
+    table = Table("benchmark", "arm", "pass@1 [95 %]", "gain (p)", "tokens", "words by model", box=SIMPLE)
     for benchmark, arm, found in rows:
         rate, gain, by_model = found.pass_at_1, found.against_single, found.reflections_by_model
         table.add_row(
             benchmark,
             arm,
-            f"{rate.k}/{rate.n} {rate.share:.1%}",
-            f"[{rate.low:.0%}, {rate.high:.0%}]",
-            f"{gain.difference:+.1%}, p {gain.p:.2g}" if gain and arm != "simple" else "",
+            f"{rate.k}/{rate.n} = {rate.share:.0%} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]",
+            f"{100 * gain.difference:+.1f} ({gain.p:.2g})" if gain and arm != "simple" else "",
             f"{sum(usage.tokens for usage in found.usage.values()):,}",
             f"{by_model.k} of {by_model.n}" if by_model.n else "",
         )
     console = Console()
     console.print("\n[bold]Reflexion against a plain single attempt[/bold]")
     console.print(table)
-    console.print("feedback source: visible tests; seed 0; Wilson intervals; gain over attempt 1, McNemar's exact p")
+    console.print(
+        "feedback source: visible tests; seed 0; Wilson intervals; gain over attempt 1 in points (exact McNemar)"
+    )
