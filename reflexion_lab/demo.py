@@ -40,9 +40,11 @@ def compare(rows: list[tuple[str, str, Summary]]) -> None:
     """One line a run: pass@1 with its interval, the paired gain over a single attempt, tokens, who wrote the words."""
     from rich.box import SIMPLE
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("benchmark", "arm", "pass@1 [95 %]", "gain (p)", "tokens", "words by model", box=SIMPLE)
+    table = Table(
+        "benchmark", "arm", Column("pass@1 [95 %]", no_wrap=True), "gain (p)", "tokens", "words by model", box=SIMPLE
+    )
     for benchmark, arm, found in rows:
         rate, gain, by_model = found.pass_at_1, found.against_single, found.reflections_by_model
         table.add_row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from msgspec.structs import replace
 
 from reflexion_lab.evaluators.harness import OUT_OF_MEMORY
 from reflexion_lab.records import Check, Record
+
+ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,16}\b")
 
 
 class Execution(Record, frozen=True, kw_only=True):
@@ -50,15 +53,18 @@ def read_checks(sources: Sequence[str], told: list[list[object]], unreported: tu
     for entry in told:
         match entry:
             case [int(i), str(outcome), str(kind), str(message), int(line), float(seconds)] if 0 <= i < len(names):
-                said = {"error_type": _encodable(kind), "message": _encodable(message)}
+                said = {"error_type": readable(kind), "message": readable(message)}
                 found[i] = Check(name=names[i], outcome=outcome, line=line, seconds=seconds, **said)
             case [int(i), str(message)] if i in found and not found[i].message:
-                found[i] = replace(found[i], message=_encodable(message))
+                found[i] = replace(found[i], message=readable(message))
     outcome, message = unreported
     missing = [Check(name=name, outcome=outcome, message=message) for name in names]
     return tuple(found.get(i, check) for i, check in enumerate(missing))
 
 
-def _encodable(text: str) -> str:
-    """Without lone surrogates, which a candidate may put into a message and no file can hold."""
-    return text.encode(errors="replace").decode()
+def readable(text: str) -> str:
+    """What a candidate wrote, fit for files and for prompts that come out the same in every run.
+
+    Lone surrogates, which no file can hold, become `?`; addresses of objects, which differ from run to run, are cut.
+    """
+    return ADDRESS.sub("0x…", text.encode(errors="replace").decode())

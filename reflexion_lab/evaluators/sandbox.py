@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from reflexion_lab.evaluators.execution import Execution, ending, entries, read_checks
+from reflexion_lab.evaluators.execution import Execution, ending, entries, read_checks, readable
 from reflexion_lab.evaluators.harness import ASK, STATUS
 from reflexion_lab.evaluators.lockdown import layers
 from reflexion_lab.protocols import HarnessError
@@ -164,7 +164,8 @@ class _Server:
                 raise HarnessError(f"its server ended with exit code {self.process.poll()}")
             status, seconds, locked, over = STATUS.unpack(reply)
             output.seek(0)
-            printed = output.read(4 * self.limits.output_chars).decode(errors="replace")[: self.limits.output_chars]
+            printed = readable(output.read(4 * self.limits.output_chars).decode(errors="replace"))
+            printed = printed[: self.limits.output_chars]
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
             report.seek(0)

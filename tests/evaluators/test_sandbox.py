@@ -98,6 +98,13 @@ def test_a_message_that_no_file_can_hold_is_mended(sandbox):
     assert check.message.encode()
 
 
+def test_feedback_comes_out_the_same_in_every_run(sandbox):
+    program = "def f(x):\n    print(f)\n    return lambda: x\n"
+    execution = sandbox.run(program, "f", CHECK)
+    assert execution.checks[0].message == "expected 2, got <function f.<locals>.<lambda> at 0x…>"
+    assert execution.output.startswith("<function f at 0x…>")
+
+
 def test_nothing_leaks_from_one_execution_to_the_next(sandbox):
     mess = (
         "import builtins, sys, random\nbuiltins.sum = None\nsys.setrecursionlimit(50)\nrandom.seed(9)\n"
