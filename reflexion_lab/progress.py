@@ -29,7 +29,7 @@ class Progress:
         self.done = self._done_before = done
         self._start = self._logged = time.monotonic()
         self._lock = threading.Lock()
-        log = not (sys.stderr.isatty() or "ipykernel" in sys.modules)
+        log = not (sys.stderr.isatty() or in_notebook())
         self._bar: Any = tqdm(
             total=total, initial=done, unit="task", disable=quiet or log, dynamic_ncols=True, leave=False
         )
@@ -79,3 +79,9 @@ class Progress:
             return "unknown time"
         seconds = (time.monotonic() - self._start) / new * (self.total - self.done)
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def in_notebook() -> bool:
+    """Whether this process is an interactive one; that some library loaded IPython is not enough."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
