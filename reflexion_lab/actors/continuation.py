@@ -13,7 +13,7 @@ class Continuation:
     """Lets the model continue the prompt as a file; earlier failures are comments above it.
 
     The prompt ends without a line break: a small model takes one for the end of the file. (SmolLM2-135M-Instruct on
-    HumanEval, greedy: 7 of 164 this way, 0 with the break, 2 in a chat.)
+    HumanEval, greedy: 7 of 164 this way, 0 with the break, 2 in a chat whose reply is begun.)
     """
 
     def __init__(self, model: Model, sampling: Sampling, prompt: str = "continue") -> None:
