@@ -88,16 +88,21 @@ def end(process: int) -> int:
 
 
 def sweep(folder: str) -> None:
-    """Empty the private folder; a candidate's leavings never meet the next one."""
-    with os.scandir(folder) as entries:
-        leavings = list(entries)
-    for entry in leavings:
-        if entry.is_dir(follow_symlinks=False):
-            import shutil
+    """Empty the private folder; a candidate's leavings never meet the next one.
 
-            shutil.rmtree(entry.path, ignore_errors=True)
-        else:
-            os.unlink(entry.path)
+    Level by level, what a folder holds moves up and the folder goes: no depth of nesting can exhaust the stack.
+    """
+    moved = 0
+    while leavings := os.listdir(folder):
+        for path in (os.path.join(folder, name) for name in leavings):
+            if os.path.islink(path) or not os.path.isdir(path):
+                os.unlink(path)
+                continue
+            os.chmod(path, 0o700)
+            for name in os.listdir(path):
+                moved += 1
+                os.rename(os.path.join(path, name), os.path.join(folder, f"{time.monotonic_ns()}-{moved}"))
+            os.rmdir(path)
 
 
 def run_child(descriptors: tuple[int, ...], folder: str, layers: lockdown.Lockdown, cpu: int) -> None:

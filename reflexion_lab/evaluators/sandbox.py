@@ -6,12 +6,12 @@ possible, and `harness.py` for the life of a child.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import math
 import os
 import queue
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from reflexion_lab.evaluators.execution import Execution, ending, entries, read_checks, readable
-from reflexion_lab.evaluators.harness import ASK, STATUS
+from reflexion_lab.evaluators.harness import ASK, STATUS, sweep
 from reflexion_lab.evaluators.lockdown import layers
 from reflexion_lab.protocols import HarnessError
 from reflexion_lab.records import Record
@@ -179,7 +179,9 @@ class _Server:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
             self.socket.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # gone already
+                sweep(self.folder)
+                os.rmdir(self.folder)
 
 
 def _scratch() -> IO[bytes]:

@@ -71,9 +71,8 @@ def test_what_ends_early_or_breaks_is_no_pass(sandbox, program, expected):
     ],
 )
 def test_the_machine_is_out_of_reach(sandbox, program):
-    if not {"seccomp"} <= set(sandbox.layers):
-        assert "seccomp" not in sandbox.layers  # without the layers there is nothing to promise
-        return
+    if "seccomp" not in sandbox.layers:
+        pytest.skip("seccomp is not in force on this machine, and the doctor says so")
     check = sandbox.run(program + "\ndef f(x):\n    return 2\n", "f", CHECK).checks[0]
     assert check.outcome == "error"
     assert check.error_type != "NameError"
@@ -89,6 +88,23 @@ def test_no_environment_variable_of_the_lab_reaches_a_candidate(monkeypatch):
     program = "import os\nseen = ' '.join(os.environ.values())\ndef f(x):\n    return 'planted-key' in seen\n"
     with Sandbox(servers=1) as own:
         assert outcome(own, program, ["assert f(1) is False"]) == "pass"
+
+
+@pytest.mark.parametrize(
+    "mess",
+    [
+        "for _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n",
+        "os.mkdir('shut', 0)\nos.mkdir('open')\nos.symlink('/', 'open/link')\nopen('open/file', 'w')\n",
+    ],
+)
+def test_no_leavings_break_the_server_or_meet_the_next_candidate(mess):
+    with Sandbox(servers=1) as own:
+        assert outcome(own, f"import os\n{mess}def f(x):\n    return 2\n") == "pass"
+        server = own._started[0]
+        assert os.listdir(server.folder) == []
+        assert outcome(own, "import os\ndef f(x):\n    return len(os.listdir('.')) + 2\n") == "pass"
+        assert own._started == [server]
+    assert not Path(server.folder).exists()
 
 
 def test_a_message_that_no_file_can_hold_is_mended(sandbox):
