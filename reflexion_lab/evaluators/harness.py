@@ -36,8 +36,8 @@ else:
 
 ASK = struct.Struct("<dI")
 """Wall seconds, CPU seconds."""
-STATUS = struct.Struct("<id??")
-"""Exit code (negative: signal), seconds, whether the layers were in force, whether the time was over."""
+STATUS = struct.Struct("<idd??")
+"""Exit code (negative: signal), wall and CPU seconds, whether the layers were in force, whether the time was over."""
 OUT_OF_MEMORY, BROKEN = 98, 99
 """Exit codes of a child whose reporting failed: for want of memory, or otherwise."""
 ALIVE = child.REPORT + 1
@@ -61,11 +61,13 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> 
         for descriptor in (*descriptors, alive):
             os.close(descriptor)
         over = not wait(ended, connection, wall)
-        status = end(process)
+        status, used = end(process)
         locked = os.read(ended, 1) == b"."
         os.close(ended)
         sweep(folder)
-        connection.sendall(STATUS.pack(status, time.monotonic() - start, locked, over))
+        # The kernel ends a child that has used up its CPU time, maybe before the wall time is over.
+        over = over or (status < 0 and used >= cpu)
+        connection.sendall(STATUS.pack(status, time.monotonic() - start, used, locked, over))
 
 
 def wait(ended: int, connection: socket.socket, wall: float) -> bool:
@@ -76,15 +78,15 @@ def wait(ended: int, connection: socket.socket, wall: float) -> bool:
     return bool(poll.poll(wall * 1000))
 
 
-def end(process: int) -> int:
-    """Kill the child and its group, and reap it."""
+def end(process: int) -> tuple[int, float]:
+    """Kill the child and its group, and reap it; its exit code and the CPU seconds that it used."""
     for kill in (os.killpg, os.kill):
         try:
             kill(process, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             continue
-    _, status = os.waitpid(process, 0)
-    return os.waitstatus_to_exitcode(status)
+    _, status, used = os.wait4(process, 0)
+    return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
 
 
 def sweep(folder: str) -> None:

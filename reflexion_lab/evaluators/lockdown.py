@@ -191,7 +191,8 @@ class Lockdown:
 
     def enter(self, cpu_seconds: int) -> None:
         """Put in force what is left, in this child, for good. Raises OSError where a layer refuses."""
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+        # One second more for a program that catches SIGXCPU, until SIGKILL.
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         if self.program:
             self._call(LIBC.prctl(PR_SET_SECCOMP, 2, self._header, 0, 0), "seccomp")
         else:

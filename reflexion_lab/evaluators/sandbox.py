@@ -162,7 +162,7 @@ class _Server:
             reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
             if len(reply) < STATUS.size:
                 raise HarnessError(f"its server ended with exit code {self.process.poll()}")
-            status, seconds, locked, over = STATUS.unpack(reply)
+            status, seconds, _, locked, over = STATUS.unpack(reply)
             output.seek(0)
             printed = readable(output.read(4 * self.limits.output_chars).decode(errors="replace"))
             printed = printed[: self.limits.output_chars]

@@ -142,6 +142,12 @@ def test_a_time_out_keeps_the_checks_that_ended_before_it(sandbox):
     assert [check.outcome for check in checks] == ["pass", "timeout", "timeout"]
 
 
+@pytest.mark.parametrize("before", ["", "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"])
+def test_cpu_time_that_is_used_up_is_a_time_out_even_before_the_wall_time_is(before):
+    with Sandbox(Limits(wall_seconds=20, cpu_seconds=1), servers=1) as own:
+        assert outcome(own, f"{before}def f(x):\n    while True: pass\n") == "timeout"
+
+
 def test_printed_output_is_kept_and_capped():
     with Sandbox(Limits(output_chars=10), servers=1) as own:
         execution = own.run("print('x' * 100_000)\ndef f(x):\n    return 2\n", "f", CHECK)
