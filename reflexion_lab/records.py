@@ -25,8 +25,8 @@ OUTCOMES = (
 )
 """What an evaluation can end in. A candidate's own failure is never a `harness_error`, and the reverse."""
 
-FEEDBACK_SOURCES = ("visible", "oracle", "none")
-"""What drives the loop: the tests a task shows, the hidden ones (an upper bound), or nothing."""
+FEEDBACK_SOURCES = ("visible", "self_tests", "oracle", "none")
+"""What drives the loop: the tests a task shows, tests that the model wrote, the hidden ones (an upper bound), nothing."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -50,6 +50,8 @@ class Task(Record, frozen=True, kw_only=True):
     canonical_solution: str = ""
     """A whole program, or the body that completes `prompt`."""
     tags: tuple[str, ...] = ()
+    cpu_seconds: float = 0.0
+    """What the canonical solution was measured to use over all tests of the task; 0 when nobody measured."""
 
     @property
     def public(self) -> Task:
@@ -114,6 +116,17 @@ class Completion(Record, frozen=True, kw_only=True):
     """True when the reply came from the call cache: `usage` then says what it cost when it was first paid."""
 
 
+class Step(Record, frozen=True, kw_only=True):
+    """One turn of an actor that works in several."""
+
+    thought: str = ""
+    action: str = ""
+    """The tool that it used; "" for none."""
+    observation: str = ""
+    error: str = ""
+    """What went wrong in this turn; "" when nothing did."""
+
+
 class Trajectory(Record, frozen=True, kw_only=True):
     """What an actor did in one attempt, and the program it ended with."""
 
@@ -130,6 +143,11 @@ class Trajectory(Record, frozen=True, kw_only=True):
     """Why the model ended: `stop`, `length`, `context_overflow`, or a server's own word."""
     usage: Usage = Usage()
     cached: bool = False
+    steps: tuple[Step, ...] = ()
+    """Its turns, oldest first; () for an actor that answers at once."""
+    files_modified: tuple[str, ...] = ()
+    status: str = "complete"
+    """`complete`, `stuck` (it gave up or met an error it could not pass), or `unfinished`."""
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -140,6 +158,14 @@ class Check(Record, frozen=True, kw_only=True):
     outcome: str
     """One of `OUTCOMES`."""
     kind: str = "test"
+    """`test`, `type` or `lint`."""
+    mode: str = ""
+    """How a test was judged: `apart`, by comparing values where the candidate never runs, or `in_place`, in its process;
+    "" for what was never judged."""
+    expected: str = ""
+    """The value that a failing test wanted, as Python shows it, capped; "" when unknown."""
+    actual: str = ""
+    """The value that it got, likewise."""
     error_type: str = ""
     message: str = ""
     line: int = 0
@@ -157,6 +183,10 @@ class Evaluation(Record, frozen=True, kw_only=True):
     """Share of the checks that passed; 0.0 when there was none."""
     checks: tuple[Check, ...] = ()
     """One per test, in the order of the tests."""
+    components: dict[str, float] = {}
+    """What `reward` is made of, each part in [0, 1]; parts that did not run are absent."""
+    issues: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
     verification_type: str = "unit_tests"
     feedback: str = ""
     """The failing checks in words, capped; what the actor and the reflector may read."""
@@ -167,6 +197,19 @@ class Evaluation(Record, frozen=True, kw_only=True):
     @property
     def failures(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if check.outcome != "pass")
+
+
+class WrittenTests(Record, frozen=True, kw_only=True):
+    """Tests that a model wrote for one task before its loop, without ever seeing a hidden one."""
+
+    task_id: str
+    tests: tuple[str, ...]
+    """Those that were kept: each an assert that calls the entry point."""
+    dropped: dict[str, str] = {}
+    """Those that were not, and why."""
+    messages: tuple[Message, ...] = ()
+    reply: str = ""
+    usage: Usage = Usage()
 
 
 class Reflection(Record, frozen=True, kw_only=True):
