@@ -57,7 +57,7 @@ def test_every_command_has_help(capsys):
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),
         ("benchmark.limit=0", "benchmark"),
-        ("feedback_source=hidden", "feedback_source: 'hidden' found; expected one of visible, oracle, none"),
+        ("feedback_source=hidden", "feedback_source: 'hidden' found; expected one of visible, self_tests, oracle, none"),
         ("cache.mode=sometimes", "cache.mode: 'sometimes' found"),
         ("evaluator.limits.wall_seconds=0", "wall_seconds"),
         ("evaluator.limits.wall_secs=1", "evaluator.limits.wall_secs"),
