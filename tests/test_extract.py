@@ -1,48 +1,361 @@
+"""What is taken from a reply: by example, by property, from hostile replies, and from recorded ones."""
+
+import ast
+import gzip
+import json
+import subprocess
+import sys
+import textwrap
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.extract import extract
+from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.evaluators.unit_tests import run_tests
+from reflexion_lab.extract import REPLY_CHARS, extract, preamble
 from reflexion_lab.records import Task
+from reflexion_lab.replies.syntax import PARSES
 
 TASK = Task(
     task_id="t",
     prompt='import math\n\ndef helper(x):\n    return x\n\ndef f(x: int) -> int:\n    """Doc."""\n',
     entry_point="f",
 )
+PROSE = Task(task_id="p", prompt="Write a function f that adds one.", entry_point="f")
+FUNCTION = "def f(x):\n    return helper(x) + math.floor(1.5)"
 
 
-def value(reply):
-    program, rule = extract(reply, TASK)
-    space = {}
+def value(program):
+    """f(3), as the program has it."""
+    space = {"__name__": "candidate"}
     exec(program, space)
-    return space["f"](3), rule
+    return space["f"](3)
 
 
 @pytest.mark.parametrize(
     ("reply", "rule"),
     [
-        ("Sure!\n```python\ndef f(x):\n    return helper(x) + math.floor(1.5)\n```\nDone.", "fence+function"),
-        ("```\ndef f(x):\n    return helper(x) + 1\n", "fence+function"),
-        ("def f(x):\n    return helper(x) + 1\n\nThis function adds one.", "function"),
-        ("Here it is:\n\ndef f(x):\n    return helper(x) + 1", "function"),
+        (f"Sure!\n```python\n{FUNCTION}\n```\nDone.", "fence+function"),
+        (f"```\n{FUNCTION}\n", "fence+function"),
+        (f"~~~py\n{FUNCTION}\n~~~", "fence+function"),
+        (f"1. Like this:\n   ```python\n{textwrap.indent(FUNCTION, '   ')}\n   ```", "fence+function"),
+        (f"Here is the code: ```python\n{FUNCTION}\n```", "fence+function"),
+        ("```python def f(x): return 4```", "fence+function"),
+        (f"````markdown\n```python\n{FUNCTION}\n```\n````", "fence+function"),
+        (f"```python\n\n```python\n{FUNCTION}\n```", "fence+function"),
+        (f"[PYTHON]\n{FUNCTION}\n[/PYTHON]\nTrue.", "fence+function"),
+        (f"```python\nHere is the function:\n{FUNCTION}\n\nIt adds one.\n```", "fence+function"),
+        (f"```python\r\n{FUNCTION.replace(chr(10), chr(13) + chr(10))}\r\n```", "fence+function"),
+        ("```python\nf = lambda x: x + 1\n```", "fence+function"),
+        (f"{FUNCTION}\n\nThis function adds one; it's simple (see above).", "function"),
+        (f"Here it is:\n\n{FUNCTION}", "function"),
+        (f"Assistant: {FUNCTION}<|im_end|>", "function"),
+        (f"<answer>\n{FUNCTION}\n</answer>", "function"),
+        (f"As asked:\n\n{textwrap.indent(FUNCTION, '    ')}\n\nDone.", "function"),
+        (TASK.prompt + "    return helper(x) + 1\n", "function"),
+        ("def f(x):\n    return again(x)\n\ndef again(x):\n    return x + 1", "function"),
+        ("from __future__ import annotations\n\ndef f(x: int) -> int:\n    return helper(x) + 1", "function"),
         ("    return helper(x) + 1\n", "body"),
+        ("return helper(x) + 1\n", "body"),
+        ("y = helper(x)\n    return y + 1\n", "body"),
+        ("for y in range(9):\n        if y > x:\n            return y\n", "body"),
+        ("    y = helper(x)\nreturn y + 1\n", "body"),
+        ("\ty = helper(x)\n\treturn y + 1\n", "body"),
+        ("  y = helper(x)\n  return y + 1\n", "body"),
+        ("Complete it with\n\n    return helper(x) + 1\n\nwhich adds one.", "body"),
+        ("    def f(y):\n        return y + 1\n    return f(x)\n", "body"),
         ("```python\nreturn helper(x) + 1\n```", "fence+body"),
-        ("<think>def f(x): wrong</think>\n```python\ndef f(x):\n    return 4\n```", "fence+function"),
-        ("```python\nprint(1)\n```\nand\n```python\ndef f(x):\n    return 4\n```", "fence+function"),
-        ("  ```python\n  def f(x):\n      return 4\n  ```", "fence+function"),
+        ("```python\n    return helper(x) + 1\n```", "fence+body"),
     ],
 )
 def test_a_program_is_found(reply, rule):
-    assert value(reply) == (4, rule)
+    program, found = extract(reply, TASK)
+    assert (value(program), found) == (4, rule)
 
 
-@pytest.mark.parametrize("reply", ["", "I cannot do that.", "```python\n```", "<think>forever"])
-def test_no_program_is_said_so(reply):
-    assert extract(reply, TASK) == ("", "none")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"<think>def f(x): return 0</think>\n```python\n{FUNCTION}\n```",
+        f"<thinking>\n```python\ndef f(x):\n    return 0\n```\n</thinking>\n```python\n{FUNCTION}\n```",
+        f"```python\ndef f(x):\n    return 0\n```\n</think>\n```python\n{FUNCTION}\n```",
+        f"```python\n{FUNCTION}\n```\n<think>Or is it\n```python\ndef f(x):\n    return 0\n```",
+    ],
+)
+def test_thoughts_are_no_answer(reply):
+    assert value(extract(reply, TASK).program) == 4
 
 
-@given(st.text())
-def test_extraction_never_raises(reply):
+@pytest.mark.parametrize(
+    ("reply", "rule"),
+    [
+        ("", "none"),
+        ("I cannot do that.", "none"),
+        ("I cannot:\n  - it is hard\n  - it's late", "none"),
+        ("```python\n```", "none"),
+        ("<think>forever", "thinking"),
+        (f"<think>\n```python\n{FUNCTION}\n```", "thinking"),
+        ("x" * (REPLY_CHARS + 1), "too_long"),
+        ("```python\n" + FUNCTION + "\n" + "# more\n" * 10_000 + "```", "too_long"),
+    ],
+)
+def test_no_program_has_a_reason(reply, rule):
+    assert extract(reply, TASK) == ("", rule)
+
+
+def test_the_last_complete_definition_wins():
+    first, last = (f"```python\ndef f(x):\n    return {n}\n```\n" for n in (1, 2))
+    skeleton = '```python\ndef f(x):\n    """Doc."""\n    ...\n```\n'
+    broken = "```python\ndef f(x):\n    return 3 +* 4\n```\n"
+    assert value(extract(f"{first}Wait, that is wrong:\n{last}", TASK).program) == 2
+    assert value(extract(f"{first}{last}In short:\n{skeleton}", TASK).program) == 2
+    assert value(extract(f"{first}{last}{broken}", TASK).program) == 2
+    assert value(extract("def f(x):\n    return 1\n\nNo:\n\ndef f(x):\n    return 2\n", TASK).program) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "print(f(3))",
+        "assert f(3) == 9\nx = f(2)",
+        ">>> f(3)\n9",
+        "pip install numpy",
+        "def test_f():\n    assert f(3) == 9",
+    ],
+)
+def test_blocks_that_only_use_the_function_are_not_taken_for_it(other):
+    for blocks in ((FUNCTION, other), (other, FUNCTION)):
+        reply = "\n".join(f"```python\n{block}\n```" for block in blocks)
+        program, rule = extract(reply, TASK)
+        assert (value(program), rule) == (4, "fence+function")
+        assert "9" not in program
+
+
+def test_blocks_that_define_what_the_function_needs_are_joined():
+    reply = (
+        "First\n```python\nfrom math import floor\nprint(floor(2.5))\n```\nthen\n```python\ndef half(n):\n"
+        "    return floor(n / 2)\n```\nand unrelated\n```python\ndef third(n):\n    return n / 3\n```\nat last\n"
+        "```python\ndef f(x):\n    return half(x) + 3\n```"
+    )
+    program, rule = extract(reply, PROSE)
+    assert (value(program), rule) == (4, "fence+function+joined")
+    assert "third" not in program
+    assert "print" not in program
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        "assert f(3) == 9",
+        "print(f(3) / 0)",
+        "if __name__ == '__main__':\n    print(f(3))",
+        "for x in (1, 2):\n    assert f(x) == 9",
+        "def check(g):\n    assert g(3) == 9\n\ncheck(f)",
+        "def test():\n    assert f(3) == 9\n\ntest()",
+    ],
+)
+def test_code_that_only_tries_the_function_out_is_left_out(usage):
+    for reply, rule in (
+        (f"```python\n{FUNCTION}\n\n{usage}\n```", "fence+function"),
+        (f"    return 4\n\n{usage}", "body"),
+    ):
+        program, found = extract(reply, TASK)
+        assert (value(program), found) == (4, f"{rule}+usage")
+
+
+def test_code_that_the_function_rests_on_is_kept():
+    code = (
+        "import sys\nfrom functools import lru_cache\n\nLIMIT = 4\n\n@lru_cache\ndef f(x):\n    return table[x]\n\n\n"
+        "sys.setrecursionlimit(5000)\ntable = {}\nfor n in range(9):\n    table[n] = min(n + 1, LIMIT)\n"
+    )
+    program, rule = extract(f"```python\n{code}```", PROSE)
+    assert (program, rule) == (code, "fence+function")
+    assert value(program) == 4
+
+
+def test_the_preamble_supplies_only_what_the_reply_lacks():
+    reply = "```python\ndef helper(x):\n    return 10\n\ndef f(x):\n    return math.floor(helper(x))\n```"
+    program = extract(reply, TASK).program
+    assert value(program) == 10
+    assert program.count("def helper") == 1
+    assert program.startswith("import math\n")
+    assert preamble(PROSE) == ""
+    assert extract("```python\ndef f(x):\n    return 4\n```", PROSE).program == "def f(x):\n    return 4\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "rule", "expected"),
+    [
+        ("```python\ndef f(x):\n    y = x + 1\n    return y\n    return (y +", "fence+function+truncated", 4),
+        ("def f(x):\n    if x:\n        return 4\n    for y in range(x):\n        if y", "function+truncated", 4),
+        ("```python\ndef f(x):\n    return 4\n\ndef g(y):\n    '''It is", "fence+function+truncated", 4),
+        ("    if x:\n        return 4\n    print('", "body+truncated", 4),
+        ("```python\ndef f(x):\n    return 4\n\nprint(f(", "fence+function+truncated", 4),
+    ],
+)
+def test_a_reply_that_broke_off_is_cut_back_to_what_parses(reply, rule, expected):
+    program, found = extract(reply, TASK)
+    assert (value(program), found) == (expected, rule)
+
+
+@pytest.mark.parametrize(
+    ("reply", "rule"),
+    [
+        ("```python\ndef f(x):\n    return x +* 2\n```", "fence+unparsed"),
+        ("```python\ndef f(x):\n    y = 1\n    return (y +\n```", "fence+unparsed"),
+        ("def f(x):\n    return x +* 2\n\n\nThis adds.", "unparsed"),
+        ("```python\ndef f(x):\n    return", "fence+function"),
+        ("```python\ndef f(", "fence+unparsed"),
+        ("    y = x +* 2\n    return y", "unparsed"),
+        ("```js\nfunction f(x) { return x; }\n```", "fence+unparsed"),
+        ("```python\ndef f(x):\n    return '\0'\n```", "fence+unparsed"),
+        ("```python\nclass Solution:\n    def f(self, x):\n        return 4\n```", "fence+undefined"),
+        ("def g(x):\n    return 4", "undefined"),
+        ("```python\nassert f(3) == 4\n```", "fence+undefined"),
+        ("```python\ndef f(x):\n    pass\n```", "fence+stub"),
+        ("    # your code here\n    pass", "stub"),
+    ],
+)
+def test_faulty_code_is_handed_over_and_named(reply, rule):
+    program, found = extract(reply, TASK)
+    assert found == rule
+    assert program.strip()
+    assert "This adds" not in program
+
+
+PROSE_LINES = st.lists(
+    st.sampled_from(
+        [
+            "Here's the function:",
+            "",
+            "It adds one (I think).",
+            "- first, it reads `x`",
+            "1. Then it's done",
+            "# Answer",
+            "Note: O(n)",
+            "Done",
+        ]
+    ),
+    max_size=4,
+).map("\n".join)
+STATEMENTS = st.sampled_from(
+    [
+        "y = x + 1",
+        "if x > 2:\n    x -= 1\nelse:\n    x += 1",
+        "for i in range(x):\n    x += i",
+        "s = '''a\n\n  b'''",
+        "g = lambda n: n",
+        "# a comment",
+        "try:\n    x = int(x)\nexcept ValueError:\n    x = 0",
+        "def inner(n):\n    return n",
+        "x = [\n    x,\n][0]",
+        's = r"\\d"',
+    ]
+)
+BODIES = st.lists(STATEMENTS, max_size=4).map(lambda some: "\n".join([*some, "return x"]))
+BEFORE = st.sampled_from(
+    ["", "import os\n", "from math import (\n    floor,\n)\n\n", "LIMIT = 3\n\n\ndef first(a):\n    return a\n\n\n"]
+)
+AFTER = st.sampled_from(["", "\n\n\ndef last(a):\n    return a", "\n\nTABLE = {1: 2}"])
+
+
+def indented(body):
+    return textwrap.indent(body, "    ", lambda line: True)
+
+
+FUNCTIONS = st.builds(lambda before, body, after: f"{before}def f(x):\n{indented(body)}{after}", BEFORE, BODIES, AFTER)
+WRAPPERS = st.sampled_from(
+    [
+        "{before}\n```python\n{code}\n```\n{after}",
+        "{before}\n```\n{code}\n```",
+        "{before}\n~~~~Python\n{code}\n~~~~\n{after}",
+        "<think>\n{before}\n```python\ndef f(x):\n    return 1\n```\n</think>\n```py\n{code}\n```",
+        "{before}\n```python\n{code}",
+        "{before}\n\n{code}\n\n{after}",
+        "[PYTHON]\n{code}\n[/PYTHON]\n{after}",
+        "{code}",
+        "assistant\n{code}\n<|eot_id|>",
+    ]
+)
+SCRAPS = st.sampled_from(["```", "~~~", "<think>", "</think>", "def f(x):", "\n", "    ", "return x", "(", "'''", "\0"])
+
+
+@given(st.text() | st.lists(SCRAPS).map("".join))
+def test_extraction_never_raises_and_what_is_not_called_faulty_parses(reply):
     program, rule = extract(reply, TASK)
-    assert (rule == "none") == (program == "")
+    assert (rule in ("none", "thinking", "too_long")) == (program == "")
+    if "unparsed" not in rule:
+        ast.parse(program)
+
+
+@given(FUNCTIONS, WRAPPERS, PROSE_LINES, PROSE_LINES)
+def test_a_function_comes_out_of_any_wrapper_as_it_was(code, wrapper, before, after):
+    program, rule = extract(wrapper.format(code=code, before=before, after=after), PROSE)
+    assert ast.dump(ast.parse(program)) == ast.dump(ast.parse(code))
+    assert rule in ("function", "fence+function")
+
+
+@given(FUNCTIONS)
+def test_extraction_is_idempotent(code):
+    program = extract(f"```python\n{code}\n```", TASK).program
+    assert extract(f"```python\n{program}```", TASK) == (program, "fence+function")
+
+
+@given(BODIES, st.sampled_from(["{}", "```python\n{}\n```", "<think>hm</think>\n{}"]))
+def test_a_body_completes_the_prompt(body, wrapper):
+    program, rule = extract(wrapper.format(indented(body)), TASK)
+    assert ast.dump(ast.parse(program)) == ast.dump(ast.parse(TASK.prompt + indented(body)))
+    assert rule in ("body", "fence+body")
+
+
+@given(FUNCTIONS, st.data())
+def test_a_fence_that_breaks_off_anywhere_gives_a_program_that_parses_or_is_called_unparsed(code, data):
+    end = data.draw(st.integers(0, len(code)))
+    program, rule = extract(f"```python\n{code[:end]}", PROSE)
+    if "unparsed" not in rule and rule != "none":
+        ast.parse(program)
+
+
+def test_a_models_code_warns_nobody():
+    reply = "```python\ndef f(x):\n    return '\\d', 1if x else 2\n```"
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with ThreadPoolExecutor(4) as pool:
+            rules = list(pool.map(lambda _: extract(reply, TASK).rule, range(40)))
+    assert set(rules) == {"fence+function"}
+    assert not shown
+
+
+HOSTILE = Path(__file__).parent / "replies" / "hostile_replies.py"
+
+
+def test_hostile_replies_are_read_within_bounds():
+    done = subprocess.run([sys.executable, "-c", HOSTILE.read_text()], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    count, most_parses = map(int, done.stdout.split())
+    assert count > 100
+    assert most_parses <= PARSES
+
+
+def test_recorded_replies_get_their_recorded_verdicts(recorded_runs, sandbox):
+    tasks = {task.task_id: task for task in humaneval()}
+    attempts = []
+    for path in sorted((recorded_runs / "transcripts").glob("agentevals_simple*.jsonl.gz")):
+        with gzip.open(path, "rt") as lines:
+            attempts += [
+                (tasks[row["problem"]], attempt) for row in map(json.loads, lines) for attempt in row["attempts"]
+            ]
+    assert len(attempts) == 8203
+    assert all(extract(attempt["raw"], task).program for task, attempt in attempts[::16])
+    for task, attempt in attempts[::80]:
+        program, rule = extract(attempt["raw"], task)
+        verdict = run_tests(sandbox, task, program, task.hidden_tests)
+        # Recorded were the reply's first block alone, run with its own asserts, and `math` imported by a longer prompt.
+        if verdict.passed > attempt["own_pass"]:
+            assert "joined" in rule or "usage" in rule or attempt["raw"].count(f"def {task.entry_point}") > 1
+        elif verdict.passed < attempt["own_pass"]:
+            assert "'math' is not defined" in verdict.checks[0].message

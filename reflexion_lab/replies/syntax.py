@@ -1,0 +1,193 @@
+"""Reads Python that a model wrote: what it defines and needs. Parses within bounds; never compiles or executes."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+
+CODE_CHARS = 64_000
+"""Longest text that is parsed."""
+PARSES = 40
+"""Most texts that are parsed for one reply."""
+NAME = "<reply>"
+QUIET = ("ignore", None, Warning, re.compile(NAME), 0)
+"""As `warnings.filters` holds it: Python's remarks on a model's code, as on invalid escapes, are not for our user."""
+ALLOW_INCOMPLETE_INPUT = 0x4000
+"""The compiler's flag that tells a text which ran out from a text which is wrong; the module `codeop` has it too."""
+BUILTINS = frozenset(dir(builtins))
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class Parser:
+    """Parses hostile text. What bounds it: a length, a number of texts, and the interpreter's own limits of depth."""
+
+    def __init__(self) -> None:
+        self.left = PARSES
+        self.fault = 0
+        """Line of the last text's syntax error, 1-based; 0 when there was none or it has no place."""
+
+    def parse(self, code: str) -> ast.Module | None:
+        """The tree of `code`, or None for what is no Python, too long, or one text too many."""
+        return self._parse(code, 0)[0]
+
+    def ran_out(self, code: str) -> bool:
+        """Whether `code` ended before it was Python, rather than having a fault in its middle."""
+        tree, complaint = self._parse(code, ALLOW_INCOMPLETE_INPUT)
+        return tree is None and (complaint == "incomplete input" or self.fault > code.rstrip().count("\n"))
+
+    def _parse(self, code: str, flags: int) -> tuple[ast.Module | None, str]:
+        self.fault = 0
+        if len(code) > CODE_CHARS or self.left <= 0:
+            return None, ""
+        self.left -= 1
+        silence()
+        try:
+            tree = compile(code, NAME, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
+        except SyntaxError as problem:
+            self.fault = problem.lineno or 0
+            return None, problem.msg
+        except (ValueError, MemoryError, RecursionError, SystemError):  # null bytes, lone surrogates; too deep
+            return None, ""
+        return (tree if isinstance(tree, ast.Module) else None), ""
+
+
+def silence() -> None:
+    """Have Python say nothing of sources named `NAME`.
+
+    By file name, not by `catch_warnings`, which other threads would see; anew only if a filter came before it.
+    """
+    if list(warnings.filters[:1]) != [QUIET]:
+        warnings.filterwarnings("ignore", module=NAME)
+
+
+def module_nodes(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every node that runs in the module's own namespace: functions and classes themselves, not what is in them."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, SCOPES):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    """What the module defines: functions, classes, imports, variables."""
+    names = set()
+    for node in module_nodes(tree):
+        if isinstance(node, Function | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name.split(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def read_names(*nodes: ast.AST) -> set[str]:
+    """Every name that is read anywhere in `nodes`."""
+    every = (inner for node in nodes for inner in ast.walk(node))
+    return {node.id for node in every if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def unbound_names(tree: ast.Module) -> set[str]:
+    """Names that are read and defined nowhere, not even inside a function, nor by Python itself."""
+    inner = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    inner |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    inner |= {node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef)}
+    inner |= {node.name or "" for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)}
+    return read_names(tree) - bound_names(tree) - inner - BUILTINS
+
+
+def function(tree: ast.Module, name: str) -> Function | None:
+    """The last function `name` of the module."""
+    found = [node for node in module_nodes(tree) if isinstance(node, Function) and node.name == name]
+    return max(found, key=lambda node: node.lineno, default=None)
+
+
+def is_stub(definition: Function) -> bool:
+    """Whether the function's body holds nothing but a docstring, `pass` or `...`."""
+    return all(
+        isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for node in definition.body
+    )
+
+
+def gives_back(definition: Function) -> bool:
+    """Whether the function itself, not one inside it, returns, yields or raises."""
+    waiting: list[ast.AST] = list(definition.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Return | ast.Raise | ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, SCOPES):
+            waiting.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def returns_outside(tree: ast.Module) -> bool:
+    """Whether a `return` stands outside every function: the parser lets it pass, the compiler will not."""
+    return any(isinstance(node, ast.Return) for node in module_nodes(tree))
+
+
+def usage(tree: ast.Module, entry_point: str) -> list[ast.stmt]:
+    """Top-level statements after the entry point that only try it out: asserts, and calls of it or of its tests."""
+    entry = function(tree, entry_point)
+    if entry is None:
+        return []
+    definitions = [node for node in tree.body if isinstance(node, Function | ast.ClassDef)]
+    users = {entry_point} | {node.name for node in definitions if entry_point in read_names(node)}
+    kinds = ast.Expr | ast.For | ast.While | ast.With | ast.If | ast.Try
+    later = [node for node in tree.body if node.lineno > (entry.end_lineno or 0)]
+    return [
+        node for node in later if isinstance(node, ast.Assert) or (isinstance(node, kinds) and users & read_names(node))
+    ]
+
+
+def idle(tree: ast.Module) -> list[ast.stmt]:
+    """Top-level statements without any effect, as a word or `Note: text` of prose that happens to be Python."""
+    busy = ast.Call | ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr
+    return [
+        node
+        for node in tree.body
+        if (isinstance(node, ast.AnnAssign) and node.value is None)
+        or (
+            isinstance(node, ast.Expr)
+            and not isinstance(node.value, ast.Constant)
+            and not any(isinstance(inner, busy) for inner in ast.walk(node))
+        )
+    ]
+
+
+def asides(tree: ast.Module, entry_point: str) -> list[ast.stmt]:
+    """Top-level statements that define nothing, or call the entry point to do so."""
+    kinds = Function | ast.ClassDef | ast.Import | ast.ImportFrom
+    variables = ast.Assign | ast.AnnAssign
+    return [
+        node
+        for node in tree.body
+        if not isinstance(node, kinds) and not (isinstance(node, variables) and entry_point not in read_names(node))
+    ]
+
+
+def future_imports(tree: ast.Module) -> list[ast.stmt]:
+    return [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+
+
+def without(code: str, tree: ast.Module, statements: Iterable[ast.stmt]) -> str:
+    """`code` without the lines of these top-level statements; a line that another statement shares stays."""
+    chosen = {id(node) for node in statements}
+    gone, kept = (
+        {line for node in tree.body if (id(node) in chosen) is wanted for line in _lines(node)}
+        for wanted in (True, False)
+    )
+    lines = code.split("\n")
+    return "\n".join(line for number, line in enumerate(lines, 1) if number in kept or number not in gone)
+
+
+def _lines(node: ast.stmt) -> range:
+    decorators = getattr(node, "decorator_list", [])
+    return range(min(inner.lineno for inner in (node, *decorators)), (node.end_lineno or node.lineno) + 1)
