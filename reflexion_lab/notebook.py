@@ -66,14 +66,13 @@ def by_hand(*overrides: str) -> Parts:
     Raises:
         ConfigError: a value is impossible.
     """
-    from reflexion_lab.config import compose, load_benchmark, load_limits, load_model, loop_factory
-    from reflexion_lab.evaluators.sandbox import Sandbox
+    from reflexion_lab.config import compose, load_benchmark, load_model, load_sandbox, loop_factory
     from reflexion_lab.judge import HiddenTests
 
     cfg = compose(*overrides)
-    sandbox = Sandbox(load_limits(cfg), servers=1)
+    sandbox = load_sandbox(cfg, servers=1)
     atexit.register(sandbox.close)
-    return Parts(load_benchmark(cfg), loop_factory(cfg, load_model(cfg), sandbox), HiddenTests(sandbox))
+    return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_model(cfg), sandbox), HiddenTests(sandbox))
 
 
 def view_task(task: Task) -> View:
@@ -181,11 +180,9 @@ def _found(check: Check) -> list[tuple[str, str]]:
     """What a failing check says, label by label."""
     from reflexion_lab.evaluators.feedback import describe
 
-    said = describe(check)
-    sides = re.fullmatch(r"expected (.*), got (.*)", said, re.DOTALL)
-    if sides and said.count(", got ") == 1:
-        return [("expected", sides[1]), ("got", sides[2])]
-    return [(WORDS.get(check.outcome, check.outcome), said.removeprefix(f"{check.outcome}: "))]
+    if check.expected:
+        return [("expected", check.expected), ("got", check.actual)]
+    return [(WORDS.get(check.outcome, check.outcome), describe(check).removeprefix(f"{check.outcome}: "))]
 
 
 def _verdict(attempt: Attempt) -> str:

@@ -15,6 +15,7 @@ from reflexion_lab.records import (
     Completion,
     Episode,
     Evaluation,
+    Execution,
     Grade,
     MemoryState,
     Message,
@@ -22,6 +23,7 @@ from reflexion_lab.records import (
     Sampling,
     Task,
     Trajectory,
+    WrittenTests,
 )
 
 
@@ -56,11 +58,43 @@ class Actor(Protocol):
         """`episodes` are oldest first; `task` is public. Raises only what its model raises."""
 
 
+class Limits(Protocol):
+    """What one execution may use."""
+
+    def times(self, canonical: float) -> tuple[float, int]:
+        """Wall and CPU seconds of a task whose canonical solution uses so many CPU seconds."""
+
+
+class Executor(Protocol):
+    """Runs programs where they can harm nothing. Thread-safe."""
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the isolation layers in force."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def run(
+        self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
+    ) -> Execution:
+        """Execute `program`, then each of `checks`; raises HarnessError alone."""
+
+
 class Evaluator(Protocol):
     """Judges a program by the tests that the task shows."""
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         """One check per visible test, in their order. Raises HarnessError alone."""
+
+
+class SuiteWriter(Protocol):
+    """Writes the tests that stand in for those a task shows."""
+
+    def write(self, task: Task) -> WrittenTests:
+        """Before the task's loop; `task` is public. No test kept means unknown, never a pass. Raises what its model
+        raises, and HarnessError.
+        """
 
 
 class Reflector(Protocol):

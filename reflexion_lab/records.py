@@ -6,6 +6,8 @@ checks every field at the door; `msgspec.json.schema(Attempt)` is the schema for
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec.structs import replace
 
@@ -26,7 +28,7 @@ OUTCOMES = (
 """What an evaluation can end in. A candidate's own failure is never a `harness_error`, and the reverse."""
 
 FEEDBACK_SOURCES = ("visible", "self_tests", "oracle", "none")
-"""What drives the loop: the tests a task shows, tests that the model wrote, the hidden ones (an upper bound), nothing."""
+"""What drives the loop: the tests a task shows, the model's own, the hidden ones (an upper bound), nothing."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -57,6 +59,16 @@ class Task(Record, frozen=True, kw_only=True):
     def public(self) -> Task:
         """The copy that the loop receives: no hidden tests, no canonical solution."""
         return replace(self, hidden_tests=(), canonical_solution="")
+
+    @property
+    def canonical_program(self) -> str:
+        """The canonical solution as a whole program: behind `prompt`, unless it defines `entry_point` itself; "" where
+        the task has none.
+        """
+        name = re.escape(self.entry_point)
+        whole = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*="
+        body = self.canonical_solution
+        return body if not body.strip() or re.search(whole, body, re.MULTILINE) else self.prompt + body
 
 
 class Message(Record, frozen=True, kw_only=True):
@@ -160,8 +172,7 @@ class Check(Record, frozen=True, kw_only=True):
     kind: str = "test"
     """`test`, `type` or `lint`."""
     mode: str = ""
-    """How a test was judged: `apart`, by comparing values where the candidate never runs, or `in_place`, in its process;
-    "" for what was never judged."""
+    """How a test is judged: `apart`, comparing values where the candidate never runs; or `in_place`, in its process."""
     expected: str = ""
     """The value that a failing test wanted, as Python shows it, capped; "" when unknown."""
     actual: str = ""
@@ -171,6 +182,18 @@ class Check(Record, frozen=True, kw_only=True):
     line: int = 0
     """Line of the candidate's program that the error points at, 1-based; 0 when unknown."""
     seconds: float = 0.0
+
+
+class Execution(Record, frozen=True, kw_only=True):
+    """What came of one program in the sandbox."""
+
+    checks: tuple[Check, ...]
+    """One per test, in the order of the tests."""
+    output: str
+    """What it printed, capped."""
+    seconds: float
+    cpu_seconds: float
+    timed_out: bool = False
 
 
 class Evaluation(Record, frozen=True, kw_only=True):
@@ -198,6 +221,12 @@ class Evaluation(Record, frozen=True, kw_only=True):
     def failures(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if check.outcome != "pass")
 
+    @property
+    def pass_rate(self) -> float:
+        """Share of the tests that passed; types and lint do not count. 0.0 when there was no test."""
+        tests = [check.outcome for check in self.checks if check.kind == "test"]
+        return tests.count("pass") / len(tests) if tests else 0.0
+
 
 class WrittenTests(Record, frozen=True, kw_only=True):
     """Tests that a model wrote for one task before its loop, without ever seeing a hidden one."""
@@ -210,6 +239,14 @@ class WrittenTests(Record, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     reply: str = ""
     usage: Usage = Usage()
+
+
+class SuiteVerdict(Record, frozen=True, kw_only=True):
+    """The canonical solution against the tests that a model wrote, each run apart; judged after the seal."""
+
+    task_id: str
+    checks: tuple[Check, ...]
+    """One per kept test, in their order; a test is valid where the canonical solution passes it."""
 
 
 class Reflection(Record, frozen=True, kw_only=True):

@@ -3,6 +3,9 @@
 manifest.json    what ran            attempts.jsonl   every attempt, as it ended
 config.yaml      how to run it again results.jsonl    one line per task whose loop ended
 summary.json     headline figures    grades.jsonl     hidden verdicts, which no loop ever sees
+
+written_tests.jsonl    tests that the model wrote, one line a task, before its loop
+suite_verdicts.jsonl   whether the canonical solution passes them, found out after the last loop
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from reflexion_lab.records import Attempt, Grade, Manifest, Record, TaskResult
+from reflexion_lab.records import Attempt, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
 
 R = TypeVar("R", bound=Record)
 
@@ -108,6 +111,16 @@ class RunFolder:
     def grades(self) -> dict[tuple[str, int], Grade]:
         """Hidden verdicts by task and attempt number."""
         return {(grade.task_id, grade.number): grade for grade in self._read("grades.jsonl", Grade)}
+
+    @property
+    def written_tests(self) -> dict[str, WrittenTests]:
+        """By task, the tests that the model wrote for it."""
+        return {written.task_id: written for written in self._read("written_tests.jsonl", WrittenTests)}
+
+    @property
+    def suite_verdicts(self) -> dict[str, SuiteVerdict]:
+        """By task, the canonical solution against the tests that the model wrote."""
+        return {verdict.task_id: verdict for verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
 
     def _read(self, name: str, kind: type[R]) -> list[R]:
         path = self.path / name

@@ -11,10 +11,12 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.evaluators.unit_tests import run_tests
 from reflexion_lab.judge import HiddenTests
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.progress import Progress
-from reflexion_lab.records import Attempt, Task, TaskResult
+from reflexion_lab.protocols import SuiteWriter
+from reflexion_lab.records import Attempt, SuiteVerdict, Task, TaskResult, WrittenTests
 from reflexion_lab.run_folder import RunFolder
 
 T = TypeVar("T")
@@ -30,6 +32,11 @@ class Runner:
             begins anew, and its finished model calls come from the call cache.
         feedback_source: one of `records.FEEDBACK_SOURCES`.
         workers: tasks at once.
+        suite_writer: makes one task's writer of tests, which `self_tests` needs. Suites in the folder are not written
+            again.
+
+    Raises:
+        ValueError: `self_tests` without a `suite_writer`.
     """
 
     def __init__(
@@ -42,13 +49,20 @@ class Runner:
         feedback_source: str,
         workers: int,
         quiet: bool = False,
+        suite_writer: Callable[[], SuiteWriter] | None = None,
     ) -> None:
+        if feedback_source == "self_tests" and suite_writer is None:
+            raise ValueError(
+                "feedback_source: self_tests found without a suite_writer; expected somebody to write them"
+            )
         self.tasks = {task.task_id: task for task in tasks}
         self.loop = loop
         self.judge = judge
         self.folder = folder
         self.feedback_source = feedback_source
         self.workers = workers
+        self.suite_writer = suite_writer
+        self.suites = folder.written_tests
         results, grades = folder.results, folder.grades
         self.waiting = [task for task in self.tasks.values() if task.task_id not in results]
         self.ungraded = [r for r in results.values() if (r.task_id, r.submitted) not in grades]
@@ -59,7 +73,7 @@ class Runner:
         self._cancelled = threading.Event()
 
     def run(self) -> None:
-        """Every waiting task, then the seal, then the grades of all other attempts.
+        """Every waiting task, then the seal, then the grades of all other attempts and the verdicts on written tests.
 
         The first exception of any task stops the rest and is raised once everything finished has been written;
         so does an interrupt.
@@ -71,6 +85,7 @@ class Runner:
             self._each(self._task, self.waiting)
             self.judge.seal()
             self._each(self._grade_later, self._ungraded_attempts())
+            self._each(self._judge_suite, self._unjudged_suites())
         finally:
             self.progress.close()
             self.folder.sync()
@@ -90,7 +105,7 @@ class Runner:
     def _task(self, task: Task) -> None:
         start = time.monotonic()
         attempts: list[Attempt] = []
-        for attempt in self.loop().attempts(teach(task, self.feedback_source)):
+        for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task))):
             self.folder.append("attempts.jsonl", attempt)
             self.progress.attempt(attempt)
             attempts.append(attempt)
@@ -111,6 +126,20 @@ class Runner:
         self.folder.sync()
         self._grade(task, chosen)
 
+    def _suite(self, task: Task) -> tuple[str, ...]:
+        """The tests that the model wrote for `task`, where these are the feedback: before its loop, once in a run."""
+        if self.suite_writer is None or self.feedback_source != "self_tests":
+            return ()
+        if task.task_id not in self.suites:
+            try:
+                written = self.suite_writer().write(task.public)
+            except Exception as problem:
+                problem.add_note(f"while writing tests: task {task.task_id}")
+                raise
+            self.folder.append("written_tests.jsonl", written)
+            self.suites[task.task_id] = written
+        return self.suites[task.task_id].tests
+
     def _grade(self, task: Task, attempt: Attempt) -> None:
         grade = self.judge.grade(task, attempt.number, attempt.trajectory.solution)
         self.folder.append("grades.jsonl", grade)
@@ -126,11 +155,23 @@ class Runner:
         every = (attempt for attempts in self.folder.attempts.values() for attempt in attempts)
         return [attempt for attempt in every if (attempt.task_id, attempt.number) not in grades]
 
+    def _judge_suite(self, written: WrittenTests) -> None:
+        """The canonical solution against each test apart: one that hangs says nothing about its neighbours."""
+        task = self.tasks[written.task_id]
+        runs = [run_tests(self.judge.sandbox, task, task.canonical_program, (test,)) for test in written.tests]
+        checks = tuple(check for run in runs for check in run.checks)
+        self.folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id=task.task_id, checks=checks))
 
-def teach(task: Task, feedback_source: str) -> Task:
-    """The task as the loop may see it. `oracle` is the one path by which hidden tests become feedback."""
-    if feedback_source == "oracle":
-        return replace(task.public, visible_tests=task.hidden_tests)
-    if feedback_source == "none":
-        return replace(task.public, visible_tests=())
-    return task.public
+    def _unjudged_suites(self) -> list[WrittenTests]:
+        judged = self.folder.suite_verdicts
+        waiting = (written for task_id, written in self.suites.items() if task_id not in judged)
+        return [w for w in waiting if w.tests and self.tasks[w.task_id].canonical_solution.strip()]
+
+
+def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Task:
+    """The task as the loop may see it, `written` being the tests that the model wrote for it.
+
+    `oracle` is the one path by which hidden tests become feedback.
+    """
+    shown = {"visible": task.visible_tests, "self_tests": written, "oracle": task.hidden_tests, "none": ()}
+    return replace(task.public, visible_tests=shown[feedback_source])

@@ -28,5 +28,5 @@ def test_a_manifest_says_what_ran():
     made = manifest()
     assert made.isolation == ("rlimits",)
     assert made.slots == 64
-    assert set(made.prompt_digests) == {"continue", "reflect", "solve"}
+    assert set(made.prompt_digests) == {"continue", "continue_tests", "reflect", "solve", "write_tests"}
     assert "msgspec" in made.package_versions

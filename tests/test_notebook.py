@@ -58,7 +58,8 @@ class Reader(HTMLParser):
 
 
 def attempt(number=1, solution="def f(x):\n    return x\n", checks=None, **fields):
-    checks = checks or (Check(name="assert f(1) == 2", outcome="fail", message="expected 2, got 1"),)
+    failed = Check(name="assert f(1) == 2", outcome="fail", message="expected 2, got 1", expected="2", actual="1")
+    checks = checks or (failed,)
     failing = [check for check in checks if check.outcome != "pass"]
     reply = fields.pop("reply", "the reply")
     messages = fields.pop("messages", (Message(role="user", content="the prompt"),))

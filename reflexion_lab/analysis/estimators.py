@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from reflexion_lab.analysis.intervals import Rate, mcnemar, paired_difference
 from reflexion_lab.records import Attempt, Grade, Record
 
@@ -28,7 +30,7 @@ class Point(Record, frozen=True, kw_only=True):
     reward: float
     """Mean over tasks of the best feedback reward so far."""
     tokens_cum: int
-    """Tokens of all roles in all attempts so far, the reflection after attempt `attempt` included."""
+    """Tokens of all roles so far, those for written tests and the reflection after attempt `attempt` included."""
 
 
 class Paired(Record, frozen=True, kw_only=True):
@@ -77,20 +79,27 @@ def verdicts_at(
 
 
 def curve(
-    attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str, int], Grade], n_attempts: int
+    attempts: Mapping[str, Sequence[Attempt]],
+    grades: Mapping[tuple[str, int], Grade],
+    n_attempts: int,
+    tokens_before: int = 0,
 ) -> list[Point]:
     """The convergence curve: one point for each cut from 1 to `n_attempts`; empty where there is no task.
 
     Args:
         attempts: by task, for tasks whose loops have ended; at least one each.
         grades: hidden verdicts on all of these attempts.
+        tokens_before: what was spent before any attempt, on tests that the model wrote; part of every point.
 
     Raises:
         ValueError: `n_attempts` below 1, or an attempt that has no grade yet.
     """
     if n_attempts < 1:
         raise ValueError(f"n_attempts: {n_attempts} found; expected 1 or more")
-    return [_point(attempts, grades, t) for t in range(1, n_attempts + 1)] if attempts else []
+    if not attempts:
+        return []
+    points = (_point(attempts, grades, t) for t in range(1, n_attempts + 1))
+    return [replace(point, tokens_cum=tokens_before + point.tokens_cum) for point in points]
 
 
 def paired(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from reflexion_lab.analysis import cells
 from reflexion_lab.analysis.estimators import submitted_at
-from reflexion_lab.analysis.intervals import Rate
+from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.analysis.summary import Log, Summary, summary
 from reflexion_lab.records import Usage
 from reflexion_lab.run_folder import RunFolder
@@ -15,13 +16,25 @@ from reflexion_lab.run_folder import RunFolder
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
 ROWS = 60
 """Tasks that are shown unless all are asked for."""
 
 STYLES = {"pass": "green", "repaired": "bold green", "damaged": "bold red", "not graded": "yellow"}
 """Of words in a cell; any other outcome is red."""
+
+CONFUSION = (
+    "passed, and right",
+    "passed, but wrong",
+    "failed, but right",
+    "failed, and wrong",
+    "without a verdict",
+    "wrong if passed",
+    "right if failed",
+    "passed if wrong",
+    "failed if right",
+)
+"""Rows of the table on feedback tests: counts of programs, then shares."""
 
 
 def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
@@ -32,17 +45,18 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
     """
     log = Log.read(run)
     figures = summary(log)
-    warnings = [_line(text, "bold white on red") for text in _warnings(log, figures, run.path)]
+    warnings = [cells.line(text, "bold white on red") for text in _warnings(log, figures, run.path)]
     tables = [
         _tasks(log, all_tasks),
         *_convergence(log, figures),
+        *_feedback(figures),
         _figures(figures),
-        _line(""),
+        cells.line(""),
         _costs(figures),
     ]
     for part in (*warnings, *tables, *warnings):
         console.print(part)
-    console.print(_line(f"run folder: {run.path}"), soft_wrap=True)
+    console.print(cells.line(f"run folder: {run.path}"), soft_wrap=True)
 
 
 def _warnings(log: Log, figures: Summary, path: Path) -> Iterator[str]:
@@ -58,7 +72,7 @@ def _warnings(log: Log, figures: Summary, path: Path) -> Iterator[str]:
 
 def _tasks(log: Log, all_tasks: bool) -> Table:
     """One row a task. Of too many, failures and changes of verdict come first and `ROWS` are shown."""
-    table = _table("Tasks", "task", "submitted", "feedback", "hidden", "since\nattempt 1", "ended by", names=6)
+    table = cells.table("Tasks", "task", "submitted", "feedback", "hidden", "since\nattempt 1", "ended by", names=6)
     rows = {task_id: _row(log, task_id) for task_id in log.results}
     shown = list(rows)
     if len(shown) > ROWS and not all_tasks:
@@ -66,8 +80,8 @@ def _tasks(log: Log, all_tasks: bool) -> Table:
         table.caption = f"{len(rows) - ROWS} more tasks left out; failures, repairs and damage come first"
     for task_id in shown:
         submitted, *verdicts, ended = rows[task_id]
-        coloured = (_line(cell, STYLES.get(cell, "red")) for cell in verdicts)
-        table.add_row(_line(task_id), submitted, *coloured, ended)
+        coloured = (cells.line(cell, STYLES.get(cell, "red")) for cell in verdicts)
+        table.add_row(cells.line(task_id), submitted, *coloured, ended)
     return table
 
 
@@ -91,19 +105,43 @@ def _convergence(log: Log, figures: Summary) -> Iterator[Table]:
     title = f"Convergence, n = {points[0].n} tasks: every loop cut at this attempt; shares in %"
     metric = "upper\nbound" if figures.is_upper_bound else "pass@1"
     columns = ("solved", metric, "95 %\ninterval", "feedback\npassed", "any\nsolved")
-    table = _table(title, "attempt", *columns, "mean\nreward", "tokens\nso far")
+    table = cells.table(title, "attempt", *columns, "mean\nreward", "tokens\nso far")
     for point in points:
         shares = (f"{100 * share:.1f}" for share in (point.visible_pass, point.any_solved))
         table.add_row(
             str(point.attempt),
             f"{point.solved}/{point.n}",
             f"{100 * point.pass_at_1:.1f}",
-            _line(_interval(point.low, point.high)),
+            cells.line(cells.interval(point.low, point.high)),
             *shares,
             f"{point.reward:.3f}",
             f"{point.tokens_cum:,}",
         )
     yield table
+
+
+def _feedback(figures: Summary) -> Iterator[Table]:
+    """Verdicts of the feedback tests against the hidden ones, which in an oracle's run are the same."""
+    columns = {"attempt 1": figures.feedback_first, "submitted": figures.feedback}
+    columns["all attempts"] = figures.feedback_attempts
+    known = {name: found for name, found in columns.items() if found}
+    if figures.is_upper_bound or figures.no_feedback == figures.n_logged:
+        return
+    table = cells.table("Feedback tests against hidden tests", "programs", *known)
+    rows = {name: _confusion(found) for name, found in known.items()}
+    for cell in zip(CONFUSION, *rows.values(), strict=True):
+        table.add_row(*map(cells.line, cell))
+    table.caption = "shares in %, Wilson 95 %; attempts at one task are not independent"
+    yield table
+
+
+def _confusion(found: Confusion) -> list[str]:
+    """A cell for each of `CONFUSION`."""
+    counts = found.true_positives, found.false_positives, found.false_negatives, found.true_negatives, found.unknown
+    rates = found.wrong_if_passed, found.right_if_failed, found.false_positive_rate, found.false_negative_rate
+    # Whole per cents in the brackets: three columns of them fit a terminal.
+    shares = (f"{100 * r.share:.1f} [{100 * r.low:.0f}, {100 * r.high:.0f}]" if r.n else "-" for r in rates)
+    return [*map(str, counts), *shares]
 
 
 def _metric(figures: Summary) -> str:
@@ -115,45 +153,51 @@ def _figures(figures: Summary) -> Table:
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
-    for parts in (_headline, _reflections, _exclusions):
+    for parts in (_headline, _suites, _reflections, _exclusions):
         for name, value in parts(figures):
-            grid.add_row(_line(name, "bold"), _line(value))
+            grid.add_row(cells.line(name, "bold"), cells.line(value))
     return grid
 
 
 def _headline(figures: Summary) -> Iterator[tuple[str, str]]:
-    yield _metric(figures), _rate(figures.pass_at_1)
+    yield _metric(figures), cells.rate(figures.pass_at_1)
     yield "of", f"{figures.benchmark}, feedback source {figures.feedback_source}, seed {figures.seed}"
     if figures.pass_at_1_first and figures.against_single and figures.attempts_mean > 1:
-        yield "plain single attempt", f"{_rate(figures.pass_at_1_first)}, attempt 1 of these very loops"
+        yield "plain single attempt", f"{cells.rate(figures.pass_at_1_first)}, attempt 1 of these very loops"
         pair = figures.against_single
         p = f"p = {pair.p:.2g}" if pair.p >= 1e-4 else "p < 0.0001"
-        points = f"{100 * pair.difference:+.1f} points {_interval(pair.low, pair.high)}"
+        points = f"{100 * pair.difference:+.1f} points {cells.interval(pair.low, pair.high)}"
         yield "gain, paired", f"{points}, Newcombe's method 10"
         yield (
             "since attempt 1",
             f"{pair.repaired} repaired, {pair.damaged} damaged; {p}, McNemar's exact test",
         )
     if figures.no_feedback < figures.n_logged:
-        truth = figures.feedback
-        wrong = f"false passes {truth.false_positives}, false alarms {truth.false_negatives}"
-        right = f"right passes {truth.true_positives}, right alarms {truth.true_negatives}"
-        yield "feedback tests passed", _rate(figures.visible_pass)
-        yield "against hidden tests", f"{wrong}, {right}"
+        yield "feedback tests passed", cells.rate(figures.visible_pass)
+
+
+def _suites(figures: Summary) -> Iterator[tuple[str, str]]:
+    if found := figures.suites:
+        empty = f"{found.empty} of {found.suites} tasks without any" if found.empty else "some for every task"
+        yield "tests by the model", f"{found.tests} kept, {empty}; left out: {cells.counts(found.dropped)}"
+        yield "valid tests", f"{cells.rate(found.valid, 'tests')}: the canonical solution passes them"
+        yield "all tests valid", cells.rate(found.valid_suites)
+        unjudged = f"; {found.unjudged} not judged" if found.unjudged else ""
+        yield "invalid tests", cells.counts(found.invalid_outcomes) + unjudged
 
 
 def _reflections(figures: Summary) -> Iterator[tuple[str, str]]:
     if figures.reflections:
-        yield "reflections", _counts(figures.reflections)
-        yield "written by the model", _rate(figures.reflections_by_model, "reflections")
+        yield "reflections", cells.counts(figures.reflections)
+        yield "written by the model", cells.rate(figures.reflections_by_model, "reflections")
         yield "word for word again", f"{figures.reflections_repeated} within their task"
 
 
 def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
     """Nothing is excluded from n; this says what is in it that a reader would want to know."""
-    yield "loops ended by", f"{_counts(figures.stop_reasons)}; {figures.attempts_mean:.2f} attempts a task"
-    yield "hidden outcomes", _counts(figures.submitted_outcomes)
-    yield "feedback outcomes", f"{_counts(figures.feedback_outcomes)}, over all attempts"
+    yield "loops ended by", f"{cells.counts(figures.stop_reasons)}; {figures.attempts_mean:.2f} attempts a task"
+    yield "hidden outcomes", cells.counts(figures.submitted_outcomes)
+    yield "feedback outcomes", f"{cells.counts(figures.feedback_outcomes)}, over all attempts"
     attempts = f"attempts without a program {figures.extraction_failures}, with a time-out {figures.timeouts}"
     harness = f"harness errors {figures.harness_errors}"
     yield "counted in n", f"tasks without feedback {figures.no_feedback}, {attempts}, {harness}"
@@ -162,7 +206,7 @@ def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _costs(figures: Summary) -> Table:
-    table = _table("Usage", "role", "calls", "prompt\ntokens", "completion\ntokens", "model\nseconds", "cost")
+    table = cells.table("Usage", "role", "calls", "prompt\ntokens", "completion\ntokens", "model\nseconds", "cost")
     total = sum(figures.usage.values(), Usage())
     unread = {"after the last attempt": figures.usage_last_reflections}
     rows = {**figures.usage, "all": total, **unread}
@@ -173,39 +217,3 @@ def _costs(figures: Summary) -> Table:
     each = f"{total.tokens / solved:,.0f} tokens a solved task" if solved else "no task solved"
     table.caption = f"{each}; cached replies count what they took when first drawn"
     return table
-
-
-def _table(title: str, *columns: str, names: int = 1) -> Table:
-    """An empty table: the first columns, `names` of them, to the left; figures to the right, never cut."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title, title_style="bold", box=SIMPLE_HEAD, collapse_padding=True)
-    table.title_justify = table.caption_justify = "left"
-    for number, column in enumerate(columns):
-        is_name = number < names
-        side: Literal["left", "right"] = "left" if is_name else "right"
-        table.add_column(column, justify=side, overflow="fold", no_wrap=not is_name, min_width=7)
-    return table
-
-
-def _line(text: str, style: str = "") -> Text:
-    """Plain text: ids and intervals may hold brackets, which are no markup here."""
-    from rich.text import Text
-
-    return Text(text, style=style)
-
-
-def _interval(low: float, high: float) -> str:
-    return f"[{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def _rate(rate: Rate, unit: str = "tasks") -> str:
-    share = f"{100 * rate.share:.1f} % {_interval(rate.low, rate.high)}"
-    return f"{share} ({rate.k} of {rate.n} {unit}, Wilson 95 %)"
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    """Most frequent first."""
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return ", ".join(f"{count} {name}" for name, count in ordered) or "none"

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from reflexion_lab.analysis.estimators import Paired, Point, curve, paired, submitted_at, verdicts_at
 from reflexion_lab.analysis.intervals import Rate
-from reflexion_lab.records import Attempt, Grade, Manifest, Record, Reflection, TaskResult, Usage
+from reflexion_lab.analysis.suite_quality import Confusion, SuiteQuality, feedback_confusion, suite_quality
+from reflexion_lab.records import (
+    Attempt,
+    Grade,
+    Manifest,
+    Record,
+    SuiteVerdict,
+    TaskResult,
+    Usage,
+    WrittenTests,
+)
 from reflexion_lab.run_folder import RunFolder, RunFolderError
 
 
@@ -18,6 +28,9 @@ class Log(Record, frozen=True, kw_only=True):
     results: dict[str, TaskResult]
     attempts: dict[str, list[Attempt]]
     grades: dict[tuple[str, int], Grade]
+    written: dict[str, WrittenTests]
+    """Tests that the model wrote, by task; empty unless they were the feedback."""
+    suite_verdicts: dict[str, SuiteVerdict]
     torn: int
     """Lines that a kill left half-written; they were skipped."""
 
@@ -29,8 +42,16 @@ class Log(Record, frozen=True, kw_only=True):
         if lost := sorted(results.keys() - attempts.keys()):
             where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
             raise RunFolderError(f"{where}; expected one at least; delete its line in results.jsonl and resume")
-        ended = {task_id: attempts[task_id] for task_id in results}
-        return cls(manifest=fresh.manifest, results=results, attempts=ended, grades=grades, torn=fresh.torn)
+        written = fresh.written_tests
+        return cls(
+            manifest=fresh.manifest,
+            results=results,
+            attempts={task_id: attempts[task_id] for task_id in results},
+            grades=grades,
+            written={task_id: written[task_id] for task_id in results if task_id in written},
+            suite_verdicts=fresh.suite_verdicts,
+            torn=fresh.torn,
+        )
 
     @property
     def every(self) -> list[Attempt]:
@@ -54,19 +75,17 @@ class Log(Record, frozen=True, kw_only=True):
     @property
     def points(self) -> list[Point]:
         """The convergence curve, up to the longest loop; empty until `is_graded`."""
-        longest = max((len(made) for made in self.attempts.values()), default=0)
-        return curve(self.attempts, self.grades, longest) if longest and self.is_graded else []
+        return self.curve(max((len(made) for made in self.attempts.values()), default=0))
 
+    def curve(self, n_attempts: int) -> list[Point]:
+        """The convergence curve up to `n_attempts`; empty until `is_graded`, and without any task."""
+        before = sum(written.usage.tokens for written in self.written.values())
+        return curve(self.attempts, self.grades, n_attempts, before) if self.attempts and self.is_graded else []
 
-class Feedback(Record, frozen=True, kw_only=True):
-    """Feedback verdicts on submissions against the hidden ones; tasks without feedback are left out."""
-
-    true_positives: int
-    false_positives: int
-    """Passed its feedback checks, fails the hidden tests: the loop stopped on a wrong program."""
-    false_negatives: int
-    """Failed its feedback checks, passes the hidden tests: the loop went on from a right program."""
-    true_negatives: int
+    @property
+    def judged(self) -> list[tuple[Attempt, Grade]]:
+        """Every attempt with its hidden verdict; empty until `is_graded`."""
+        return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
 
 
 class Summary(Record, frozen=True, kw_only=True):
@@ -91,7 +110,14 @@ class Summary(Record, frozen=True, kw_only=True):
     """Tasks whose submission passed its feedback checks."""
     against_single: Paired | None
     """What was submitted against attempt 1 of the same task: repairs, damage, difference, p."""
-    feedback: Feedback
+    feedback: Confusion
+    """Feedback verdicts on submissions against the hidden ones."""
+    feedback_first: Confusion | None
+    """The same on attempt 1, which no feedback has shaped; None until every attempt is graded."""
+    feedback_attempts: Confusion | None
+    """The same on all attempts."""
+    suites: SuiteQuality | None
+    """The tests that the model wrote; None where it was not asked to."""
     attempts_mean: float
     stop_reasons: dict[str, int]
     submitted_outcomes: dict[str, int]
@@ -99,7 +125,7 @@ class Summary(Record, frozen=True, kw_only=True):
     feedback_outcomes: dict[str, int]
     """Feedback outcomes of all attempts."""
     usage: dict[str, Usage]
-    """By role, over all attempts; cached replies count what they took when they were first drawn."""
+    """By role, over all attempts and written tests; cached replies count what they took when they were first drawn."""
     usage_last_reflections: Usage
     """Of this, reflections after a loop's last attempt: paid for, and read by no attempt at that task."""
     reflections: dict[str, int]
@@ -144,12 +170,15 @@ def summary(log: Log) -> Summary:
         any_solved=Rate.of(_any_solved(log), len(log.attempts)) if log.is_graded else None,
         visible_pass=Rate.of(passed, len(log.attempts)),
         against_single=None if first is None else paired(first, final),
-        feedback=_feedback(submitted.values()),
+        feedback=feedback_confusion(submitted.values()),
+        feedback_first=feedback_confusion(j for j in log.judged if j[0].number == 1) if log.is_graded else None,
+        feedback_attempts=feedback_confusion(log.judged) if log.is_graded else None,
+        suites=suite_quality(log.written.values(), log.suite_verdicts) if log.written else None,
         attempts_mean=len(every) / len(log.attempts) if log.attempts else 0.0,
         stop_reasons=dict(Counter(result.stop_reason for result in log.results.values())),
         submitted_outcomes=dict(Counter(grade.outcome for grade in hidden)),
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
-        usage=_usage(every),
+        usage=_usage(every, log.written.values()),
         usage_last_reflections=sum((made[-1].usage["reflector"] for made in log.attempts.values()), Usage()),
         reflections=dict(Counter(reflection.source for reflection in reflections)),
         reflections_by_model=Rate.of(by_model, len(reflections)),
@@ -167,22 +196,10 @@ def _any_solved(log: Log) -> int:
     return len({attempt.task_id for attempt in log.every if log.grades[attempt.task_id, attempt.number].passed})
 
 
-def _feedback(submitted: Iterable[tuple[Attempt, Grade]]) -> Feedback:
-    judged = [
-        (attempt.evaluation.passed, grade.passed)
-        for attempt, grade in submitted
-        if attempt.evaluation.outcome != "no_tests"
-    ]
-    return Feedback(
-        true_positives=judged.count((True, True)),
-        false_positives=judged.count((True, False)),
-        false_negatives=judged.count((False, True)),
-        true_negatives=judged.count((False, False)),
-    )
-
-
-def _usage(attempts: Iterable[Attempt]) -> dict[str, Usage]:
+def _usage(attempts: Iterable[Attempt], suites: Iterable[WrittenTests]) -> dict[str, Usage]:
     total: dict[str, Usage] = {}
+    for suite in suites:
+        total["test_writer"] = total.get("test_writer", Usage()) + suite.usage
     for attempt in attempts:
         for role, usage in attempt.usage.items():
             total[role] = total.get(role, Usage()) + usage
@@ -190,12 +207,8 @@ def _usage(attempts: Iterable[Attempt]) -> dict[str, Usage]:
 
 
 def _repeated(made: Sequence[Attempt]) -> int:
-    said = [_words(attempt.reflection) for attempt in made if attempt.reflection]
-    return len(said) - len(set(said))
-
-
-def _words(said: Reflection) -> tuple[object, ...]:
-    return said.root_cause, said.what_went_wrong, said.what_to_change, said.action_items
+    words = [(r.root_cause, r.what_went_wrong, r.what_to_change, r.action_items) for a in made if (r := a.reflection)]
+    return len(words) - len(set(words))
 
 
 def _harness_errors(attempts: Iterable[Attempt], grades: Iterable[Grade]) -> int:

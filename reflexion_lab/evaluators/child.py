@@ -1,4 +1,8 @@
-"""A candidate's process inside the sandbox: execute a program, run its checks, report. Standard library only."""
+"""A candidate's process inside the sandbox: execute a program, compute what checks ask for. Standard library only.
+
+What is judged apart arrives as calls alone: the values go to the lab, which compares them, and nothing here knows what
+is expected. What must be judged in place runs here, next to the program, which could forge its report.
+"""
 
 import _ast
 import os
@@ -9,10 +13,15 @@ from collections.abc import Callable, Iterator
 from time import perf_counter as clock
 from typing import Any
 
+if "." in __name__:
+    from reflexion_lab.evaluators.plain import encode
+else:  # a lone file inside the sandbox
+    from plain import encode  # type: ignore[import-not-found,no-redef]
+
 REPORT = 3
 """The descriptor of the report."""
 EXPLAINED = 3
-"""Failing checks whose two sides are shown."""
+"""Failing checks in place whose two sides are shown."""
 
 
 def run_checks(asked: dict[str, Any]) -> None:
@@ -24,24 +33,36 @@ def run_checks(asked: dict[str, Any]) -> None:
         if isinstance(problem, KeyError) and problem.args == (asked["entry_point"],):
             problem = NameError(f"name '{asked['entry_point']}' is not defined")
         for index in range(len(checks)):
-            tell([index, *describe(problem), 0.0])
+            tell(index, row(*describe(problem), 0.0))
         return
-    outcomes = [run_check(index, source, tests, tell) for index, source in enumerate(checks)]
-    failed = [index for index, outcome in enumerate(outcomes) if outcome == "fail"]
+    failed = []
+    for index, check in enumerate(checks):
+        if isinstance(check, tuple):
+            imports, calls = check
+            tell(index, compute(imports, calls, tests))
+            continue
+        outcome, told = run_check(check, tests)
+        tell(index, told)
+        if outcome == "fail":
+            failed.append(index)
     for index in failed[:EXPLAINED]:
-        if message := explain(checks[index], tests):
-            tell([index, message])
+        if sides := explain(asked["sources"][index], tests):
+            tell(index, row(*sides))
 
 
-def teller(nonce: str) -> Callable[[list[Any]], None]:
+def teller(nonce: str) -> Callable[[int, str], None]:
     """Writes report lines. What it needs is bound here, before the program can replace it."""
-    write, text = os.write, str
+    write = os.write
 
-    def tell(entry: list[Any]) -> None:
-        fields = ", ".join([quoted(field) if isinstance(field, text) else repr(field) for field in entry])
-        write(REPORT, f"{nonce} [{fields}]\n".encode())
+    def tell(index: int, told: str) -> None:
+        write(REPORT, f"{nonce} [{index}, {told}]\n".encode())
 
     return tell
+
+
+def row(*fields: Any) -> str:
+    """Texts and numbers in JSON, without the brackets."""
+    return ", ".join([quoted(field) if isinstance(field, str) else repr(field) for field in fields])
 
 
 def define(asked: dict[str, Any]) -> dict[str, Any]:
@@ -52,24 +73,36 @@ def define(asked: dict[str, Any]) -> dict[str, Any]:
         random.seed(0)
     module = types.ModuleType("candidate")
     sys.modules["candidate"] = sys.modules["__main__"] = module
-    for private in ("lockdown", "child"):
+    for private in ("lockdown", "seccomp", "child", "plain"):
         sys.modules.pop(private, None)
     exec(compile(asked["program"], "<candidate>", "exec"), module.__dict__)
     tests = dict(module.__dict__)
     tests["candidate"] = module.__dict__[asked["entry_point"]]
-    exec(compile(asked["setup"], "<setup>", "exec"), tests)
+    if setup := asked["setup"]:
+        exec(setup if isinstance(setup, types.CodeType) else compile(setup, "<setup>", "exec"), tests)
     return tests
 
 
-def run_check(index: int, source: str, tests: dict[str, Any], tell: Callable[[list[Any]], None]) -> str:
-    """Run one check and report it; returns its outcome."""
+def compute(imports: Any, calls: list[Any], tests: dict[str, Any]) -> str:
+    """The values of the calls as plain data, or what they raised."""
+    start = clock()
+    try:
+        if imports is not None:
+            exec(imports, tests)
+        values = [encode(eval(call, tests)) for call in calls]
+    except BaseException as problem:
+        return row(*describe(problem), round(clock() - start, 6))
+    return f"[{','.join(values)}], {clock() - start:.6f}"
+
+
+def run_check(check: Any, tests: dict[str, Any]) -> tuple[str, str]:
+    """Run one check in place; returns its outcome and its row."""
     start, told = clock(), ["pass", "", "", 0]
     try:
-        exec(compile(source, "<check>", "exec"), tests)
+        exec(compile(check, "<check>", "exec") if isinstance(check, str) else check, tests)
     except BaseException as problem:
         told = describe(problem)
-    tell([index, *told, round(clock() - start, 6)])
-    return str(told[0])
+    return str(told[0]), row(*told, round(clock() - start, 6))
 
 
 def describe(problem: BaseException) -> list[Any]:
@@ -98,17 +131,16 @@ def walk(trace: types.TracebackType | None) -> Iterator[tuple[types.FrameType, i
         trace = trace.tb_next
 
 
-def explain(source: str, tests: dict[str, Any]) -> str:
-    """`expected X, got Y` for a check that ends in `assert Y == X`, by evaluating both sides once more."""
+def explain(source: str, tests: dict[str, Any]) -> list[str]:
+    """Expected and actual value of a check that ends in `assert actual == expected`, by evaluating both once more."""
     try:
         tree: Any = compile(source, "<check>", "exec", _ast.PyCF_ONLY_AST)
         last = tree.body[-1]
         if not (isinstance(last, _ast.Assert) and isinstance(last.test, _ast.Compare) and len(last.test.ops) == 1):
-            return ""
+            return []
         if not isinstance(last.test.ops[0], _ast.Eq):
-            return ""
+            return []
         sides = (last.test.comparators[0], last.test.left)
-        expected, got = (repr(eval(compile(_ast.Expression(s), "<check>", "eval"), tests))[:200] for s in sides)
+        return [repr(eval(compile(_ast.Expression(side), "<check>", "eval"), tests))[:200] for side in sides]
     except BaseException:
-        return ""
-    return f"expected {expected}, got {got}"
+        return []

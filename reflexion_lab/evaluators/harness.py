@@ -5,10 +5,11 @@ exec, never a fork of the lab, whose memory holds API keys and hidden tests. The
 request, report and output are descriptors that travel from the lab to the child, so that one candidate's tests are in
 no memory that a later candidate inherits.
 
-Request (marshal, as lab and server are one interpreter): `nonce, program, entry_point, setup, checks`. Report: one line
-per check, `nonce [index, outcome, error_type, message, line, seconds]`; after all of them, explanations of failures,
-`nonce [index, message]`. Reply on the socket: `STATUS`. Whether the layers were entered is told by a byte in a pipe,
-which nobody can take back.
+Request (marshal, as lab and server are one interpreter): `nonce, program, entry_point, setup, checks, sources`; a check
+is a tuple (imports, calls) of code whose values are asked for, or the code of a whole check, whose source comes along.
+Report: one line per check, `nonce [index, [value, ...], seconds]` for values, else `nonce [index, outcome, error_type,
+message, line, seconds]`; after all of them, explanations of failures, `nonce [index, expected, actual]`. Reply on the
+socket: `STATUS`. Whether the layers were entered is told by a byte in a pipe, which nobody can take back.
 
 Every module that is loaded here makes every fork and every exit dearer: candidates share what most of them import, and
 load the rest themselves.
@@ -42,31 +43,62 @@ OUT_OF_MEMORY, BROKEN = 98, 99
 """Exit codes of a child whose reporting failed: for want of memory, or otherwise."""
 ALIVE = child.REPORT + 1
 """The end of a pipe that a child holds while it lives."""
+CONNECTION = ALIVE + 1
 WARM = ["collections", "copy", "functools", "heapq", "itertools", "math", "operator", "re", "string", "typing"]
 
 
+USUAL = """
+from typing import Any, Dict, List, Optional, Tuple
+def f(numbers: List[float], threshold: float) -> bool:
+    \"\"\"A program of our own, of a usual kind.\"\"\"
+    found = {}
+    for i, x in enumerate(sorted(numbers)):
+        found[str(x)] = [y for y in numbers if abs(x - y) < threshold] + list(range(i))
+    return tuple(found.items()), set(numbers), max(numbers) > threshold, ' '.join(found).split()
+"""
+
+
+def warm() -> None:
+    """Take a usual program through a child's own steps: what has run here before copies fewer pages in every child."""
+    modules = dict(sys.modules)
+    calls = [(None, [compile(f"f([1.0, {n}], 0.5)", "<check>", "eval")]) for n in ("2.0", "3", "'a'")]
+    for _ in range(20):
+        child.run_checks(
+            {"nonce": "", "program": USUAL, "entry_point": "f", "setup": "", "checks": calls, "sources": {}}
+        )
+    sys.modules.clear()
+    sys.modules.update(modules)
+
+
 def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> None:
-    """Answer one request after the other until the lab hangs up."""
-    null = os.open(os.devnull, os.O_RDWR)
+    """Answer one request after the other until the lab hangs up.
+
+    A child's descriptors are arranged before it is forked: whatever a child does first costs it copies of pages.
+    """
     while True:
         ask, descriptors, _, _ = socket.recv_fds(connection, ASK.size, 3)
         if len(ask) < ASK.size:
             return
         wall, cpu = ASK.unpack(ask)
         start = time.monotonic()
+        request, report, output = descriptors
         ended, alive = os.pipe()
+        for source, target in ((output, 1), (output, 2), (report, child.REPORT), (alive, ALIVE)):
+            os.dup2(source, target)
         process = os.fork()
         if process == 0:
-            run_child((*descriptors, alive, null), folder, layers, cpu)
+            run_child(request, layers, cpu)
         for descriptor in (*descriptors, alive):
             os.close(descriptor)
+        for target in (1, 2, child.REPORT, ALIVE):
+            os.dup2(0, target)
         over = not wait(ended, connection, wall)
         status, used = end(process)
+        # The kernel ends a child that has used up its CPU time, by a clock that is coarser than ours.
+        over = over or status == -signal.SIGXCPU or (status == -signal.SIGKILL and used >= 0.9 * cpu)
         locked = os.read(ended, 1) == b"."
         os.close(ended)
         sweep(folder)
-        # The kernel ends a child that has used up its CPU time, maybe before the wall time is over.
-        over = over or (status < 0 and used >= cpu)
         connection.sendall(STATUS.pack(status, time.monotonic() - start, used, locked, over))
 
 
@@ -107,19 +139,13 @@ def sweep(folder: str) -> None:
             os.rmdir(path)
 
 
-def run_child(descriptors: tuple[int, ...], folder: str, layers: lockdown.Lockdown, cpu: int) -> None:
+def run_child(request: int, layers: lockdown.Lockdown, cpu: int) -> None:
     """Become the candidate's process; never returns."""
     try:
         os.setsid()
-        lockdown.LIBC.prctl(lockdown.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        # Above the targets first, so that none of them is overwritten before it has been copied.
-        request, report, output, alive, null = (os.dup2(d, 20 + i) for i, d in enumerate(descriptors))
-        for source, target in ((null, 0), (output, 1), (output, 2), (report, child.REPORT), (alive, ALIVE)):
-            os.dup2(source, target, inheritable=False)
         asked: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
-        os.chdir(folder)
         layers.enter(cpu)
-        os.closerange(ALIVE + 1, 256)
+        os.closerange(CONNECTION, 256)
         os.write(ALIVE, b".")
         child.run_checks(asked)
         sys.stdout.flush()
@@ -133,9 +159,15 @@ def main() -> None:
     descriptor, folder, *limits = sys.argv[1:]
     for name in WARM:
         __import__(name)
-    # A low number, whatever the lab has open: children close what stands above, and nothing else.
-    connection = socket.socket(fileno=os.dup(int(descriptor)))
+    # Low numbers, whatever the lab has open: children close what stands above, and nothing else.
+    low = os.dup(int(descriptor))
     os.close(int(descriptor))
+    while low < CONNECTION:
+        low = os.dup(low)
+    for target in range(1, CONNECTION):
+        os.dup2(0, target)
+    connection = socket.socket(fileno=low)
+    warm()
     layers = lockdown.Lockdown(folder, *map(int, limits))
     layers.enter_server()
     os.environ.clear()

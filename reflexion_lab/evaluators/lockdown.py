@@ -5,12 +5,17 @@ What each layer stops (Linux, x86_64, kernel 5.13 or newer; `layers()` says whic
 - `rlimits`: memory, CPU seconds, file size, open files, core dumps. Not the number of files or processes.
 - `landlock`: every read, write and execute outside the standard library and the private folder; TCP from ABI 4 on;
   signals and abstract sockets beyond the sandbox from ABI 6 on. Not chmod, chown or times of files; not UDP.
-- `seccomp`: new processes, exec, all sockets, signals, tracing, mounts, namespaces, raised limits, chmod and its kin,
-  shared memory between processes, clocks and kernel modules.
+- `seccomp`: new processes, exec, all sockets, signals, tracing, mounts, namespaces, raised limits and priorities, chmod
+  and its kin, watching folders, shared memory between processes, clocks, kernel modules, and every newer call.
 
 What remains possible for a candidate: to burn its own CPU and memory up to the limits, to fill its private folder until
 its time is over, to read the standard library, the names and sizes of files anywhere, and whatever lies in its own
-process: its tests, and the frames of the code that runs them. It can therefore forge its own report if made to.
+process: the arguments of its checks, and the frames of the code that runs it. Of a check that is judged apart
+(`apart.py`) nothing else is there: it can send other values than it computed, which is to answer otherwise. Of a check
+that is judged in place, whose `Check.mode` says so, it can read the whole and forge the report.
+
+Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it for as long as their CPU time
+lasts, and without Landlock (Linux before 5.13, macOS) it can read and write what the user can, the network included.
 """
 
 from __future__ import annotations
@@ -18,14 +23,19 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import platform
 import resource
 import struct
 import sys
 
+if "." in __name__:
+    from reflexion_lab.evaluators import seccomp
+else:  # a lone file inside the sandbox
+    import seccomp  # type: ignore[import-not-found,no-redef]
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
 
+LINUX = sys.platform.startswith("linux")
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
@@ -33,36 +43,12 @@ LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 EXECUTE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 2, 1 << 3, 1 << 14
 WRITE_FILE = 1 << 1
 
-DENIED = {
-    "sockets": (*range(41, 56), 288, 299, 307),
-    "signals": (62, 129, 200, 234, 297, 424, 434, 438),
-    "tracing": (101, 103, 298, 310, 311, 312, 321, 323),
-    "keys": (248, 249, 250),
-    "processes": (57, 58, 59, 322),
-    "limits": (160, 302),
-    "metadata": (90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452),
-    "devices": (133, 172, 173, 259),
-    "namespaces": (135, 153, 155, 161, 165, 166, 272, 303, 304, 308, *range(428, 434), 442),
-    "machine": (159, 163, 164, 167, 168, 169, 170, 171, 175, 176, 179, 227, 246, 305, 313, 320),
-    "shared_memory": (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, *range(240, 246), 319),
-    "io_uring": (425, 426, 427),
-}
-"""x86_64 system call numbers that answer EPERM, by what they would reach."""
-CLONE, CLONE3, CLONE_THREAD = 56, 435, 0x10000
-ARCH_X86_64, X32_BIT = 0xC000003E, 0x40000000
-ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-EPERM, EAGAIN, ENOSYS = 1, 11, 38
-
 
 def landlock_abi() -> int:
     """The kernel's Landlock version, 0 where there is none."""
-    if not sys.platform.startswith("linux"):
+    if not LINUX:
         return 0
     return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
-
-
-def seccomp_available() -> bool:
-    return sys.platform.startswith("linux") and platform.machine() == "x86_64"
 
 
 def layers() -> list[str]:
@@ -70,7 +56,7 @@ def layers() -> list[str]:
     found = ["fork-server", "rlimits"]
     if abi := landlock_abi():
         found.append(f"landlock-abi{abi}")
-    if seccomp_available():
+    if seccomp.available():
         found.append("seccomp")
     return found
 
@@ -81,7 +67,7 @@ def readable_paths() -> list[str]:
     inside = [e.path for e in os.scandir(library) if e.name not in ("site-packages", "dist-packages")]
     prefix = os.path.join(sys.base_prefix, "lib")
     shared = [e.path for e in os.scandir(prefix) if ".so" in e.name] if os.path.isdir(prefix) else []
-    triplet = f"{platform.machine()}-linux-gnu"
+    triplet = f"{os.uname().machine}-linux-gnu"
     system = [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/etc/ld.so.cache"]
     return inside + shared + system + ["/usr/share/zoneinfo", "/etc/localtime", "/dev/urandom"]
 
@@ -123,48 +109,12 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         raise OSError(ctypes.get_errno(), f"landlock_add_rule failed for {path}")
 
 
-def seccomp_program() -> bytes:
-    """The BPF filter: denied numbers answer EPERM, `clone` only makes threads, other architectures are killed.
-
-    A search tree over the numbers: the kernel tries every number when a filter is installed, so that a linear list
-    of as many comparisons takes about 0.5 ms in each child.
-    """
-    load, equal, answer = 0x20, 0x15, 0x06
-    code = [(load, 0, 0, 4), (equal, 1, 0, ARCH_X86_64), (answer, 0, 0, KILL), (load, 0, 0, 0), *_search(_actions())]
-    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
-
-
-def _actions() -> list[tuple[int, int]]:
-    """Ranges of system call numbers as (first number, what it answers), in order."""
-    answers = {number: ERRNO | EPERM for group in DENIED.values() for number in group}
-    answers |= {CLONE: CLONE, CLONE3: ERRNO | ENOSYS, X32_BIT: ERRNO | EPERM}
-    ranges = [(0, answers.get(0, ALLOW))]
-    for number in sorted(answers | {n + 1: 0 for n in answers if n != X32_BIT}):
-        if (action := answers.get(number, ALLOW)) != ranges[-1][1]:
-            ranges.append((number, action))
-    return ranges
-
-
-def _search(ranges: list[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
-    """Instructions that find a number's range by halving."""
-    load, at_least, bits, answer = 0x20, 0x35, 0x45, 0x06
-    if len(ranges) == 1:
-        action = ranges[0][1]
-        if action != CLONE:
-            return [(answer, 0, 0, action)]
-        flags = [(load, 0, 0, 16), (bits, 1, 0, CLONE_THREAD)]
-        return [*flags, (answer, 0, 0, ERRNO | EAGAIN), (answer, 0, 0, ALLOW)]
-    middle = len(ranges) // 2
-    low, high = _search(ranges[:middle]), _search(ranges[middle:])
-    return [(at_least, len(low), 0, ranges[middle][0]), *low, *high]
-
-
 class Lockdown:
     """All layers, prepared in the server and entered by each child for good."""
 
     def __init__(self, folder: str, memory: int, file_size: int, open_files: int) -> None:
         self.ruleset = landlock_ruleset(folder)
-        self.program = seccomp_program() if seccomp_available() else b""
+        self.program = seccomp.program() if seccomp.available() else b""
         self._buffer = ctypes.create_string_buffer(self.program, len(self.program))
         self._header = struct.pack("HxxxxxxP", len(self.program) // 8, ctypes.addressof(self._buffer))
         limits = {
@@ -191,12 +141,17 @@ class Lockdown:
 
     def enter(self, cpu_seconds: int) -> None:
         """Put in force what is left, in this child, for good. Raises OSError where a layer refuses."""
+        if LINUX:
+            LIBC.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
         # One second more for a program that catches SIGXCPU, until SIGKILL.
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         if self.program:
-            self._call(LIBC.prctl(PR_SET_SECCOMP, 2, self._header, 0, 0), "seccomp")
+            self.enter_seccomp()
         else:
             self._enter_landlock()
+
+    def enter_seccomp(self) -> None:
+        self._call(LIBC.prctl(PR_SET_SECCOMP, 2, self._header, 0, 0), "seccomp")
 
     def _enter_landlock(self) -> None:
         if self.ruleset >= 0:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reflexion_lab.evaluators.feedback import feedback
-from reflexion_lab.evaluators.sandbox import Sandbox
+from reflexion_lab.protocols import Executor
 from reflexion_lab.records import Check, Evaluation, Task, Trajectory
 
 
 class UnitTests:
     """Runs the tests that the task shows."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Executor) -> None:
         self.sandbox = sandbox
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         return run_tests(self.sandbox, task, trajectory.solution, task.visible_tests)
 
 
-def run_tests(sandbox: Sandbox, task: Task, program: str, tests: Sequence[str]) -> Evaluation:
+def run_tests(sandbox: Executor, task: Task, program: str, tests: Sequence[str]) -> Evaluation:
     """The verdict of `tests` on `program`. No tests, or no program, is an outcome of its own and never a pass.
 
     Raises:
@@ -31,7 +31,7 @@ def run_tests(sandbox: Sandbox, task: Task, program: str, tests: Sequence[str]) 
         why = f"no code for {task.entry_point} was found in the reply"
         checks = tuple(Check(name=test, outcome="extraction_failed", message=why) for test in tests)
         return _verdict(checks, feedback(checks))
-    execution = sandbox.run(program, task.entry_point, tests, task.setup)
+    execution = sandbox.run(program, task.entry_point, tests, task.setup, task.cpu_seconds)
     text = feedback(execution.checks, execution.output)
     return _verdict(execution.checks, text, execution.output, execution.seconds)
 

@@ -19,7 +19,10 @@ class FirstOf:
 
 
 class Passed:
-    """Every feedback check passed; or, below a threshold of 1, enough of them: that reason has a name of its own."""
+    """The evaluator says passed; or, below a threshold of 1, enough tests did: that reason has a name of its own.
+
+    The threshold counts tests alone, whatever else the reward is made of.
+    """
 
     def __init__(self, threshold: float = 1.0) -> None:
         if not 0 < threshold <= 1:
@@ -29,7 +32,7 @@ class Passed:
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         if attempt.evaluation.passed:
             return "passed"
-        return "threshold" if attempt.evaluation.reward >= self.threshold else None
+        return "threshold" if attempt.evaluation.pass_rate >= self.threshold else None
 
 
 class NoFeedback:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,14 +16,15 @@ from msgspec.structs import replace
 
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion
+from reflexion_lab.sqlite_file import Layout, connect, connect_readonly
 
-_APPLICATION_ID = 0x52464C58
-"""Stands in the file's header, so that another program's SQLite file is not taken for a cache."""
-_SCHEMA = 1
-_BUSY_SECONDS = 30.0
-_TABLE = """CREATE TABLE IF NOT EXISTS calls (
+LAYOUT = Layout(
+    application_id=0x52464C58,
+    schema=1,
+    table="""CREATE TABLE IF NOT EXISTS calls (
     key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, request TEXT NOT NULL, completion TEXT NOT NULL,
-    created_at TEXT NOT NULL)"""
+    created_at TEXT NOT NULL)""",
+)
 
 
 class CallStore:
@@ -41,7 +41,7 @@ class CallStore:
         self.path = Path(path)
         self._lock = threading.Lock()
         try:
-            self._connection = _connect_readonly(self.path) if readonly else _connect(self.path)
+            self._connection = connect_readonly(self.path, LAYOUT) if readonly else connect(self.path, LAYOUT)
         except (sqlite3.Error, OSError) as error:
             raise ModelError(
                 f"{self.path} cannot be used as a call cache ({error}); "
@@ -86,83 +86,3 @@ class CallStore:
                 return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise ModelError(f"{self.path}: the call cache failed ({error}); is its disk full?") from error
-
-
-def _open(target: str) -> sqlite3.Connection:
-    # Autocommit: a call is on its way to the file before its reply is handed on.
-    return sqlite3.connect(target, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    connection = _open(path.absolute().as_uri())
-    try:
-        if _is_empty(connection):
-            _set_wal(connection)
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_TABLE}; PRAGMA application_id = {_APPLICATION_ID}; "
-                f"PRAGMA user_version = {_SCHEMA}; COMMIT"
-            )
-        _check(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _connect_readonly(path: Path) -> sqlite3.Connection:
-    if not path.is_file():
-        raise FileNotFoundError("no such file")
-    uri = path.absolute().as_uri()
-    try:
-        return _checked_reader(f"{uri}?mode=rw")
-    except sqlite3.OperationalError as error:
-        # A reader of a write-ahead log needs to write beside it. In a read-only folder the file is taken as
-        # it stands, unless a log that cannot be read would be left out.
-        log = Path(f"{path}-wal")
-        readonly = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        if not readonly or (log.exists() and log.stat().st_size):
-            raise
-    return _checked_reader(f"{uri}?immutable=1")
-
-
-def _checked_reader(target: str) -> sqlite3.Connection:
-    connection = _open(target)
-    try:
-        connection.execute("PRAGMA query_only = ON")
-        _check(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    return not connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
-
-
-def _set_wal(connection: sqlite3.Connection) -> None:
-    # SQLite does not wait for this one lock by itself, and several processes may open a new file at once.
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").close()
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
-
-
-def _check(connection: sqlite3.Connection) -> None:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (schema,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != _APPLICATION_ID:
-        raise sqlite3.DatabaseError("it is the SQLite file of another program")
-    if schema != _SCHEMA:
-        raise sqlite3.DatabaseError(f"its schema is {schema}, this version reads {_SCHEMA}")
-    # Reads the whole file, 0.7 ms a megabyte: a torn file is found before a run, not in its midst.
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise sqlite3.DatabaseError(f"it is damaged: {verdict.splitlines()[-1]}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from reflexion_lab.analysis.estimators import Point, curve
+from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.manifest import HOW_NOT_WHAT
 from reflexion_lab.records import Manifest
@@ -92,7 +92,7 @@ def points(log: Log) -> list[Point]:
         return []
     longest = max(len(made) for made in log.attempts.values())
     allowed = _at(log.manifest.config, "loop", "max_attempts")
-    return curve(log.attempts, log.grades, max(longest, allowed if isinstance(allowed, int) else 1))
+    return log.curve(max(longest, allowed if isinstance(allowed, int) else 1))
 
 
 def is_complete(log: Log) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from reflexion_lab.analysis.report import show
+from reflexion_lab.records import Check, SuiteVerdict, WrittenTests
 
 RUN = {
     "right at once": [(1.0, True)],
@@ -61,6 +62,44 @@ def test_the_convergence_table_has_a_row_an_attempt(shown):
     lines = [line.split() for line in shown().split("Convergence")[1].splitlines()]
     rows = [line for line in lines if len(line) > 1 and line[0] in "123" and "/" in line[1]]
     assert [line[:3] for line in rows] == [["1", "2/4", "50.0"], ["2", "2/4", "50.0"], ["3", "2/4", "50.0"]]
+
+
+def test_feedback_tests_are_shown_against_hidden_ones(shown):
+    text = shown(width=80)
+    assert row(text, "passed, and right") == ["1", "2", "2"]
+    assert row(text, "passed, but wrong") == ["0", "1", "1"]
+    assert row(text, "failed, but right") == ["1", "0", "1"]
+    assert row(text, "failed, and wrong") == ["2", "1", "4"]  # of attempt 1, submissions, all attempts
+    assert row(text, "without a verdict") == ["0", "0", "0"]
+    assert " ".join(row(text, "wrong if passed")) == "0.0 [0, 79] 33.3 [6, 79] 33.3 [6, 79]"
+
+
+def test_an_oracle_run_makes_no_such_table(shown):
+    assert "wrong if passed" not in shown(feedback_source="oracle")
+
+
+def test_tasks_without_tests_alone_make_no_table(shown):
+    assert "wrong if passed" not in shown({"a": [(-1.0, True)]})
+
+
+def test_written_tests_are_shown_with_what_they_were_worth(write_run):
+    folder = write_run(RUN, feedback_source="self_tests")
+    suites = [
+        WrittenTests(task_id="repaired", tests=("t1", "t2"), dropped={"x": "duplicate"}),
+        WrittenTests(task_id="never", tests=()),
+    ]
+    checks = tuple(Check(name="t", outcome=outcome) for outcome in ("pass", "fail"))
+    for suite in suites:
+        folder.append("written_tests.jsonl", suite)
+    folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id="repaired", checks=checks))
+    console = Console(file=io.StringIO(), width=120)
+    show(folder, console)
+    text = console.file.getvalue()
+    assert "2 kept, 1 of 2 tasks without any; left out: 1 duplicate" in text
+    assert "50.0 % [9.5, 90.5] (1 of 2 tests, Wilson 95 %): the canonical solution passes them" in text
+    assert row(text, "all tests valid")[:2] == ["0.0", "%"]
+    assert row(text, "invalid tests") == ["1", "fail"]
+    assert row(text, "test_writer")[0] == "0"
 
 
 def test_reflections_say_who_wrote_them(shown):

@@ -1,0 +1,171 @@
+"""Splits a check into the calls that a candidate computes and the comparison that it never sees.
+
+`assert f(2) == 4` becomes the call `f(2)`, which goes to the candidate's process, and `assert $0 == 4`, which stays in
+the lab. A check is judged apart when it is one assertion (imports may stand before it) that calls nothing but the entry
+point and what `comparison` knows. Anything else is judged in place.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+from types import CodeType
+from typing import Any, NamedTuple
+
+from reflexion_lab.evaluators.comparison import comparable, evaluate, name_of
+from reflexion_lab.evaluators.values import Opaque
+from reflexion_lab.replies.syntax import NAME, silence
+
+CONVERSIONS = ("list", "tuple", "set", "frozenset", "dict", "sorted", "next")
+"""Computed along with the call that they enclose: iterators are no plain data."""
+MISTAKES = (SyntaxError, ValueError, MemoryError, RecursionError)
+SHOWN = 200
+"""Characters of a value that are kept for feedback."""
+
+
+class Prepared(NamedTuple):
+    """One check, as the candidate's process gets it and as the lab judges it."""
+
+    asked: tuple[CodeType | None, list[CodeType]] | CodeType | str
+    """Imports and calls; or the whole check, to be judged in place; as source where it does not compile."""
+    test: ast.expr | None
+    """What remains, with `$0`, `$1` … for the values of the calls; None when judged in place."""
+
+    @property
+    def mode(self) -> str:
+        return "in_place" if self.test is None else "apart"
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def prepare(check: str, entry_point: str, setup: str = "") -> Prepared:
+    """Split `check`, or leave it whole. Tests that a model wrote come here too: nothing is executed."""
+    try:
+        silence()
+        tree = ast.parse(check, NAME)
+        return _split(tree, entry_point, setup) or Prepared(compile(check, NAME, "exec"), None)
+    except MISTAKES:
+        return Prepared(check, None)
+
+
+def _split(tree: ast.Module, entry_point: str, setup: str) -> Prepared | None:
+    *before, last = tree.body or [ast.Pass()]
+    if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
+        return None
+    cut = _Cut(entry_point)
+    test = cut.visit(last.test)
+    names = _defined(ast.Module(before, [])) | _set_up(setup)
+    if not comparable(test, names) or any(isinstance(part, ast.Or) for part in ast.walk(test)):
+        return None  # of `f(1) == 2 or f(2) == 3` Python may skip the second call, which may raise
+    test = _fold(test)
+    calls = [compile(ast.Expression(call), NAME, "eval") for call in cut.calls]
+    imports = compile(ast.Module(before, []), NAME, "exec") if before else None
+    return Prepared((imports, calls), test)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _set_up(setup: str) -> frozenset[str]:
+    try:
+        return _defined(ast.parse(setup))
+    except MISTAKES:
+        return frozenset()
+
+
+def _defined(tree: ast.Module) -> frozenset[str]:
+    """Names that a module imports, or gives to its functions."""
+    aliases = (alias for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names)
+    functions = (node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    return frozenset(alias.name for alias in aliases if alias.asname is None).union(functions)
+
+
+def _fold(test: ast.expr) -> ast.expr:
+    """The sides of a comparison that hold no value of a call, computed once."""
+    if isinstance(test, ast.Compare):
+        test.left, *test.comparators = [_fold(side) for side in (test.left, *test.comparators)]
+    elif not _has_value(test):
+        with contextlib.suppress(Exception):  # `assert f(1) == 1 / 0` is an error each time
+            return ast.Constant(evaluate(test, {}))
+    return test
+
+
+class _Cut(ast.NodeTransformer):
+    """Takes the calls of the program out of an expression and puts `$0`, `$1` … in their place."""
+
+    def __init__(self, entry_point: str) -> None:
+        self.names = ("candidate", entry_point)
+        self.calls: list[ast.expr] = []
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if not self.computes(node):
+            return self.generic_visit(node)  # type: ignore[return-value]
+        self.calls.append(node)
+        return ast.Name(f"${len(self.calls) - 1}", ast.Load())
+
+    def computes(self, node: ast.expr) -> bool:
+        """Whether this is a call of the entry point, or a conversion of one."""
+        if not isinstance(node, ast.Call):
+            return False
+        if name_of(node.func) in CONVERSIONS:
+            plain = all(isinstance(keyword.value, ast.Constant) for keyword in node.keywords)
+            return plain and len(node.args) == 1 and self.computes(node.args[0])
+        return name_of(node.func) in self.names
+
+
+class Verdict(NamedTuple):
+    outcome: str
+    expected: str = ""
+    actual: str = ""
+    error_type: str = ""
+    message: str = ""
+
+
+def judge(test: ast.expr, computed: list[Any]) -> Verdict:
+    """Whether the comparison holds for these values; an impossible one is an error of its own. Raises nothing."""
+    values = {f"${number}": value for number, value in enumerate(computed)}
+    try:
+        if evaluate(test, values):
+            return Verdict("pass")
+        expected, actual = _sides(test, values)
+    except Exception as problem:
+        return Verdict("error", error_type=type(problem).__name__, message=str(problem)[:500])
+    return Verdict("fail", expected, actual, message=f"expected {expected}, got {actual}" if expected else "")
+
+
+def _sides(test: ast.expr, values: dict[str, Any]) -> tuple[str, str]:
+    """What a failing comparison wanted and what it got; "" for what it did not say."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            wanted, got = (right, left) if _has_value(left) else (left, right)
+            return show(evaluate(wanted, values)), show(evaluate(got, values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return "a false value", show(evaluate(operand, values))
+        case ast.Name():
+            return "a true value", show(evaluate(test, values))
+    return "", ", ".join(map(show, values.values()))[:SHOWN]
+
+
+def _has_value(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Name) and part.id.startswith("$") for part in ast.walk(node))
+
+
+def show(value: Any) -> str:
+    """As Python shows it, capped."""
+    try:
+        return repr(value)[:SHOWN]
+    except ValueError:  # an integer of more digits than Python writes
+        return (
+            f"an integer of about {int(value.bit_length() * 0.30103)} digits"
+            if isinstance(value, int)
+            else "a value too long to show"
+        )
+
+
+def literal(value: Any) -> str | None:
+    """Python source of plain data; None where there is none."""
+    source = repr(value)
+    if isinstance(value, Opaque):
+        return None
+    try:
+        return source if ast.literal_eval(source) == value else None
+    except MISTAKES:
+        return None

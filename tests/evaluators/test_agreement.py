@@ -1,0 +1,74 @@
+"""Dual agreement: the largest group of drafts that passes the same tests decides which tests are kept."""
+
+import pytest
+
+from reflexion_lab.evaluators.agreement import DualAgreement
+from reflexion_lab.records import Trajectory, Usage, WrittenTests
+
+TESTS = ("assert double(1) == 2", "assert double(0) == 0", "assert double(2) == 2", "assert double(3) == 3")
+TWICE = "def double(x):\n    return 2 * x"
+SAME = "def double(x):\n    return x"
+ADDS = "def double(x):\n    return x + 1"
+
+
+class Suite:
+    def __init__(self, tests=TESTS):
+        self.tests = tests
+
+    def write(self, task):
+        usage = Usage(calls=1, prompt_tokens=10)
+        return WrittenTests(task_id=task.task_id, tests=self.tests, dropped={"assert 1": "no call"}, usage=usage)
+
+
+class Drafts:
+    def __init__(self, *programs):
+        self.waiting = list(programs)
+
+    def act(self, task, episodes):
+        assert not episodes
+        return Trajectory(solution=self.waiting.pop(0), strategy="draft", usage=Usage(calls=1, completion_tokens=5))
+
+
+def agreed(task, sandbox, *programs, tests=TESTS):
+    return DualAgreement(Suite(tests), Drafts(*programs), sandbox, len(programs)).write(task.public)
+
+
+def test_the_tests_of_the_best_group_are_kept_and_the_others_said_to_be_outside_it(task, sandbox):
+    # scores: twice 2 x 2 = 4, same 1 x 3 = 3, adds 1 x 1 = 1
+    written = agreed(task, sandbox, TWICE, SAME, f"{TWICE}  # in other words", ADDS)
+    assert written.tests == ("assert double(1) == 2", "assert double(0) == 0")
+    outside = "outside the agreement of the drafts"
+    assert written.dropped == {"assert 1": "no call", TESTS[2]: outside, TESTS[3]: outside}
+
+
+def test_more_tests_can_outweigh_more_drafts(task, sandbox):
+    # scores: adds 2 x 1 = 2, same 1 x 3 = 3
+    written = agreed(task, sandbox, ADDS, SAME, ADDS)
+    assert written.tests == ("assert double(0) == 0", "assert double(2) == 2", "assert double(3) == 3")
+
+
+def test_of_equal_scores_more_tests_decide_and_then_the_earlier_draft(task, sandbox):
+    assert agreed(task, sandbox, ADDS, ADDS, TWICE).tests == TESTS[:2]  # 2 x 1 and 1 x 2
+    first, second = "assert double(1) == 2", "assert double(3) == 3"
+    assert agreed(task, sandbox, SAME, TWICE, tests=(first, second)).tests == (second,)
+
+
+def test_tests_that_no_draft_passes_are_no_feedback(task, sandbox):
+    hangs = "def double(x):\n    while True:\n        pass"
+    written = agreed(task, sandbox, hangs, "", "def double(x:")
+    assert written.tests == ()
+    assert set(written.dropped.values()) == {"no call", "passed by no draft"}
+
+
+def test_the_drafts_are_paid_for_by_the_suite(task, sandbox):
+    assert agreed(task, sandbox, TWICE, TWICE).usage == Usage(calls=3, prompt_tokens=10, completion_tokens=10)
+
+
+def test_without_drafts_the_suite_stays_and_without_a_suite_nothing_is_drafted(task, sandbox):
+    assert agreed(task, sandbox).tests == TESTS
+    assert DualAgreement(Suite(()), Drafts(), sandbox, 5).write(task.public).tests == ()
+
+
+def test_fewer_drafts_than_none_are_refused(task, sandbox):
+    with pytest.raises(ValueError, match=r"suite_writer\.agreement: -1 found"):
+        DualAgreement(Suite(), Drafts(), sandbox, -1)

@@ -1,0 +1,132 @@
+"""What a model wrote, sifted: hostile text in, single asserts out, and a reason for everything else."""
+
+import ast
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.evaluators.asserts import READ, Sieve, asserts
+from reflexion_lab.records import Task
+
+TASK = Task(task_id="t", prompt="def f(x):\n    pass", entry_point="f", setup="import math")
+
+
+def sifted(reply, task=TASK, known=()):
+    sieve = Sieve(task, known)
+    return [(one.source, sieve.refusal(one)) for one in asserts(reply, 500)]
+
+
+def kept(reply, **options):
+    return [source for source, refusal in sifted(reply, **options) if not refusal]
+
+
+def reason(reply, **options):
+    return sifted(reply, **options)[-1][1]
+
+
+def test_asserts_are_found_in_fences_in_functions_and_in_prose():
+    reply = (
+        "Sure:\n```python\ndef test_f():\n    assert f(1) == 1\n```\nand\n\tassert f(2) == 4, 'twice'\nassert it is!"
+    )
+    assert kept(reply) == ["assert f(1) == 1", "assert f(2) == 4"]
+    assert reason(reply) == "no Python"
+
+
+def test_an_assert_over_several_lines_is_one():
+    reply = 'assert f(\n    [1,\n     2]\n) == 3\nassert f("""a\nb""") == \\\n    2\nassert f(3) == 3'
+    assert kept(reply) == ["assert f([1, 2]) == 3", "assert f('a\\nb') == 2", "assert f(3) == 3"]
+
+
+def test_a_broken_assert_does_not_swallow_the_next():
+    assert kept("assert f((1 == 1\nassert f(2) == 2") == ["assert f(2) == 2"]
+
+
+def test_thoughts_hold_no_tests():
+    assert kept("<think>\nassert f(1) == 9\n</think>\nassert f(1) == 1") == ["assert f(1) == 1"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("assert f(1) ==", "no Python"),
+        ("assert f(x=1, x=2) == 3", "no Python"),
+        ("assert await f(1)", "no Python"),
+        ("assert f(1) == 1; import os", "no Python"),
+        ("assert f('\ud800') == 1", "no Python"),
+        ("assert f(1\0) == 1", "no Python"),
+        (f"assert f({'9' * 490}) == 1", "too long"),
+        ("assert g(1) == 1", "no call"),
+        ("assert f == 1", "no call"),
+        ("assert True", "no call"),
+        ("assert f(x) == 1", "undefined name: x"),
+        ("assert f(1) == f(1)", "always true"),
+        ("assert (f(1) == 2, 'the message of a tuple')", "always true"),
+        ("assert f(1) or True", "always true"),
+        ("assert f(1) == 1\nassert f( 1 )==1, 'again'", "duplicate"),
+        ("assert f(1) == 1\nassert f(1) == 2", "contradicts an earlier test"),
+        ("assert f(1)\nassert not f(1)", "contradicts an earlier test"),
+    ],
+)
+def test_what_is_no_use_as_a_test_is_named(reply, expected):
+    assert reason(reply) == expected
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert f(1)",
+        "assert not f(1)",
+        "assert candidate(1) == 2",
+        "assert 2 == f(1)",
+        "assert f([2, 1]) == f([1, 2])",
+        "assert math.isclose(f(2.0), 4.0)",
+        "assert abs(f(0.1) - 0.2) < 1e-09",
+        "assert [f(i) for i in range(3)] == [0, 2, 4]",
+        "assert all(map(lambda y: f(y) > y, [1, 2]))",
+        "assert f(1) is None",
+    ],
+)
+def test_what_can_fail_is_kept_as_it_is(test):
+    assert kept(test) == [test]
+
+
+def test_two_tests_on_a_line_are_two():
+    assert kept("assert f(1) == 1; assert f(2) == 2") == ["assert f(1) == 1", "assert f(2) == 2"]
+
+
+def test_names_of_the_prompt_before_the_function_are_defined():
+    task = Task(task_id="t", prompt="def helper(x):\n    return x\n\ndef f(x):\n    pass", entry_point="f")
+    assert kept("assert f(helper(1)) == 1", task=task) == ["assert f(helper(1)) == 1"]
+
+
+def test_tests_that_are_known_are_recognised_whatever_their_spacing():
+    assert reason("assert f(1)==2", known=("assert f( 1 ) == 2",)) == "shown by the task"
+
+
+def test_reading_runs_nothing_and_warns_of_nothing(tmp_path):
+    mark = tmp_path / "mark"
+    reply = f"assert f(open({str(mark)!r}, 'w')) is 1\nassert f('\\d') == 1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(kept(reply)) == 2
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "nest", ["(", "[", "{", "-", "not ", "f(", "{1:", "lambda:", "f(x for ", "[*", 'f"{', "2**", ".a"]
+)
+def test_nesting_and_length_are_refused_and_not_suffered(nest):
+    sieve = Sieve(TASK)
+    found = list(asserts(f"assert f(1) == {nest * 900}1\nassert f(2) == 2\n" + "assert f(\n" * READ, 2000))
+    assert "assert f(2) == 2" in [one.source for one in found if not sieve.refusal(one)]
+
+
+@given(st.lists(st.sampled_from(["assert ", "f(", ")", "1", "==", "\n", "x", "[", "]", "'", '"""', ",", "\\", "#"])))
+def test_whatever_is_kept_is_one_line_of_python_that_calls_the_function(pieces):
+    for test in kept("".join(pieces)):
+        (statement,) = ast.parse(test).body
+        assert isinstance(statement, ast.Assert)
+        assert "\n" not in test
+        assert "f(" in test

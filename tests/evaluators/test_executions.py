@@ -1,0 +1,134 @@
+"""The execution cache: identical code with identical tests is executed once."""
+
+import sqlite3
+import threading
+
+import pytest
+
+from reflexion_lab.evaluators.executions import CachedExecutor
+from reflexion_lab.evaluators.sandbox import Limits, Sandbox
+from reflexion_lab.protocols import HarnessError
+
+PROGRAM = "def f(x):\n    return x + 1\n"
+
+
+class Counting:
+    """Counts what reaches the sandbox behind it."""
+
+    def __init__(self, sandbox):
+        self.sandbox, self.asked = sandbox, []
+        self.layers, self.limits, self.servers, self.values = (
+            sandbox.layers,
+            sandbox.limits,
+            sandbox.servers,
+            sandbox.values,
+        )
+
+    def close(self):
+        pass
+
+    def run(self, *asked):
+        self.asked.append(asked)
+        return self.sandbox.run(*asked)
+
+
+@pytest.fixture
+def counting(sandbox):
+    return Counting(sandbox)
+
+
+@pytest.fixture
+def cached(counting, tmp_path):
+    cache = CachedExecutor(counting, tmp_path / "deep" / "executions.sqlite")
+    yield cache
+    cache.close()
+
+
+def test_identical_code_with_identical_tests_is_executed_once(counting, cached):
+    first = cached.run(PROGRAM, "f", ["assert f(1) == 2"])
+    assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]) == first
+    assert (len(counting.asked), cached.hits, cached.misses) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("def f(x):\n    return x + 2\n", "f", ["assert f(1) == 2"]),
+        (PROGRAM, "g", ["assert f(1) == 2"]),
+        (PROGRAM, "f", ["assert f(1) == 3"]),
+        (PROGRAM, "f", ["assert f(1) == 2", "assert f(1) == 2"]),
+        (PROGRAM, "f", ["assert f(1) == 2"], "import math"),
+        (PROGRAM, "f", ["assert f(1) == 2"], "", 60.0),
+        (PROGRAM + "\ud800", "f", ["assert f(1) == 2"]),
+    ],
+)
+def test_anything_that_differs_is_executed_again(counting, cached, other):
+    cached.run(PROGRAM, "f", ["assert f(1) == 2"])
+    cached.run(*other)
+    assert len(counting.asked) == 2
+
+
+def test_other_limits_are_another_execution(counting, cached, tmp_path):
+    cached.run(PROGRAM, "f", ["assert f(1) == 2"])
+    counting.limits = Limits(memory_mb=300)
+    CachedExecutor(counting, tmp_path / "deep" / "executions.sqlite").run(PROGRAM, "f", ["assert f(1) == 2"])
+    assert len(counting.asked) == 2
+
+
+def test_another_process_or_run_finds_what_was_executed(counting, cached, tmp_path):
+    first = cached.run(PROGRAM, "f", ["assert f(1) == 3"])
+    later = CachedExecutor(counting, tmp_path / "deep" / "executions.sqlite")
+    assert later.run(PROGRAM, "f", ["assert f(1) == 3"]) == first
+    assert len(counting.asked) == 1
+
+
+def test_equal_executions_under_way_are_one(counting, cached):
+    found = []
+    slow = "import time\ntime.sleep(0.3)\n" + PROGRAM
+    threads = [
+        threading.Thread(target=lambda: found.append(cached.run(slow, "f", ["assert f(1) == 2"]))) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [execution.checks[0].outcome for execution in found] == ["pass"] * 6
+    assert len(counting.asked) == 1
+
+
+def test_a_time_out_is_executed_once_here_and_again_elsewhere(tmp_path):
+    endless = "def f(x):\n    while True: pass\n"
+    with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as sandbox:
+        counting = Counting(sandbox)
+        here = CachedExecutor(counting, tmp_path / "executions.sqlite")
+        assert here.run(endless, "f", ["assert f(1)"]).timed_out
+        assert here.run(endless, "f", ["assert f(1)"]).timed_out
+        assert len(counting.asked) == 1
+        CachedExecutor(counting, tmp_path / "executions.sqlite").run(endless, "f", ["assert f(1)"])
+        assert len(counting.asked) == 2
+
+
+def test_a_broken_harness_is_never_stored(counting, cached, monkeypatch):
+    def broken(*_):
+        raise HarnessError("no server")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(counting, "run", broken)
+        with pytest.raises(HarnessError):
+            cached.run(PROGRAM, "f", ["assert f(1) == 2"])
+    assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
+
+
+def test_a_damaged_row_is_executed_again(counting, cached, tmp_path):
+    cached.run(PROGRAM, "f", ["assert f(1) == 2"])
+    with sqlite3.connect(tmp_path / "deep" / "executions.sqlite") as connection:
+        connection.execute("UPDATE executions SET execution = '{'")
+    connection.close()
+    assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
+    assert len(counting.asked) == 2
+
+
+def test_a_file_of_another_kind_is_refused_in_one_line(counting, tmp_path):
+    (tmp_path / "x.sqlite").write_text("not a database, and longer than nothing" * 100)
+    with pytest.raises(HarnessError, match=r"cache\.executions: .*x\.sqlite cannot be used"):
+        CachedExecutor(counting, tmp_path / "x.sqlite").run(PROGRAM, "f", ["assert f(1) == 2"])
