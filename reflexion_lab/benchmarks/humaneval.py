@@ -61,20 +61,32 @@ def hidden_checks(test: str) -> tuple[str, ...]:
 
     They run in order in one namespace, a copy of the program's in which `candidate` is the entry point. A
     top-level statement with an assert is one check; what stands before it, also outside `check`, comes along.
-    What follows the last assert is dropped.
+    What follows the last assert is dropped, and so is what calls `check`, outside it: the sandbox does that.
+
+    Raises:
+        ValueError: `test` is no Python, or has no such function, or no assert in it.
     """
-    tree, lines = ast.parse(test), test.split("\n")
-    check = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check")
-    waiting: list[ast.stmt] = [node for node in tree.body if node is not check and not _is_metadata(node)]
+    tree, lines = _parsed(test), test.split("\n")
+    check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
+    waiting = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
     checks = []
-    for statement in check.body:
+    for statement in check.body if check else []:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
             continue  # a lone `print` without a call, or a docstring
         waiting.append(statement)
         if any(isinstance(node, ast.Assert) for node in ast.walk(statement)):
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
+    if not checks:
+        raise ValueError(f"expected a function `check` with asserts, got {test[:60]!r}")
     return tuple(checks)
+
+
+def helpers(prompt: str, entry_point: str, test: str) -> str:
+    """What `prompt` holds before the entry point, if `test` calls a function of it: programs may leave it out."""
+    before, found, _ = prompt.partition(f"def {entry_point}(")
+    functions = (node.name for node in ast.parse(before).body if isinstance(node, ast.FunctionDef))
+    return before if found and any(f"{name}(" in test for name in functions) else ""
 
 
 def _task(problem: Problem) -> Task:
@@ -86,9 +98,26 @@ def _task(problem: Problem) -> Task:
         entry_point=problem.entry_point,
         visible_tests=tuple(test for test in shown if test not in contradicted),
         hidden_tests=hidden_checks(problem.test),
-        setup=_helpers(problem),
+        setup=helpers(problem.prompt, problem.entry_point, problem.test),
         canonical_solution=problem.canonical_solution,
     )
+
+
+def _parsed(test: str) -> ast.Module:
+    try:
+        return ast.parse(test)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
+        raise ValueError(f"expected Python, got {test[:60]!r} ({problem})") from None
+
+
+def _calling(tree: ast.Module) -> list[ast.stmt]:
+    """The top-level statements that call `check`, or a function that does."""
+    names, found = {"check"}, list[ast.stmt]()
+    for node in tree.body:
+        if not names.isdisjoint(part.id for part in ast.walk(node) if isinstance(part, ast.Name)):
+            found.append(node)
+            names |= {node.name} if isinstance(node, ast.FunctionDef) else set()
+    return found
 
 
 def _is_metadata(node: ast.stmt) -> bool:
@@ -97,10 +126,3 @@ def _is_metadata(node: ast.stmt) -> bool:
 
 def _source(lines: list[str], node: ast.stmt) -> str:
     return textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))
-
-
-def _helpers(problem: Problem) -> str:
-    """What the prompt holds before the entry point, if hidden tests call it: programs may leave it out."""
-    before = problem.prompt[: problem.prompt.index(f"def {problem.entry_point}(")]
-    functions = (node.name for node in ast.parse(before).body if isinstance(node, ast.FunctionDef))
-    return before if any(f"{name}(" in problem.test for name in functions) else ""

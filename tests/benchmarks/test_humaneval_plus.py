@@ -1,0 +1,281 @@
+import ast
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reflexion_lab.benchmarks.humaneval_plus import NOT_SPLIT, humaneval_plus
+from reflexion_lab.evaluators.sandbox import Sandbox
+from reflexion_lab.evaluators.unit_tests import run_tests
+from reflexion_lab.records import Task
+
+PROMPT = 'def f(x, y=1):\n    """Say.\n    >>> f(1)\n    2\n    """\n'
+COMPARISON = """import numpy as np
+
+def assertion(out, exp, atol):
+    floats = exp if isinstance(exp, (list, tuple)) else [exp]
+    if atol == 0 and all(isinstance(e, float) for e in floats):
+        atol = 1e-6
+    if out == exp:
+        return
+    assert atol != 0
+    np.testing.assert_allclose(out, exp, atol=atol)
+
+"""
+OVER_RESULTS = (
+    "    for i, (inp, exp) in enumerate(zip(inputs, results)):\n        assertion(candidate(*inp), exp, {atol})\n"
+)
+OVER_REFERENCE = "    for i, inp in enumerate(inputs):\n        assertion(candidate(*inp), ref_func(*inp), 0)\n"
+
+
+def hub_test(inputs: str, results: str, atol: str = "0") -> str:
+    """A test as the hub's rows have it."""
+    body = f"    inputs = {inputs}\n    results = {results}\n{OVER_RESULTS.format(atol=atol)}"
+    return f"{COMPARISON}def check(candidate):\n{body}"
+
+
+def row(test: str = "", body: str = "    return x + y\n", **changes: object) -> dict[str, Any]:
+    fields = {"task_id": "HumanEval/900", "prompt": PROMPT, "entry_point": "f", "canonical_solution": body}
+    return fields | ({"test": test} if test else {}) | changes
+
+
+def released(base: list[Any], plus: list[Any], body: str = "    return x + y\n", **changes: object) -> dict[str, Any]:
+    return row(body=body, base_input=base, plus_input=plus, contract="", **changes)
+
+
+def written(folder: Path, *rows: object) -> str:
+    file = folder / "plus.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return str(file)
+
+
+def compute(program: str, entry_point: str, calls: Sequence[str]) -> list[str | None]:
+    space: dict[str, Any] = {}
+    exec(program, space)
+    space["candidate"] = space[entry_point]
+
+    def value(call: str) -> str | None:
+        try:
+            return repr(eval(call, space))
+        except Exception:
+            return None
+
+    return [value(call) for call in calls]
+
+
+def one(folder: Path, fields: dict[str, Any]) -> Task:
+    (task,) = humaneval_plus(written(folder, fields), compute)
+    return task
+
+
+def holds(tests: Sequence[str], setup: str, program: str) -> bool:
+    space: dict[str, Any] = {}
+    try:
+        exec(program, space)
+        space["candidate"] = space["f"]
+        exec(setup, space)
+        for test in tests:
+            exec(test, space)
+    except Exception:
+        return False
+    return True
+
+
+def test_every_input_is_a_check_of_its_own(tmp_path: Path) -> None:
+    task = one(tmp_path, row(hub_test("[[1], [2, 3], [1], ['a\\n', \"b\"]]", "[2, 5, 2, 'a\\nb']")))
+    assert task.hidden_tests == (
+        "assert candidate(1) == 2",
+        "assert candidate(2, 3) == 5",
+        "assert candidate('a\\n', \"b\") == 'a\\nb'",
+    )
+    assert (task.setup, task.tags, task.visible_tests) == ("", (), ("assert f(1) == 2",))
+    assert task.canonical_solution == "    return x + y\n"
+
+
+def test_floats_are_compared_within_the_tolerance(tmp_path: Path) -> None:
+    results = "[2.25, [1.0, 2.0], [1.0, 2], (0.5,), [], float('inf'), None, True, 'a']"
+    task = one(tmp_path, row(hub_test("[[1], [2], [3], [4], [5], [6], [7], [8], [9]]", results)))
+    assert task.hidden_tests == (
+        "assert abs(candidate(1) - 2.25) <= 1e-06 + 1e-07 * abs(2.25)",
+        "assert close(candidate(2), [1.0, 2.0], 1e-06)",
+        "assert candidate(3) == [1.0, 2]",
+        "assert close(candidate(4), (0.5,), 1e-06)",
+        "assert candidate(5) == []",
+        "assert close(candidate(6), float('inf'), 1e-06)",
+        "assert candidate(7) == None",
+        "assert candidate(8) == True",
+        "assert candidate(9) == 'a'",
+    )
+    assert task.setup.startswith("def close(actual, expected, atol):")
+
+
+def test_a_tolerance_of_the_row_holds_for_all_numbers(tmp_path: Path) -> None:
+    results = "[-2.25, 3, [1, [2.5]], True, 'a', None, []]"
+    task = one(tmp_path, row(hub_test("[[1], [2], [3], [4], [5], [6], [7]]", results, "0.0001")))
+    assert task.hidden_tests == (
+        "assert abs(candidate(1) - -2.25) <= 0.0001 + 1e-07 * abs(-2.25)",
+        "assert close(candidate(2), 3, 0.0001)",
+        "assert close(candidate(3), [1, [2.5]], 0.0001)",
+        "assert candidate(4) == True",
+        "assert candidate(5) == 'a'",
+        "assert candidate(6) == None",
+        "assert candidate(7) == []",
+    )
+
+
+@pytest.mark.parametrize("atol", ["0", "1e-06", "0.01"])
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        (expected, actual)
+        for expected in ("1.5", "-2", "[0.5, 1.5]", "[1, 2.5]", "(1e9, 0.0)", "'a'", "[[1.5], [2]]", "None")
+        for actual in (expected, f"{expected} or 0", "1.5000004", "[0.5, 1.500001]", "[1, 2.505]", "(1e9 + 50, 0.0)")
+    ]
+    + [("float('inf')", "float('inf')"), ("float('inf')", "1e308"), ("-float('inf')", "float('inf')")],
+)
+def test_the_checks_hold_exactly_if_the_test_does(tmp_path: Path, expected: str, actual: str, atol: str) -> None:
+    test = hub_test("[[1]]", f"[{expected}]", atol)
+    task = one(tmp_path, row(test))
+    assert not task.tags
+    program = f"def f(x):\n    return {actual}\n"
+    assert holds(task.hidden_tests, task.setup, program) == holds([test + "\ncheck(candidate)"], "", program)
+
+
+@pytest.mark.parametrize(("expected", "actual"), [("[]", "1.5"), ("[1.5, 1.5]", "1.5")])
+def test_numbers_are_not_spread_over_sequences_as_numpy_does(tmp_path: Path, expected: str, actual: str) -> None:
+    test = hub_test("[[1]]", f"[{expected}]", "1e-06")
+    task = one(tmp_path, row(test))
+    program = f"def f(x):\n    return {actual}\n"
+    assert holds([test + "\ncheck(candidate)"], "", program)
+    assert not holds(task.hidden_tests, task.setup, program)
+
+
+def test_every_check_meets_fresh_arguments(tmp_path: Path) -> None:
+    task = one(tmp_path, row(hub_test("[[[1]], [[1], 2]]", "[1, 1]")))
+    assert holds(task.hidden_tests, task.setup, "def f(x, y=1):\n    x.append(y)\n    return len(x) - 1\n")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "results", "loop"),
+    [
+        ("[[1], [2]]", "[2, unknown]", OVER_RESULTS.format(atol=0)),
+        ("[[1], [open('x')]]", "[2, 3]", OVER_RESULTS.format(atol=0)),
+        ("[[i] for i in range(2)]", "[1, 2]", OVER_RESULTS.format(atol=0)),
+        ("[[1], [2]]", "[2]", OVER_RESULTS.format(atol=0)),
+        ("[[1], [2]]", "[2, 3]", OVER_RESULTS.format(atol=0) + "    print(1)\n"),
+        ("[[1], [2]]", "[2, 3]", "    for inp in inputs:\n        assert candidate(*inp) == inp[0] + 1\n"),
+    ],
+)
+def test_what_is_not_literal_stays_one_check(tmp_path: Path, inputs: str, results: str, loop: str) -> None:
+    test = f"{COMPARISON}def check(candidate):\n    inputs = {inputs}\n    results = {results}\n{loop}"
+    task = one(tmp_path, row(test))
+    assert task.hidden_tests == (f"{test}\n\ncheck(candidate)\n".replace("\n\n\ncheck", "\n\ncheck"),)
+    assert task.tags == (NOT_SPLIT,)
+
+
+def test_a_test_with_a_reference_of_its_own_is_one_check_that_judges(tmp_path: Path, sandbox: Sandbox) -> None:
+    reference = "def assertion(out, exp, atol):\n    assert out == exp\n\ndef ref_func(x):\n    return x + 1\n\n"
+    test = f"{reference}def check(candidate):\n    inputs = [[1], [2]]\n{OVER_REFERENCE}"
+    task = one(tmp_path, row(test))
+    assert task.tags == (NOT_SPLIT,)
+    assert run_tests(sandbox, task, PROMPT + task.canonical_solution, task.hidden_tests).passed
+    assert not run_tests(sandbox, task, "def f(x):\n    return 2\n", task.hidden_tests).passed
+
+
+def test_a_call_of_check_that_is_there_is_kept(tmp_path: Path) -> None:
+    test = "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(f)\n"
+    assert one(tmp_path, row(test)).hidden_tests == (test,)
+
+
+def test_roots_are_judged_by_the_polynomial(tmp_path: Path) -> None:
+    test = (
+        "def _poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\n\ndef check(candidate):\n"
+        "    inputs = [[[-4, 0, 1]], [[1, 2]], [[5, 1]]]\n    results = [2.0, -0.5, 7.0]\n"
+        "    for i, (inp, exp) in enumerate(zip(inputs, results)):\n"
+        "        assert _poly(*candidate(*inp), inp) <= 0.0001\n"
+    )
+    prompt = 'def find_zero(xs):\n    """Root."""\n'
+    hub = one(tmp_path, row(test, prompt=prompt, entry_point="find_zero", body="    return 0"))
+    assert hub.hidden_tests == (
+        "assert abs(poly([-4, 0, 1], candidate([-4, 0, 1]))) <= 0.0001",
+        "assert abs(poly([1, 2], candidate([1, 2]))) <= 0.0001",
+    )
+    assert hub.tags == ("inputs_left_out:1",)
+    right = "def f(xs):\n    return -2.0 if len(xs) == 3 else -0.5\n"
+    assert holds(hub.hidden_tests, hub.setup, right)
+    assert not holds(hub.hidden_tests, hub.setup, right.replace("-2.0", "-2.1"))
+    body = "    return {3: 2.0, 2: -0.5}[len(xs)]\n"
+    inputs = [[[-4, 0, 1]]], [[[1, 2]]]
+    free = one(tmp_path, released(*inputs, body=body, prompt=prompt, entry_point="find_zero", atol=0.0001))
+    assert free.hidden_tests == hub.hidden_tests
+
+
+def test_expected_values_of_a_release_file_are_computed(tmp_path: Path) -> None:
+    task = one(tmp_path, released([[1], [2, 3]], [[2.5], [1], ["a", "inf"], [["b"], ["c"]]]))
+    assert task.hidden_tests == (
+        "assert candidate(1) == 2",
+        "assert candidate(2, 3) == 5",
+        "assert abs(candidate(2.5) - 3.5) <= 1e-06 + 1e-07 * abs(3.5)",
+        "assert candidate('a', 'inf') == 'ainf'",
+        "assert candidate(['b'], ['c']) == ['b', 'c']",
+    )
+    assert task.tags == ()
+
+
+def test_infinities_and_long_numbers_of_a_release_file_survive(tmp_path: Path) -> None:
+    long = 10**40
+    body = "    return str(x)\n"
+    task = one(tmp_path, released([[float("inf")], [[float("-inf"), "inf'nan"]], [long]], [], body=body))
+    calls = [ast.parse(test).body[0].test.left for test in task.hidden_tests]  # type: ignore[attr-defined]
+    values = [eval(ast.unparse(argument)) for call in calls for argument in call.args]
+    assert values == [float("inf"), [float("-inf"), "inf'nan"], long]
+    assert holds(task.hidden_tests, task.setup, "f = str")
+    nan = one(tmp_path, released([[float("nan")]], [], body=body))
+    assert nan.hidden_tests == ("assert candidate(float('nan')) == 'nan'",)
+
+
+def test_inputs_without_a_value_are_left_out_and_counted(tmp_path: Path) -> None:
+    body = "    return [1 / x, object][x == 2]\n"
+    task = one(tmp_path, released([[0], [1]], [[2], [4]], body=body))
+    assert [test.split("(")[2].split(")")[0] for test in task.hidden_tests] == ["1", "4"]
+    assert task.tags == ("inputs_left_out:2",)
+
+
+def test_a_release_file_alone_holds_no_expected_values(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"plus\.jsonl, line 1, field \$\.base_input: .* pass `compute`"):
+        humaneval_plus(written(tmp_path, released([[1]], [])))
+
+
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        (row("def check("), "field $.test: expected Python, got 'def check('"),
+        (row("assert True"), "field $.test: expected a function `check`, got 'assert True'"),
+        (row(), "field $.test: expected a function `check`, got ''"),
+        (row(hub_test("[]", "[]")), "field $.test: expected inputs for which the reference has a right value"),
+        (released([[0]], [], body="    return 1 / x\n"), "field $.base_input: expected inputs for which"),
+        (released([1], []), "field $.base_input[0]: expected array, got int"),
+        ({"task_id": "a"}, "field $.prompt: expected a value, got nothing"),
+        ([], "field $: expected object, got array"),
+    ],
+)
+def test_a_bad_row_is_named_with_line_and_field(tmp_path: Path, bad: object, expected: str) -> None:
+    good = row(hub_test("[[1]]", "[2]"), task_id="good")
+    with pytest.raises(ValueError) as error:
+        humaneval_plus(written(tmp_path, good, bad), compute)
+    assert f"plus.jsonl, line 2, {expected}" in str(error.value)
+
+
+def test_text_that_is_no_json_is_a_bad_line(tmp_path: Path) -> None:
+    (tmp_path / "plus.jsonl").write_text("{")
+    with pytest.raises(ValueError, match=r"line 1, field \$: expected a JSON object, got text that is not JSON"):
+        humaneval_plus(str(tmp_path / "plus.jsonl"))
+
+
+def test_canonical_solutions_pass_in_the_sandbox_and_others_do_not(tmp_path: Path, sandbox: Sandbox) -> None:
+    task = one(tmp_path, released([[1], [2, 3]], [[0.5], [[0.5], [1.5]]], task_id="HumanEval/1000"))
+    assert run_tests(sandbox, task, task.prompt + task.canonical_solution, task.hidden_tests).passed
+    found = run_tests(sandbox, task, "def f(x, y=1):\n    return [0.5, 1.5000001]\n", task.hidden_tests)
+    assert [check.outcome for check in found.checks] == ["fail", "fail", "error", "pass"]

@@ -1,0 +1,80 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reflexion_lab.benchmarks.multipl_e import MISTRANSLATED, examples, multipl_e
+from reflexion_lab.evaluators.sandbox import Sandbox
+from reflexion_lab.evaluators.unit_tests import run_tests
+
+ROW = {
+    "name": "HumanEval_500_longest",
+    "language": "py",
+    "prompt": 'from typing import List\n\ndef longest(words: List[str]) -> int:\n    """Longest.\n'
+    "    >>> longest(['a', 'bb'])\n    2\n    \"\"\"\n",
+    "doctests": "transform",
+    "stop_tokens": ["\ndef"],
+    "test": "def check(candidate):\n    assert candidate([]) == 0\n    assert candidate(['abc', 'd']) == 3\n\n"
+    "def test_check():\n    check(longest)\n\ntest_check()\n",
+}
+RIGHT = "def longest(words):\n    return max(map(len, words), default=0)\n"
+WRONG = "def longest(words):\n    return max(map(len, words))\n"
+
+
+def written(folder: Path, *rows: object) -> str:
+    file = folder / "typed.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return str(file)
+
+
+def test_a_row_becomes_a_task(tmp_path: Path) -> None:
+    (task,) = multipl_e(written(tmp_path, ROW))
+    assert (task.task_id, task.entry_point, task.prompt) == ("HumanEval_500_longest", "longest", ROW["prompt"])
+    assert task.visible_tests == ("assert longest(['a', 'bb']) == 2",)
+    assert task.hidden_tests == ("assert candidate([]) == 0", "assert candidate(['abc', 'd']) == 3")
+    assert task.canonical_solution == ""
+
+
+def test_the_test_may_stand_in_either_field(tmp_path: Path) -> None:
+    other = {key: value for key, value in ROW.items() if key != "test"} | {"tests": ROW["test"]}
+    assert multipl_e(written(tmp_path, ROW)).tasks == multipl_e(written(tmp_path, other)).tasks
+
+
+def test_checks_judge_and_the_calls_of_check_do_not_stand_among_them(tmp_path: Path, sandbox: Sandbox) -> None:
+    (task,) = multipl_e(written(tmp_path, ROW))
+    assert run_tests(sandbox, task, RIGHT, task.hidden_tests).passed
+    assert [check.outcome for check in run_tests(sandbox, task, WRONG, task.hidden_tests).checks] == ["error", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"language": "rb"}, "field $.language: expected py, got 'rb'"),
+        (
+            {"test": "def check(candidate):\n    assert candidate"},
+            "field $.test: expected a call check(NAME), got none",
+        ),
+        ({"test": "check(f)"}, "field $.test: expected a function `check` with asserts, got 'check(f)'"),
+        ({"test": "def"}, "field $.test: expected Python, got 'def'"),
+        ({"test": "", "tests": ""}, "field $.tests: expected a function `check` with asserts, got ''"),
+        ({"prompt": None}, "field $.prompt: expected str, got null"),
+    ],
+)
+def test_a_bad_row_is_named_with_line_and_field(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError) as error:
+        multipl_e(written(tmp_path, ROW, ROW | {"name": "other"} | change))
+    assert f"typed.jsonl, line 2, {expected}" in str(error.value)
+
+
+def test_examples_known_as_wrong_are_left_out_of_their_task_alone() -> None:
+    for task_id, tests in MISTRANSLATED.items():
+        for test, reason in tests.items():
+            call, _, value = test.removeprefix("assert ").partition(" == ")
+            name = call.partition("(")[0]
+            prompt = f'def {name}(x):\n    """Say.\n    >>> {call}\n    {value}\n    """\n'
+            number = task_id.split("/")[1]
+            assert reason
+            assert examples(task_id, prompt, name) == examples(f"HumanEval_{number}_{name}", prompt, name) == ()
+            assert examples(f"HumanEval_{number}0_{name}", prompt, name) == (test,)
+            assert examples("mbpp_1_x", prompt, name) == (test,)

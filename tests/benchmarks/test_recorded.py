@@ -1,0 +1,174 @@
+import ast
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reflexion_lab.benchmarks.benchmark import Benchmark
+from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.benchmarks.overlap import repeated
+from reflexion_lab.benchmarks.recorded import OVERLAP, SHADOWED, UNTESTED, recorded
+from reflexion_lab.evaluators.sandbox import Sandbox
+from reflexion_lab.evaluators.unit_tests import run_tests
+from reflexion_lab.records import Task
+
+ROW = {
+    "problem": "MBPP/1",
+    "bench": "mbpp",
+    "entry_point": "twice",
+    "prompt": 'def twice(n):\n    """Twice.\n    >>> twice(5)\n    10\n    """\n',
+    "test": "\ndef check(candidate):\n    assert twice(1)==2\n    assert candidate(2) == 4\ncheck(twice)\n",
+    "visible_tests": ["assert twice(1) == 2", "assert twice(3) == 6"],
+    "attempts": [{"code": "nobody reads this"}],
+    "model": "some",
+}
+
+
+def written(folder: Path, *rows: object) -> str:
+    file = folder / "runs.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return str(file)
+
+
+def one(folder: Path, disjoint: bool = True, **changes: object) -> Task:
+    (task,) = recorded(written(folder, ROW | changes), disjoint)
+    return task
+
+
+def complaint(path: str) -> str:
+    with pytest.raises(ValueError) as error:
+        recorded(path)
+    return str(error.value).replace(f"{Path(path).parent}/", "")
+
+
+def test_runs_of_one_problem_are_one_task(tmp_path: Path) -> None:
+    path = written(tmp_path, ROW, ROW | {"problem": "MBPP/2"}, ROW | {"model": "other", "attempts": []})
+    benchmark = recorded(path)
+    assert [task.task_id for task in benchmark] == ["MBPP/1", "MBPP/2"]
+    assert benchmark.name == "runs"
+
+
+def test_one_problem_in_two_forms_is_an_error(tmp_path: Path) -> None:
+    said = complaint(written(tmp_path, ROW, ROW, ROW | {"prompt": "def twice(n):\n"}))
+    assert said == "runs.jsonl, line 3, field $.task_id: 'MBPP/1' is already the id of line 1, which reads otherwise"
+
+
+def test_hidden_tests_are_the_rows_own_without_the_call_of_check(tmp_path: Path) -> None:
+    assert one(tmp_path).hidden_tests == ("assert twice(1)==2", "assert candidate(2) == 4")
+
+
+def test_a_visible_test_that_is_hidden_too_is_dropped_or_marked(tmp_path: Path) -> None:
+    apart, whole = one(tmp_path), one(tmp_path, disjoint=False)
+    assert (apart.visible_tests, apart.tags) == (("assert twice(3) == 6",), ("mbpp",))
+    assert (whole.visible_tests, whole.tags) == (tuple(ROW["visible_tests"]), ("mbpp", OVERLAP))
+    assert apart.hidden_tests == whole.hidden_tests
+
+
+def test_without_tests_of_the_runs_the_examples_of_the_prompt_are_visible(tmp_path: Path) -> None:
+    assert one(tmp_path, visible_tests=None).visible_tests == ("assert twice(5) == 10",)
+    assert one(tmp_path, visible_tests=[]).visible_tests == ()
+
+
+def test_tests_of_another_function_are_marked(tmp_path: Path) -> None:
+    test = "def check(candidate):\n    assert thrice(1) == 3\ncheck(twice)"
+    assert one(tmp_path, test=test).tags == ("mbpp", UNTESTED)
+
+
+@pytest.mark.parametrize("entry_point", ["check", "twice"])
+def test_a_function_called_check_is_never_reached_and_marked(
+    tmp_path: Path, sandbox: Sandbox, entry_point: str
+) -> None:
+    test = f"def check(candidate):\n    assert check(1) == 2\ncheck({entry_point})\n"
+    task = one(tmp_path, entry_point=entry_point, test=test, visible_tests=[])
+    assert SHADOWED in task.tags
+    assert task.hidden_tests == (test,)
+    program = "def twice(n):\n    return 2 * n\ndef check(n):\n    return twice(n)\n"
+    assert not run_tests(sandbox, task, program, task.hidden_tests).passed
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"prompt": ""}, "field $.prompt: expected that of the problem, got nothing; for HumanEval's use benchmark="),
+        ({"test": ""}, "field $.test: expected that of the problem, got nothing"),
+        ({"test": "def check(c): pass"}, "field $.test: expected a function `check` with asserts"),
+        ({"visible_tests": ["assert"]}, "field $.visible_tests[0]: expected Python, got 'assert'"),
+        ({"entry_point": "a b"}, "field $.entry_point: expected a Python identifier, got 'a b'"),
+        ({"problem": ""}, "field $.task_id: expected a name"),
+        ({"problem": 3}, "field $.problem: expected str, got int"),
+    ],
+)
+def test_a_bad_row_is_named_with_line_and_field(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    said = complaint(written(tmp_path, ROW, ROW | {"problem": "MBPP/2"} | change))
+    assert said.startswith(f"runs.jsonl, line 2, {expected}")
+
+
+def plain(benchmark: Benchmark) -> int:
+    """Tasks whose hidden tests are asserts and nothing else."""
+    kinds = ([type(node) for check in task.hidden_tests for node in ast.parse(check).body] for task in benchmark)
+    return sum(set(found) == {ast.Assert} for found in kinds)
+
+
+def test_all_typed_mbpp_problems_load(recorded_runs: Path) -> None:
+    path = str(recorded_runs / "transcripts" / "noah_mbpp_gpt4.jsonl.gz")
+    apart, whole = recorded(path), recorded(path, disjoint=False)
+    assert (len(apart), plain(apart), sum(len(task.hidden_tests) for task in apart)) == (377, 377, 1170)
+    assert sum(len(task.visible_tests) for task in whole) == 1885
+    assert sum(len(task.visible_tests) for task in apart) == 1885 - 68
+    assert sum(OVERLAP in task.tags for task in whole) == 54
+
+
+def test_all_500_mbpp_problems_load(recorded_runs: Path) -> None:
+    path = str(recorded_runs / "transcripts" / "ldb_mbpp.jsonl.gz")
+    apart, whole = recorded(path), recorded(path, disjoint=False)
+    assert (len(apart), plain(apart), sum(len(task.hidden_tests) for task in apart)) == (500, 497, 1496)
+    tags = Counter(tag for task in whole for tag in task.tags)
+    assert tags == {"mbpp": 500, OVERLAP: 482, UNTESTED: 19, SHADOWED: 2}
+    assert not any(task.visible_tests for task in apart)  # what was shown there was a hidden test, always
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")  # of the problems
+def test_no_visible_test_is_hidden_too_unless_asked_for(recorded_runs: Path) -> None:
+    for name in ("noah_mbpp_gpt4", "cray_deepseek_humaneval"):
+        for task in recorded(str(recorded_runs / "transcripts" / f"{name}.jsonl.gz")):
+            assert not repeated(task.visible_tests, task.hidden_tests, task.entry_point)
+
+
+def test_humaneval_as_recorded_has_the_hidden_tests_of_humaneval(recorded_runs: Path) -> None:
+    found = recorded(str(recorded_runs / "transcripts" / "noah_ucs_humaneval_gpt4.jsonl.gz"))
+    assert {task.task_id: task.hidden_tests for task in found} == {t.task_id: t.hidden_tests for t in humaneval()}
+
+
+def test_examples_of_typed_prompts_agree_with_the_canonical_solutions(recorded_runs: Path) -> None:
+    known = humaneval()
+    shown = 0
+    for task in recorded(str(recorded_runs / "transcripts" / "cray_deepseek_humaneval.jsonl.gz"), disjoint=False):
+        space: dict[str, Any] = {}
+        exec(known[task.task_id].prompt + known[task.task_id].canonical_solution, space)
+        for test in task.visible_tests:
+            exec(test, dict(space))
+        shown += len(task.visible_tests)
+    assert shown == 428
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [("noah_mbpp_gpt4", 8), ("ldb_mbpp", 8), ("agentevals_reflexion_humaneval", 19)]
+)
+def test_the_split_tests_give_the_recorded_verdicts(
+    recorded_runs: Path, sandbox: Sandbox, name: str, step: int
+) -> None:
+    path = recorded_runs / "transcripts" / f"{name}.jsonl.gz"
+    benchmark = recorded(str(path))
+    with gzip.open(path, "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    attempts = [(row["problem"], attempt) for row in rows[::step] for attempt in row["attempts"][:2]]
+    verdicts: Counter[bool] = Counter()
+    for problem, attempt in attempts:
+        task = benchmark[problem]
+        passed = run_tests(sandbox, task, attempt["code"], task.hidden_tests).passed
+        assert passed == bool(attempt["own_pass"]), problem
+        verdicts[passed] += 1
+    assert min(verdicts[True], verdicts[False]) > 5
