@@ -1,0 +1,77 @@
+"""Every evaluator of the config folder works in a run, from the composition to the records."""
+
+import json
+
+import pytest
+
+from reflexion_lab.config import CONF, assemble, compose
+from reflexion_lab.experiment import carry_out
+from reflexion_lab.run_folder import RunFolder
+
+SCRIPT = [
+    {"when": "ROOT_CAUSE", "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"},
+    {"when": "", "scope": "conversation", "reply": "\n    return undefined\n"},
+]
+
+
+@pytest.fixture
+def overrides(tmp_path):
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    return [
+        *("model=scripted", f"model.path={tmp_path / 'script.json'}", f"run_root={tmp_path / 'runs'}"),
+        *("benchmark=basics", "benchmark.limit=3", "loop.max_attempts=2", "tracker=none", "quiet=true", "workers=2"),
+    ]
+
+
+def ran(tmp_path, *overrides):
+    carry_out(compose(*overrides))
+    (manifest,) = (tmp_path / "runs").glob("*/manifest.json")
+    return RunFolder(manifest.parent)
+
+
+def test_the_combined_reward_drives_a_loop(tmp_path, overrides):
+    folder = ran(tmp_path, *overrides, "evaluator=combined")
+    for first, second in folder.attempts.values():
+        assert set(first.evaluation.components) == {"tests", "types", "lint"}
+        assert (first.evaluation.passed, first.evaluation.components["lint"]) == (False, 0.0)
+        assert "undefined" in first.evaluation.feedback
+        assert first.evaluation.verification_type == "combined"
+        assert second.stop_reason == "max_attempts"
+
+
+@pytest.mark.parametrize(("evaluator", "kind"), [("lint", "lint"), ("type_check", "type")])
+def test_a_tool_alone_drives_a_loop(tmp_path, overrides, evaluator, kind):
+    folder = ran(tmp_path, *overrides, f"evaluator={evaluator}")
+    for first, _ in folder.attempts.values():
+        assert (first.evaluation.outcome, first.evaluation.verification_type) == ("fail", evaluator)
+        assert {check.kind for check in first.evaluation.checks} == {kind}
+
+
+def test_heuristics_are_no_feedback_and_get_one_attempt(tmp_path, overrides):
+    folder = ran(tmp_path, *overrides, "evaluator=trajectory")
+    assert [len(attempts) for attempts in folder.attempts.values()] == [1, 1, 1]
+    for (attempt,) in folder.attempts.values():
+        assert (attempt.stop_reason, attempt.evaluation.reward) == ("no_feedback", 0.99)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (["evaluator=combined", "evaluator.tests_weight=-1"], "evaluator.tests_weight: -1 found"),
+        (["evaluator=combined", "evaluator.lint_weight=nan"], "evaluator.lint_weight: nan found"),
+        (["evaluator=combined", "evaluator.type_tool=ruff"], "evaluator.type_tool: 'ruff' found; expected ty or mypy"),
+        (["evaluator=lint", "evaluator.tool=flake9"], "evaluator.tool: 'flake9' found"),
+        (["evaluator=trajectory", "evaluator.max_turns=-2"], "evaluator.max_turns: -2 found"),
+    ],
+)
+def test_an_impossible_value_is_refused_before_anything_is_written(tmp_path, overrides, change, said):
+    with pytest.raises(ValueError, match=said):
+        assemble(compose(*overrides, *change))
+    assert not list(tmp_path.glob("runs/*/manifest.json"))
+
+
+def test_every_evaluator_names_its_servers_and_limits():
+    names = sorted(path.stem for path in (CONF / "evaluator").glob("*.yaml"))
+    assert {"combined", "lint", "trajectory", "type_check", "unit_tests"} <= set(names)
+    nodes = [compose("model=scripted", "model.path=x", f"evaluator={name}").evaluator for name in names]
+    assert all(node.limits == nodes[0].limits and node.servers is None for node in nodes)

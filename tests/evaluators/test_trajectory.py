@@ -1,0 +1,127 @@
+"""The heuristics: their table of scores, and what they never claim."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.evaluators.trajectory import (
+    TrajectoryHeuristics,
+    files_of,
+    half_up,
+    is_progress,
+    summary_of,
+    tools_of,
+)
+from reflexion_lab.records import Step, Task, Trajectory
+
+TASK = Task(task_id="own/t", prompt="", entry_point="f")
+
+
+def made(turns, errors=0, status="complete", action="run_code", solution="x = 1", **fields):
+    steps = tuple(Step(action=action, error="boom" if i < errors else "") for i in range(turns))
+    return Trajectory(solution=solution, strategy="react", steps=steps, status=status, **fields)
+
+
+def judged(trajectory, max_turns=10):
+    return TrajectoryHeuristics(max_turns).evaluate(TASK, trajectory)
+
+
+@pytest.mark.parametrize(
+    ("trajectory", "max_turns", "parts", "score"),
+    [
+        (made(1), 10, (100, 100, 95), 99),
+        (made(5, 1), 10, (100, 60, 65), 81),
+        (made(12, status="unfinished"), 20, (60, 100, 70), 74),
+        (made(1, 1, status="stuck"), 10, (20, 40, 85), 39),
+        (made(10), 10, (100, 100, 50), 90),
+        (made(3), 0, (100, 100, 20), 84),
+        (made(6, 1), 10, (100, 80, 60), 86),
+        (made(2, status="unfinished", action=""), 10, (30, 100, 90), 63),
+        (made(2, status="unfinished", action="", files_modified=("a.py",)), 10, (60, 100, 90), 78),
+        (made(40, 40), 10, (100, 40, 20), 66),
+        (made(17, 1), 20, (100, 80, 47.5), 84),
+        (made(15, 1), 20, (100, 80, 52.5), 85),  # 84.5
+        (made(13, 1), 20, (100, 80, 57.5), 86),  # 85.5
+    ],
+)
+def test_scores_follow_the_table(trajectory, max_turns, parts, score):
+    evaluation = judged(trajectory, max_turns)
+    assert list(evaluation.components) == ["task_completion", "code_quality", "efficiency"]
+    assert tuple(100 * part for part in evaluation.components.values()) == pytest.approx(parts)
+    assert evaluation.reward == score / 100
+    assert evaluation.feedback.startswith(f"Score {score} of 100: task completion {parts[0]} %")
+
+
+def test_halves_are_rounded_up_whether_odd_or_even():
+    from fractions import Fraction
+
+    assert [half_up(Fraction(n, 2)) for n in (169, 171, 170)] == [85, 86, 85]
+
+
+def test_an_actor_that_answers_at_once_took_one_turn():
+    at_once = Trajectory(solution="x = 1", strategy="single_shot")
+    assert judged(at_once).components == judged(made(1)).components
+
+
+def test_an_empty_trajectory_is_no_progress():
+    evaluation = judged(Trajectory(solution=" ", strategy="single_shot"))
+    assert evaluation.reward <= 0.2
+    assert "No tangible output produced" in evaluation.issues
+    assert not is_progress(evaluation)
+    assert not is_progress(evaluation, evaluation)
+
+
+def test_a_stuck_turn_is_an_error_even_if_it_reports_none():
+    silent, loud = judged(made(1, 0, status="stuck")), judged(made(1, 1, status="stuck"))
+    assert silent == loud
+    assert any("failed" in issue for issue in silent.issues)
+    assert any("1 errors" in issue for issue in silent.issues)
+    assert any("Escalate" in suggestion for suggestion in silent.suggestions)
+    assert not is_progress(silent)
+
+
+def test_many_turns_are_an_issue_from_eleven_on():
+    assert not any("turn count" in issue for issue in judged(made(10)).issues)
+    assert any("High turn count: 11" in issue for issue in judged(made(11)).issues)
+
+
+def test_a_smooth_run_has_neither_issues_nor_suggestions():
+    evaluation = judged(made(1))
+    assert (evaluation.issues, evaluation.suggestions) == ((), ())
+    assert is_progress(evaluation)
+
+
+def test_progress_is_a_higher_score_than_the_attempt_before():
+    low, high = judged(made(1, status="stuck")), judged(made(9))
+    assert is_progress(high, low)
+    assert not is_progress(low, high)
+    assert not is_progress(high, high)
+
+
+def test_tools_and_files_are_listed_once_each():
+    assert files_of("see <<a.py>> and <<b.py>> and <<a.py>>, not 1 << x >> 2") == ("a.py", "b.py")
+    steps = tuple(Step(action=action) for action in ("write_file", "", "execute_command", "write_file"))
+    assert tools_of(Trajectory(solution="", strategy="x", steps=steps)) == ("write_file", "execute_command")
+
+
+def test_the_summary_names_turns_tools_and_status():
+    tools = ("write_file", "execute_command")
+    steps = tuple(Step(action=tools[i % 2]) for i in range(8))
+    trajectory = Trajectory(solution="x", strategy="x", steps=steps)
+    assert summary_of(trajectory) == "Turns: 8, Tools: write_file, execute_command, Status: complete"
+    assert summary_of(made(0)) == "Turns: 1, Tools: none, Status: complete"
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.sampled_from(["complete", "stuck", "unfinished"]), st.integers(0, 60))
+def test_no_score_is_ever_a_pass(turns, errors, status, max_turns):
+    evaluation = judged(made(turns, errors, status), max_turns)
+    assert 0 <= evaluation.reward <= 1
+    assert all(0 <= part <= 1 for part in evaluation.components.values())
+    assert (evaluation.passed, evaluation.outcome, evaluation.pass_rate) == (False, "no_tests", 0.0)
+    assert evaluation.verification_type == "trajectory"
+
+
+def test_an_impossible_number_of_turns_is_refused_by_name():
+    for wrong in (-1, "many", 2.5):
+        with pytest.raises(ValueError, match=rf"evaluator.max_turns: {wrong!r} found; expected an int of 0 or more"):
+            TrajectoryHeuristics(wrong)
