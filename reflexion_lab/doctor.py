@@ -1,80 +1,174 @@
-"""Is the evaluator sound on this machine? Known-good programs must pass, hostile ones must not."""
+"""Is the evaluator sound on this machine? Known-good programs must pass; hostile ones must get what they deserve."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
+from reflexion_lab.hostile.attack import Attack, Verdict, judge
 from reflexion_lab.records import Task
 
 if TYPE_CHECKING:
     from reflexion_lab.evaluators.sandbox import Sandbox
 
-HOSTILE = {
-    "exits with success": "import sys\nsys.exit(0)",
-    "exits past every handler": "import os\nos._exit(0)",
-    "exits when called": "def f(x):\n    raise SystemExit(0)",
-    "closes every descriptor": "import os\nos.closerange(0, 64)\ndef f(x):\n    return x + 1",
-    "kills itself": "import os\nos.kill(os.getpid(), 9)",
-    "loops forever": "def f(x):\n    while True:\n        pass",
-    "eats memory": "def f(x):\n    return 'x' * (1 << 33)",
-    "forges a report": (
-        "import os\nfor d in range(3, 64):\n    try:\n"
-        '        os.write(d, b\'[0, "pass", "", "", 0, 0.0]\\n\')\n'
-        "    except OSError:\n        pass\nos._exit(0)"
-    ),
-    "starts a process": "import os\nos.fork()\ndef f(x):\n    return x",
-    "opens a socket": "import socket\nsocket.create_connection(('127.0.0.1', 9), 1)",
-    "reads the machine's users": "open('/etc/passwd').read()",
-    "writes outside its folder": "open('/tmp/reflexion_lab_was_here', 'w').write('x')",
-    "reads the environment": "import os\nassert 'PATH' in os.environ",
+WITHOUT = {
+    "rlimits": "a program may use all memory, write files of any size and never end by itself",
+    "landlock": "a program may read and write every file that you may, other programs' folders and your keys included",
+    "seccomp": "a program may start processes that outlive it, reach the network, signal and trace your processes",
 }
-"""Programs that must not pass `assert f(1) == 2`, by what they try. Each is harmless where a layer is missing."""
+"""What is possible where a layer is missing."""
+IN_PLACE = (
+    "Checks that can only run beside the candidate (loops, whole functions) can be forged by it, as the rows "
+    '"in place" show; such checks are labelled `in_place`.'
+)
 
 
 class Findings(NamedTuple):
+    """The last line of `--json`. What is open for want of a layer, or was forged in place, counts for no total."""
+
     canonical_passed: int
     canonical_total: int
     hostile_passed: int
+    """Attacks that passed and must not."""
+    hostile_total: int
+    hostile_right: int
+    harness_deaths: int
+    """Servers that had to be replaced."""
+    orphans: int
+    files_outside: int
     isolation: list[str]
 
+    @property
+    def sound(self) -> bool:
+        harm = self.hostile_passed + self.harness_deaths + self.orphans + self.files_outside
+        missed = self.canonical_total - self.canonical_passed + self.hostile_total - self.hostile_right
+        return not (harm or missed)
 
-def examine(as_json: bool = False) -> int:
-    """Print what was found; returns 0 when the evaluator may be trusted, else 1."""
+
+class Visit(NamedTuple):
+    """What a run of the gallery brought."""
+
+    verdicts: list[Verdict]
+    layers: tuple[str, ...]
+    harness_deaths: int
+    orphans: tuple[int, ...]
+    files_outside: tuple[str, ...]
+
+
+def examine(as_json: bool = False, hostile: bool = False) -> int:
+    """Print what was found, on the whole gallery if `hostile`; returns 0 when the evaluator may be trusted, else 1."""
     from reflexion_lab.benchmarks.humaneval import humaneval
     from reflexion_lab.evaluators.sandbox import Sandbox
+    from reflexion_lab.hostile.gallery import GALLERY, QUICK
 
     with Sandbox() as sandbox, ThreadPoolExecutor(4) as pool:
-        verdicts = list(pool.map(lambda task: (task.task_id, canonical_passes(sandbox, task)), humaneval()))
-        outcomes = {what: hostile_outcome(sandbox, program) for what, program in HOSTILE.items()}
-        found = Findings(
-            canonical_passed=sum(passed for _, passed in verdicts),
-            canonical_total=len(verdicts),
-            hostile_passed=sum(outcome == "pass" for outcome in outcomes.values()),
-            isolation=list(sandbox.layers),
-        )
-    for what, outcome in outcomes.items():
-        print(f"hostile: {what:<28} {outcome}")
-    for task_id in (task_id for task_id, passed in verdicts if not passed):
+        solutions = list(pool.map(lambda task: (task.task_id, canonical_passes(sandbox, task)), humaneval()))
+    visit = tour(GALLERY if hostile else QUICK)
+    found = findings([passed for _, passed in solutions], visit)
+    print_table(visit)
+    for task_id in (task_id for task_id, passed in solutions if not passed):
         print(f"canonical solution failed: {task_id}")
-    print(f"canonical solutions passed: {found.canonical_passed} of {found.canonical_total}")
-    print(f"isolation on {platform.system()} {platform.machine()}: {', '.join(found.isolation)}")
-    for missing in ("landlock", "seccomp"):
-        if not any(layer.startswith(missing) for layer in found.isolation):
-            print(f"not in force here: {missing}; run model-written code on this machine only if you may lose it")
+    print_summary(found, visit)
     if as_json:
         print(json.dumps(found._asdict()))
-    return int(found.canonical_passed < found.canonical_total or found.hostile_passed > 0)
+    return int(not found.sound)
 
 
 def canonical_passes(sandbox: Sandbox, task: Task) -> bool:
     """Whether the task's own solution passes its own hidden tests."""
     from reflexion_lab.evaluators.unit_tests import run_tests
 
-    return run_tests(sandbox, task, task.prompt + task.canonical_solution, task.hidden_tests).passed
+    return run_tests(sandbox, task, task.canonical_program, task.hidden_tests).passed
 
 
-def hostile_outcome(sandbox: Sandbox, program: str) -> str:
-    return sandbox.run(program, "f", ["assert f(1) == 2"]).checks[0].outcome
+def tour(attacks: Sequence[Attack]) -> Visit:
+    """Judge every attack. Leaks go in pairs through a single server, the others side by side."""
+    from reflexion_lab.evaluators.sandbox import Limits, Sandbox
+    from reflexion_lab.hostile.machine import PLANTED
+    from reflexion_lab.hostile.watch import Watch
+
+    watch = Watch()
+    limits = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)  # endless programs are to end soon
+    os.environ[PLANTED] = "a key that no candidate may see"
+    try:
+        with Sandbox(limits) as crowd, Sandbox(limits, servers=1) as alone:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                verdicts = list(pool.map(lambda attack: judge(crowd, attack), [a for a in attacks if not a.probe]))
+            verdicts += [judge(alone, attack) for attack in attacks if attack.probe]
+            servers = [*crowd._started, *alone._started]
+            deaths = sum(server.process.poll() is not None for server in servers)
+    finally:
+        del os.environ[PLANTED]
+    orphans, files = watch.left(server.folder for server in servers)
+    order = {attack.name: place for place, attack in enumerate(attacks)}
+    verdicts.sort(key=lambda verdict: order[verdict.attack.name])
+    return Visit(verdicts, crowd.layers, deaths, orphans, tuple(map(str, files)))
+
+
+def missing(layers: Sequence[str]) -> list[str]:
+    """The layers that are not in force."""
+    return [layer for layer in WITHOUT if not any(found.startswith(layer) for found in layers)]
+
+
+def standing(verdict: Verdict, layers: Sequence[str]) -> str:
+    """`right`, `WRONG`, `possible` in place, or `open` for want of a layer."""
+    if not verdict.right:
+        return "open" if set(verdict.attack.needs) & set(missing(layers)) else "WRONG"
+    return "possible" if verdict.attack.mode == "in_place" and verdict.outcome == "pass" else "right"
+
+
+def findings(canonical: Sequence[bool], visit: Visit) -> Findings:
+    standings = [(verdict, standing(verdict, visit.layers)) for verdict in visit.verdicts]
+    demanded = [(v, stands) for v, stands in standings if stands not in ("open", "possible")]
+    return Findings(
+        canonical_passed=sum(canonical),
+        canonical_total=len(canonical),
+        hostile_passed=sum(v.outcome == "pass" and "pass" not in v.attack.expected for v, _ in demanded),
+        hostile_total=len(demanded),
+        hostile_right=sum(stands == "right" for _, stands in demanded),
+        harness_deaths=visit.harness_deaths,
+        orphans=len(visit.orphans),
+        files_outside=len(visit.files_outside),
+        isolation=list(visit.layers),
+    )
+
+
+def print_table(visit: Visit) -> None:
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table("family", "attack", "verdict", "expected", "ok", box=SIMPLE if console.is_terminal else None)
+    for verdict in visit.verdicts:
+        attack, stands = verdict.attack, standing(verdict, visit.layers)
+        outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
+        table.add_row(attack.family, attack.name, outcome, " | ".join(attack.expected), stands)
+    if not console.is_terminal:
+        console.width = 160
+    console.print(table, highlight=False)
+
+
+def print_summary(found: Findings, visit: Visit) -> None:
+    standings = [standing(verdict, visit.layers) for verdict in visit.verdicts]
+    for verdict in (v for v, stands in zip(visit.verdicts, standings, strict=True) if stands == "WRONG"):
+        print(f"WRONG: {verdict.attack.name}: {verdict.outcome} ({verdict.detail[:100]})")
+    if forged := standings.count("possible"):
+        print(f"possible in place: {forged} programs got through. {IN_PLACE}")
+    print(f"canonical solutions passed: {found.canonical_passed} of {found.canonical_total}")
+    print(f"hostile programs judged right: {found.hostile_right} of {found.hostile_total}")
+    print(
+        f"harness deaths: {found.harness_deaths}; orphans: {found.orphans}; files outside: {found.files_outside}"
+        + "".join(f"\n  left behind: {what}" for what in (*visit.orphans, *visit.files_outside))
+    )
+    print(f"isolation on {platform.system()} {platform.machine()}: {', '.join(found.isolation)}")
+    for layer in missing(found.isolation):
+        rows = sum(
+            stands == "open" and layer in v.attack.needs for v, stands in zip(visit.verdicts, standings, strict=True)
+        )
+        print(f"not in force here: {layer}: {WITHOUT[layer]} ({rows} programs got through)")
+        print("  run model-written code on this machine only if you may lose it")

@@ -1,0 +1,157 @@
+"""The hostile gallery: every program gets the verdict that it must get, and harms nobody."""
+
+import os
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from reflexion_lab.evaluators.sandbox import Limits, Sandbox
+from reflexion_lab.hostile.attack import RIGHT, Attack, judge
+from reflexion_lab.hostile.gallery import GALLERY, QUICK, QUICK_NAMES
+from reflexion_lab.hostile.machine import PLANTED
+from reflexion_lab.hostile.watch import Watch, descendants
+from reflexion_lab.records import OUTCOMES
+
+LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)
+NEIGHBOUR = "def f(x):\n    return sum([x, 1])\n"
+DEMANDED = [attack for attack in GALLERY if not attack.probe and attack.mode == "apart"]
+LEAKS = [attack for attack in GALLERY if attack.probe]
+FORGED_IN_PLACE = [attack for attack in GALLERY if attack.mode == "in_place"]
+
+
+def slug(attack):
+    return attack.name.replace(" ", "_")
+
+
+def passes(sandbox):
+    return sandbox.run(NEIGHBOUR, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
+
+
+class Visit:
+    """All attacks that this session asks for, begun at once; beside them a neighbour whose programs are right."""
+
+    def __init__(self, attacks):
+        os.environ[PLANTED] = "planted"
+        self.watch = Watch()
+        self.crowd, self.alone, self.near = Sandbox(LIMITS, servers=2), Sandbox(LIMITS, servers=1), Sandbox(servers=1)
+        self.pool, self.one = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
+        self.verdicts = {
+            a.name: (self.one if a.probe else self.pool).submit(judge, self.alone if a.probe else self.crowd, a)
+            for a in attacks
+        }
+        self.harmed, self.over = 0, threading.Event()
+        self.neighbour = threading.Thread(target=self.live_beside_them)
+        self.neighbour.start()
+
+    def live_beside_them(self):
+        while not self.over.is_set():
+            self.harmed += not passes(self.near)
+            self.over.wait(0.05)
+
+    def end(self):
+        """Wait for everything; what died, what stayed."""
+        for verdict in self.verdicts.values():
+            verdict.result()
+        self.over.set()
+        self.neighbour.join()
+        servers = [server for sandbox in (self.crowd, self.alone, self.near) for server in sandbox._started]
+        deaths = sum(server.process.poll() is not None for server in servers)
+        for part in (self.crowd, self.alone, self.near):
+            part.close()
+        self.pool.shutdown()
+        self.one.shutdown()
+        return deaths, self.watch.left(server.folder for server in servers)
+
+
+@pytest.fixture(scope="module")
+def visit(request):
+    asked = [item.callspec.params.get("attack") for item in request.session.items if hasattr(item, "callspec")]
+    visit = Visit([attack for attack in asked if attack in GALLERY])
+    yield visit
+    os.environ.pop(PLANTED, None)
+    if not visit.over.is_set():
+        visit.end()
+
+
+@pytest.mark.parametrize("attack", DEMANDED, ids=slug)
+def test_no_attack_gets_a_verdict_that_it_must_not(visit, attack):
+    lacking = [layer for layer in attack.needs if not any(found.startswith(layer) for found in visit.crowd.layers)]
+    if lacking:
+        pytest.skip(f"needs {lacking[0]}, which is not in force on this machine, and the doctor says so")
+    verdict = visit.verdicts[attack.name].result()
+    assert verdict.right, f"{attack.tries}: {verdict.outcome} ({verdict.detail}); expected {attack.expected}"
+
+
+@pytest.mark.parametrize("attack", LEAKS, ids=slug)
+def test_nothing_leaks_to_the_next_program(visit, attack):
+    verdict = visit.verdicts[attack.name].result()
+    assert verdict.outcome == "pass", verdict.detail
+
+
+@pytest.mark.parametrize("attack", FORGED_IN_PLACE, ids=slug)
+def test_what_is_forged_in_place_breaks_nothing_else(visit, attack):
+    assert visit.verdicts[attack.name].result().right
+
+
+def test_the_gallery_leaves_no_death_no_orphan_no_file_and_no_harmed_neighbour(visit):
+    deaths, left = visit.end()
+    assert (deaths, left.orphans, left.files, visit.harmed) == (0, (), (), 0)
+
+
+@pytest.mark.parametrize("attack", LEAKS, ids=slug)
+def test_a_probe_sees_its_polluter_where_both_share_a_process(sandbox, attack):
+    told = sandbox.run(attack.program + attack.probe, "f", ["assert f(1) == 2", *attack.checks]).checks[0]
+    assert told.outcome != "pass"
+
+
+@pytest.mark.parametrize("checks", sorted({a.checks for a in DEMANDED if not a.setup}), ids=" ".join)
+def test_what_the_gallery_calls_apart_is_judged_apart(sandbox, checks):
+    assert {check.mode for check in sandbox.run(RIGHT, "f", list(checks)).checks} == {"apart"}
+
+
+@pytest.mark.parametrize("checks", sorted({a.checks for a in FORGED_IN_PLACE}), ids=" ".join)
+def test_what_the_gallery_calls_in_place_is_judged_in_place(sandbox, checks):
+    assert {check.mode for check in sandbox.run(RIGHT, "f", list(checks)).checks} == {"in_place"}
+
+
+def test_closing_the_sandbox_ends_even_a_program_that_asked_to_outlive_it():
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("processes are counted by /proc, which this machine does not have")
+    program = (
+        "import ctypes, time\ntry:\n    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\nfinally:\n    open('up', 'x').close()\n"
+        "    time.sleep(6)\n"
+    )
+    own = Sandbox(Limits(wall_seconds=8), servers=1)
+    attack = Attack(name="stays", program=program, tries="to outlive its server", expected=("timeout",))
+    running = threading.Thread(target=judge, args=(own, attack))
+    running.start()
+    while not own._started or "up" not in os.listdir(own._started[0].folder):
+        running.join(0.01)
+    stayed = [process for process, _ in descendants(own._started[0].process.pid)]
+    while running.is_alive():  # the sandbox tries a second server
+        own.close()
+        running.join(0.05)
+    assert stayed
+    deadline = time.monotonic() + 5  # the signal that ends it is on its way; it would sleep for 6
+    while any(map(alive, stayed)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not [process for process in stayed if alive(process)]
+
+
+def alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_every_attack_has_a_name_of_its_own_and_outcomes_that_there_are():
+    assert [name for name, times in Counter(a.name for a in GALLERY).items() if times > 1] == []
+    assert all(set(a.expected) <= set(OUTCOMES) - {"harness_error"} and a.expected for a in GALLERY)
+    assert all("pass" not in a.expected for a in DEMANDED)
+    assert {a.name for a in QUICK} == set(QUICK_NAMES)
+    assert len(GALLERY) >= 60
