@@ -24,10 +24,15 @@ SHOWN = 200
 """Characters of a value that are kept for feedback."""
 
 
+Asked = tuple[CodeType | None, list[CodeType]] | CodeType | str
+
+
 class Prepared(NamedTuple):
     """One check, as the candidate's process gets it and as the lab judges it."""
 
-    asked: tuple[CodeType | None, list[CodeType]] | CodeType | str
+    name: str
+    """Its source, shortened to one line."""
+    asked: Asked
     """Imports and calls; or the whole check, to be judged in place; as source where it does not compile."""
     test: ast.expr | None
     """What remains, with `$0`, `$1` … for the values of the calls; None when judged in place."""
@@ -40,15 +45,17 @@ class Prepared(NamedTuple):
 @functools.lru_cache(maxsize=1 << 14)
 def prepare(check: str, entry_point: str, setup: str = "") -> Prepared:
     """Split `check`, or leave it whole. Tests that a model wrote come here too: nothing is executed."""
+    name = " ".join(check.split())[:200]
     try:
         silence()
         tree = ast.parse(check, NAME)
-        return _split(tree, entry_point, setup) or Prepared(compile(check, NAME, "exec"), None)
+        return Prepared(name, *(_split(tree, entry_point, setup) or (compile(check, NAME, "exec"), None)))
     except MISTAKES:
-        return Prepared(check, None)
+        return Prepared(name, check, None)
 
 
-def _split(tree: ast.Module, entry_point: str, setup: str) -> Prepared | None:
+def _split(tree: ast.Module, entry_point: str, setup: str) -> tuple[Asked, ast.expr] | None:
+    """What to ask of the candidate, and the comparison that remains; None for what must be judged in place."""
     *before, last = tree.body or [ast.Pass()]
     if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
         return None
@@ -60,7 +67,7 @@ def _split(tree: ast.Module, entry_point: str, setup: str) -> Prepared | None:
     test = _fold(test)
     calls = [compile(ast.Expression(call), NAME, "eval") for call in cut.calls]
     imports = compile(ast.Module(before, []), NAME, "exec") if before else None
-    return Prepared((imports, calls), test)
+    return (imports, calls), test
 
 
 @functools.lru_cache(maxsize=1 << 10)

@@ -24,49 +24,59 @@ LONGEST = 500
 """Characters of a text from a child."""
 
 
-def read_checks(sources: Sequence[str], prepared: Sequence[Prepared], reported: Reported) -> tuple[Check, ...]:
-    """One check per source, in their order; what was not reported ended as the child did."""
-    outcome, message = ending(reported.status, reported.over)
-    checks = [
-        Check(name=" ".join(source.split())[:200], outcome=outcome, message=message, mode=check.mode)
-        for source, check in zip(sources, prepared, strict=True)
-    ]
+def read_checks(prepared: Sequence[Prepared], reported: Reported) -> tuple[Check, ...]:
+    """One check for each, in their order; what was not reported ended as the child did."""
+    found: dict[int, Check] = {}
     decoder, judged = Decoder(), set()
     for entry in entries(reported.report, reported.nonce):
         match entry:
-            case [int(i), list(values), float(seconds)] if 0 <= i < len(checks) and i not in judged:
+            case [int(i), list(values), float(seconds)] if 0 <= i < len(prepared) and i not in judged:
                 if (test := prepared[i].test) is not None:
                     judged.add(i)
-                    checks[i] = _judged(checks[i], test, values, decoder, seconds)
-            case [int(i), *told] if 0 <= i < len(checks):
-                checks[i] = _told(checks[i], told)
-    return tuple(checks)
+                    found[i] = _judged(prepared[i].name, test, values, decoder, seconds)
+            case [int(i), *told] if 0 <= i < len(prepared):
+                if check := _told(prepared[i], told, found.get(i)):
+                    found[i] = check
+    outcome, message = ending(reported.status, reported.over)
+    return tuple(
+        found.get(i) or Check(name=check.name, outcome=outcome, message=message, mode=check.mode)
+        for i, check in enumerate(prepared)
+    )
 
 
-def _judged(check: Check, test: ast.expr, values: list[Any], decoder: Decoder, seconds: float) -> Check:
-    """`check` with the verdict on what the candidate computed."""
+def _judged(name: str, test: ast.expr, values: list[Any], decoder: Decoder, seconds: float) -> Check:
+    """The verdict on what the candidate computed."""
     try:
         verdict = judge(test, [decoder.decode(value) for value in values])
     except Unreadable as problem:
-        return replace(check, outcome="error", error_type="Unreadable", message=str(problem))
+        return Check(name=name, outcome="error", error_type="Unreadable", message=str(problem), mode="apart")
     if verdict.outcome == "pass":
-        return replace(check, outcome="pass", message="", seconds=finite(seconds))
-    said = {field: readable(text) for field, text in verdict._asdict().items()}
-    return replace(check, seconds=finite(seconds), **said)
+        return Check(name=name, outcome="pass", mode="apart", seconds=finite(seconds))
+    return Check(
+        name=name,
+        outcome=verdict.outcome,
+        mode="apart",
+        expected=readable(verdict.expected),
+        actual=readable(verdict.actual),
+        error_type=readable(verdict.error_type),
+        message=readable(verdict.message),
+        seconds=finite(seconds),
+    )
 
 
-def _told(check: Check, told: list[Any]) -> Check:
-    """`check` with what its child says of it, as far as it may."""
-    outcomes = ENDINGS if check.mode == "apart" else ("pass", "fail", *ENDINGS)
+def _told(prepared: Prepared, told: list[Any], before: Check | None) -> Check | None:
+    """What a child says of a check, as far as it may; None for what it may not."""
+    outcomes = ENDINGS if prepared.test is not None else ("pass", "fail", *ENDINGS)
     match told:
         case [str(outcome), str(kind), str(message), int(line), float(seconds)] if outcome in outcomes:
             said = {"error_type": readable(kind), "message": readable(message)}
-            return replace(check, outcome=outcome, line=line, seconds=finite(seconds), **said)
-        case [str(expected), str(actual)] if check.mode == "in_place" and check.outcome == "fail":
+            seconds = finite(seconds)
+            return Check(name=prepared.name, outcome=outcome, mode=prepared.mode, line=line, seconds=seconds, **said)
+        case [str(expected), str(actual)] if before and before.outcome == "fail" and prepared.test is None:
             sides = {"expected": readable(expected), "actual": readable(actual)}
-            message = check.message or f"expected {sides['expected']}, got {sides['actual']}"
-            return replace(check, message=message, **sides)
-    return check
+            message = before.message or f"expected {sides['expected']}, got {sides['actual']}"
+            return replace(before, message=message, **sides)
+    return None
 
 
 def read_values(reported: Reported, calls: int) -> list[list[Any]]:

@@ -67,7 +67,7 @@ class Sandbox:
         }
         reported = self._report(asked, cpu_seconds)
         return Execution(
-            checks=read_checks(checks, prepared, reported),
+            checks=read_checks(prepared, reported),
             output=readable(reported.output, self.limits.output_chars),
             seconds=reported.seconds,
             cpu_seconds=reported.cpu_seconds,

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,10 +98,12 @@ class Server:
         """
         nonce = secrets.token_hex(16)
         wall, cpu = self.limits.times(canonical_seconds)
-        with _scratch() as request, _scratch() as report, _scratch() as output:
+        files = [_scratch(), _scratch(), _scratch()]
+        try:
+            request, report, output = files
             os.write(request, marshal.dumps({**asked, "nonce": nonce}))
             os.lseek(request, 0, os.SEEK_SET)
-            socket.send_fds(self.socket, [ASK.pack(wall, cpu)], [request, report, output])
+            socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files)
             self.socket.settimeout(wall + GRACE)
             reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
             if len(reply) < STATUS.size:
@@ -110,7 +112,10 @@ class Server:
             printed = os.pread(output, 4 * self.limits.output_chars, 0).decode(errors="replace")
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
-            told = os.pread(report, self.limits.file_mb << 20, 0)
+            told = os.pread(report, os.fstat(report).st_size, 0)
+        finally:
+            for file in files:
+                os.close(file)
         return Reported(told, nonce, printed[: self.limits.output_chars], status, over, seconds, used)
 
     def close(self) -> None:
@@ -125,15 +130,10 @@ class Server:
                 os.rmdir(self.folder)
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[int]:
+def _scratch() -> int:
     """The descriptor of an unnamed file: in memory where the system has such."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("scratch")
-    else:
-        descriptor, path = tempfile.mkstemp()
-        os.unlink(path)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        return os.memfd_create("scratch")
+    descriptor, path = tempfile.mkstemp()
+    os.unlink(path)
+    return descriptor
