@@ -25,10 +25,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.evaluators.apart import prepare
-from reflexion_lab.evaluators.sandbox import Limits, Sandbox
-from reflexion_lab.evaluators.server import HARNESS
 from reflexion_lab.evaluators.unit_tests import run_tests
+from reflexion_lab.sandbox.apart import prepare
+from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.sandbox.server import HARNESS
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRANSCRIPTS = DATA / "transcripts" / "agentevals_reflexion_humaneval.jsonl.gz"

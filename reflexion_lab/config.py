@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from reflexion_lab.benchmarks.benchmark import Benchmark
-    from reflexion_lab.evaluators.executions import CachedExecutor
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.models.cache import CachedModel
     from reflexion_lab.records import Task
     from reflexion_lab.runner import Runner
+    from reflexion_lab.sandbox.cached import CachedExecutor
 
 PACKAGE = Path(__file__).parent
 CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.name == "conf" and path.is_dir())
@@ -153,8 +153,8 @@ def wire(partial: functools.partial[Any], parts: dict[str, Any]) -> Any:
 
 def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedExecutor:
     """The sandbox behind its execution cache."""
-    from reflexion_lab.evaluators.executions import CachedExecutor
-    from reflexion_lab.evaluators.sandbox import Sandbox
+    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.sandbox import Sandbox
 
     path = None if cfg.cache.mode == "off" else cfg.cache.executions
     return CachedExecutor(Sandbox(load_limits(cfg), servers or cfg.evaluator.servers), path)
@@ -162,7 +162,7 @@ def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedExecutor:
 
 def timed(benchmark: Benchmark, sandbox: CachedExecutor) -> tuple[Task, ...]:
     """The tasks with what their canonical solutions cost; says loudly which of these fail here."""
-    from reflexion_lab.evaluators.canonical import measured
+    from reflexion_lab.sandbox.canonical import measured
 
     tasks, failing = measured(benchmark, sandbox, sandbox.servers)
     if failing:
@@ -206,7 +206,7 @@ def _model(node: bytes) -> Model:
 
 
 def load_limits(cfg: DictConfig) -> Any:
-    from reflexion_lab.evaluators.sandbox import Limits
+    from reflexion_lab.sandbox.sandbox import Limits
 
     try:
         return msgspec.convert(plain(cfg.evaluator.limits), Limits)

@@ -13,7 +13,7 @@ from reflexion_lab.hostile.attack import Attack, Verdict, judge
 from reflexion_lab.records import Task
 
 if TYPE_CHECKING:
-    from reflexion_lab.evaluators.sandbox import Sandbox
+    from reflexion_lab.sandbox.sandbox import Sandbox
 
 WITHOUT = {
     "rlimits": "a program may use all memory, write files of any size and never end by itself",
@@ -62,8 +62,8 @@ class Visit(NamedTuple):
 def examine(as_json: bool = False, hostile: bool = False) -> int:
     """Print what was found, on the whole gallery if `hostile`; returns 0 when the evaluator may be trusted, else 1."""
     from reflexion_lab.benchmarks.humaneval import humaneval
-    from reflexion_lab.evaluators.sandbox import Sandbox
     from reflexion_lab.hostile.gallery import GALLERY, QUICK
+    from reflexion_lab.sandbox.sandbox import Sandbox
 
     with Sandbox() as sandbox, ThreadPoolExecutor(4) as pool:
         solutions = list(pool.map(lambda task: (task.task_id, canonical_passes(sandbox, task)), humaneval()))
@@ -87,9 +87,9 @@ def canonical_passes(sandbox: Sandbox, task: Task) -> bool:
 
 def tour(attacks: Sequence[Attack]) -> Visit:
     """Judge every attack. Leaks go in pairs through a single server, the others side by side."""
-    from reflexion_lab.evaluators.sandbox import Limits, Sandbox
     from reflexion_lab.hostile.machine import PLANTED
     from reflexion_lab.hostile.watch import Watch
+    from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
     watch = Watch()
     limits = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)  # endless programs are to end soon

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.evaluators.sandbox import Limits, Sandbox
 from reflexion_lab.models.scripted import ScriptedModel
 from reflexion_lab.records import Task
+from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"

@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from reflexion_lab.actors.single_shot import SingleShot
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.config import assemble, compose
-from reflexion_lab.evaluators.agreement import DualAgreement
-from reflexion_lab.evaluators.self_tests import SelfTests
 from reflexion_lab.evaluators.unit_tests import UnitTests
 from reflexion_lab.experiment import carry_out
 from reflexion_lab.judge import HiddenTests
@@ -32,6 +30,8 @@ from reflexion_lab.records import Sampling
 from reflexion_lab.reflectors.rules import Rules
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.runner import Runner, teach
+from reflexion_lab.suite_writers.agreement import DualAgreement
+from reflexion_lab.suite_writers.self_tests import SelfTests
 
 SCRIPT = [
     {"when": "ROOT_CAUSE", "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"},

@@ -13,11 +13,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.intervals import Rate
-from reflexion_lab.evaluators.sandbox import Limits, Sandbox
 from reflexion_lab.evaluators.unit_tests import run_tests
 from reflexion_lab.progress import in_notebook
 from reflexion_lab.protocols import HarnessError
 from reflexion_lab.records import Check, Record, Task
+from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 from reflexion_lab.study.causes import Causes
 from reflexion_lab.study.leaks import Leaks, leaks
 from reflexion_lab.study.samples import Sample, read_samples

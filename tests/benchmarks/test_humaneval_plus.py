@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reflexion_lab.benchmarks.humaneval_plus import NOT_SPLIT, humaneval_plus
-from reflexion_lab.evaluators.sandbox import Sandbox
 from reflexion_lab.evaluators.unit_tests import run_tests
 from reflexion_lab.records import Task
+from reflexion_lab.sandbox.sandbox import Sandbox
 
 PROMPT = 'def f(x, y=1):\n    """Say.\n    >>> f(1)\n    2\n    """\n'
 COMPARISON = """import numpy as np

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from reflexion_lab.benchmarks.benchmark import Benchmark
 from reflexion_lab.benchmarks.mbpp import SPLITS, mbpp
 from reflexion_lab.benchmarks.overlap import repeated
-from reflexion_lab.evaluators.sandbox import Sandbox
 from reflexion_lab.evaluators.unit_tests import run_tests
+from reflexion_lab.sandbox.sandbox import Sandbox
 
 FULL = {
     "task_id": 11,

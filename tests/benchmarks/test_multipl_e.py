@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from reflexion_lab.benchmarks.multipl_e import MISTRANSLATED, examples, multipl_e
-from reflexion_lab.evaluators.sandbox import Sandbox
 from reflexion_lab.evaluators.unit_tests import run_tests
+from reflexion_lab.sandbox.sandbox import Sandbox
 
 ROW = {
     "name": "HumanEval_500_longest",

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.evaluators.sandbox import Limits, Sandbox
 from reflexion_lab.hostile.attack import RIGHT, Attack, judge
 from reflexion_lab.hostile.gallery import GALLERY, QUICK, QUICK_NAMES
 from reflexion_lab.hostile.machine import PLANTED
 from reflexion_lab.hostile.watch import Watch, descendants
 from reflexion_lab.records import OUTCOMES
+from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
 LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)
 NEIGHBOUR = "def f(x):\n    return sum([x, 1])\n"

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from reflexion_lab.cli import main
-from reflexion_lab.evaluators.sandbox import Limits, Sandbox
 from reflexion_lab.protocols import HarnessError
+from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 from reflexion_lab.study import audit as audit_module
 from reflexion_lab.study.audit import audit, audit_files, execute
 from reflexion_lab.study.audit_report import as_json, findings, harness_line

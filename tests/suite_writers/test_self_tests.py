@@ -2,10 +2,10 @@
 
 import pytest
 
-from reflexion_lab.evaluators.self_tests import SelfTests
 from reflexion_lab.models.scripted import ScriptedModel
 from reflexion_lab.protocols import SuiteWriter
 from reflexion_lab.records import Completion, Message, Sampling, Usage
+from reflexion_lab.suite_writers.self_tests import SelfTests
 
 
 def writing(reply, finish_reason="stop", **options) -> SelfTests:

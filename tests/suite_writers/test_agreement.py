@@ -2,8 +2,8 @@
 
 import pytest
 
-from reflexion_lab.evaluators.agreement import DualAgreement
 from reflexion_lab.records import Trajectory, Usage, WrittenTests
+from reflexion_lab.suite_writers.agreement import DualAgreement
 
 TESTS = ("assert double(1) == 2", "assert double(0) == 0", "assert double(2) == 2", "assert double(3) == 3")
 TWICE = "def double(x):\n    return 2 * x"

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, TracebackType
 from typing import Self
 
-from reflexion_lab.evaluators.apart import MISTAKES, literal, prepare
-from reflexion_lab.evaluators.execution import read_checks, read_values, readable
-from reflexion_lab.evaluators.lockdown import layers
-from reflexion_lab.evaluators.server import Limits, Reported, Server
 from reflexion_lab.protocols import HarnessError
 from reflexion_lab.records import Execution
+from reflexion_lab.sandbox.apart import MISTAKES, literal, prepare
+from reflexion_lab.sandbox.lockdown import layers
+from reflexion_lab.sandbox.report import read_checks, read_values, readable
+from reflexion_lab.sandbox.server import Limits, Reported, Server
 
 __all__ = ["Limits", "Sandbox"]
 DEFAULTS = Limits()

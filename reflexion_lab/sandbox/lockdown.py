@@ -28,7 +28,7 @@ import struct
 import sys
 
 if "." in __name__:
-    from reflexion_lab.evaluators import seccomp
+    from reflexion_lab.sandbox import seccomp
 else:  # a lone file inside the sandbox
     import seccomp  # type: ignore[import-not-found,no-redef]
 

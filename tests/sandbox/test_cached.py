@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from reflexion_lab.evaluators.executions import CachedExecutor
-from reflexion_lab.evaluators.sandbox import Limits, Sandbox
 from reflexion_lab.protocols import HarnessError
+from reflexion_lab.sandbox.cached import CachedExecutor
+from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
 PROGRAM = "def f(x):\n    return x + 1\n"
 

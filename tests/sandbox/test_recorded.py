@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.evaluators.sandbox import Sandbox
 from reflexion_lab.evaluators.unit_tests import run_tests
+from reflexion_lab.sandbox.sandbox import Sandbox
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from reflexion_lab.evaluators.harness import ASK, STATUS, sweep
 from reflexion_lab.protocols import HarnessError
 from reflexion_lab.records import Record
+from reflexion_lab.sandbox.harness import ASK, STATUS, sweep
 
 HARNESS = Path(__file__).with_name("harness.py")
 GRACE = 10.0

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.evaluators.sandbox import Sandbox
 from reflexion_lab.protocols import HarnessError
 from reflexion_lab.records import Execution
+from reflexion_lab.sandbox.sandbox import Sandbox
 from reflexion_lab.sqlite_file import Layout, connect
 
 VERSION = 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.evaluators.apart import judge, literal, prepare
+from reflexion_lab.sandbox.apart import judge, literal, prepare
 
 SEARCH = """
 import gc, sys
@@ -150,8 +150,8 @@ PLAIN = st.recursive(
 def test_plain_data_survives_the_way_to_the_lab_with_its_types(value):
     import json
 
-    from reflexion_lab.evaluators.plain import encode
-    from reflexion_lab.evaluators.values import Decoder
+    from reflexion_lab.sandbox.plain import encode
+    from reflexion_lab.sandbox.values import Decoder
 
     back = Decoder().decode(json.loads(encode(value)))
     assert repr(back) == repr(value)

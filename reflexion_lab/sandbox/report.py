@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reflexion_lab.evaluators.apart import Prepared, judge
-from reflexion_lab.evaluators.harness import OUT_OF_MEMORY
-from reflexion_lab.evaluators.server import Reported
-from reflexion_lab.evaluators.values import Decoder, Unreadable
 from reflexion_lab.records import Check
+from reflexion_lab.sandbox.apart import Prepared, judge
+from reflexion_lab.sandbox.harness import OUT_OF_MEMORY
+from reflexion_lab.sandbox.server import Reported
+from reflexion_lab.sandbox.values import Decoder, Unreadable
 
 ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,16}\b")
 ENDINGS = ("error", "early_exit", "memory")

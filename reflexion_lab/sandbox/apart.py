@@ -13,9 +13,9 @@ import functools
 from types import CodeType
 from typing import Any, NamedTuple
 
-from reflexion_lab.evaluators.comparison import comparable, evaluate, name_of
-from reflexion_lab.evaluators.values import Opaque
 from reflexion_lab.replies.syntax import NAME, silence
+from reflexion_lab.sandbox.comparison import comparable, evaluate, name_of
+from reflexion_lab.sandbox.values import Opaque
 
 CONVERSIONS = ("list", "tuple", "set", "frozenset", "dict", "sorted", "next")
 """Computed along with the call that they enclose: iterators are no plain data."""

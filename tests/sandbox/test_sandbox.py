@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.evaluators.sandbox import Limits, Sandbox
 from reflexion_lab.protocols import HarnessError
+from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
 CHECK = ["assert f(1) == 2"]
 
@@ -212,7 +212,7 @@ def test_executions_leave_no_descriptor_and_no_process():
 
 
 def test_a_server_that_cannot_start_is_a_broken_harness_not_a_failing_candidate(monkeypatch, tmp_path):
-    monkeypatch.setattr("reflexion_lab.evaluators.server.HARNESS", tmp_path / "absent.py")
+    monkeypatch.setattr("reflexion_lab.sandbox.server.HARNESS", tmp_path / "absent.py")
     with Sandbox(servers=1) as own, pytest.raises(HarnessError, match="could not run a program"):
         own.run("def f(x): return 2", "f", CHECK)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from reflexion_lab.evaluators.asserts import LONGEST, Sieve, asserts
 from reflexion_lab.prompts.render import render
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling, Task, WrittenTests
+from reflexion_lab.suite_writers.asserts import LONGEST, Sieve, asserts
 
 
 class SelfTests:

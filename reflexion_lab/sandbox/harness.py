@@ -33,7 +33,7 @@ if __name__ == "__main__":  # lone files here; modules of the package where the 
 
     del sys.path[0]
 else:
-    from reflexion_lab.evaluators import child, lockdown
+    from reflexion_lab.sandbox import child, lockdown
 
 ASK = struct.Struct("<dI")
 """Wall seconds, CPU seconds."""

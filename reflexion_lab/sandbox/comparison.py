@@ -17,7 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from reflexion_lab.evaluators.values import HASHED, Unreadable
+from reflexion_lab.sandbox.values import HASHED, Unreadable
 
 FACTORS = 1 << 256
 """Operands of a product or a power stay below this."""

@@ -14,7 +14,7 @@ from time import perf_counter as clock
 from typing import Any
 
 if "." in __name__:
-    from reflexion_lab.evaluators.plain import encode
+    from reflexion_lab.sandbox.plain import encode
 else:  # a lone file inside the sandbox
     from plain import encode  # type: ignore[import-not-found,no-redef]
 
