@@ -66,7 +66,7 @@ def home(tmp_path, monkeypatch):
 def execute(notebook, folder):
     """Run every cell in a kernel of its own; a failure names the cell and the line."""
     resources = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources)
+    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources, coalesce_streams=True)
     try:
         client.execute()
     except CellExecutionError as error:
