@@ -82,7 +82,8 @@ SECRETS = (
         "lists the installed packages",
         "site-packages, where benchmarks lie",
         "import os\nplace = os.path.dirname(os.__file__)\n"
-        "os.listdir(next(p for p in (place + '/site-packages', place + '/dist-packages') if os.path.exists(p)))",
+        "places = place + '/site-packages', place + '/dist-packages', '/usr/lib/python3/dist-packages'\n"
+        "os.listdir(next(filter(os.path.exists, places), '/usr'))",
         LANDLOCK,
     ),
     reach(
