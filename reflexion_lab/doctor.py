@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.hostile.attack import Attack, Verdict, judge
@@ -25,6 +26,11 @@ IN_PLACE = (
     "Checks that can only run beside the candidate (loops, whole functions) can be forged by it, as the rows "
     '"in place" show; such checks are labelled `in_place`.'
 )
+NO_PASS = ("fail", "error", "early_exit", "memory")
+"""Of an attack that may end in any of these, the table says `no pass`."""
+STYLES = {"right": "green", "possible": "yellow", "open": "bold yellow", "WRONG": "bold red"}
+PIPED = 120
+"""Columns of the table where there is no terminal."""
 
 
 class Findings(NamedTuple):
@@ -138,25 +144,38 @@ def findings(canonical: Sequence[bool], visit: Visit) -> Findings:
 
 
 def print_table(visit: Visit) -> None:
-    from rich.box import SIMPLE
+    """One row an attack, below its family's name; what is not as it must be stands out."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
-    table = Table("family", "attack", "verdict", "expected", "ok", box=SIMPLE if console.is_terminal else None)
-    for verdict in visit.verdicts:
-        attack, stands = verdict.attack, standing(verdict, visit.layers)
-        outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
-        table.add_row(attack.family, attack.name, outcome, " | ".join(attack.expected), stands)
     if not console.is_terminal:
-        console.width = 160
+        console.width = PIPED
+    table = Table("attack", "verdict", "expected", "ok", box=SIMPLE_HEAD, pad_edge=False)
+    for family, verdicts in groupby(visit.verdicts, key=lambda verdict: verdict.attack.family):
+        table.add_row(f"[bold]{escape(family)}")
+        for verdict in verdicts:
+            attack, stands = verdict.attack, standing(verdict, visit.layers)
+            name = escape(attack.name.removeprefix(f"{family}: "))
+            outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
+            table.add_row(f"  {name}", outcome, in_words(attack.expected), f"[{STYLES[stands]}]{stands}")
     console.print(table, highlight=False)
+
+
+def in_words(expected: Sequence[str]) -> str:
+    """Such as `fail | error`, or `no pass | timeout`."""
+    rest = [outcome for outcome in expected if outcome not in NO_PASS]
+    return " | ".join(["no pass", *rest] if set(expected) >= set(NO_PASS) else expected)
 
 
 def print_summary(found: Findings, visit: Visit) -> None:
     standings = [standing(verdict, visit.layers) for verdict in visit.verdicts]
     for verdict in (v for v, stands in zip(visit.verdicts, standings, strict=True) if stands == "WRONG"):
         print(f"WRONG: {verdict.attack.name}: {verdict.outcome} ({verdict.detail[:100]})")
+    if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in visit.verdicts):
+        print(f"no pass: {', '.join(NO_PASS[:-1])} or {NO_PASS[-1]}")
     if forged := standings.count("possible"):
         print(f"possible in place: {forged} programs got through. {IN_PLACE}")
     print(f"canonical solutions passed: {found.canonical_passed} of {found.canonical_total}")
@@ -171,4 +190,5 @@ def print_summary(found: Findings, visit: Visit) -> None:
             stands == "open" and layer in v.attack.needs for v, stands in zip(visit.verdicts, standings, strict=True)
         )
         print(f"not in force here: {layer}: {WITHOUT[layer]} ({rows} programs got through)")
+    if missing(found.isolation):
         print("  run model-written code on this machine only if you may lose it")

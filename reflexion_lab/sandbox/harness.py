@@ -81,6 +81,7 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> 
             return
         wall, cpu = ASK.unpack(ask)
         start = time.monotonic()
+        os.chdir(folder)  # where no Landlock holds it, a candidate may have put another folder in its place
         request, report, output = descriptors
         ended, alive = os.pipe()
         for source, target in ((output, 1), (output, 2), (report, child.REPORT), (alive, ALIVE)):
