@@ -1,25 +1,31 @@
 """Splits a check into the calls that a candidate computes and the comparison that it never sees.
 
 `assert f(2) == 4` becomes the call `f(2)`, which goes to the candidate's process, and `assert $0 == 4`, which stays in
-the lab. A check is judged apart when it is one assertion (imports may stand before it) that calls nothing but the entry
-point and what `comparison` knows. Anything else is judged in place.
+the lab. A check is judged apart when it is one assertion (imports may stand before it) that calls nothing but the
+program and what `comparison` knows. Anything else is judged in place; so is what calls a function of the task's setup,
+which may be the very reference that the program is compared with.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import functools
+from collections.abc import Collection, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from reflexion_lab.replies.syntax import NAME, silence
-from reflexion_lab.sandbox.comparison import comparable, evaluate, name_of
+from reflexion_lab.replies.syntax import NAME, bound_names, silence
+from reflexion_lab.sandbox.comparison import FUNCTIONS, comparable, evaluate, name_of
 from reflexion_lab.sandbox.values import Opaque
 
 CONVERSIONS = ("list", "tuple", "set", "frozenset", "dict", "sorted", "next")
 """Computed along with the call that they enclose: iterators are no plain data."""
 MISTAKES = (SyntaxError, ValueError, MemoryError, RecursionError)
+MODULES = ("math", "collections")
+"""Modules that comparisons know parts of."""
+BUILT_IN = frozenset(dir(builtins))
 SHOWN = 200
 """Characters of a value that are kept for feedback."""
 
@@ -59,10 +65,10 @@ def _split(tree: ast.Module, entry_point: str, setup: str) -> tuple[Asked, ast.e
     *before, last = tree.body or [ast.Pass()]
     if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
         return None
-    cut = _Cut(entry_point)
+    imported, given = _names(ast.Module(before, [])), _set_up(setup)
+    cut = _Cut((entry_point, "candidate"), imported.bound | given.bound)
     test = cut.visit(last.test)
-    names = _defined(ast.Module(before, [])) | _set_up(setup)
-    if not comparable(test, names) or any(isinstance(part, ast.Or) for part in ast.walk(test)):
+    if not comparable(test, imported.known | given.known) or any(isinstance(part, ast.Or) for part in ast.walk(test)):
         return None  # of `f(1) == 2 or f(2) == 3` Python may skip the second call, which may raise
     test = _fold(test)
     calls = [compile(ast.Expression(call), NAME, "eval") for call in cut.calls]
@@ -70,19 +76,33 @@ def _split(tree: ast.Module, entry_point: str, setup: str) -> tuple[Asked, ast.e
     return (imports, calls), test
 
 
+class Names(NamedTuple):
+    bound: frozenset[str]
+    """What a module defines: it is no call of the program's."""
+    known: frozenset[str]
+    """What of it comparisons know as the very same thing."""
+
+
 @functools.lru_cache(maxsize=1 << 10)
-def _set_up(setup: str) -> frozenset[str]:
+def _set_up(setup: str) -> Names:
     try:
-        return _defined(ast.parse(setup))
+        silence()
+        return _names(ast.parse(setup, NAME))
     except MISTAKES:
-        return frozenset()
+        return Names(frozenset(), frozenset())
 
 
-def _defined(tree: ast.Module) -> frozenset[str]:
-    """Names that a module imports, or gives to its functions."""
-    aliases = (alias for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names)
-    functions = (node.name for node in tree.body if isinstance(node, ast.FunctionDef))
-    return frozenset(alias.name for alias in aliases if alias.asname is None).union(functions)
+def _names(tree: ast.Module) -> Names:
+    known = set()
+    for node in tree.body:
+        match node:
+            case ast.Import():
+                known |= {alias.name for alias in node.names if alias.name in MODULES and alias.asname is None}
+            case ast.ImportFrom(module=module) if module in MODULES:
+                known |= {alias.name for alias in node.names if alias.asname is None}
+            case ast.FunctionDef(name="close") if [a.arg for a in node.args.args] == ["actual", "expected", "atol"]:
+                known.add("close")
+    return Names(frozenset(bound_names(tree)), frozenset(known))
 
 
 def _fold(test: ast.expr) -> ast.expr:
@@ -98,8 +118,9 @@ def _fold(test: ast.expr) -> ast.expr:
 class _Cut(ast.NodeTransformer):
     """Takes the calls of the program out of an expression and puts `$0`, `$1` … in their place."""
 
-    def __init__(self, entry_point: str) -> None:
-        self.names = ("candidate", entry_point)
+    def __init__(self, ours: Sequence[str], theirs: Collection[str]) -> None:
+        self.ours = ours
+        self.theirs = BUILT_IN.union(theirs, FUNCTIONS)
         self.calls: list[ast.expr] = []
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -109,13 +130,16 @@ class _Cut(ast.NodeTransformer):
         return ast.Name(f"${len(self.calls) - 1}", ast.Load())
 
     def computes(self, node: ast.expr) -> bool:
-        """Whether this is a call of the entry point, or a conversion of one."""
+        """Whether this calls the entry point or what else only the program can define, or converts such a call."""
         if not isinstance(node, ast.Call):
             return False
-        if name_of(node.func) in CONVERSIONS:
+        name = name_of(node.func)
+        if name in self.ours:
+            return True
+        if name in CONVERSIONS:
             plain = all(isinstance(keyword.value, ast.Constant) for keyword in node.keywords)
             return plain and len(node.args) == 1 and self.computes(node.args[0])
-        return name_of(node.func) in self.names
+        return isinstance(node.func, ast.Name) and name not in self.theirs
 
 
 class Verdict(NamedTuple):

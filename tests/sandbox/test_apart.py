@@ -22,7 +22,7 @@ def f(x):
 """
 
 
-SETUP = "def close(actual, expected, atol):\n    return actual == expected\n"
+SETUP = "def reference(x): return x\nimport string\ndef close(actual, expected, atol):\n    return actual == expected\n"
 
 
 def mode(check):
@@ -49,6 +49,8 @@ def mode(check):
         "assert f(1) == (3 + 5 + 7, 3 * 5 * 7)",
         "assert 0 <= f(1) <= 1",
         "from math import isclose\nassert isclose(f(2), 1.0, abs_tol=1e-6)",
+        "assert helper(f(1)) == 2",
+        "assert f(reference(1)) == 2",
         "assert close(f([1.0]), [1.0], 1e-06)",
     ],
 )
@@ -71,7 +73,9 @@ def test_an_assertion_about_calls_of_the_entry_point_is_judged_apart(check):
         "assert f(1) == ",
         "assert math.isclose(f(2), 1.0)",
         "import math as m\nassert m.isclose(f(2), 1.0)",
-        "assert isclose(f(2), 1.0)",
+        "from numpy import isclose\nassert isclose(f(2), 1.0)",
+        "from math import sqrt\nassert sqrt(f(2)) == 1.0",
+        "assert eval(f(2)) == 1.0",
         "assert Counter(f(1)) == Counter('ab')",
         "assert reference(f(1)) == 2",
     ],
