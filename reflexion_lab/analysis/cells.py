@@ -22,7 +22,7 @@ def table(title: str, *columns: str, names: int = 1) -> Table:
     for number, column in enumerate(columns):
         is_name = number < names
         side: Literal["left", "right"] = "left" if is_name else "right"
-        empty.add_column(column, justify=side, overflow="fold", no_wrap=not is_name, min_width=7)
+        empty.add_column(column, justify=side, overflow="fold", no_wrap=not is_name, min_width=7 if is_name else None)
     return empty
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis import cells
 from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.analysis.headline import headline
 from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.analysis.summary import Log, Summary, summary
 from reflexion_lab.records import Usage
@@ -50,7 +51,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
         _tasks(log, all_tasks),
         *_convergence(log, figures),
         *_feedback(figures),
-        _figures(figures),
+        headline(figures),
         cells.line(""),
         _costs(figures),
     ]
@@ -60,6 +61,9 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
 
 
 def _warnings(log: Log, figures: Summary, path: Path) -> Iterator[str]:
+    if figures.harness_errors:
+        spoilt = f"{figures.harness_errors} verdicts are failures of the harness and say nothing about a program"
+        yield f"HARNESS ERRORS: {spoilt}{_first_problem(log)}. Run `reflexion-lab doctor`"
     resume = f"To resume, give the command that began it, with resume={path}"
     if figures.is_upper_bound:
         yield "UPPER BOUND, not pass@1: the hidden tests drove this loop (feedback source: oracle)."
@@ -68,6 +72,13 @@ def _warnings(log: Log, figures: Summary, path: Path) -> Iterator[str]:
         yield f"INCOMPLETE: {ended}; no figure is final. {resume}"
     elif not log.is_graded:
         yield f"NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve. {resume}"
+
+
+def _first_problem(log: Log) -> str:
+    """What the harness said first, if it was while giving feedback; a grade holds no words."""
+    checks = (check for attempt in log.every for check in attempt.evaluation.checks)
+    said = next((f"{check.name}: {check.message}" for check in checks if check.outcome == "harness_error"), "")
+    return f"; the first: {' '.join(said.split())[:200].rstrip('.: ')}" if said else ""
 
 
 def _tasks(log: Log, all_tasks: bool) -> Table:
@@ -127,7 +138,7 @@ def _feedback(figures: Summary) -> Iterator[Table]:
     known = {name: found for name, found in columns.items() if found}
     if figures.is_upper_bound or figures.no_feedback == figures.n_logged:
         return
-    table = cells.table("Feedback tests against hidden tests", "programs", *known)
+    table = cells.table(f"Feedback {_giver(figures)} against hidden tests", "programs", *known)
     rows = {name: _confusion(found) for name, found in known.items()}
     for cell in zip(CONFUSION, *rows.values(), strict=True):
         table.add_row(*map(cells.line, cell))
@@ -144,65 +155,10 @@ def _confusion(found: Confusion) -> list[str]:
     return [*map(str, counts), *shares]
 
 
-def _metric(figures: Summary) -> str:
-    return "upper bound (not pass@1)" if figures.is_upper_bound else "pass@1"
-
-
-def _figures(figures: Summary) -> Table:
-    """Name and value, one a line."""
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2))
-    for parts in (_headline, _suites, _reflections, _exclusions):
-        for name, value in parts(figures):
-            grid.add_row(cells.line(name, "bold"), cells.line(value))
-    return grid
-
-
-def _headline(figures: Summary) -> Iterator[tuple[str, str]]:
-    yield _metric(figures), cells.rate(figures.pass_at_1)
-    yield "of", f"{figures.benchmark}, feedback source {figures.feedback_source}, seed {figures.seed}"
-    if figures.pass_at_1_first and figures.against_single and figures.attempts_mean > 1:
-        yield "plain single attempt", f"{cells.rate(figures.pass_at_1_first)}, attempt 1 of these very loops"
-        pair = figures.against_single
-        p = f"p = {pair.p:.2g}" if pair.p >= 1e-4 else "p < 0.0001"
-        points = f"{100 * pair.difference:+.1f} points {cells.interval(pair.low, pair.high)}"
-        yield "gain, paired", f"{points}, Newcombe's method 10"
-        yield (
-            "since attempt 1",
-            f"{pair.repaired} repaired, {pair.damaged} damaged; {p}, McNemar's exact test",
-        )
-    if figures.no_feedback < figures.n_logged:
-        yield "feedback tests passed", cells.rate(figures.visible_pass)
-
-
-def _suites(figures: Summary) -> Iterator[tuple[str, str]]:
-    if found := figures.suites:
-        empty = f"{found.empty} of {found.suites} tasks without any" if found.empty else "some for every task"
-        yield "tests by the model", f"{found.tests} kept, {empty}; left out: {cells.counts(found.dropped)}"
-        yield "valid tests", f"{cells.rate(found.valid, 'tests')}: the canonical solution passes them"
-        yield "all tests valid", cells.rate(found.valid_suites)
-        unjudged = f"; {found.unjudged} not judged" if found.unjudged else ""
-        yield "invalid tests", cells.counts(found.invalid_outcomes) + unjudged
-
-
-def _reflections(figures: Summary) -> Iterator[tuple[str, str]]:
-    if figures.reflections:
-        yield "reflections", cells.counts(figures.reflections)
-        yield "written by the model", cells.rate(figures.reflections_by_model, "reflections")
-        yield "word for word again", f"{figures.reflections_repeated} within their task"
-
-
-def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
-    """Nothing is excluded from n; this says what is in it that a reader would want to know."""
-    yield "loops ended by", f"{cells.counts(figures.stop_reasons)}; {figures.attempts_mean:.2f} attempts a task"
-    yield "hidden outcomes", cells.counts(figures.submitted_outcomes)
-    yield "feedback outcomes", f"{cells.counts(figures.feedback_outcomes)}, over all attempts"
-    attempts = f"attempts without a program {figures.extraction_failures}, with a time-out {figures.timeouts}"
-    harness = f"harness errors {figures.harness_errors}"
-    yield "counted in n", f"tasks without feedback {figures.no_feedback}, {attempts}, {harness}"
-    if figures.torn:
-        yield "torn lines skipped", str(figures.torn)
+def _giver(figures: Summary) -> str:
+    """Whose verdict the feedback is: `tests`, which a combined reward leaves the last word, or `by lint` and such."""
+    others = sorted(figures.verification_types.keys() - {"unit_tests", "combined"})
+    return f"by {', '.join(others)}" if others else "tests"
 
 
 def _costs(figures: Summary) -> Table:

@@ -80,6 +80,16 @@ def feedback_confusion(judged: Iterable[tuple[Attempt, Grade]]) -> Confusion:
     return confusion((_verdict(attempt.evaluation), _verdict(grade)) for attempt, grade in judged)
 
 
+def assert_confusion(judged: Iterable[tuple[Attempt, Grade]]) -> Confusion:
+    """The verdict of every single feedback test on each attempt against the attempt's hidden one."""
+    return confusion(
+        (None if check.outcome in UNKNOWN else check.outcome == "pass", _verdict(grade))
+        for attempt, grade in judged
+        for check in attempt.evaluation.checks
+        if check.kind == "test"
+    )
+
+
 def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteVerdict]) -> SuiteQuality:
     """`verdicts` by task; a suite without one is unjudged."""
     suites = list(written)

@@ -5,87 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from reflexion_lab.analysis.estimators import Paired, Point, curve, paired, submitted_at, verdicts_at
+from reflexion_lab.analysis.estimators import Paired, paired, submitted_at, verdicts_at
 from reflexion_lab.analysis.intervals import Rate
-from reflexion_lab.analysis.suite_quality import Confusion, SuiteQuality, feedback_confusion, suite_quality
-from reflexion_lab.records import (
-    Attempt,
-    Grade,
-    Manifest,
-    Record,
-    SuiteVerdict,
-    TaskResult,
-    Usage,
-    WrittenTests,
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.suite_quality import (
+    Confusion,
+    SuiteQuality,
+    assert_confusion,
+    feedback_confusion,
+    suite_quality,
 )
-from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.records import Attempt, Grade, Record, Usage, WrittenTests
 
-
-class Log(Record, frozen=True, kw_only=True):
-    """A run folder, read once: the tasks whose loops have ended, in the order in which they did."""
-
-    manifest: Manifest
-    results: dict[str, TaskResult]
-    attempts: dict[str, list[Attempt]]
-    grades: dict[tuple[str, int], Grade]
-    written: dict[str, WrittenTests]
-    """Tests that the model wrote, by task; empty unless they were the feedback."""
-    suite_verdicts: dict[str, SuiteVerdict]
-    torn: int
-    """Lines that a kill left half-written; they were skipped."""
-
-    @classmethod
-    def read(cls, run: RunFolder) -> Log:
-        """Raises RunFolderError: a file cannot be read, or a task has a result and no attempts."""
-        fresh = RunFolder(run.path)  # its count of torn lines begins at 0
-        results, attempts, grades = fresh.results, fresh.attempts, fresh.grades
-        if lost := sorted(results.keys() - attempts.keys()):
-            where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
-            raise RunFolderError(f"{where}; expected one at least; delete its line in results.jsonl and resume")
-        written = fresh.written_tests
-        return cls(
-            manifest=fresh.manifest,
-            results=results,
-            attempts={task_id: attempts[task_id] for task_id in results},
-            grades=grades,
-            written={task_id: written[task_id] for task_id in results if task_id in written},
-            suite_verdicts=fresh.suite_verdicts,
-            torn=fresh.torn,
-        )
-
-    @property
-    def every(self) -> list[Attempt]:
-        return [attempt for made in self.attempts.values() for attempt in made]
-
-    @property
-    def submitted(self) -> dict[str, tuple[Attempt, Grade]]:
-        """By task, what was submitted and its hidden verdict; tasks still to be graded are left out."""
-        chosen = {task_id: submitted_at(made) for task_id, made in self.attempts.items()}
-        return {
-            task_id: (attempt, self.grades[task_id, attempt.number])
-            for task_id, attempt in chosen.items()
-            if (task_id, attempt.number) in self.grades
-        }
-
-    @property
-    def is_graded(self) -> bool:
-        """Every attempt has its hidden verdict; an interrupted run has those of submissions alone."""
-        return all((attempt.task_id, attempt.number) in self.grades for attempt in self.every)
-
-    @property
-    def points(self) -> list[Point]:
-        """The convergence curve, up to the longest loop; empty until `is_graded`."""
-        return self.curve(max((len(made) for made in self.attempts.values()), default=0))
-
-    def curve(self, n_attempts: int) -> list[Point]:
-        """The convergence curve up to `n_attempts`; empty until `is_graded`, and without any task."""
-        before = sum(written.usage.tokens for written in self.written.values())
-        return curve(self.attempts, self.grades, n_attempts, before) if self.attempts and self.is_graded else []
-
-    @property
-    def judged(self) -> list[tuple[Attempt, Grade]]:
-        """Every attempt with its hidden verdict; empty until `is_graded`."""
-        return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
+__all__ = ["Log", "Summary", "summary"]
 
 
 class Summary(Record, frozen=True, kw_only=True):
@@ -116,6 +48,16 @@ class Summary(Record, frozen=True, kw_only=True):
     """The same on attempt 1, which no feedback has shaped; None until every attempt is graded."""
     feedback_attempts: Confusion | None
     """The same on all attempts."""
+    feedback_asserts: Confusion | None
+    """The same of each single feedback test on every attempt: one test cannot find all that is wrong."""
+    feedback_tests: int
+    """Feedback tests that were run, over all attempts."""
+    feedback_in_place: int
+    """Of these, judged in the candidate's own process, where it can forge the verdict."""
+    verification_types: dict[str, int]
+    """By what attempts were evaluated."""
+    did_not_run: dict[str, int]
+    """Parts that were left out of a combined reward, and of how many attempts."""
     suites: SuiteQuality | None
     """The tests that the model wrote; None where it was not asked to."""
     attempts_mean: float
@@ -157,6 +99,7 @@ def summary(log: Log) -> Summary:
     first = verdicts_at(log.attempts, log.grades, 1) if log.is_graded else None
     final = {task_id: grade.passed for task_id, (_, grade) in submitted.items()}
     passed = sum(submitted_at(made).evaluation.passed for made in log.attempts.values())
+    modes = [check.mode for attempt in every for check in attempt.evaluation.checks if check.kind == "test"]
     return Summary(
         run_id=manifest.run_id,
         benchmark=manifest.benchmark,
@@ -173,6 +116,11 @@ def summary(log: Log) -> Summary:
         feedback=feedback_confusion(submitted.values()),
         feedback_first=feedback_confusion(j for j in log.judged if j[0].number == 1) if log.is_graded else None,
         feedback_attempts=feedback_confusion(log.judged) if log.is_graded else None,
+        feedback_asserts=assert_confusion(log.judged) if log.is_graded else None,
+        feedback_tests=sum(map(modes.count, ("apart", "in_place"))),
+        feedback_in_place=modes.count("in_place"),
+        verification_types=dict(Counter(attempt.evaluation.verification_type for attempt in every)),
+        did_not_run=_did_not_run(every),
         suites=suite_quality(log.written.values(), log.suite_verdicts) if log.written else None,
         attempts_mean=len(every) / len(log.attempts) if log.attempts else 0.0,
         stop_reasons=dict(Counter(result.stop_reason for result in log.results.values())),
@@ -211,6 +159,12 @@ def _repeated(made: Sequence[Attempt]) -> int:
     return len(words) - len(set(words))
 
 
+def _did_not_run(attempts: Iterable[Attempt]) -> dict[str, int]:
+    issues = (issue for a in attempts if a.evaluation.verification_type == "combined" for issue in a.evaluation.issues)
+    return dict(Counter(part for part, marker, _ in (issue.partition(" did not run") for issue in issues) if marker))
+
+
 def _harness_errors(attempts: Iterable[Attempt], grades: Iterable[Grade]) -> int:
-    verdicts = [*(attempt.evaluation.outcome for attempt in attempts), *(grade.outcome for grade in grades)]
-    return verdicts.count("harness_error")
+    evaluations = [attempt.evaluation for attempt in attempts]
+    spoilt = ["harness_error" in (e.outcome, *(check.outcome for check in e.checks)) for e in evaluations]
+    return sum(spoilt) + sum(grade.outcome == "harness_error" for grade in grades)

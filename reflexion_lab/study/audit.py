@@ -39,6 +39,8 @@ class Verdict(Record, frozen=True, kw_only=True):
     """What the first failing check said; "" for a pass."""
     cause: str = ""
     """Why the log says otherwise, as far as executing variants can tell; "" where it agrees or says nothing."""
+    in_place: bool = False
+    """Whether a check was judged in the program's own process, where it can forge a pass."""
     leaked_from: str = ""
     """Id of the earlier sample whose names the logged verdict needs, if that was shown."""
 
@@ -157,7 +159,10 @@ def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
         return Verdict(sample=sample, passed=False, outcome="harness_error", detail=str(problem))
     failures = evaluation.failures
     detail = describe(failures[0]) if failures else "" if evaluation.passed else "the log holds no test"
-    return Verdict(sample=sample, passed=evaluation.passed, outcome=evaluation.outcome, detail=detail)
+    in_place = any(check.mode == "in_place" for check in evaluation.checks)
+    return Verdict(
+        sample=sample, passed=evaluation.passed, outcome=evaluation.outcome, detail=detail, in_place=in_place
+    )
 
 
 def _patiently(verdicts: Sequence[Verdict]) -> list[Verdict]:

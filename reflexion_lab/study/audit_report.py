@@ -104,6 +104,8 @@ def findings(found: Audit) -> Iterator[str]:
         yield f"{told}: {sources.total()}, after {named}"
     if imports := sum("usual imports" in verdict.cause for verdict in found.verdicts):
         yield f"imports: logged passes that fall alone and hold with the usual imports: {imports}"
+    if forgeable := sum(verdict.passed and verdict.in_place for verdict in found.verdicts):
+        yield f"judged in place: {forgeable} of {found.rate.k} passes rest on checks that only run beside the program"
     if leaks.missing:
         yield f"missing rows: {len(leaks.missing)}: {_named(leaks.missing)}"
     if leaks.repeated:

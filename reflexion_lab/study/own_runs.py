@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,19 +46,22 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
             tests=task.hidden_tests,
             setup=task.setup,
             logged=None if grade is None or spoilt else grade.passed,
-            feedback=tuple(check.name for check in attempt.evaluation.checks),
+            feedback=tuple(check.name for check in attempt.evaluation.checks if check.kind == "test"),
         )
 
 
 def _benchmark(path: Path, manifest: Manifest) -> Benchmark:
     """The benchmark that the run names, if it is still the same. A folder of a stranger's may name nothing else."""
     from reflexion_lab.config import load_benchmark
+    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.sandbox import Sandbox
 
     node: Any = manifest.config.get("benchmark")
     load = node.get("load") if isinstance(node, dict) else None
     if not isinstance(load, dict) or not _harmless(load):
         raise RunFolderError(f"{path}: config.benchmark.load: {load!r} found; expected a benchmark of this package")
-    benchmark = load_benchmark(_attributes(node, manifest.seed))
+    with contextlib.closing(CachedExecutor(Sandbox(servers=1), None)) as executor:  # starts nothing before it is asked
+        benchmark = load_benchmark(_attributes(node, manifest.seed), executor)
     if benchmark.digest != manifest.benchmark_digest:
         what = f"{benchmark.name} with digest {benchmark.digest[:12]} found"
         raise RunFolderError(f"{path}: {what}; expected {manifest.benchmark_digest[:12]}, which the run was made with")
@@ -66,10 +70,11 @@ def _benchmark(path: Path, manifest: Manifest) -> Benchmark:
 
 def _harmless(load: dict[str, Any]) -> bool:
     """Whether `load` calls a benchmark of ours with plain values: a target runs whatever it names."""
-    target, rest = str(load.get("_target_")), {name: value for name, value in load.items() if name != "_target_"}
+    rest = dict(load)
+    target, partial = str(rest.pop("_target_", "")), rest.pop("_partial_", True)
     plain = all(isinstance(value, str | int | float | None) and "${" not in str(value) for value in rest.values())
     named = target.startswith(OURS) and target.removeprefix(OURS).count(".") == 1
-    return named and plain and not any(name.startswith("_") for name in rest)
+    return named and plain and partial is True and not any(name.startswith("_") for name in rest)
 
 
 def _attributes(node: dict[str, Any], seed: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -44,8 +45,9 @@ class Sheet(Record, frozen=True, kw_only=True):
         return f"<tr>{''.join(cells)}</tr>"
 
     def table(self) -> Table:
-        """For a terminal."""
-        made = table(visible(self.title), *self.columns, names=self.names)
+        """For a terminal, which is narrow: heads of figures break before their last long word."""
+        heads = (re.sub(r"(?<=[ -])(?=\w{5,}$)", "\n", column) for column in self.columns[self.names :])
+        made = table(visible(self.title), *self.columns[: self.names], *heads, names=self.names)
         for row in self.rows:
             made.add_row(*(line(visible(cell)) for cell in row))
         if self.note:

@@ -24,7 +24,6 @@ from reflexion_lab.trackers import view
 INSTALL = "pip install 'mlflow>=3.5,<4'"
 RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")
 """Of runs in charts: those of our figures, then some of Paul Tol's and grey."""
-RECORDS = ("manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl")
 
 
 class TrackerError(OSError):
@@ -195,7 +194,7 @@ def _times(folder: Path, log: Log) -> tuple[int, int]:
     """When the run began and when its last record was written, in milliseconds since the epoch."""
     began = datetime.fromisoformat(log.manifest.created_at)
     began = began if began.tzinfo else began.replace(tzinfo=UTC)
-    written = [(folder / name).stat().st_mtime for name in RECORDS if (folder / name).exists()]
+    written = [path.stat().st_mtime for path in (folder / "manifest.json", *folder.glob("*.jsonl"))]
     return round(began.timestamp() * 1000), round(max(began.timestamp(), *written) * 1000)
 
 

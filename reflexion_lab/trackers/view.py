@@ -80,6 +80,13 @@ def metrics(log: Log, found: Summary) -> list[Metric]:
         figures["final/any_solved"] = found.any_solved.share
         figures["final/gain_over_attempt_1"] = found.against_single.difference
         figures["final/gain_over_attempt_1_p"] = found.against_single.p
+    if not found.is_upper_bound:
+        shares = {"feedback_wrong_if_passed": found.feedback.wrong_if_passed}
+        shares["feedback_right_if_failed"] = found.feedback.right_if_failed
+        shares |= {"written_tests_valid": found.suites.valid} if found.suites else {}
+        figures |= {f"final/{name}": rate.share for name, rate in shares.items() if rate.n}
+    if found.feedback_tests:
+        figures["final/feedback_in_place_share"] = found.feedback_in_place / found.feedback_tests
     if found.reflections_by_model.n:
         figures["final/reflections_by_model_share"] = found.reflections_by_model.share
     curves = [metric for point in points(log) for metric in _at_attempt(point, headline)]
@@ -132,6 +139,7 @@ def note(log: Log, found: Summary, folder: Path) -> str:
         f"**{arm}** on {manifest.benchmark}, {manifest.feedback_source} feedback, seed {manifest.seed}",
         f"{headline} **{rate.share:.3f}** (95 % interval {rate.low:.3f} to {rate.high:.3f}){first}",
         f"n = {rate.n} of {found.n_expected} tasks{unfinished}",
+        f"**HARNESS ERRORS: {found.harness_errors}**, no verdicts on programs" if found.harness_errors else "",
         f"Run folder: `{folder}`",
         f"Run it again: `reflexion-lab run {again}`" if again else "",
     )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from reflexion_lab.analysis.report import show
@@ -20,7 +21,7 @@ RUN = {
 def shown(write_run):
     def report(verdicts=None, all_tasks: bool = False, width: int = 100, **options) -> str:
         console = Console(file=io.StringIO(), width=width)
-        show(write_run(verdicts or RUN, **options), console, all_tasks=all_tasks)
+        show(write_run(verdicts or (None if "made" in options else RUN), **options), console, all_tasks=all_tasks)
         return console.file.getvalue()
 
     return report
@@ -99,6 +100,7 @@ def test_written_tests_are_shown_with_what_they_were_worth(write_run):
     assert "50.0 % [9.5, 90.5] (1 of 2 tests, Wilson 95 %): the canonical solution passes them" in text
     assert row(text, "all tests valid")[:2] == ["0.0", "%"]
     assert row(text, "invalid tests") == ["1", "fail"]
+    assert "2 pass, 1 fail on right programs; 1 pass, 4 fail on wrong ones, over all attempts" in text
     assert row(text, "test_writer")[0] == "0"
 
 
@@ -139,10 +141,45 @@ def test_an_incomplete_run_says_so_first_and_last_and_how_to_resume(shown):
     assert "Convergence" not in text
 
 
+def spoilt(attempt, **fields):
+    checks = (Check(name="type_check by ty", kind="type", outcome="harness_error", message="it is not installed."),)
+    evaluation = replace(attempt.evaluation, outcome="harness_error", checks=checks, **fields)
+    return replace(attempt, evaluation=evaluation)
+
+
+def test_harness_errors_are_loud_first_and_last_and_no_verdict(shown, attempt):
+    text = shown(made={"a": [spoilt(attempt("a", 1, 0.0))]}, width=200)
+    assert text.startswith("HARNESS ERRORS: 1 verdicts are failures of the harness and say nothing about a program; ")
+    assert text.count("the first: type_check by ty: it is not installed. Run `reflexion-lab doctor`") == 2
+    assert row(text, "without a verdict") == ["1", "1", "1"]
+
+
+def test_a_run_says_what_evaluated_it(shown, attempt):
+    evaluation = replace(attempt("a", 1, 0.0).evaluation, verification_type="lint")
+    text = shown(made={"a": [replace(attempt("a", 1, 0.0), evaluation=evaluation)]})
+    assert "seed 7, evaluated by lint" in text
+    assert "Feedback by lint against hidden tests" in text
+
+
+def test_unit_tests_need_no_such_word(shown):
+    assert "evaluated by" not in shown()
+
+
+def test_forgeable_verdicts_and_parts_that_did_not_run_have_a_line(shown, attempt):
+    checks = [Check(name=mode, outcome="fail", mode=mode) for mode in ("apart", "apart", "in_place")]
+    issues = ("lint by ruff did not run: not installed",)
+    made = attempt("a", 1, 0.0)
+    evaluation = replace(made.evaluation, checks=tuple(checks), verification_type="combined", issues=issues)
+    text = shown(made={"a": [replace(made, evaluation=evaluation)]})
+    assert "1 of 3 feedback verdicts, over all attempts; those a program can forge" in text
+    assert "1 lint by ruff; the other weights make up for it" in text
+
+
 def test_a_complete_run_gives_no_alarm(shown):
     text = shown()
     assert "INCOMPLETE" not in text
     assert "NOT ALL GRADED" not in text
+    assert "HARNESS ERRORS" not in text
 
 
 def test_an_unsealed_run_says_that_grades_are_missing(shown):

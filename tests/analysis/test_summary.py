@@ -88,6 +88,45 @@ def test_failures_of_the_plumbing_are_counted(write_run, attempt):
     assert (figures.extraction_failures, figures.timeouts, figures.harness_errors) == (1, 1, 1)
 
 
+def judged_by(attempt, *checks, **fields):
+    """`attempt` with these checks."""
+    return msgspec.structs.replace(
+        attempt, evaluation=msgspec.structs.replace(attempt.evaluation, checks=checks, **fields)
+    )
+
+
+def test_a_harness_error_behind_another_failure_is_counted_too(write_run, attempt):
+    checks = (Check(name="a", outcome="fail"), Check(name="types", kind="type", outcome="harness_error"))
+    assert summary(Log.read(write_run(made={"a": [judged_by(attempt("a", 1, 0.0), *checks)]}))).harness_errors == 1
+
+
+def test_verdicts_that_a_program_can_forge_are_counted(write_run, attempt):
+    checks = [Check(name=mode, outcome="fail", mode=mode) for mode in ("apart", "apart", "in_place", "")]
+    tool = Check(name="lint", kind="lint", outcome="fail")
+    made = {"a": [judged_by(attempt("a", n, 0.0), *checks, tool) for n in (1, 2)]}
+    figures = summary(Log.read(write_run(made=made)))
+    assert (figures.feedback_in_place, figures.feedback_tests) == (2, 6)
+
+
+def test_parts_left_out_of_a_combined_reward_are_counted_by_name(write_run, attempt):
+    issues = ("types by ty did not run: not installed", "tests did not run: the task shows none")
+    combined = judged_by(attempt("a", 1, 0.0), verification_type="combined", issues=issues)
+    other = judged_by(attempt("b", 1, 0.0), issues=issues)
+    figures = summary(Log.read(write_run(made={"a": [combined], "b": [other]})))
+    assert figures.did_not_run == {"types by ty": 1, "tests": 1}
+    assert figures.verification_types == {"combined": 1, "unit_tests": 1}
+
+
+def test_single_feedback_tests_are_set_against_the_hidden_verdict(write_run, attempt):
+    outcomes = [Check(name="t", outcome=outcome) for outcome in ("pass", "fail", "harness_error")]
+    found = Check(name="lint", kind="lint", outcome="fail")
+    single = summary(
+        Log.read(write_run(made={"a": [judged_by(attempt("a", 1, 0.0), *outcomes, found)]}))
+    ).feedback_asserts
+    assert (single.false_positives, single.true_negatives, single.unknown) == (1, 1, 1)
+    assert (single.true_positives, single.false_negatives) == (0, 0)
+
+
 @pytest.mark.parametrize(("source", "is_upper_bound"), [("visible", False), ("oracle", True), ("none", False)])
 def test_an_oracle_run_is_an_upper_bound(write_run, source, is_upper_bound):
     figures = summary(Log.read(write_run(RUN, feedback_source=source)))

@@ -157,6 +157,13 @@ def test_a_broken_harness_is_no_verdict(monkeypatch, log):
         assert execute(sandbox, sample).outcome == "harness_error"
 
 
+def test_passes_that_a_program_could_have_forged_are_counted(log):
+    loop = "for i in (1, 2):\n        assert candidate(i) == i + 1"
+    found = audited(log(row("a", RIGHT, True), row("b", RIGHT, True, loop), row("c", WRONG, False, loop)))
+    assert [verdict.in_place for verdict in found.verdicts] == [False, True, True]
+    assert list(findings(found)) == ["judged in place: 1 of 2 passes rest on checks that only run beside the program"]
+
+
 def test_a_limit_takes_the_first_samples_and_rows_are_still_missed_in_the_whole_file(log):
     rows = [{"task_id": f"HumanEval/{n}", "completion": ""} for n in range(164) if n not in (3, 99)]
     found = audited(log(*rows, rows[0]), limit=2)

@@ -46,6 +46,7 @@ def test_a_forged_grade_is_found_out(folder):
         {"_target_": "reflexion_lab.benchmarks.basics.basics", "seed": "${oc.env:HOME}"},
         {"_target_": "reflexion_lab.benchmarks.basics.basics.__class__", "seed": 0},
         {"_target_": "reflexion_lab.benchmarks.basics.basics", "_args_": [1]},
+        {"_target_": "reflexion_lab.benchmarks.basics.basics", "_partial_": {"_target_": "os.getcwd"}},
         "humaneval",
     ],
 )
@@ -66,3 +67,27 @@ def test_another_version_of_the_benchmark_is_no_ground_for_a_verdict(folder):
     path.write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match="expected 000000000000, which the run was made with"):
         read_samples(folder)
+
+
+def test_a_run_on_a_benchmark_that_computes_its_values_is_audited_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.json").write_text(
+        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return x + 1"}])
+    )
+    row = {"task_id": "HumanEval/0", "prompt": 'def f(x):\n    """One more.\n    >>> f(1)\n    2\n    """\n'}
+    row |= {"entry_point": "f", "canonical_solution": "    return x + 1\n", "contract": "", "atol": 0}
+    (tmp_path / "plus.jsonl").write_text(json.dumps(row | {"base_input": [[1]], "plus_input": [[5]]}) + "\n")
+    run = [
+        "run",
+        "model=scripted",
+        f"model.path={tmp_path / 'script.json'}",
+        "tracker=none",
+        "quiet=true",
+        "reflector=rules",
+    ]
+    run += ["benchmark=humaneval_plus", "benchmark.load.path=plus.jsonl", "evaluator=combined"]
+    assert main(run) == 0, capsys.readouterr().err
+    (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
+    found = audit(folder, quiet=True)
+    assert (found.n, found.logged_pass, found.agree) == (1, 1, 1)
+    assert found.verdicts[0].sample.feedback == ("assert f(1) == 2",)  # no finding of a linter among the asserts

@@ -109,6 +109,14 @@ def test_headline_figures_come_with_interval_and_n(run: Run) -> None:
     assert found["usage/actor_tokens", 0] + found["usage/reflector_tokens", 0] == 960
 
 
+def test_what_the_feedback_was_worth_is_a_figure_where_there_was_any(run: Run) -> None:
+    found = shown(run(solved_at=(1, 0)))
+    assert found["final/feedback_wrong_if_passed", 0] == 0.0
+    assert found["final/feedback_right_if_failed", 0] == 0.0
+    assert ("final/feedback_wrong_if_passed", 0) not in shown(run(solved_at=(0, 0)))
+    assert ("final/feedback_right_if_failed", 0) not in shown(run(feedback_source="oracle"))
+
+
 def test_an_oracle_run_has_no_figure_called_pass_at_1(run: Run) -> None:
     path = run(feedback_source="oracle")
     found = shown(path)

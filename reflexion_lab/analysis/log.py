@@ -1,0 +1,74 @@
+"""A run folder as the analysis reads it."""
+
+from __future__ import annotations
+
+from reflexion_lab.analysis.estimators import Point, curve, submitted_at
+from reflexion_lab.records import Attempt, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
+from reflexion_lab.run_folder import RunFolder, RunFolderError
+
+
+class Log(Record, frozen=True, kw_only=True):
+    """A run folder, read once: the tasks whose loops have ended, in the order in which they did."""
+
+    manifest: Manifest
+    results: dict[str, TaskResult]
+    attempts: dict[str, list[Attempt]]
+    grades: dict[tuple[str, int], Grade]
+    written: dict[str, WrittenTests]
+    """Tests that the model wrote, by task; empty unless they were the feedback."""
+    suite_verdicts: dict[str, SuiteVerdict]
+    torn: int
+    """Lines that a kill left half-written; they were skipped."""
+
+    @classmethod
+    def read(cls, run: RunFolder) -> Log:
+        """Raises RunFolderError: a file cannot be read, or a task has a result and no attempts."""
+        fresh = RunFolder(run.path)  # its count of torn lines begins at 0
+        results, attempts, grades = fresh.results, fresh.attempts, fresh.grades
+        if lost := sorted(results.keys() - attempts.keys()):
+            where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
+            raise RunFolderError(f"{where}; expected one at least; delete its line in results.jsonl and resume")
+        written = fresh.written_tests
+        return cls(
+            manifest=fresh.manifest,
+            results=results,
+            attempts={task_id: attempts[task_id] for task_id in results},
+            grades=grades,
+            written={task_id: written[task_id] for task_id in results if task_id in written},
+            suite_verdicts=fresh.suite_verdicts,
+            torn=fresh.torn,
+        )
+
+    @property
+    def every(self) -> list[Attempt]:
+        return [attempt for made in self.attempts.values() for attempt in made]
+
+    @property
+    def submitted(self) -> dict[str, tuple[Attempt, Grade]]:
+        """By task, what was submitted and its hidden verdict; tasks still to be graded are left out."""
+        chosen = {task_id: submitted_at(made) for task_id, made in self.attempts.items()}
+        return {
+            task_id: (attempt, self.grades[task_id, attempt.number])
+            for task_id, attempt in chosen.items()
+            if (task_id, attempt.number) in self.grades
+        }
+
+    @property
+    def is_graded(self) -> bool:
+        """Every attempt has its hidden verdict; an interrupted run has those of submissions alone."""
+        return all((attempt.task_id, attempt.number) in self.grades for attempt in self.every)
+
+    @property
+    def points(self) -> list[Point]:
+        """The convergence curve, up to the longest loop; empty until `is_graded`."""
+        return self.curve(max((len(made) for made in self.attempts.values()), default=0))
+
+    def curve(self, n_attempts: int) -> list[Point]:
+        """The convergence curve up to `n_attempts`; empty until `is_graded`, and without any task."""
+        before = sum(written.usage.tokens for written in self.written.values())
+        return curve(self.attempts, self.grades, n_attempts, before) if self.attempts and self.is_graded else []
+
+    @property
+    def judged(self) -> list[tuple[Attempt, Grade]]:
+        """Every attempt with its hidden verdict; empty until `is_graded`."""
+        return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []

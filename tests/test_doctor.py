@@ -1,0 +1,82 @@
+"""The doctor's table and totals, on verdicts that are made up; the true ones are in tests/hostile."""
+
+import pytest
+
+from reflexion_lab.doctor import Visit, findings, in_words, print_summary, print_table, standing
+from reflexion_lab.hostile.attack import Attack, Verdict
+
+LAYERS = ("fork-server", "rlimits", "landlock-abi7", "seccomp")
+NAMES = [
+    "exits with success",
+    "rewrites [red]everything[/red] that it finds in the memory of its judge",
+    "in place: lies",
+]
+
+
+def verdict(number, outcome, right, **fields):
+    attack = Attack(
+        name=NAMES[number], program="", tries="", family=("early exits", "kernel", "in place")[number], **fields
+    )
+    return Verdict(attack=attack, outcome=outcome, right=right, detail="why")
+
+
+@pytest.fixture
+def visit():
+    return Visit(
+        [
+            verdict(0, "early_exit", True, expected=("early_exit",)),
+            verdict(1, "pass", False, expected=("fail", "error", "early_exit", "memory"), needs=("seccomp",)),
+            verdict(2, "pass", True, expected=("pass", "fail", "error", "early_exit"), mode="in_place"),
+        ],
+        LAYERS,
+        harness_deaths=0,
+        orphans=(),
+        files_outside=(),
+    )
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_every_attack_has_a_row_below_its_family_and_fits_the_terminal(visit, monkeypatch, capsys, columns):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", columns)
+    print_table(visit)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    families = [line.strip() for line in lines if line.strip() in ("early exits", "kernel", "in place")]
+    assert families == ["early exits", "kernel", "in place"]
+    assert " ".join(next(line for line in lines if "exits with" in line).split()).endswith(
+        "early_exit early_exit right"
+    )
+    assert "[red]everything[/red]" in " ".join(lines)
+    assert any(line.strip().startswith("lies") and "possible" in line for line in lines)
+
+
+def test_what_passes_for_want_of_a_layer_is_open_and_what_passes_in_spite_of_it_is_wrong(visit):
+    _, passed, forged = visit.verdicts
+    assert standing(passed, LAYERS) == "WRONG"
+    assert standing(passed, LAYERS[:3]) == "open"
+    assert standing(forged, LAYERS) == "possible"
+
+
+def test_a_wrong_verdict_makes_the_evaluator_unsound_and_is_named(visit, capsys):
+    found = findings([True], visit)
+    assert (found.hostile_total, found.hostile_right, found.hostile_passed, found.sound) == (2, 1, 1, False)
+    print_summary(found, visit)
+    assert f"WRONG: {NAMES[1]}: pass (why)" in capsys.readouterr().out
+
+
+def test_a_missing_layer_counts_for_no_total_and_is_said_plainly(visit, capsys):
+    lacking = visit._replace(layers=LAYERS[:3])
+    found = findings([True], lacking)
+    assert (found.hostile_total, found.sound) == (1, True)
+    print_summary(found, lacking)
+    out = capsys.readouterr().out
+    assert "not in force here: seccomp: a program may start processes" in out
+    assert "run model-written code on this machine only if you may lose it" in out
+
+
+def test_expected_outcomes_are_told_in_few_words():
+    assert in_words(("fail", "error")) == "fail | error"
+    assert in_words(("fail", "error", "early_exit", "timeout")) == "no pass | timeout"
