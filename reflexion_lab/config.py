@@ -97,11 +97,10 @@ def loop_factory(cfg: DictConfig, model: Model, sandbox: Executor) -> Callable[[
     from reflexion_lab.memory.episodic import EpisodicMemory
     from reflexion_lab.models.draws import Draws
 
-    evaluator_node = {key: value for key, value in cfg.evaluator.items() if key not in ("servers", "limits")}
     actor, reflector, evaluator = (
         instantiate(cfg.actor),
         instantiate(cfg.reflector),
-        instantiate(evaluator_node),
+        instantiate(cfg.evaluator),
     )
     recall = instantiate(cfg.recall)
     stop = FirstOf(
@@ -157,7 +156,7 @@ def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedExecutor:
     from reflexion_lab.sandbox.sandbox import Sandbox
 
     path = None if cfg.cache.mode == "off" else cfg.cache.executions
-    return CachedExecutor(Sandbox(load_limits(cfg), servers or cfg.evaluator.servers), path)
+    return CachedExecutor(Sandbox(load_limits(cfg), servers or cfg.sandbox.servers), path)
 
 
 def timed(benchmark: Benchmark, sandbox: CachedExecutor) -> tuple[Task, ...]:
@@ -209,9 +208,9 @@ def load_limits(cfg: DictConfig) -> Any:
     from reflexion_lab.sandbox.sandbox import Limits
 
     try:
-        return msgspec.convert(plain(cfg.evaluator.limits), Limits)
+        return msgspec.convert(plain(cfg.sandbox.limits), Limits)
     except msgspec.ValidationError as problem:
-        raise ConfigError(f"evaluator.limits: {problem}") from None
+        raise ConfigError(f"sandbox.limits: {problem}") from None
 
 
 def instantiate(node: Any) -> Any:

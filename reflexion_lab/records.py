@@ -27,6 +27,9 @@ OUTCOMES = (
 )
 """What an evaluation can end in. A candidate's own failure is never a `harness_error`, and the reverse."""
 
+UNKNOWN = ("no_tests", "harness_error")
+"""Outcomes that say nothing of a program."""
+
 FEEDBACK_SOURCES = ("visible", "self_tests", "oracle", "none")
 """What drives the loop: the tests a task shows, the model's own, the hidden ones (an upper bound), nothing."""
 
@@ -352,6 +355,8 @@ class Grade(Record, frozen=True, kw_only=True):
     outcome: str
     checks_passed: int
     checks_total: int
+    checks_in_place: int = 0
+    """Those that ran beside the program, which could have forged their verdict."""
     sealed: bool
     """False for the one submitted attempt, graded while the run was open; True for the others, graded after it."""
 

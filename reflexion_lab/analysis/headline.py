@@ -40,9 +40,10 @@ def _results(figures: Summary) -> Iterator[tuple[str, str]]:
         )
     if figures.no_feedback < figures.n_logged:
         yield "feedback passed", cells.rate(figures.visible_pass)
-    if figures.feedback_tests:
-        of = f"{figures.feedback_in_place} of {figures.feedback_tests} feedback verdicts, over all attempts"
-        yield "judged in place", f"{of}; those a program can forge"
+    if figures.feedback_tests or figures.hidden_tests:
+        feedback = f"{figures.feedback_in_place} of {figures.feedback_tests} feedback verdicts, over all attempts"
+        hidden = f"{figures.hidden_in_place} of {figures.hidden_tests} hidden ones on what was submitted"
+        yield "judged in place", f"{feedback}; {hidden}; those a program can forge"
     if figures.did_not_run:
         yield "left out of the reward", f"{cells.counts(figures.did_not_run)}; the other weights make up for it"
 

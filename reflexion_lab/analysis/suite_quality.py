@@ -6,10 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from reflexion_lab.analysis.intervals import Rate
-from reflexion_lab.records import Attempt, Check, Evaluation, Grade, Record, SuiteVerdict, WrittenTests
-
-UNKNOWN = ("no_tests", "harness_error")
-"""Outcomes that are no verdict on a program."""
+from reflexion_lab.records import UNKNOWN, Attempt, Check, Evaluation, Grade, Record, SuiteVerdict, WrittenTests
 
 
 class Confusion(Record, frozen=True, kw_only=True):

@@ -54,6 +54,9 @@ class Summary(Record, frozen=True, kw_only=True):
     """Feedback tests that were run, over all attempts."""
     feedback_in_place: int
     """Of these, judged in the candidate's own process, where it can forge the verdict."""
+    hidden_tests: int
+    """Hidden checks that what was submitted was graded by."""
+    hidden_in_place: int
     verification_types: dict[str, int]
     """By what attempts were evaluated."""
     did_not_run: dict[str, int]
@@ -119,6 +122,8 @@ def summary(log: Log) -> Summary:
         feedback_asserts=assert_confusion(log.judged) if log.is_graded else None,
         feedback_tests=sum(map(modes.count, ("apart", "in_place"))),
         feedback_in_place=modes.count("in_place"),
+        hidden_tests=sum(grade.checks_total for grade in hidden),
+        hidden_in_place=sum(grade.checks_in_place for grade in hidden),
         verification_types=dict(Counter(attempt.evaluation.verification_type for attempt in every)),
         did_not_run=_did_not_run(every),
         suites=suite_quality(log.written.values(), log.suite_verdicts) if log.written else None,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
-from reflexion_lab.records import Attempt, Delta, Evaluation, Task
+from reflexion_lab.records import UNKNOWN, Attempt, Delta, Evaluation, Task
 
 
 class Reflexion:
@@ -69,7 +69,7 @@ class Reflexion:
 
     def reflects_on(self, attempt: Attempt, stop: str | None) -> bool:
         """Failures that there is feedback on."""
-        has_evidence = not attempt.evaluation.passed and attempt.evaluation.outcome != "no_tests"
+        has_evidence = not attempt.evaluation.passed and attempt.evaluation.outcome not in UNKNOWN
         return has_evidence and (self.reflect_on_last or not stop)
 
 

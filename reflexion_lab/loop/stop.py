@@ -36,10 +36,10 @@ class Passed:
 
 
 class NoFeedback:
-    """There was nothing to learn from: the task shows no tests."""
+    """There was nothing to learn from: the task shows no tests, or the harness broke, which is not the program's fault."""
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
-        return "no_feedback" if attempt.evaluation.outcome == "no_tests" else None
+        return {"no_tests": "no_feedback", "harness_error": "harness_error"}.get(attempt.evaluation.outcome)
 
 
 class MaxAttempts:

@@ -45,7 +45,7 @@ class Limits(Record, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for field in self.__struct_fields__:
             if not getattr(self, field) > 0:
-                raise ValueError(f"evaluator.{field}: {getattr(self, field)!r} found; expected a number above 0")
+                raise ValueError(f"sandbox.limits.{field}: {getattr(self, field)!r} found; expected a number above 0")
 
     def times(self, canonical: float) -> tuple[float, int]:
         """Wall seconds and whole CPU seconds of a task whose canonical solution uses `canonical` CPU seconds."""

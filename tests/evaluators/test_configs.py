@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from reflexion_lab.config import CONF, assemble, compose
+from reflexion_lab.config import CONF, assemble, compose, load_limits
 from reflexion_lab.experiment import carry_out
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.sandbox.sandbox import Limits
 
 SCRIPT = [
     {"when": "ROOT_CAUSE", "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"},
@@ -70,8 +71,9 @@ def test_an_impossible_value_is_refused_before_anything_is_written(tmp_path, ove
     assert not list(tmp_path.glob("runs/*/manifest.json"))
 
 
-def test_every_evaluator_names_its_servers_and_limits():
+def test_every_evaluator_runs_under_the_limits_of_one_sandbox():
     names = sorted(path.stem for path in (CONF / "evaluator").glob("*.yaml"))
     assert {"combined", "lint", "trajectory", "type_check", "unit_tests"} <= set(names)
-    nodes = [compose("model=scripted", "model.path=x", f"evaluator={name}").evaluator for name in names]
-    assert all(node.limits == nodes[0].limits and node.servers is None for node in nodes)
+    cells = [compose("model=scripted", "model.path=x", f"evaluator={name}") for name in names]
+    assert all("limits" not in cell.evaluator and cell.sandbox == cells[0].sandbox for cell in cells)
+    assert load_limits(cells[0]) == Limits()

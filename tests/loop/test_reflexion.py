@@ -7,7 +7,7 @@ from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, Ti
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.records import Sampling
+from reflexion_lab.records import Evaluation, Sampling
 from reflexion_lab.reflectors.fallback import WithFallback
 from reflexion_lab.reflectors.llm import LLMReflector
 from reflexion_lab.reflectors.none import NoReflection
@@ -52,6 +52,21 @@ def test_without_the_words_nothing_is_learnt(model, sandbox, task, change):
 def test_one_attempt_is_the_plain_baseline(model, sandbox, task):
     (attempt,) = loop(model, sandbox, max_attempts=1, reflect_on_last=False).attempts(task.public)
     assert attempt.reflection is None
+    assert len(model.received) == 1
+
+
+class Broken:
+    """An evaluator that could not judge."""
+
+    def evaluate(self, task, trajectory):
+        return Evaluation(passed=False, outcome="harness_error", reward=0.0)
+
+
+def test_a_broken_harness_ends_the_loop_and_nothing_is_made_of_it(model, sandbox, task):
+    broken = loop(model, sandbox)
+    broken.evaluator = Broken()
+    (attempt,) = broken.attempts(task.public)
+    assert (attempt.stop_reason, attempt.reflection) == ("harness_error", None)
     assert len(model.received) == 1
 
 
