@@ -36,7 +36,7 @@ class Passed:
 
 
 class NoFeedback:
-    """There was nothing to learn from: the task shows no tests, or the harness broke, which is not the program's fault."""
+    """There was nothing to learn from: the task shows no tests, or the harness itself broke."""
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         return {"no_tests": "no_feedback", "harness_error": "harness_error"}.get(attempt.evaluation.outcome)
