@@ -9,7 +9,7 @@ import gc, sys
 def reached(limit=40_000):
     frame, things, seen = sys._getframe(), [], set()
     while frame:
-        things += [frame, frame.f_locals, frame.f_globals]
+        things += [frame, *frame.f_locals.values(), frame.f_globals]
         frame = frame.f_back
     for thing in things:
         if len(seen) > limit:

@@ -3,14 +3,14 @@
 `assert f(2) == 4` becomes the call `f(2)`, which goes to the candidate's process, and `assert $0 == 4`, which stays in
 the lab. A check is judged apart when it is one assertion (imports may stand before it) that calls nothing but the
 program and what `comparison` knows. Anything else is judged in place; so is what calls a function of the task's setup,
-which may be the very reference that the program is compared with.
+which may be the very reference that the program is compared with, and what a comparison of plain data cannot tell:
+whether two values are one object, and what comes of calls that Python would leave out.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-import contextlib
 import functools
 from collections.abc import Collection, Sequence
 from types import CodeType
@@ -20,14 +20,18 @@ from reflexion_lab.replies.syntax import NAME, bound_names, silence
 from reflexion_lab.sandbox.comparison import FUNCTIONS, comparable, evaluate, name_of
 from reflexion_lab.sandbox.values import Opaque
 
-CONVERSIONS = ("list", "tuple", "set", "frozenset", "dict", "sorted", "next")
-"""Computed along with the call that they enclose: iterators are no plain data."""
+CONVERSIONS = (
+    "list", "tuple", "set", "frozenset", "dict", "sorted", "next", "len", "sum", "min", "max", "any", "all", "str",
+    "float", "int", "bool",
+)  # fmt: skip
+"""Computed along with the call that they enclose: iterators, ranges and long values are no plain data."""
 MISTAKES = (SyntaxError, ValueError, MemoryError, RecursionError)
 MODULES = ("math", "collections")
 """Modules that comparisons know parts of."""
 BUILT_IN = frozenset(dir(builtins))
 SHOWN = 200
 """Characters of a value that are kept for feedback."""
+NOWHERE = ast.Constant(None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
 
 
 Asked = tuple[CodeType | None, list[CodeType]] | CodeType | str
@@ -49,31 +53,51 @@ class Prepared(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def prepare(check: str, entry_point: str, setup: str = "") -> Prepared:
-    """Split `check`, or leave it whole. Tests that a model wrote come here too: nothing is executed."""
-    name = " ".join(check.split())[:200]
+def prepare(check: str, entry_point: str, setup: str = "", foreign: frozenset[str] = frozenset()) -> Prepared:
+    """Split `check`, or leave it whole. Tests that a model wrote come here too: nothing is executed.
+
+    `foreign`: names that other checks of the same run define, which are none of the program's.
+    """
+    name = " ".join(check.split())[:200].encode(errors="replace").decode()  # no file can hold a lone surrogate
     try:
         silence()
         tree = ast.parse(check, NAME)
-        return Prepared(name, *(_split(tree, entry_point, setup) or (compile(check, NAME, "exec"), None)))
+        return Prepared(name, *(_split(tree, entry_point, setup, foreign) or (compiled(check), None)))
     except MISTAKES:
         return Prepared(name, check, None)
 
 
-def _split(tree: ast.Module, entry_point: str, setup: str) -> tuple[Asked, ast.expr] | None:
+def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]) -> tuple[Asked, ast.expr] | None:
     """What to ask of the candidate, and the comparison that remains; None for what must be judged in place."""
     *before, last = tree.body or [ast.Pass()]
     if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
         return None
     imported, given = _names(ast.Module(before, [])), _set_up(setup)
-    cut = _Cut((entry_point, "candidate"), imported.bound | given.bound)
+    cut = _Cut((entry_point, "candidate"), imported.bound | given.bound | foreign)
     test = cut.visit(last.test)
-    if not comparable(test, imported.known | given.known) or any(isinstance(part, ast.Or) for part in ast.walk(test)):
-        return None  # of `f(1) == 2 or f(2) == 3` Python may skip the second call, which may raise
-    test = _fold(test)
-    calls = [compile(ast.Expression(call), NAME, "eval") for call in cut.calls]
-    imports = compile(ast.Module(before, []), NAME, "exec") if before else None
+    known, named = imported.known | given.known, {part.id for part in ast.walk(test) if isinstance(part, ast.Name)}
+    if named & (cut.foreign - known) or not comparable(test, known) or _may_skip(test):
+        return None
+    try:
+        test = _fold(test)
+    except Exception:  # Python may say otherwise: here no large numbers are computed
+        return None
+    calls = [compiled(ast.Expression(_unplaced(call)), "eval") for call in cut.calls]
+    imports = compiled(ast.Module(before, [])) if before else None
     return (imports, calls), test
+
+
+def compiled(source: str | ast.Module | ast.Expression, mode: str = "exec", name: str = NAME) -> CodeType:
+    """As a plain interpreter would: without this module's own `__future__`, with assertions under `-O` too."""
+    code: CodeType = compile(source, name, mode, dont_inherit=True, optimize=0)
+    return code
+
+
+def _unplaced(call: ast.expr) -> ast.expr:
+    """Without its place in the check: columns tell how long the text before a call is, as `True` from `False`."""
+    for part in ast.walk(call):
+        ast.copy_location(part, NOWHERE)
+    return call
 
 
 class Names(NamedTuple):
@@ -81,6 +105,12 @@ class Names(NamedTuple):
     """What a module defines: it is no call of the program's."""
     known: frozenset[str]
     """What of it comparisons know as the very same thing."""
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def defined_by(checks: tuple[str, ...]) -> frozenset[str]:
+    """Names that checks define for those that follow."""
+    return frozenset().union(*(_set_up(check).bound for check in checks if not check.startswith("assert ")))
 
 
 @functools.lru_cache(maxsize=1 << 10)
@@ -105,14 +135,27 @@ def _names(tree: ast.Module) -> Names:
     return Names(frozenset(bound_names(tree)), frozenset(known))
 
 
-def _fold(test: ast.expr) -> ast.expr:
-    """The sides of a comparison that hold no value of a call, computed once."""
-    if isinstance(test, ast.Compare):
-        test.left, *test.comparators = [_fold(side) for side in (test.left, *test.comparators)]
-    elif not _has_value(test):
-        with contextlib.suppress(Exception):  # `assert f(1) == 1 / 0` is an error each time
-            return ast.Constant(evaluate(test, {}))
-    return test
+def _may_skip(test: ast.expr) -> bool:
+    """Whether Python may leave out a call, which may raise, and the test still hold, as in `f(1) or f(2)`."""
+    for part in ast.walk(test):
+        chain = isinstance(part, ast.Compare) and len(part.ops) > 1
+        if chain or isinstance(part, ast.BoolOp):
+            several = sum(map(_is_value, ast.walk(part))) > 1
+            if isinstance(getattr(part, "op", None), ast.Or) or (several and part is not test):
+                return True
+    return False
+
+
+def _fold(node: ast.expr) -> ast.expr:
+    """`node` with all that holds no value of a call computed, once. Raises what `evaluate` does."""
+    if not any(map(_is_value, ast.walk(node))):
+        return ast.Constant(evaluate(node, {}))
+    for field, inner in ast.iter_fields(node):
+        if isinstance(inner, list):
+            setattr(node, field, [_fold(part) if isinstance(part, ast.expr) else part for part in inner])
+        elif isinstance(inner, ast.expr) and field != "func":
+            setattr(node, field, _fold(inner))
+    return node
 
 
 class _Cut(ast.NodeTransformer):
@@ -120,17 +163,25 @@ class _Cut(ast.NodeTransformer):
 
     def __init__(self, ours: Sequence[str], theirs: Collection[str]) -> None:
         self.ours = ours
+        self.foreign = frozenset(theirs)
         self.theirs = BUILT_IN.union(theirs, FUNCTIONS)
         self.calls: list[ast.expr] = []
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:
+    def cut(self, node: ast.expr) -> ast.expr:
         if not self.computes(node):
             return self.generic_visit(node)  # type: ignore[return-value]
         self.calls.append(node)
         return ast.Name(f"${len(self.calls) - 1}", ast.Load())
 
+    visit_Call = visit_Subscript = visit_Attribute = cut  # noqa: N815 (names that `ast` looks for)
+
     def computes(self, node: ast.expr) -> bool:
-        """Whether this calls the entry point or what else only the program can define, or converts such a call."""
+        """Whether this calls the entry point or what else only the program can define, or is made of such a call."""
+        if isinstance(node, ast.Attribute):
+            return self.computes(node.value)
+        if isinstance(node, ast.Subscript):
+            named = any(isinstance(part, ast.Name | ast.Call) for part in ast.walk(node.slice))
+            return self.computes(node.value) and not named
         if not isinstance(node, ast.Call):
             return False
         name = name_of(node.func)
@@ -166,7 +217,7 @@ def _sides(test: ast.expr, values: dict[str, Any]) -> tuple[str, str]:
     """What a failing comparison wanted and what it got; "" for what it did not say."""
     match test:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
-            wanted, got = (right, left) if _has_value(left) else (left, right)
+            wanted, got = (right, left) if any(map(_is_value, ast.walk(left))) else (left, right)
             return show(evaluate(wanted, values)), show(evaluate(got, values))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return "a false value", show(evaluate(operand, values))
@@ -175,8 +226,8 @@ def _sides(test: ast.expr, values: dict[str, Any]) -> tuple[str, str]:
     return "", ", ".join(map(show, values.values()))[:SHOWN]
 
 
-def _has_value(node: ast.expr) -> bool:
-    return any(isinstance(part, ast.Name) and part.id.startswith("$") for part in ast.walk(node))
+def _is_value(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id.startswith("$")
 
 
 def show(value: Any) -> str:
@@ -193,10 +244,10 @@ def show(value: Any) -> str:
 
 def literal(value: Any) -> str | None:
     """Python source of plain data; None where there is none."""
-    source = repr(value)
     if isinstance(value, Opaque):
         return None
     try:
+        source = repr(value)
         return source if ast.literal_eval(source) == value else None
     except MISTAKES:
         return None

@@ -18,7 +18,7 @@ from reflexion_lab.records import Execution
 from reflexion_lab.sandbox.sandbox import Sandbox
 from reflexion_lab.sqlite_file import Layout, connect
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the sandbox would judge a program differently than before."""
 LAYOUT = Layout(
     application_id=0x52464C45,
@@ -85,15 +85,15 @@ class CachedExecutor:
     ) -> Execution:
         try:
             execution = self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
+            if not execution.timed_out:
+                with self._lock:
+                    self._store(key, execution)
+                    del self._here[key]
         except BaseException as problem:
             with self._lock:
                 del self._here[key]
             mine.set_exception(problem)
             raise
-        if not execution.timed_out:
-            with self._lock:
-                self._store(key, execution)
-                del self._here[key]
         mine.set_result(execution)
         return execution
 

@@ -91,7 +91,8 @@ def compute(imports: Any, calls: list[Any], tests: dict[str, Any]) -> str:
             exec(imports, tests)
         values = [encode(eval(call, tests)) for call in calls]
     except BaseException as problem:
-        return row(*describe(problem), round(clock() - start, 6))
+        outcome, *told = describe(problem)
+        return row("error" if outcome == "fail" else outcome, *told, round(clock() - start, 6))
     return f"[{','.join(values)}], {clock() - start:.6f}"
 
 

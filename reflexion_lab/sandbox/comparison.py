@@ -17,33 +17,46 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from reflexion_lab.sandbox.values import HASHED, Unreadable
+from reflexion_lab.sandbox.values import DIGITS, dispersed
 
-FACTORS = 1 << 256
-"""Operands of a product or a power stay below this."""
+FACTORS = 1 << 4096
+"""Operands of a product, a power or a division stay below this."""
+LONGEST = 1 << 20
+"""Of what a repetition gives."""
 NUMBER = (int, float, complex, Decimal, Fraction)
 
 
 def close(actual: Any, expected: Any, atol: float) -> bool:
-    """EvalPlus' comparison (Liu et al. 2023, arXiv:2305.01210): equal, or floats within `atol` + 1e-7 · |expected|."""
-    if isinstance(expected, float) or isinstance(actual, float):
-        return actual == expected or bool(abs(actual - expected) <= atol + 1e-7 * abs(expected))
-    if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
-        return len(actual) == len(expected) and all(close(a, e, atol) for a, e in zip(actual, expected, strict=True))
-    return bool(actual == expected)
+    """EvalPlus' comparison (Liu et al. 2023, arXiv:2305.01210): alike in shape, and near in every number.
+
+    Near is within `atol` + 1e-7 · |expected|, or not a number either. Setups that define a `close` of these parameters
+    mean this one.
+    """
+    if actual == expected:
+        return True
+    if isinstance(expected, list | tuple):
+        alike = isinstance(actual, list | tuple) and len(actual) == len(expected)
+        return alike and all(close(a, e, atol) for a, e in zip(actual, expected, strict=True))
+    if not (isinstance(actual, int | float) and isinstance(expected, int | float)):
+        return False
+    if math.isnan(actual) or math.isnan(expected):
+        return math.isnan(actual) and math.isnan(expected)
+    return abs(expected) != math.inf and bool(abs(actual - expected) <= atol + 1e-7 * abs(expected))
 
 
 def _few(function: Callable[..., Any]) -> Callable[..., Any]:
     def limited(items: Any = ()) -> Any:
-        if len(items) > HASHED:
-            raise Unreadable(f"more than {HASHED} elements")
+        pairs = function is dict and not isinstance(items, dict)
+        dispersed([key for key, _ in items] if pairs else items)
         return function(items)
 
     return limited
 
 
-def _kind(value: Any) -> type:
-    return type(value)
+def _round(number: Any, digits: int | None = None) -> Any:
+    if digits is not None and abs(digits) > DIGITS:  # a power of ten would be computed
+        raise OverflowError("rounding to this many digits is not computed")
+    return round(number, digits)
 
 
 def _sum(items: Any) -> Any:
@@ -52,8 +65,8 @@ def _sum(items: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "round": round, "len": len, "min": min, "max": max, "sorted": sorted, "any": any, "all": all,
-    "list": list, "tuple": tuple, "str": str, "int": int, "float": float, "bool": bool, "type": _kind,
+    "abs": abs, "round": _round, "len": len, "min": min, "max": max, "sorted": sorted, "any": any, "all": all,
+    "list": list, "tuple": tuple, "str": str, "int": int, "float": float, "bool": bool,
     "sum": _sum, "set": _few(set), "frozenset": _few(frozenset), "dict": _few(dict),
     "Counter": _few(Counter), "collections.Counter": _few(Counter), "isinstance": isinstance, "close": close,
     "isclose": math.isclose, "math.isclose": math.isclose, "math.fabs": math.fabs, "math.sqrt": math.sqrt,
@@ -111,14 +124,18 @@ def comparable(node: ast.expr, names: Collection[str]) -> bool:
     match node:
         case ast.Constant():
             return node.value is not Ellipsis
+        case ast.Name() if node.id.startswith("$"):
+            return True
         case ast.Name() | ast.Attribute():
-            return name_of(node).startswith("$") or named(node, CONSTANTS)
+            return named(node, CONSTANTS)
         case ast.List() | ast.Tuple() | ast.Set():
             return all(map(known, node.elts))
         case ast.Dict():
             return all(key is not None and known(key) for key in node.keys) and all(map(known, node.values))
         case ast.Compare():
-            return all(map(known, [node.left, *node.comparators]))
+            sides = [node.left, *node.comparators]
+            identity = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+            return all(map(known, sides)) and not (identity and not any(map(_single, sides)))
         case ast.BoolOp():
             return all(map(known, node.values))
         case ast.UnaryOp():
@@ -132,6 +149,11 @@ def comparable(node: ast.expr, names: Collection[str]) -> bool:
             passes = all(keyword.arg in NAMED for keyword in node.keywords)
             return named(node.func, FUNCTIONS) and passes and all(map(known, given))
     return False
+
+
+def _single(node: ast.expr) -> bool:
+    """Whether there is one object of this value: copies of any other are not what `is` asks about."""
+    return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool))
 
 
 NAMED = ("rel_tol", "abs_tol", "reverse")
@@ -179,10 +201,16 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
     numbers = isinstance(left, NUMBER) and isinstance(right, NUMBER)
+    if isinstance(op, ast.Mult) and not numbers:
+        many, times = (right, left) if isinstance(left, int) else (left, right)
+        if isinstance(times, int) and isinstance(many, str | bytes | list | tuple) and len(many) * times <= LONGEST:
+            return many * times
     if isinstance(op, ast.Add | ast.Sub) or numbers:
         if isinstance(op, ast.Mult | ast.Pow) and not (abs(left) < FACTORS and abs(right) < FACTORS):
             raise OverflowError("a product of numbers this large is not computed")
         if isinstance(op, ast.Pow) and abs(right) > 1024:
             raise OverflowError("a power this large is not computed")
+        if isinstance(op, ast.FloorDiv | ast.Mod) and not abs(right) < FACTORS:
+            raise OverflowError("a division by a number this large is not computed")
         return ARITHMETIC[type(op)](left, right)
     raise TypeError(f"unsupported operands: {type(left).__name__!r} and {type(right).__name__!r}")

@@ -70,6 +70,16 @@ def warm() -> None:
     sys.modules.update(modules)
 
 
+def keep_listings() -> None:
+    """Have imports go by the library's folders as they are now: a child, which may not list them, would find nothing
+    there any more once one of them had changed.
+    """
+    finders: list[Any] = [finder for finder in sys.path_importer_cache.values() if hasattr(finder, "_fill_cache")]
+    for finder in finders:
+        finder._fill_cache()
+        finder._fill_cache = lambda: None
+
+
 def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> None:
     """Answer one request after the other until the lab hangs up.
 
@@ -141,14 +151,26 @@ def sweep(folder: str) -> None:
     moved = 0
     while leavings := os.listdir(folder):
         for path in (os.path.join(folder, name) for name in leavings):
-            if os.path.islink(path) or not os.path.isdir(path):
-                os.unlink(path)
+            if removed(path):
                 continue
-            os.chmod(path, 0o700)
-            for name in os.listdir(path):
-                moved += 1
-                os.rename(os.path.join(path, name), os.path.join(folder, f"{time.monotonic_ns()}-{moved}"))
+            for inner in (os.path.join(path, name) for name in os.listdir(path)):
+                if not removed(inner):
+                    moved += 1
+                    os.rename(inner, os.path.join(folder, f"{time.monotonic_ns()}-{moved}"))
             os.rmdir(path)
+
+
+def removed(path: str) -> bool:
+    """Remove a file, a link or an empty folder; a folder that holds something is only made ours to open and to move."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        os.unlink(path)
+        return True
+    os.chmod(path, 0o700)
+    try:
+        os.rmdir(path)
+    except OSError:
+        return False
+    return True
 
 
 def run_child(request: int, layers: lockdown.Lockdown, cpu: int) -> None:
@@ -180,6 +202,7 @@ def main() -> None:
         os.dup2(0, target)
     connection = socket.socket(fileno=low)
     warm()
+    keep_listings()
     layers = lockdown.Lockdown(folder, *map(int, limits))
     layers.enter_server()
     os.environ.clear()

@@ -16,6 +16,7 @@ that is judged in place, whose `Check.mode` says so, it can read the whole and f
 
 Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it for as long as their CPU time
 lasts, and without Landlock (Linux before 5.13, macOS) it can read and write what the user can, the network included.
+On macOS nothing limits its memory but its time.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """Number of file-system rights by ABI; 16 from ABI 5 on."""
+MOVES = 2
+"""The ABI from which on files may move between folders."""
 EXECUTE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 2, 1 << 3, 1 << 14
 WRITE_FILE = 1 << 1
 
@@ -115,28 +118,30 @@ class Lockdown:
     def __init__(self, folder: str, memory: int, file_size: int, open_files: int) -> None:
         self.ruleset = landlock_ruleset(folder)
         self.program = seccomp.program() if seccomp.available() else b""
+        self.inherited = bool(self.program) and landlock_abi() >= MOVES
         self._buffer = ctypes.create_string_buffer(self.program, len(self.program))
         self._header = struct.pack("HxxxxxxP", len(self.program) // 8, ctypes.addressof(self._buffer))
         limits = {
-            resource.RLIMIT_AS: memory,
             resource.RLIMIT_FSIZE: file_size,
             resource.RLIMIT_NOFILE: open_files,
             resource.RLIMIT_CORE: 0,
         }
+        if LINUX:  # macOS refuses any limit of the address space
+            limits[resource.RLIMIT_AS] = memory
         self.limits = [(limit, _at_most(limit, value)) for limit, value in limits.items()]
 
     def enter_server(self) -> None:
         """What children inherit is put in force in their server, once: it needs no more than they do.
 
-        Without seccomp nothing but Landlock keeps a child from signalling its server, so each child enters a domain
-        of its own.
+        Without seccomp nothing but Landlock keeps a child from signalling its server, and the first Landlock lets
+        nobody move what its sweep must move: there each child enters a domain of its own.
         """
         for limit, value in self.limits:
             resource.setrlimit(limit, (value, value))
         self._call(
             LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) if self.ruleset >= 0 or self.program else 0, "no_new_privs"
         )
-        if self.program:
+        if self.inherited:
             self._enter_landlock()
 
     def enter(self, cpu_seconds: int) -> None:
@@ -145,10 +150,10 @@ class Lockdown:
             LIBC.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
         # One second more for a program that catches SIGXCPU, until SIGKILL.
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+        if not self.inherited:
+            self._enter_landlock()
         if self.program:
             self.enter_seccomp()
-        else:
-            self._enter_landlock()
 
     def enter_seccomp(self) -> None:
         self._call(LIBC.prctl(PR_SET_SECCOMP, 2, self._header, 0, 0), "seccomp")

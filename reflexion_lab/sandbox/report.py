@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import math
 import re
@@ -22,6 +23,7 @@ ENDINGS = ("error", "early_exit", "memory")
 """Outcomes that a child may tell of a check; of one in place also `pass` and `fail`, of one apart only its values."""
 LONGEST = 500
 """Characters of a text from a child."""
+LINES = 1_000_000
 
 
 def read_checks(prepared: Sequence[Prepared], reported: Reported) -> tuple[Check, ...]:
@@ -70,7 +72,7 @@ def _told(prepared: Prepared, told: list[Any], before: Check | None) -> Check | 
     match told:
         case [str(outcome), str(kind), str(message), int(line), float(seconds)] if outcome in outcomes:
             said = {"error_type": readable(kind), "message": readable(message)}
-            seconds = finite(seconds)
+            line, seconds = min(max(int(line), 0), LINES), finite(seconds)  # True is no line
             return Check(name=prepared.name, outcome=outcome, mode=prepared.mode, line=line, seconds=seconds, **said)
         case [str(expected), str(actual)] if before and before.outcome == "fail" and prepared.test is None:
             sides = {"expected": readable(expected), "actual": readable(actual)}
@@ -86,7 +88,8 @@ def read_values(reported: Reported, calls: int) -> list[list[Any]]:
     for entry in entries(reported.report, reported.nonce):
         match entry:
             case [int(i), list(values), float(_)] if 0 <= i < calls:
-                found[i] = [decoder.decode(value) for value in values]
+                with contextlib.suppress(Unreadable):
+                    found[i] = [decoder.decode(value) for value in values]
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Self
 
 from reflexion_lab.protocols import HarnessError
 from reflexion_lab.records import Execution
-from reflexion_lab.sandbox.apart import MISTAKES, literal, prepare
+from reflexion_lab.sandbox.apart import MISTAKES, compiled, defined_by, literal, prepare
 from reflexion_lab.sandbox.lockdown import layers
 from reflexion_lab.sandbox.report import read_checks, read_values, readable
 from reflexion_lab.sandbox.server import Limits, Reported, Server
@@ -44,6 +44,7 @@ class Sandbox:
             self._idle.put(None)
         self._started: list[Server] = []
         self._one_alone = threading.Lock()
+        self._starting = threading.Lock()
         self._closed = False
 
     def run(
@@ -57,7 +58,8 @@ class Sandbox:
         Raises:
             HarnessError: twice in a row no server could run it.
         """
-        prepared = [prepare(check, entry_point, setup) for check in checks]
+        foreign = defined_by(tuple(checks))
+        prepared = [prepare(check, entry_point, setup, foreign) for check in checks]
         asked = {
             "program": program,
             "entry_point": entry_point,
@@ -76,7 +78,7 @@ class Sandbox:
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
         """What each call of `program` returns, as Python source; None where that is no plain data or it raised."""
-        codes = [(None, [compile(call, "<call>", "eval")]) for call in calls]
+        codes = [(None, [compiled(call, "eval", "<call>")]) for call in calls]
         asked = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
         computed = read_values(self._report(asked, 0.0), len(calls))
         return [literal(values[0]) if values else None for values in computed]
@@ -100,15 +102,19 @@ class Sandbox:
             self._idle.put(held.server)
 
     def _start(self) -> Server:
-        if self._closed:
-            raise HarnessError("The sandbox was closed; make another.")
         server = Server(self.limits)
-        self._started.append(server)
+        with self._starting:
+            self._started = [*(other for other in self._started if other.process.poll() is None), server]
+            closed = self._closed
+        if closed:
+            server.close()
+            raise HarnessError("The sandbox was closed; make another.")
         return server
 
     def close(self) -> None:
         """End every server and what it runs. Nothing runs here any more."""
-        self._closed = True
+        with self._starting:
+            self._closed = True
         for server in self._started:
             server.close()
 
@@ -133,9 +139,11 @@ class _Replaced:
             self.server = self.server or self.start()
             try:
                 return self.server.run(asked, cpu_seconds)
-            except (OSError, HarnessError) as problem:
+            except BaseException as problem:  # an interrupt too: the reply that is still to come is nobody else's
                 self.server.close()
                 self.server = None
+                if not isinstance(problem, OSError | HarnessError):
+                    raise
                 if last:
                     raise HarnessError(f"The sandbox could not run a program: {problem}") from problem
         raise AssertionError("unreachable")
@@ -145,6 +153,6 @@ class _Replaced:
 def _compiled(setup: str) -> CodeType | str:
     """`setup` as code; as it is where it is empty or does not compile, which the child then reports."""
     try:
-        return compile(setup, "<setup>", "exec") if setup else ""
+        return compiled(setup, "exec", "<setup>") if setup else ""
     except MISTAKES:
         return setup

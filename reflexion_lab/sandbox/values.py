@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-HASHED = 10_000
-"""Elements of all sets and dictionaries in one report: hash collisions make building them quadratic."""
+ALIKE = 16
+"""Elements of a set or a dictionary that may share a hash: collisions make building it quadratic."""
+FRACTION_BITS = 1 << 17
+"""Of all fractions in one report: their common divisors take quadratic time."""
 DIGITS = 5_000
-"""Decimal exponents beyond this would grow when rounded."""
+"""Decimal exponents, and digits to round to, beyond this: numbers would grow."""
 
 
 class Unreadable(ValueError):
@@ -34,7 +37,7 @@ class Decoder:
     """Reads the values of one report; what a hostile one may cost is bounded over all of it."""
 
     def __init__(self) -> None:
-        self.hashed = 0
+        self.fraction_bits = 0
 
     def decode(self, told: Any) -> Any:
         """The value that `plain.encode` wrote, from its parsed JSON.
@@ -53,13 +56,29 @@ class Decoder:
         if not isinstance(told, dict):
             return told
         ((tag, inner),) = told.items()
+        if tag == "q":
+            return self._fraction(inner)
         if tag in CONTAINERS:
+            items = [self._decode(item) for item in inner]
             if tag != "t":
-                self.hashed += len(inner)
-            if self.hashed > HASHED:
-                raise ValueError(f"more than {HASHED} elements of sets and dictionaries")
-            return CONTAINERS[tag](self._decode(item) for item in inner)
+                dispersed(key for key, _ in items) if tag == "d" else dispersed(items)
+            return CONTAINERS[tag](items)
         return DECODERS[tag](inner)
+
+    def _fraction(self, inner: list[Any]) -> Fraction:
+        numerator, denominator = (self._decode(part) for part in inner)
+        if not (isinstance(numerator, int) and isinstance(denominator, int)):  # texts may hold exponents
+            raise ValueError("a fraction of something else than two integers")
+        self.fraction_bits += numerator.bit_length() + denominator.bit_length()
+        if self.fraction_bits > FRACTION_BITS:
+            raise ValueError("fractions that are too long")
+        return Fraction(numerator, denominator)
+
+
+def dispersed(keys: Iterable[Hashable]) -> None:
+    """Raises `Unreadable` where so many keys share a hash that a set of them would take quadratic time."""
+    if max(Counter(map(hash, keys)).values(), default=0) > ALIKE:
+        raise Unreadable(f"more than {ALIKE} elements share a hash")
 
 
 def _decimal(text: str) -> Decimal:
@@ -69,13 +88,6 @@ def _decimal(text: str) -> Decimal:
     return value
 
 
-def _fraction(inner: list[Any]) -> Fraction:
-    numerator, denominator = (Decoder().decode(part) for part in inner)
-    if not (isinstance(numerator, int) and isinstance(denominator, int)):  # of a text, an exponent would be computed
-        raise ValueError("a fraction of something else than two integers")
-    return Fraction(numerator, denominator)
-
-
 CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {"t": tuple, "s": set, "z": frozenset, "d": dict}
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "i": lambda inner: int(inner, 16),
@@ -83,6 +95,5 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "b": bytes.fromhex,
     "c": lambda inner: complex(*inner),
     "n": _decimal,
-    "q": _fraction,
     "o": lambda inner: Opaque(str(inner[0])[:200], str(inner[1])[:200], inner[2] is True),
 }

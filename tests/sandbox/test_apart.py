@@ -13,12 +13,28 @@ SEARCH = """
 import gc, sys
 def f(x):
     found = []
-    frame = sys._getframe()
+    frame = sys._getframe(1)
     while frame:
         found += [frame.f_globals, frame.f_locals, frame.f_code.co_consts]
         frame = frame.f_back
     needle = '9876' + chr(53) + chr(52)
     return any(needle in repr(o)[:100000] for o in found + gc.get_objects()[:20000])
+"""
+
+
+COLUMNS = """
+import sys
+def f(x):
+    frame = sys._getframe(1)
+    return [p for p in frame.f_code.co_positions() if p[2]] == []
+"""
+
+
+FORGING = """
+import sys
+def f(x):
+    sys._getframe(1).f_globals['reference'] = lambda x: 0
+    return 0
 """
 
 
@@ -78,6 +94,12 @@ def test_an_assertion_about_calls_of_the_entry_point_is_judged_apart(check):
         "assert eval(f(2)) == 1.0",
         "assert Counter(f(1)) == Counter('ab')",
         "assert reference(f(1)) == 2",
+        "assert f(1) is f(1)",
+        "assert f(1) is not f(2)",
+        "assert f(1) is 'a'",
+        "assert type(f(1)) == dict",
+        "assert not (f(1) == 2 and f(0) == 1)",
+        "assert f(2000) == 1 / 0",
     ],
 )
 def test_anything_else_is_judged_in_place(check):
@@ -90,6 +112,26 @@ def test_what_is_asked_of_the_candidate_holds_nothing_of_what_is_expected():
     assert imports is None
     constants = [constant for call in calls for constant in call.co_consts]
     assert constants == ["given"]
+
+
+def test_the_place_of_a_call_in_its_check_is_not_told(sandbox):
+    assert sandbox.run(COLUMNS, "f", ["assert True == f(7) and True == f(8)"]).checks[0].outcome == "pass"
+
+
+def test_a_setups_own_function_of_a_known_name_is_the_one_that_is_called(sandbox):
+    own = "def close(a, b): return abs(a - b) < 0.1"
+    found = sandbox.run("def f(x): return x + 0.05", "f", ["assert close(f(1), 1)"], own).checks[0]
+    assert (found.outcome, found.mode) == ("pass", "in_place")
+
+
+def test_what_an_earlier_check_defines_is_not_for_the_program_to_compute(sandbox):
+    checks = ["def reference(x): return 7 * x", "assert f(5) == reference(5)"]
+    assert [check.mode for check in sandbox.run(FORGING, "f", checks).checks] == ["in_place", "in_place"]
+
+
+def test_a_program_is_called_whatever_its_name(sandbox):
+    found = sandbox.run("def sorted(x): return 'wrong'", "sorted", ["assert sorted([2, 1]) == [1, 2]"]).checks[0]
+    assert (found.outcome, found.actual) == ("fail", "'wrong'")
 
 
 def test_a_candidate_that_searches_its_whole_process_does_not_find_the_expected_value(sandbox):
@@ -129,6 +171,15 @@ def test_a_candidate_that_searches_its_whole_process_does_not_find_the_expected_
         ("def f(x): return 1 + 2j", "assert f(1) == 1 + 2j", "pass"),
         ("def f(x): x.append(3); return x", "assert f([1]) == [1, 3] and f([1]) == [1, 3]", "pass"),
         ("def f(x): raise KeyError('a')", "assert f(1) == 2", "error"),
+        ("def f(n): return [0] * n", "assert f(3) == [0] * 3", "pass"),
+        ("def f(n): return 'ab'", "assert f(3) * 2 == 'abab'", "pass"),
+        ("def f(n): return 2**n", "assert f(900) == 2**900", "pass"),
+        ("class f:\n    def __init__(self, n): self.value = n", "assert f(3).value == 3", "pass"),
+        ("def f(n): return range(n)", "assert len(f(3)) == 3 and f(3)[1] == 1", "pass"),
+        ("def f(n): return (i for i in range(n))", "assert sum(f(3)) == 3", "pass"),
+        ("import datetime\ndef f(y): return datetime.date(y, 1, 1)", "assert str(f(2020)) == '2020-01-01'", "pass"),
+        ("from collections import Counter as f", "assert f('aab')['z'] == 0", "pass"),
+        ("def f(n): return list(range(n))", "assert len(f(200000)) == 200000", "pass"),
         ("def f(x): assert x > 1", "assert f(1) == 2", "error"),
         ("def f(x): return None", "assert abs(f(1) - 2) < 1", "error"),
     ],

@@ -119,6 +119,17 @@ def test_a_broken_harness_is_never_stored(counting, cached, monkeypatch):
     assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
 
 
+def test_who_waits_hears_of_a_file_that_cannot_be_written(counting, cached, monkeypatch):
+    def full(*_):
+        raise HarnessError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cached, "_store", full)
+        with pytest.raises(HarnessError, match="disk full"):
+            cached.run(PROGRAM, "f", ["assert f(1) == 2"])
+    assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
+
+
 def test_a_damaged_row_is_executed_again(counting, cached, tmp_path):
     cached.run(PROGRAM, "f", ["assert f(1) == 2"])
     with sqlite3.connect(tmp_path / "deep" / "executions.sqlite") as connection:
