@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 
@@ -17,6 +18,8 @@ QUIET = ("ignore", None, Warning, re.compile(NAME), 0)
 """As `warnings.filters` holds it: Python's remarks on a model's code, as on invalid escapes, are not for our user."""
 ALLOW_INCOMPLETE_INPUT = 0x4000
 """The compiler's flag that tells a text which ran out from a text which is wrong; the module `codeop` has it too."""
+_ONE_AT_A_TIME = threading.Lock()
+# CPython 3.11 counts the depth of trees under construction for all threads together, and mistakes one for another.
 BUILTINS = frozenset(dir(builtins))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -44,15 +47,22 @@ class Parser:
         if len(code) > CODE_CHARS or self.left <= 0:
             return None, ""
         self.left -= 1
-        silence()
         try:
-            tree = compile(code, NAME, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
+            tree = tree_of(code, flags)
         except SyntaxError as problem:
             self.fault = problem.lineno or 0
             return None, problem.msg
         except (ValueError, MemoryError, RecursionError, SystemError):  # null bytes, lone surrogates; too deep
             return None, ""
-        return (tree if isinstance(tree, ast.Module) else None), ""
+        return tree, ""
+
+
+def tree_of(source: str, flags: int = 0) -> ast.Module:
+    """The tree of `source`; Python's remarks on it are not shown. Raises what `ast.parse` does."""
+    silence()
+    with _ONE_AT_A_TIME:
+        tree: ast.Module = compile(source, NAME, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
+    return tree
 
 
 def silence() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from reflexion_lab.replies.syntax import NAME, bound_names, silence
+from reflexion_lab.replies.syntax import NAME, bound_names, tree_of
 from reflexion_lab.sandbox.comparison import FUNCTIONS, comparable, evaluate, name_of
 from reflexion_lab.sandbox.values import Opaque
 
@@ -60,8 +60,7 @@ def prepare(check: str, entry_point: str, setup: str = "", foreign: frozenset[st
     """
     name = " ".join(check.split())[:200].encode(errors="replace").decode()  # no file can hold a lone surrogate
     try:
-        silence()
-        tree = ast.parse(check, NAME)
+        tree = tree_of(check)
         return Prepared(name, *(_split(tree, entry_point, setup, foreign) or (compiled(check), None)))
     except MISTAKES:
         return Prepared(name, check, None)
@@ -116,8 +115,7 @@ def defined_by(checks: tuple[str, ...]) -> frozenset[str]:
 @functools.lru_cache(maxsize=1 << 10)
 def _set_up(setup: str) -> Names:
     try:
-        silence()
-        return _names(ast.parse(setup, NAME))
+        return _names(tree_of(setup))
     except MISTAKES:
         return Names(frozenset(), frozenset())
 
