@@ -210,7 +210,8 @@ def load_limits(cfg: DictConfig) -> Any:
     try:
         return msgspec.convert(plain(cfg.sandbox.limits), Limits)
     except msgspec.ValidationError as problem:
-        raise ConfigError(f"sandbox.limits: {problem}") from None
+        said = str(problem).removeprefix("sandbox.limits.")
+        raise ConfigError(f"sandbox.limits.{said}" if said != str(problem) else f"sandbox.limits: {said}") from None
 
 
 def instantiate(node: Any) -> Any:

@@ -62,7 +62,7 @@ def test_every_command_has_help(capsys):
             "feedback_source: 'hidden' found; expected one of visible, self_tests, oracle, none",
         ),
         ("cache.mode=sometimes", "cache.mode: 'sometimes' found"),
-        ("sandbox.limits.wall_seconds=0", "wall_seconds"),
+        ("sandbox.limits.wall_seconds=0", "error: sandbox.limits.wall_seconds: 0.0 found"),
         ("sandbox.limits.wall_secs=1", "sandbox.limits.wall_secs"),
         ("actor.sampling.temperature=hot", "actor.sampling: Expected `float`, got `str`"),
         ("model.path=absent.gguf", "no file at absent.gguf"),

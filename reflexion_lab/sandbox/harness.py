@@ -45,8 +45,6 @@ ALIVE = child.REPORT + 1
 """The end of a pipe that a child holds while it lives."""
 CONNECTION = ALIVE + 1
 WARM = ["collections", "copy", "functools", "heapq", "itertools", "math", "operator", "re", "string", "typing"]
-
-
 USUAL = """
 from typing import Any, Dict, List, Optional, Tuple
 def f(numbers: List[float], threshold: float) -> bool:
