@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import queue
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -28,7 +29,9 @@ MEMORY = 2 << 30
 PRINTED = 1 << 20
 NICE = 10
 """Tests go first: on a busy machine they get nine times the share of a tool."""
-FREE_CORES = threading.BoundedSemaphore(os.cpu_count() or 1)
+FREE_CORES: queue.LifoQueue[int] = queue.LifoQueue()
+"""Numbers of the cores that no tool uses; the one used last comes first, since mypy's cache of it is warm."""
+FREE_CORES.queue.extend(range(os.cpu_count() or 1))
 MAKING = threading.Lock()
 """Two threads would make two environments, and the one that is not remembered goes at once."""
 
@@ -46,7 +49,8 @@ class Tool(NamedTuple):
     kind: str
     """`type` or `lint`, as in `Check.kind`."""
     arguments: str
-    """`{file}`, `{version}` and `{env}`, a Python environment without packages as the sandbox's, are filled in."""
+    """`{file}`, `{version}`, `{env}`, a Python environment without packages as the sandbox's, and `{cache}`, a folder
+    that no other process uses at the time, are filled in."""
     read: Callable[[str], list[Finding]]
     """The errors in what it printed; whatever this raises means that the answer could not be read."""
     codes: tuple[int, ...] = (0, 1)
@@ -79,7 +83,7 @@ TOOLS = {
     ),
     "mypy": Tool(
         kind="type",
-        arguments="--config-file= --no-site-packages --output=json --no-error-summary --cache-dir={env}/mypy "
+        arguments="--config-file= --no-site-packages --output=json --no-error-summary --cache-dir={cache} "
         "--python-version={version} {file}",
         read=_mypy,
         codes=(0, 1, 2),  # 2 with findings is a syntax error
@@ -116,35 +120,56 @@ def ask(tool: str, program: str) -> list[Finding]:
         DidNotRun: it is missing, crashed, took too long, or printed what cannot be believed.
     """
     try:
-        code, printed, complaint = _run(tool, program)
+        with _a_core_and_its_cache() as cache:
+            return _believed(TOOLS[tool], *_run(tool, program, cache))
     except OSError as problem:
         raise DidNotRun(str(problem)) from problem
+
+
+def _believed(tool: Tool, code: int, printed: str, complaint: str) -> list[Finding]:
+    """The findings, where exit code and output agree."""
     try:
-        found = sorted(TOOLS[tool].read(printed))
+        found = sorted(tool.read(printed))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise DidNotRun(f"exit code {code}, and no JSON as expected of it; {complaint}") from None
-    if code not in TOOLS[tool].codes or bool(code) != bool(found):
+    if code not in tool.codes or bool(code) != bool(found):
         raise DidNotRun(f"exit code {code} with {len(found)} errors found; {complaint}")
     return found
 
 
-def _run(tool: str, program: str) -> tuple[int, str, str]:
+@contextlib.contextmanager
+def _a_core_and_its_cache() -> Iterator[str]:
+    """Waits for a free core; its cache goes when a tool failed on it, for a torn cache would fail every later run.
+
+    mypy dies of an internal error where two of it fill one cache at the same time.
+    """
+    core = FREE_CORES.get()
+    with MAKING:
+        cache = Path(_environment().name, f"cache_{core}")
+    try:
+        yield str(cache)
+    except DidNotRun:
+        shutil.rmtree(cache, ignore_errors=True)
+        raise
+    finally:
+        FREE_CORES.put(core)
+
+
+def _run(tool: str, program: str, cache: str) -> tuple[int, str, str]:
     """Exit code, what was printed, and the beginning of what was complained of."""
     executable = located(tool)
     if executable is None:
         raise DidNotRun("it is not installed")
-    text = program.encode()
-    with MAKING:
-        env = _environment().name
+    text, env = program.encode(), str(Path(cache).parent)
     # A name of its own for each text: mypy's cache goes by name, size and second.
     name = f"program_{hashlib.sha256(text).hexdigest()[:16]}.py"
     major, minor = sys.version_info[:2]
-    values = {"file": name, "env": env, "version": f"{major}.{minor}", "digits": f"{major}{minor}"}
+    values = {"file": name, "env": env, "cache": cache, "version": f"{major}.{minor}", "digits": f"{major}{minor}"}
     command = [executable, *(argument.format(**values) for argument in TOOLS[tool].arguments.split())]
     with tempfile.TemporaryDirectory(dir=env) as folder, tempfile.TemporaryFile() as errors:
         path = Path(folder, name)
         path.write_bytes(text)
-        with path.open("rb") as source, FREE_CORES:
+        with path.open("rb") as source:
             code, printed = _watched(command, folder, source, errors)
         errors.seek(0)
         complaint = " ".join(errors.read(1000).decode(errors="replace").split())[:200]

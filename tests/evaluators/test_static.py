@@ -251,3 +251,18 @@ def test_many_threads_may_ask_at_once_from_the_first_call_on():
     programs = [f"x: int = {n}\n" for n in range(12)]
     with ThreadPoolExecutor(12) as pool:
         assert list(pool.map(findings, ["ty", "ruff", "mypy"] * 4, programs)) == [()] * 12
+
+
+def test_tools_that_run_at_once_never_share_a_cache(task, impostor):
+    # Two that meet in one folder see each other's mark; one that is alone removes its own.
+    impostor("mypy", 'mark=${5#--cache-dir=}.mark; mkdir "$mark" || exit 9; sleep 0.05; rmdir "$mark"')
+    tools._environment.cache_clear()
+    programs = [f"x: int = {n}\n" for n in range(12)]
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(findings, ["mypy"] * 12, programs)) == [()] * 12
+
+
+def test_a_cache_on_which_a_tool_failed_is_thrown_away(task, impostor):
+    impostor("mypy", 'cache=${5#--cache-dir=}; test -e "$cache" && exit 9; mkdir "$cache"; exit 2')
+    for n in range(4):
+        assert "exit code 2" in judged("mypy", task, f"x = {n}\n").issues[0]
