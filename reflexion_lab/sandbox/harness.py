@@ -78,6 +78,15 @@ def keep_listings() -> None:
         finder._fill_cache = lambda: None
 
 
+def heed_signals() -> None:
+    """Whoever started the lab may have ignored some, as `nohup` does; a candidate's program meets them as usual."""
+    as_usual: dict[int, Any] = dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_IGN)
+    as_usual[signal.SIGINT] = signal.default_int_handler
+    for number in signal.valid_signals():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, as_usual.get(number, signal.SIG_DFL))
+
+
 def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> None:
     """Answer one request after the other until the lab hangs up.
 
@@ -199,6 +208,7 @@ def main() -> None:
     for target in range(1, CONNECTION):
         os.dup2(0, target)
     connection = socket.socket(fileno=low)
+    heed_signals()
     warm()
     keep_listings()
     layers = lockdown.Lockdown(folder, *map(int, limits))

@@ -1,6 +1,7 @@
 """The sandbox: a pass is something that was shown."""
 
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -181,6 +182,18 @@ def test_a_candidate_holds_no_descriptor_but_its_own(tmp_path):
     finally:
         for file in many:
             file.close()
+
+
+def test_signals_that_the_lab_was_started_without_reach_a_candidate_as_usual():
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with Sandbox(servers=1) as started_so:
+            program = "import signal\ndef f(n):\n    return str(signal.getsignal(n))"
+            told = started_so.values(program, "f", ["f(2)", "f(15)"])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "default_int_handler" in str(told[0]) and told[1] == "'0'"  # SIG_DFL
 
 
 def test_a_server_that_dies_is_replaced():
