@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from reflexion_lab import config
+from reflexion_lab import config, parts
 from reflexion_lab.analysis.summary import Log
 from reflexion_lab.models.scripted import ScriptedModel
 
@@ -36,7 +36,7 @@ def lab(model, folder, *overrides):
     """A lab whose model is `model`; everything else as a user would have it."""
     script = Path(folder) / "unused.json"
     script.write_text('[{"when": "", "reply": ""}]')
-    config._model = lambda _node: model
+    parts._model = lambda _node: model
     cfg = config.compose(
         "model=scripted", f"model.path={script}", f"run_root={folder}", "cache.mode=off", "quiet=true", *overrides
     )

@@ -39,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
+    from reflexion_lab.commands import memory, retrieval, wisdom
+
     top = argparse.ArgumentParser(
         prog="reflexion-lab", description="Measure whether a language model learns from its own words."
     )
@@ -60,6 +62,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
     sub.set_defaults(command=demo)
     add_audit(commands)
+    for room in (memory, wisdom, retrieval):
+        room.add(commands)
     sub = commands.add_parser("doctor", help="check the evaluator: canonical and hostile programs, isolation layers")
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     sub.add_argument("--hostile", action="store_true", help="run the whole hostile gallery and print its table")
@@ -101,10 +105,10 @@ def in_one_line(command: Callable[[], int]) -> int:
 
 def mendable(problem: Exception) -> bool:
     """Whether a user, not a programmer, can do something about it."""
-    from reflexion_lab.protocols import HarnessError, ModelError
+    from reflexion_lab.protocols import HarnessError, ModelError, StoreError
 
     hydras_own = type(problem).__module__.startswith(("hydra", "omegaconf"))
-    return hydras_own or isinstance(problem, ValueError | ModelError | HarnessError | OSError)
+    return hydras_own or isinstance(problem, ValueError | ModelError | HarnessError | StoreError | OSError)
 
 
 def one_line(problem: BaseException) -> str:

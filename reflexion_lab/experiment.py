@@ -27,8 +27,7 @@ def carry_out(cfg: DictConfig) -> Summary:
         print(f"stopped; finish it with the same command and resume={lab.folder.path}", file=sys.stderr)
         raise
     finally:
-        lab.sandbox.close()
-        lab.model.close()
+        lab.close()
     return present(lab, cfg.arm, cfg.quiet)
 
 

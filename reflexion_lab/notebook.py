@@ -66,8 +66,9 @@ def by_hand(*overrides: str) -> Parts:
     Raises:
         ConfigError: a value is impossible.
     """
-    from reflexion_lab.config import compose, load_benchmark, load_model, load_sandbox, loop_factory
+    from reflexion_lab.config import compose, loop_factory
     from reflexion_lab.judge import HiddenTests
+    from reflexion_lab.parts import load_benchmark, load_model, load_sandbox
 
     cfg = compose(*overrides)
     sandbox = load_sandbox(cfg, servers=1)

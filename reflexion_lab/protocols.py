@@ -6,9 +6,9 @@ exception; an exception is a broken harness and stops the run loudly, after ever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from reflexion_lab.records import (
     Attempt,
@@ -19,12 +19,24 @@ from reflexion_lab.records import (
     Grade,
     MemoryState,
     Message,
+    Mistake,
+    Recollection,
     Reflection,
     Sampling,
+    Search,
+    Session,
     Task,
     Trajectory,
+    Wisdom,
     WrittenTests,
 )
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+Stored = Episode | Wisdom | Mistake | Session
+S = TypeVar("S", Episode, Wisdom, Mistake, Session)
 
 
 class ModelError(RuntimeError):
@@ -33,6 +45,19 @@ class ModelError(RuntimeError):
 
 class HarnessError(RuntimeError):
     """The harness itself is broken; no verdict on any candidate may be drawn from it."""
+
+
+class StoreError(RuntimeError):
+    """A store could not read or keep something: which file, what was found, what to do. What it kept before stands."""
+
+
+class Hit(NamedTuple):
+    """One document that a retriever found."""
+
+    number: int
+    """The document's place in the order of adding, from 0; forgotten documents keep theirs."""
+    score: float
+    """In [0, 1], higher is nearer."""
 
 
 class Model(Protocol):
@@ -54,8 +79,8 @@ class Model(Protocol):
 class Actor(Protocol):
     """Turns a task and what memory recalled into a program."""
 
-    def act(self, task: Task, episodes: Sequence[Episode]) -> Trajectory:
-        """`episodes` are oldest first; `task` is public. Raises only what its model raises."""
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        """`task` is public. Raises only what its model raises."""
 
 
 class Limits(Protocol):
@@ -105,20 +130,85 @@ class Reflector(Protocol):
 
 
 class Recall(Protocol):
-    """Chooses what memory shows."""
+    """Chooses what memory shows of the episodes that it keeps."""
 
-    def select(self, episodes: Sequence[Episode], task: Task) -> list[Episode]:
-        """A subsequence of `episodes` (oldest first), in the same order."""
+    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+        """`own` are the task's episodes of this loop, oldest first; `known` is what all tasks of the round share."""
+
+
+class Known(Protocol):
+    """What memory holds across loops, as it stood when the round of tasks began."""
+
+    omega: int
+    """Where the adaptive Ω stands."""
+
+    def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
+        """At most `k` episodes of other loops, best first, with a score of `min_score` or above."""
+
+    def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
+        """Wisdom, mistakes and insights for the next attempt at `task`; no episodes."""
 
 
 class Memory(Protocol):
     """Keeps episodes; every memory is read by the next attempt."""
 
-    def recall(self, task: Task) -> list[Episode]: ...
+    def recall(self, task: Task) -> Recollection: ...
 
     def remember(self, task: Task, attempt: Attempt) -> None: ...
 
-    def state(self, in_context: int) -> MemoryState: ...
+    def state(self, recollection: Recollection) -> MemoryState: ...
+
+
+class Store(Protocol):
+    """Keeps episodes, wisdom, mistakes and sessions across runs. Thread-safe; many processes may share one place."""
+
+    def append(self, records: Sequence[Stored]) -> None:
+        """Keep `records`, each safe from `kill -9` when this returns. One whose id is known replaces the older record,
+        in its place in the order.
+
+        Raises:
+            StoreError: the disk is full, the place is read-only or damaged; records kept before stand.
+        """
+
+    def read(self, kind: type[S]) -> Iterator[S]:
+        """All records of a kind, in the order of their first `append`. Raises StoreError."""
+
+    def search(self, search: Search) -> list[Episode]:
+        """Episodes, newest first. Raises StoreError."""
+
+    def prune(self, before: float) -> int:
+        """Remove episodes and mistakes that are older than `before` (seconds since the epoch; one of exactly that time
+        goes too), and say how many. Raises StoreError.
+        """
+
+    def close(self) -> None: ...
+
+
+class Retriever(Protocol):
+    """Finds the documents nearest to a query. Adding is cheap: no call rebuilds what is there."""
+
+    def add(self, documents: Sequence[str]) -> None:
+        """Number `documents` on from the last one. What was added is found by the next `rank`."""
+
+    def forget(self, before: int) -> None:
+        """Documents with numbers below `before` are not found any more, as a FIFO buffer evicts them."""
+
+    def rank(self, query: str, k: int) -> list[Hit]:
+        """At most `k` documents with scores above 0, best first, the newer first on a tie; [] for `k` of 0 or less."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the weights: equal fingerprints mean equal vectors."""
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+        """Unit vectors, float32, shape (texts, dimensions); row i is that of text i."""
 
 
 class Stop(Protocol):

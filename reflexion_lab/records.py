@@ -266,6 +266,9 @@ class Reflection(Record, frozen=True, kw_only=True):
     category: str = "unknown"
     """The failure class of the evidence, one of the ten classes or `unknown`."""
     action_items: tuple[str, ...] = ()
+    key_insight: str = ""
+    """What is worth knowing beyond this task, in one sentence; "" when the reflector names none."""
+    lessons: tuple[str, ...] = ()
     text: str = ""
     """The model's reply as it came, "" for rules."""
     problem: str = ""
@@ -289,6 +292,8 @@ class MemoryState(Record, frozen=True, kw_only=True):
     in_context: int
     total: int
     """Episodes ever remembered, evicted ones included."""
+    omega: int | None = None
+    """Ω at this attempt; None where the policy has none."""
 
 
 class Attempt(Record, frozen=True, kw_only=True):
@@ -298,7 +303,9 @@ class Attempt(Record, frozen=True, kw_only=True):
     number: int
     """1-based."""
     recalled: tuple[str, ...]
-    """Ids of the episodes that the actor was given, oldest first."""
+    """Ids of the episodes that the actor was given, in the order in which it read them."""
+    recalled_wisdom: tuple[str, ...] = ()
+    recalled_mistakes: tuple[str, ...] = ()
     trajectory: Trajectory
     evaluation: Evaluation
     """The verdict of the feedback tests; never of the hidden ones, unless the run says `oracle`."""
@@ -318,17 +325,137 @@ class Attempt(Record, frozen=True, kw_only=True):
 
 
 class Episode(Record, frozen=True, kw_only=True):
-    """What memory keeps of an attempt."""
+    """What memory keeps of an attempt. Verdicts are those of the feedback tests, never of the hidden ones."""
 
-    episode_id: str
+    episode_id: str = ""
+    """Unique in a store; filled when the episode is stored without one."""
+    session_id: str = ""
+    """The loop that it came from: one task in one run."""
+    turn_id: str = ""
+    agent_id: str
+    """Who made the attempt; the arm, in a run."""
     task_id: str
+    task_description: str = ""
     attempt_number: int
     code: str
     test_results: str
+    """The failing checks in words, as the actor was told them."""
+    failure_analysis: str = ""
+    """The error signature: what failed, without the values of this one task."""
     reflection: Reflection | None
+    improvement: str = ""
+    """What the reflection wants changed."""
+    confidence: float = 0.0
+    """The reflection's, in [0, 1]."""
     passed: bool
-    timestamp: float
-    """Seconds since the epoch."""
+    reward: float = 0.0
+    timestamp: float = 0.0
+    """Seconds since the epoch; filled when the episode is stored without one."""
+    metadata: dict[str, str] = {}
+    """`verification_type` and `outcome` of the evaluation, and whatever an importer adds."""
+
+    @property
+    def category(self) -> str:
+        """The failure class that the reflection names; "" without one."""
+        return self.reflection.category if self.reflection else ""
+
+
+class Wisdom(Record, frozen=True, kw_only=True):
+    """A cause of failure that came back, and whether knowing of it helped. One per normalised root cause."""
+
+    wisdom_id: str
+    pattern: str
+    """The root cause as it was first put into words."""
+    frequency: int
+    """Episodes that share it."""
+    impact: float
+    """Mean gain of confidence from one episode to the next within a session, losses as 0; in [0, 1]."""
+    domain: str
+    """`code`, `testing`, `architecture`, `concurrency` or `performance`."""
+    tags: tuple[str, ...] = ()
+    advice: str = ""
+    """What the most confident of its reflections wants changed."""
+    sources: tuple[str, ...] = ()
+    """Ids of the episodes, oldest first."""
+    tasks: tuple[str, ...] = ()
+    """The distinct tasks of these episodes, in the order in which they came."""
+    use_count: int = 0
+    """Attempts whose actor read it."""
+    success_rate: float = 0.0
+    """Share of them that passed their feedback tests; 0 before the first use."""
+    created_at: float = 0.0
+    last_used_at: float = 0.0
+
+
+class Mistake(Record, frozen=True, kw_only=True):
+    """A wrong answer to a prompt, and what mended it."""
+
+    mistake_id: str
+    task_id: str
+    prompt: str
+    prompt_hash: str
+    """SHA-256 of the prompt, 16 hex digits."""
+    mistake: str
+    correction: str = ""
+    """"" while nothing has mended it."""
+    severity: float
+    """In [0, 1]: the share of the checks that failed."""
+    timestamp: float = 0.0
+
+
+class Session(Record, frozen=True, kw_only=True):
+    """What one loop carries from turn to turn."""
+
+    session_id: str
+    reflections: tuple[Reflection, ...] = ()
+    """The newest five, newest first."""
+    key_insights: tuple[str, ...] = ()
+    """At most twenty, oldest first."""
+    last_trajectory_summary: str = ""
+    last_evaluation: Evaluation | None = None
+
+
+class Recollection(Record, frozen=True, kw_only=True):
+    """All that memory gives the actor for one attempt."""
+
+    episodes: tuple[Episode, ...] = ()
+    """Those of other loops, the nearest last; then the task's own, oldest first."""
+    wisdom: tuple[Wisdom, ...] = ()
+    """Best first."""
+    mistakes: tuple[Mistake, ...] = ()
+    """Best first."""
+    insights: tuple[str, ...] = ()
+    """Oldest first."""
+    session: str = ""
+    """The session's history in words; "" where the policy shows none."""
+    omega: int | None = None
+
+
+class Beginning(Record, frozen=True, kw_only=True):
+    """What the store held when a run began; a resumed run begins with the same."""
+
+    episodes: int = 0
+    """The first so many."""
+    mistakes: int = 0
+    wisdom: tuple[Wisdom, ...] = ()
+
+
+class Search(Record, frozen=True, kw_only=True):
+    """Which episodes to look for; what is left empty does not narrow the search."""
+
+    categories: tuple[str, ...] = ()
+    min_confidence: float = 0.0
+    """Inclusive."""
+    keywords: tuple[str, ...] = ()
+    """Looked for, casefolded, in the task's description, the failure analysis and the reflection's words."""
+    every_keyword: bool = False
+    """True: all of them must be there; False: one is enough."""
+    task_id: str = ""
+    session_id: str = ""
+    agent_id: str = ""
+    passed: bool | None = None
+    limit: int = 0
+    """At most so many, the newest; 0 for all."""
 
 
 class TaskResult(Record, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ summary.json     headline figures    grades.jsonl     hidden verdicts, which no 
 
 written_tests.jsonl    tests that the model wrote, one line a task, before its loop
 suite_verdicts.jsonl   whether the canonical solution passes them, found out after the last loop
+memory.json            what memory held of earlier runs, where tasks learn from each other
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from reflexion_lab.records import Attempt, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
+from reflexion_lab.records import Attempt, Beginning, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
 
 R = TypeVar("R", bound=Record)
 
@@ -69,6 +70,15 @@ class RunFolder:
         draft = self.path / f".{name}.{os.getpid()}"
         draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
         draft.replace(self.path / name)
+
+    @property
+    def beginning(self) -> Beginning | None:
+        """What memory held when the run began; None where its tasks know nothing of each other."""
+        path = self.path / "memory.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Beginning) if path.exists() else None
+        except msgspec.MsgspecError as problem:
+            raise RunFolderError(f"{path}: {problem}; expected what the store held when the run began") from None
 
     def append(self, name: str, record: Record) -> None:
         """Add one line to `name`."""

@@ -14,6 +14,7 @@ from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.evaluators.unit_tests import run_tests
 from reflexion_lab.judge import HiddenTests
 from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.memory.rounds import OneRound, Rounds
 from reflexion_lab.progress import Progress
 from reflexion_lab.protocols import SuiteWriter
 from reflexion_lab.records import Attempt, SuiteVerdict, Task, TaskResult, WrittenTests
@@ -34,6 +35,7 @@ class Runner:
         workers: tasks at once.
         suite_writer: makes one task's writer of tests, which `self_tests` needs. Suites in the folder are not written
             again.
+        rounds: when what the tasks have learnt becomes known to the others; never, when left out.
 
     Raises:
         ValueError: `self_tests` without a `suite_writer`.
@@ -50,6 +52,7 @@ class Runner:
         workers: int,
         quiet: bool = False,
         suite_writer: Callable[[], SuiteWriter] | None = None,
+        rounds: Rounds | OneRound | None = None,
     ) -> None:
         if feedback_source == "self_tests" and suite_writer is None:
             raise ValueError(
@@ -62,9 +65,10 @@ class Runner:
         self.feedback_source = feedback_source
         self.workers = workers
         self.suite_writer = suite_writer
+        self.rounds = rounds or OneRound()
         self.suites = folder.written_tests
         results, grades = folder.results, folder.grades
-        self.waiting = [task for task in self.tasks.values() if task.task_id not in results]
+        self.waiting = {task_id for task_id in self.tasks if task_id not in results}
         self.ungraded = [r for r in results.values() if (r.task_id, r.submitted) not in grades]
         passed = sum(
             grades[key].passed for key in ((r.task_id, r.submitted) for r in results.values()) if key in grades
@@ -82,7 +86,11 @@ class Runner:
             attempts = self.folder.attempts
             for result in self.ungraded:
                 self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
-            self._each(self._task, self.waiting)
+            for task_id in self.tasks.keys() - self.waiting:
+                self.rounds.finished(self.tasks[task_id], attempts[task_id])
+            for tasks in self.rounds.of(list(self.tasks.values())):
+                self._each(self._task, [task for task in tasks if task.task_id in self.waiting])
+                self.rounds.end(tasks)
             self.judge.seal()
             self._each(self._grade_later, self._ungraded_attempts())
             self._each(self._judge_suite, self._unjudged_suites())
@@ -124,6 +132,7 @@ class Runner:
         )
         self.folder.append("results.jsonl", result)
         self.folder.sync()
+        self.rounds.finished(task, attempts)
         self._grade(task, chosen)
 
     def _suite(self, task: Task) -> tuple[str, ...]:

@@ -43,13 +43,13 @@ def test_every_command_has_help(capsys):
     assert cli.main(["run", "--help"]) == 0
     text = capsys.readouterr().out
     assert "recall.omega=1" in text
-    assert "actor, benchmark, evaluator" in text
+    assert "actor, benchmark, embedder, evaluator" in text
 
 
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("recall.omega=-1", "recall.omega: -1 found; expected an int of 0 or more, or all"),
+        ("recall.omega=-1", "recall.omega: -1 found; expected an int of 0 or more, or one of all, by_complexity"),
         ("recall.omga=1", "recall.omga: no such key"),
         ("loop.confidence_threshold=1.5", "loop.confidence_threshold: 1.5 found; expected a share in (0, 1]"),
         ("loop.max_attempts=0", "loop.max_attempts: 0 found"),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from reflexion_lab.prompts.render import render
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import Episode, Message, Sampling, Task, Trajectory
+from reflexion_lab.records import Message, Recollection, Sampling, Task, Trajectory
 
 
 class Continuation:
@@ -21,8 +19,9 @@ class Continuation:
         self.sampling = sampling
         self.prompt = prompt
 
-    def act(self, task: Task, episodes: Sequence[Episode]) -> Trajectory:
-        messages = (Message(role="assistant", content=render(self.prompt, prompt=task.prompt, episodes=episodes)),)
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        prompt = render(self.prompt, prompt=task.prompt, task_id=task.task_id, memory=recollection)
+        messages = (Message(role="assistant", content=prompt),)
         completion = self.model.complete(messages, sampling=self.sampling)
         body = completion.text.rstrip()
         return Trajectory(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from reflexion_lab.extract import extract
 from reflexion_lab.prompts.render import render
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import Episode, Message, Sampling, Task, Trajectory
+from reflexion_lab.records import Message, Recollection, Sampling, Task, Trajectory
 
 
 class SingleShot:
@@ -18,8 +16,9 @@ class SingleShot:
         self.sampling = sampling
         self.prompt = prompt
 
-    def act(self, task: Task, episodes: Sequence[Episode]) -> Trajectory:
-        messages = (Message(role="user", content=render(self.prompt, prompt=task.prompt, episodes=episodes)),)
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        prompt = render(self.prompt, prompt=task.prompt, task_id=task.task_id, memory=recollection)
+        messages = (Message(role="user", content=prompt),)
         completion = self.model.complete(messages, sampling=self.sampling)
         program, rule = extract(completion.text, task)
         return Trajectory(

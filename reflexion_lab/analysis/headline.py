@@ -17,7 +17,7 @@ def headline(figures: Summary) -> Table:
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
-    for parts in (_results, _suites, _reflections, _exclusions):
+    for parts in (_results, _suites, _reflections, _memory, _exclusions):
         for name, value in parts(figures):
             grid.add_row(cells.line(name, "bold"), cells.line(value))
     return grid
@@ -67,6 +67,13 @@ def _reflections(figures: Summary) -> Iterator[tuple[str, str]]:
         yield "reflections", cells.counts(figures.reflections)
         yield "written by the model", cells.rate(figures.reflections_by_model, "reflections")
         yield "word for word again", f"{figures.reflections_repeated} within their task"
+
+
+def _memory(figures: Summary) -> Iterator[tuple[str, str]]:
+    if figures.read_of_others is not None:
+        before = cells.counts(figures.known_before) if figures.known_before else "nothing of earlier runs"
+        yield "known at the start", before
+        yield "read of other loops", f"{cells.counts(figures.read_of_others)}, by number of attempts"
 
 
 def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:

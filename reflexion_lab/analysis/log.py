@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reflexion_lab.analysis.estimators import Point, curve, submitted_at
-from reflexion_lab.records import Attempt, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
+from reflexion_lab.records import Attempt, Beginning, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
 from reflexion_lab.run_folder import RunFolder, RunFolderError
 
 
@@ -17,6 +17,8 @@ class Log(Record, frozen=True, kw_only=True):
     written: dict[str, WrittenTests]
     """Tests that the model wrote, by task; empty unless they were the feedback."""
     suite_verdicts: dict[str, SuiteVerdict]
+    beginning: Beginning | None = None
+    """What memory held of earlier runs; None where tasks know nothing of each other."""
     torn: int
     """Lines that a kill left half-written; they were skipped."""
 
@@ -36,6 +38,7 @@ class Log(Record, frozen=True, kw_only=True):
             grades=grades,
             written={task_id: written[task_id] for task_id in results if task_id in written},
             suite_verdicts=fresh.suite_verdicts,
+            beginning=fresh.beginning,
             torn=fresh.torn,
         )
 

@@ -15,7 +15,7 @@ from reflexion_lab.analysis.suite_quality import (
     feedback_confusion,
     suite_quality,
 )
-from reflexion_lab.records import Attempt, Grade, Record, Usage, WrittenTests
+from reflexion_lab.records import Attempt, Beginning, Grade, Record, Usage, WrittenTests
 
 __all__ = ["Log", "Summary", "summary"]
 
@@ -73,6 +73,11 @@ class Summary(Record, frozen=True, kw_only=True):
     """By role, over all attempts and written tests; cached replies count what they took when they were first drawn."""
     usage_last_reflections: Usage
     """Of this, reflections after a loop's last attempt: paid for, and read by no attempt at that task."""
+    read_of_others: dict[str, int] | None
+    """Attempts whose actor read episodes, wisdom and mistakes of other loops; None where tasks know nothing of each
+    other."""
+    known_before: dict[str, int]
+    """Episodes, wisdom and mistakes of earlier runs that memory held when the run began; empty without."""
     reflections: dict[str, int]
     """By source: `llm`, `rules:<class>`, `fallback:<class>`."""
     reflections_by_model: Rate
@@ -133,6 +138,8 @@ def summary(log: Log) -> Summary:
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
         usage=_usage(every, log.written.values()),
         usage_last_reflections=sum((made[-1].usage["reflector"] for made in log.attempts.values()), Usage()),
+        read_of_others=_read_of_others(every) if log.beginning else None,
+        known_before=_known(log.beginning) if log.beginning else {},
         reflections=dict(Counter(reflection.source for reflection in reflections)),
         reflections_by_model=Rate.of(by_model, len(reflections)),
         reflections_repeated=sum(_repeated(made) for made in log.attempts.values()),
@@ -147,6 +154,21 @@ def summary(log: Log) -> Summary:
 
 def _any_solved(log: Log) -> int:
     return len({attempt.task_id for attempt in log.every if log.grades[attempt.task_id, attempt.number].passed})
+
+
+def _read_of_others(every: Iterable[Attempt]) -> dict[str, int]:
+    found = Counter[str]()
+    for attempt in every:
+        own = f"/{attempt.task_id}-"
+        found["episodes"] += any(own not in name for name in attempt.recalled)
+        found["wisdom"] += bool(attempt.recalled_wisdom)
+        found["mistakes"] += bool(attempt.recalled_mistakes)
+    return dict(found)
+
+
+def _known(beginning: Beginning) -> dict[str, int]:
+    counts = {"episodes": beginning.episodes, "wisdom": len(beginning.wisdom), "mistakes": beginning.mistakes}
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def _usage(attempts: Iterable[Attempt], suites: Iterable[WrittenTests]) -> dict[str, Usage]:

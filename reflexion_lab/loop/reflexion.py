@@ -44,24 +44,27 @@ class Reflexion:
         stop: str | None = None
         while not stop:
             number = len(history) + 1
-            episodes = self.memory.recall(task)
+            with stage("recalling", task, number):
+                recollection = self.memory.recall(task)
             with stage("acting", task, number):
-                trajectory = self.actor.act(task, episodes)
+                trajectory = self.actor.act(task, recollection)
             with stage("evaluating", task, number):
                 evaluation = self.evaluator.evaluate(task, trajectory)
             attempt = Attempt(
                 task_id=task.task_id,
                 number=number,
-                recalled=tuple(episode.episode_id for episode in episodes),
+                recalled=tuple(episode.episode_id for episode in recollection.episodes),
+                recalled_wisdom=tuple(entry.wisdom_id for entry in recollection.wisdom),
+                recalled_mistakes=tuple(mistake.mistake_id for mistake in recollection.mistakes),
                 trajectory=trajectory,
                 evaluation=evaluation,
                 delta=delta(evaluation, history),
-                memory=self.memory.state(len(episodes)),
+                memory=self.memory.state(recollection),
             )
             stop = self.stop.reached(attempt, history)
             if self.reflects_on(attempt, stop):
                 with stage("reflecting", task, number):
-                    attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
+                    attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, recollection.episodes))
             attempt = replace(attempt, stop_reason=stop or "")
             self.memory.remember(task, attempt)
             history.append(attempt)

@@ -1,40 +1,73 @@
-"""Recall policies: what memory shows of what it keeps."""
+"""Recall policies: which episodes memory shows, of the task's own and of those that all tasks share."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from reflexion_lab.records import Episode, Task
+from msgspec.structs import replace
 
-
-def estimated_tokens(episode: Episode) -> int:
-    """Length of an episode's words in tokens, estimated as ⌈characters / 4⌉."""
-    reflection = episode.reflection
-    words = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
-    return math.ceil((len(episode.code) + len(episode.test_results) + sum(map(len, words))) / 4)
+from reflexion_lab.memory.omega import DEFAULT, capacity, checked
+from reflexion_lab.memory.packing import Tokens, estimated, packed
+from reflexion_lab.protocols import Known
+from reflexion_lab.records import Episode, Recollection, Task
 
 
 class Window:
-    """The newest Ω episodes of the task at hand (Reflexion, arXiv 2303.11366, section 3: a window of 1 to 3).
+    """The newest Ω episodes of the task at hand.
 
-    `omega`: an int ≥ 0 (0 shows nothing) or "all". `max_tokens`: what the shown episodes may fill; the newest are
-    packed first, and one that does not fit is skipped.
+    `omega`: an int ≥ 0 (0 shows nothing) or one of `omega.RULES`. `max_tokens`: what the shown episodes may fill.
     """
 
-    def __init__(self, omega: int | str = 3, max_tokens: int = 1000) -> None:
-        if omega != "all" and (not isinstance(omega, int) or isinstance(omega, bool) or omega < 0):
-            raise ValueError(f"recall.omega: {omega!r} found; expected an int of 0 or more, or all")
-        if max_tokens < 0:
-            raise ValueError(f"recall.max_tokens: {max_tokens} found; expected 0 or more")
-        self.omega = omega
-        self.max_tokens = max_tokens
+    def __init__(self, omega: int | str = DEFAULT, max_tokens: int = 1000, tokens: Tokens = estimated) -> None:
+        self.omega = checked(omega)
+        self.max_tokens = _at_least("max_tokens", max_tokens, 0)
+        self.tokens = tokens
 
-    def select(self, episodes: Sequence[Episode], task: Task) -> list[Episode]:
-        newest = [episode for episode in reversed(episodes) if episode.task_id == task.task_id]
-        shown, left = [], self.max_tokens
-        for episode in newest if self.omega == "all" else newest[: int(self.omega)]:
-            if (size := estimated_tokens(episode)) <= left:
-                shown.append(episode)
-                left -= size
-        return shown[::-1]
+    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+        size = capacity(self.omega, own, task, known.omega)
+        newest = own[len(own) - min(size, len(own)) :]
+        return Recollection(episodes=tuple(packed(newest, self.max_tokens, self.tokens)), omega=size)
+
+
+class Similar:
+    """The `k` episodes of other loops that come nearest to the task, the nearest last.
+
+    `min_score`: least score, inclusive; scores are those of the retriever. `max_tokens`: what they may fill.
+    """
+
+    def __init__(self, k: int = 3, min_score: float = 0.25, max_tokens: int = 1000, tokens: Tokens = estimated) -> None:
+        self.k = _at_least("k", k, 0)
+        if not 0 <= min_score <= 1:
+            raise ValueError(f"recall.min_score: {min_score} found; expected a score in [0, 1]")
+        self.min_score = min_score
+        self.max_tokens = _at_least("max_tokens", max_tokens, 0)
+        self.tokens = tokens
+
+    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+        nearest_last = known.similar(task, own, self.k, self.min_score)[::-1]
+        return Recollection(episodes=tuple(packed(nearest_last, self.max_tokens, self.tokens)))
+
+
+class WindowThenSimilar:
+    """What `Similar` finds, then what `Window` shows; `max_tokens` bounds each of the two."""
+
+    def __init__(
+        self,
+        omega: int | str = DEFAULT,
+        k: int = 3,
+        min_score: float = 0.25,
+        max_tokens: int = 1000,
+        tokens: Tokens = estimated,
+    ) -> None:
+        self.window = Window(omega, max_tokens, tokens)
+        self.similar = Similar(k, min_score, max_tokens, tokens)
+
+    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+        newest, others = (part.select(own, task, known) for part in (self.window, self.similar))
+        return replace(newest, episodes=(*others.episodes, *newest.episodes))
+
+
+def _at_least(name: str, value: int, least: int) -> int:
+    if value < least:
+        raise ValueError(f"recall.{name}: {value} found; expected {least} or more")
+    return value

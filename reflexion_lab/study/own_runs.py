@@ -52,7 +52,7 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
 
 def _benchmark(path: Path, manifest: Manifest) -> Benchmark:
     """The benchmark that the run names, if it is still the same. A folder of a stranger's may name nothing else."""
-    from reflexion_lab.config import load_benchmark
+    from reflexion_lab.parts import load_benchmark
     from reflexion_lab.sandbox.cached import CachedExecutor
     from reflexion_lab.sandbox.sandbox import Sandbox
 

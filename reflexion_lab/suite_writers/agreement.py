@@ -8,7 +8,7 @@ from functools import reduce
 from msgspec.structs import replace
 
 from reflexion_lab.protocols import Actor, Executor, SuiteWriter
-from reflexion_lab.records import Task, Trajectory, Usage, WrittenTests
+from reflexion_lab.records import Recollection, Task, Trajectory, Usage, WrittenTests
 
 
 class DualAgreement:
@@ -32,7 +32,7 @@ class DualAgreement:
         written = self.writer.write(task)
         if not (self.agreement and written.tests):
             return written
-        drafts = [self.drafter.act(task, ()) for _ in range(self.agreement)]
+        drafts = [self.drafter.act(task, Recollection()) for _ in range(self.agreement)]
         kept = self._agreed(task, written.tests, drafts)
         reason = "outside the agreement of the drafts" if kept else "passed by no draft"
         return replace(

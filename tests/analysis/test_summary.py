@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.analysis.summary import Log, Summary, summary
@@ -183,3 +184,17 @@ def test_points_end_at_the_longest_loop(write_run):
     log = Log.read(write_run(RUN))
     assert [point.attempt for point in log.points] == [1, 2, 3]
     assert log.points[-1].pass_at_1 == summary(log).pass_at_1.share
+
+
+def test_what_was_read_of_other_loops_is_counted_by_attempt(write_run, attempt):
+    own, other = "ep-run/a-1", "ep-earlier/b-1"
+    made = [
+        replace(attempt("a", 1, 0.0), recalled=(other,), recalled_wisdom=("wis-1",)),
+        replace(attempt("a", 2, 0.0), recalled=(own,), recalled_mistakes=("mis-1", "mis-2")),
+    ]
+    run = write_run(made={"a": made})
+    assert summary(Log.read(run)).read_of_others is None
+    run.write_json("memory.json", {"episodes": 7, "mistakes": 0, "wisdom": []})
+    found = summary(Log.read(run))
+    assert found.read_of_others == {"episodes": 1, "wisdom": 1, "mistakes": 1}
+    assert found.known_before == {"episodes": 7}

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from reflexion_lab.config import CONF, assemble, compose, load_limits
+from reflexion_lab.config import CONF, assemble, compose
 from reflexion_lab.experiment import carry_out
+from reflexion_lab.parts import load_limits
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.sandbox.sandbox import Limits
 

@@ -82,6 +82,7 @@ def episode(number: int, root_cause: str = "", what_to_change: str = "") -> Epis
     )
     return Episode(
         episode_id=f"ep-{number}",
+        agent_id="actor",
         task_id="t/1",
         attempt_number=number,
         code="",

@@ -54,6 +54,7 @@ def episode_with(what_to_change: str | None, number: int = 1, task_id: str = TAS
     )
     return Episode(
         episode_id=f"ep-{number}",
+        agent_id="actor",
         task_id=task_id,
         attempt_number=number,
         code="",

@@ -1,0 +1,177 @@
+"""What the lexical retrievers cost, beside bm25s alone and the linear scan of the source systems. See retrieval.py.
+
+The descriptions are drawn word by word from the frequencies of the 164 HumanEval prompts, at the prompts' lengths. The
+share of the prompts' words that stand there once (Good and Turing's estimate of what was not seen) goes to invented
+words with a Zipf tail, so that the vocabulary grows as that of real text does. A query is one more such description, a
+whole prompt long.
+"""
+
+import gc
+import itertools
+import os
+import resource
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+
+import bm25s
+import numpy as np
+
+from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.retrievers.bm25 import BM25
+from reflexion_lab.retrievers.jaccard import Jaccard
+from reflexion_lab.retrievers.tfidf import TfIdf
+from reflexion_lab.tokens import WORD, tokens
+
+RARE = 200_000
+OURS = {"jaccard": Jaccard, "tfidf": TfIdf, "bm25": BM25}
+TOP = 5
+
+
+def descriptions(number, seed):
+    """So many synthetic task descriptions, stop words included."""
+    prompts = [WORD.findall(task.prompt.casefold()) for task in humaneval()]
+    counts = Counter(itertools.chain.from_iterable(prompts))
+    once = sum(count == 1 for count in counts.values()) / counts.total()
+    words = [*counts, *(f"rare{rank}" for rank in range(RARE))]
+    tail = 1 / np.arange(1, RARE + 1)
+    chances = np.append(np.array([*counts.values()]) / counts.total() * (1 - once), tail / tail.sum() * once)
+    random = np.random.default_rng(seed)
+    ends = np.cumsum(random.choice([len(prompt) for prompt in prompts], number))
+    drawn = random.choice(len(words), ends[-1], p=chances).tolist()
+    starts = [0, *ends[:-1]]
+    return [" ".join(words[place] for place in drawn[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+
+def seconds(work, *arguments):
+    start = time.perf_counter()
+    result = work(*arguments)
+    return time.perf_counter() - start, result
+
+
+def resident():
+    """Megabytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def built(make, texts):
+    """A retriever of `texts`, what it took, and the seconds of it."""
+    gc.collect()
+    before, retriever = resident(), make()
+    adding, _ = seconds(retriever.add, texts)
+    settling, _ = seconds(retriever.rank, "return", TOP)
+    report = {
+        "add_per_second": round(len(texts) / adding),
+        "settle_ms": round(settling * 1e3, 1),
+        "bytes_per_document": round((resident() - before) * 2**20 / len(texts)),
+    }
+    return retriever, report, adding + settling
+
+
+def grown(retriever, texts, queries, building):
+    """Add one description, then query, again and again: what one new episode costs beside a rebuild."""
+    taken = []
+    for text, query in zip(texts, queries, strict=True):
+        retriever.add([text])
+        taken.append(seconds(retriever.rank, query, TOP)[0])
+    middle = statistics.median(taken)
+    return {"query_after_add_ms": round(middle * 1e3, 2), "share_of_a_rebuild": round(middle / building, 5)}
+
+
+def scanned(query, texts):
+    """The linear scan: every stored description is split into words again for every query, and all are sorted."""
+    wanted = set(tokens(query))
+    scores = []
+    for number, text in enumerate(texts):
+        words = set(tokens(text))
+        scores.append((len(wanted & words) / len(wanted | words), number))
+    return sorted(scores, reverse=True)[:TOP]
+
+
+def bm25s_alone(texts):
+    """Its own index over the same words; its own retrieval with NumPy, from a query's text to the top; seconds."""
+    index = bm25s.BM25(method="lucene", backend="numpy")
+    building, _ = seconds(lambda: index.index([tokens(text) for text in texts], show_progress=False))
+
+    def rank(query, k):
+        return index.retrieve([tokens(query)], k=k, show_progress=False, backend_selection="numpy").scores[0].tolist()
+
+    return index, rank, building
+
+
+def alternating(rankers, queries):
+    """Median milliseconds of a query with each of the rankers, in turns; a first round warms them up."""
+    taken = {name: [] for name in rankers}
+    for turn in range(4):
+        for query in queries:
+            for name, rank in rankers.items():
+                spent, _ = seconds(rank, query, TOP)
+                if turn:
+                    taken[name].append(spent * 1e3)
+    return {name: statistics.median(each) for name, each in taken.items()}
+
+
+def first_asked(retriever, alone, texts, queries):
+    """Our BM25 right after an add, where no word is scored yet, as a multiple of bm25s alone, in turns."""
+    ours, theirs = [], []
+    for text, query in zip(texts, queries, strict=True):
+        retriever.add([text])
+        retriever.rank("", TOP)
+        ours.append(seconds(retriever.rank, query, TOP)[0])
+        theirs.append(seconds(alone, query, TOP)[0])
+    return statistics.median(ours) / statistics.median(theirs)
+
+
+def sizes(texts, queries, retriever):
+    """What was asked of whom: words are those that count, without stop words."""
+    words = [tokens(query) for query in queries]
+    view, _ = retriever._counts.settled()
+    return {
+        "documents": len(texts),
+        "vocabulary": len(view.vocabulary),
+        "words_per_document": round(float(view.lengths.mean()), 1),
+        "words_per_query": statistics.median(map(len, words)),
+        "different_words_per_query": statistics.median(len(set(query)) for query in words),
+        "postings_per_query": round(statistics.median(sum(map(view.frequency, set(query))) for query in words)),
+    }
+
+
+def measure(documents=100_000, queries=30):
+    """All figures on so many descriptions, in one run: milliseconds are medians, ratios are of turns taken."""
+    texts, asked, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries, 2)
+    made = {name: built(make, texts) for name, make in OURS.items()}
+    ours = {name: retriever for name, (retriever, _, _) in made.items()}
+    index, alone, building = bm25s_alone(texts)
+    agree = all((index.get_scores(tokens(query)) == ours["bm25"].scores(query)).all() for query in asked)
+    ms = alternating({**{name: each.rank for name, each in ours.items()}, "bm25s": alone}, asked)
+    scans = [seconds(scanned, query, texts) for query in asked[:3]]
+    hits = [[(hit.score, hit.number) for hit in ours["jaccard"].rank(query, TOP)] for query in asked[:3]]
+    report = {
+        **sizes(texts, asked, ours["jaccard"]),
+        "ms": {name: round(each, 2) for name, each in ms.items()},
+        "scan_ms": round(statistics.median(spent for spent, _ in scans) * 1e3, 1),
+        "bm25_to_bm25s": round(ms["bm25"] / ms["bm25s"], 2),
+        "bm25_first_asked_to_bm25s": round(first_asked(ours["bm25"], alone, new, asked), 2),
+        "scores_are_those_of_bm25s": bool(agree),
+        "scan_finds_what_jaccard_finds": hits == [found for _, found in scans],
+        "bm25s_build_seconds": round(building, 2),
+    }
+    report["scan_to_jaccard"] = round(report["scan_ms"] / ms["jaccard"])
+    for name, (retriever, costs, spent) in made.items():
+        report[name] = {"build_seconds": round(spent, 2), **costs, **grown(retriever, new, asked, spent)}
+    return report
+
+
+def measure_large(documents, queries=10):
+    """Our own figures alone, one retriever at a time, where bm25s would take minutes to build."""
+    texts, asked, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries, 2)
+    report = {"documents": documents}
+    for name, make in OURS.items():
+        retriever, costs, spent = built(make, texts)
+        ms = alternating({name: retriever.rank}, asked)[name]
+        report[name] = {"build_seconds": round(spent, 2), **costs, "ms": round(ms, 2)}
+        report[name].update(grown(retriever, new, asked, spent))
+        del retriever
+    report["peak_rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return report

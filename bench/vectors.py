@@ -1,0 +1,207 @@
+"""What sentence embeddings cost, and searching them, beside a bare NumPy product. Last line: one JSON object.
+
+    python bench/vectors.py [--vectors 1000000] [--texts 3000] [--noise 0.5] [--keep vectors.npy]
+
+Vectors to search are those of real texts, the docstrings of the standard library, each repeated with Gaussian noise of
+length `noise` added before they are scaled to 1 again (0.5: a cosine of 0.89 to the text's own). Queries are vectors of
+texts that are not among them, perturbed alike; they are given as vectors. `--keep` holds the texts' vectors from one run
+to the next. Ratios are of calls that take turns. Cosines compare int8 with fp32 weights; without sentence-transformers
+they are left out.
+"""
+
+import argparse
+import ast
+import importlib.util
+import json
+import statistics
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.embedders.cached import CachedEmbedder
+from reflexion_lab.embedders.minilm import MiniLM
+from reflexion_lab.embedders.sentence_transformer import SentenceTransformer
+from reflexion_lab.retrievers.approximate import PROBED, ApproximateVectors
+from reflexion_lab.retrievers.vectors import Vectors
+
+SIZES = (16_384, 32_768, 65_536, 131_072)
+SLOW_MS = 5.0
+BATCH = 50_000
+
+
+def docstrings(count):
+    """Docstrings of the standard library of 60 characters and more, each once."""
+    found = {}
+    for file in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("**/*.py")):
+        if len(found) >= count:
+            break
+        if not {"site-packages", "test", "tests"} & set(file.parts):
+            try:
+                nodes = list(ast.walk(ast.parse(file.read_text())))
+            except (SyntaxError, ValueError):
+                continue
+            kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+            texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds)]
+            found |= dict.fromkeys(text for text in texts if len(text) >= 60)
+    return list(found)[:count]
+
+
+def timed(call):
+    start = time.perf_counter()
+    value = call()
+    return value, 1000 * (time.perf_counter() - start)
+
+
+def embedding(embedder):
+    """164 prompts of HumanEval: embedded, then answered by the cache."""
+    prompts = [task.prompt for task in humaneval()]
+    _, load_ms = timed(lambda: embedder.embed(["."]))
+    with tempfile.TemporaryDirectory() as folder:
+        cached = CachedEmbedder(embedder, Path(folder) / "embeddings.sqlite")
+        _, first_ms = timed(lambda: cached.embed(prompts))
+        cached.close()
+        cached = CachedEmbedder(embedder, Path(folder) / "embeddings.sqlite")
+        opened_ms, *again_ms = [timed(lambda: cached.embed(prompts))[1] for _ in range(11)]
+        cached.close()
+    one_ms = [timed(lambda prompt=prompt: embedder.embed([prompt]))[1] for prompt in prompts[:20]]
+    return {
+        "texts": len(prompts),
+        "load_seconds": round(load_ms / 1000, 2),
+        "seconds": round(first_ms / 1000, 2),
+        "per_second": round(1000 * len(prompts) / first_ms, 1),
+        "one_ms": round(statistics.median(one_ms), 1),
+        "cached_ms": round(statistics.median(again_ms), 2),
+        "cached_ms_with_opening": round(opened_ms, 2),
+    }
+
+
+def agreement(embedder, texts):
+    """Cosines between the vectors of int8 and fp32 weights."""
+    if importlib.util.find_spec("sentence_transformers") is None:
+        return {}
+    exact = SentenceTransformer()
+    groups = {"humaneval": [task.prompt for task in humaneval()], "docstrings": texts[:300]}
+    report = {}
+    for name, group in groups.items():
+        cosines = (embedder.embed(group) * exact.embed(group)).sum(axis=1)
+        report[f"cosine_{name}_min"] = round(float(cosines.min()), 5)
+        report[f"cosine_{name}_mean"] = round(float(cosines.mean()), 5)
+    return report
+
+
+def perturbed(vectors, count, noise, generator):
+    """`count` noisy copies of rows drawn from `vectors`, in parts that fit memory."""
+    rows = np.empty((count, vectors.shape[1]), np.float32)
+    for start in range(0, count, BATCH):
+        part = rows[start : start + BATCH]
+        part[:] = generator.standard_normal(part.shape, dtype=np.float32)
+        part *= noise / np.linalg.norm(part, axis=1, keepdims=True)
+        part += vectors[generator.integers(0, len(vectors), len(part))]
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    return rows
+
+
+def exact_search(rows, queries, k=5):
+    """Top-k of `rows` and a bare product over the very same matrix, in turns."""
+    vectors = Vectors()
+    vectors.add(rows)
+    matrix = vectors.rows(slice(0, len(rows)))
+    ours, bare = [], []
+    for query in queries:
+        bare.append(timed(lambda query=query: matrix @ query)[1])
+        ours.append(timed(lambda query=query: vectors.rank(query, k))[1])
+    ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
+    return statistics.median(ours), statistics.median(bare), ratio
+
+
+def resident_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def approximate_search(rows, queries, beyond, k=5):
+    """The lists, filled `BATCH` vectors at a time, against exact search of the same vectors."""
+    vectors, before, slowest, built = ApproximateVectors(beyond), resident_mb(), 0.0, 0.0
+    for start in range(0, len(rows), BATCH):
+        _, added_ms = timed(lambda start=start: vectors.add(rows[start : start + BATCH]))
+        slowest, built = max(slowest, added_ms), built + added_ms
+    if vectors._index is None:
+        return {}
+    memory = resident_mb() - before
+    times, recalls, exact_ms = [], [], []
+    for query in queries:
+        hits, ms = timed(lambda query=query: vectors.rank(query, k))
+        wanted, slow_ms = timed(lambda query=query: vectors._exact.rank(query, k))
+        times.append(ms)
+        exact_ms.append(slow_ms)
+        recalls.append(len({hit.number for hit in hits} & {hit.number for hit in wanted}) / k)
+    return {
+        "vectors": len(rows),
+        "ms": round(statistics.median(times), 2),
+        "ms_p95": round(float(np.quantile(times, 0.95)), 2),
+        "recall_at_5": round(statistics.mean(recalls), 4),
+        "exact_ms": round(statistics.median(exact_ms), 1),
+        "build_seconds": round(built / 1000, 1),
+        "slowest_add_seconds": round(slowest / 1000, 1),
+        "memory_mb": round(memory),
+        "memory_mb_of_the_float32_vectors": round(rows.nbytes / 1e6),
+        "lists": vectors._index.nlist,
+        "lists_looked_into": PROBED,
+    }
+
+
+def real_vectors(embedder, texts, keep):
+    if keep and keep.exists() and len(kept := np.load(keep)) == len(texts):
+        return kept, 0.0
+    vectors, ms = timed(lambda: embedder.embed(texts))
+    if keep:
+        np.save(keep, vectors)
+    return vectors, ms / 1000
+
+
+def measure(vectors=1_000_000, texts=3000, noise=0.5, keep=None, exact=100_000, queries=200, beyond=65_536):
+    """All figures. `keep`: an .npy file for the texts' vectors; None embeds them anew."""
+    embedder, generator, found = MiniLM(), np.random.default_rng(0), docstrings(texts)
+    report = {"embedding": embedding(embedder) | agreement(embedder, found)}
+    real, seconds = real_vectors(embedder, found, keep)
+    real = real[generator.permutation(len(real))]
+    held = perturbed(real[: len(real) // 10], queries, noise, generator)
+    rows = perturbed(real[len(real) // 10 :], max(vectors, exact, SIZES[-1]), noise, generator)
+    ours, bare, ratio = exact_search(rows[:exact], held[:100])
+    by_size = {size: exact_search(rows[:size], held[:50])[0] for size in SIZES}
+    slope = statistics.median(ms / size for size, ms in by_size.items())
+    report["data"] = {
+        "real_texts": len(real),
+        "characters_of_a_text": round(statistics.median(map(len, found))),
+        "seconds_to_embed_them": round(seconds, 1),
+        "noise": noise,
+        "dimensions": real.shape[1],
+        "queries": len(held),
+    }
+    report["exact"] = {
+        "vectors": exact,
+        "ms": round(ours, 2),
+        "bare_product_ms": round(bare, 2),
+        "ratio": round(ratio, 3),
+        "ms_by_size": {str(size): round(ms, 2) for size, ms in by_size.items()},
+        "size_at_5_ms": round(SLOW_MS / slope),
+    }
+    report["approximate"] = approximate_search(rows[:vectors], held, beyond)
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vectors", type=int, default=1_000_000)
+    parser.add_argument("--texts", type=int, default=3000)
+    parser.add_argument("--noise", type=float, default=0.5)
+    parser.add_argument("--keep", type=Path)
+    options = parser.parse_args()
+    print(json.dumps(measure(options.vectors, options.texts, options.noise, options.keep)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Is what a retriever finds relevant? hit@k, MRR and nDCG@k with intervals, and paired differences.
+
+Queries about one task are not independent: intervals take the task as the unit, and n is that of queries and of tasks.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.analysis.intervals import LEVEL, wilson
+from reflexion_lab.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy import float64
+    from numpy.typing import NDArray
+
+NO_QUERY = "queries: none found; expected at least one with a relevant document"
+MEASURES = ("hit", "reciprocal_rank", "ndcg")
+RESAMPLES = 2000
+"""Bootstrap samples; the ends of an interval then move by less than a twentieth of its width between seeds."""
+
+
+class Answer(Record, frozen=True, kw_only=True):
+    """What came of one query; every measure is in [0, 1], higher is better."""
+
+    task_id: str
+    hit: float
+    """1.0 where one of the first k documents is relevant, else 0.0."""
+    reciprocal_rank: float
+    """1 / rank of the first relevant document of all that were found; 0.0 where none was."""
+    ndcg: float
+    best_score: float = 0.0
+    """The retriever's own score of the first document, in [0, 1]; 0.0 where none was found."""
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """A mean over queries, or a difference of two, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Quality(Record, frozen=True, kw_only=True):
+    """All answers of one retriever to the same kind of query."""
+
+    queries: int
+    tasks: int
+    k: int
+    hit: Estimate
+    """Wilson interval, with the queries discounted for sharing tasks (`effective`)."""
+    mrr: Estimate
+    """Bootstrap over tasks, as that of `ndcg`."""
+    ndcg: Estimate
+
+
+def answer(task_id: str, found: Sequence[bool], relevant: int, k: int, best_score: float = 0.0) -> Answer:
+    """Measure one ranking.
+
+    nDCG@k has binary gains and the discount log2(rank + 1): Järvelin and Kekäläinen 2002 (ACM TOIS 20:422-446) in the
+    form that is common since, which discounts from the second rank on. MRR: Voorhees 1999 (TREC-8 question answering).
+
+    Args:
+        found: for each document that was found, best first, whether it is relevant.
+        relevant: relevant documents in the pool, found or not; at least 1.
+        k: documents that count for `hit` and `ndcg`; at least 1.
+
+    Raises:
+        ValueError: k or `relevant` is below 1, or more relevant documents were found than there are.
+    """
+    if k < 1:
+        raise ValueError(f"k: {k} found; expected 1 or more")
+    if not max(1, sum(found)) <= relevant:
+        raise ValueError(f"relevant: {relevant} found, {sum(found)} of them in the ranking; expected 1 or more in all")
+    gained = sum(1 / math.log2(rank + 1) for rank, good in enumerate(found[:k], 1) if good)
+    ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, relevant) + 1))
+    first = next((rank for rank, good in enumerate(found, 1) if good), 0)
+    return Answer(
+        task_id=task_id,
+        hit=float(any(found[:k])),
+        reciprocal_rank=1 / first if first else 0.0,
+        ndcg=gained / ideal,
+        best_score=best_score,
+    )
+
+
+def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
+    """Means over queries with 95 % intervals.
+
+    Raises:
+        ValueError: there is no answer.
+    """
+    if not answers:
+        raise ValueError(NO_QUERY)
+    hits = _by_task(answers, lambda one: one.hit)
+    share, n = sum(one.hit for one in answers) / len(answers), effective([len(values) for values in hits])
+    low, high = wilson(round(share * n), n)
+    return Quality(
+        queries=len(answers),
+        tasks=len(hits),
+        k=k,
+        # Wilson's k is a whole number: the share itself may lie a little beside it
+        hit=Estimate(value=share, low=min(low, share), high=max(high, share)),
+        mrr=_bootstrap(_by_task(answers, lambda one: one.reciprocal_rank), seed),
+        ndcg=_bootstrap(_by_task(answers, lambda one: one.ndcg), seed),
+    )
+
+
+def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, seed: int = 0) -> Estimate:
+    """Mean of second - first over the same queries in the same order, in [-1, 1]; bootstrap over tasks.
+
+    Raises:
+        ValueError: the answers are not about the same tasks in the same order, there is none, or no such measure.
+    """
+    if measure not in MEASURES:
+        raise ValueError(f"measure: {measure!r} found; expected one of {', '.join(MEASURES)}")
+    if [one.task_id for one in first] != [one.task_id for one in second]:
+        raise ValueError(f"{len(first)} and {len(second)} answers found; expected two to each query, in one order")
+    gains: dict[str, list[float]] = {}
+    for before, after in zip(first, second, strict=True):
+        gains.setdefault(before.task_id, []).append(getattr(after, measure) - getattr(before, measure))
+    return _bootstrap(list(gains.values()), seed)
+
+
+def effective(sizes: Sequence[int]) -> int:
+    """Independent queries that clusters of these sizes are worth at least: (sum of sizes)² / (sum of squared sizes).
+
+    Kish 1965 (Survey Sampling) for the worst case, in which all queries of a task have one answer; never too narrow.
+    The number of queries where every task has one.
+
+    Raises:
+        ValueError: there is no query.
+    """
+    if not sum(sizes):
+        raise ValueError(NO_QUERY)
+    return max(1, sum(sizes) ** 2 // sum(size**2 for size in sizes))
+
+
+def _by_task(answers: Sequence[Answer], value: Callable[[Answer], float]) -> list[list[float]]:
+    values: dict[str, list[float]] = {}
+    for one in answers:
+        values.setdefault(one.task_id, []).append(value(one))
+    return list(values.values())
+
+
+def _bootstrap(clusters: Sequence[Sequence[float]], seed: int) -> Estimate:
+    """Mean over all values with the percentile interval of resampled clusters (Efron and Tibshirani 1993, ch. 13).
+
+    Has no width where all values are equal: then nothing varied, which is not to say that nothing could.
+    """
+    import numpy as np
+
+    if not clusters:
+        raise ValueError(NO_QUERY)
+    sums, counts = (np.array([float(of(values)) for values in clusters]) for of in (sum, len))
+    often = _resamples(len(clusters), seed)
+    low, high = np.quantile((often @ sums) / (often @ counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    value = float(sums.sum() / counts.sum())
+    return Estimate(value=value, low=min(float(low), value), high=max(float(high), value))
+
+
+@functools.lru_cache(maxsize=8)
+def _resamples(n: int, seed: int) -> NDArray[float64]:
+    """How often each of `n` clusters was drawn, shape (RESAMPLES, n): the same for all measures, and drawn once."""
+    import numpy as np
+
+    drawn = np.random.default_rng(random.Random(f"{seed}:retrieval").getrandbits(64))
+    return drawn.multinomial(n, [1 / n] * n, size=RESAMPLES).astype(np.float64)
+
+
+def forest(rows: Mapping[str, Mapping[str, Estimate]], ax: Axes, label: str) -> Axes:
+    """Draw one line a retriever, the first on top, with one dot and interval for each text that it matched.
+
+    Args:
+        rows: by retriever, by text.
+        label: names the measure, in [0, 1].
+    """
+    from reflexion_lab.analysis.plots import COLOURS, FAINT, INK, MARKERS
+
+    series = list(dict.fromkeys(name for row in rows.values() for name in row))
+    step = 0.76 / max(1, len(series))
+    for number, name in enumerate(series):
+        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
+        dot = {**look, "marker": MARKERS[number % len(MARKERS)], "markersize": 6, "markeredgecolor": "white"}
+        offset = (number - (len(series) - 1) / 2) * step
+        for place, found in ((place, row[name]) for place, row in enumerate(rows.values()) if name in row):
+            ax.hlines(place + offset, found.low, found.high, **look, linewidth=2.4, alpha=0.45)
+            ax.plot(found.value, place + offset, **dot, linestyle="", zorder=4, label=name)
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlim(-0.02, 1.02)
+    ax.set_xlabel(label, color=INK)
+    ax.hlines([place + 0.5 for place in range(len(rows) - 1)], -0.02, 1.02, color=FAINT, linewidth=0.7)
+    ax.grid(axis="x", color=FAINT, linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.tick_params(length=0, colors=INK)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["bottom"].set_color(FAINT)
+    return ax
+
+
+def caption(ax: Axes, text: str) -> Axes:
+    """Write what it takes to read a figure below `ax`: n, sources, method."""
+    from reflexion_lab.analysis.plots import INK
+
+    where: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, -42), "textcoords": "offset points"}
+    ax.annotate(text, (0, 0), **where, va="top", fontsize=8, color=INK, linespacing=1.5, gid="caption")
+    return ax

@@ -1,0 +1,63 @@
+"""The store that a command names."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reflexion_lab.protocols import Store
+
+DEFAULT = "runs/memory.sqlite"
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    text = "SQLite file, folder of JSON lines, or postgresql://… (default: %(default)s)"
+    parser.add_argument("--store", metavar="PLACE", default=DEFAULT, help=text)
+
+
+def count(text: str) -> int:
+    """The type of an argument that is a number of things."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} found; expected an int of 0 or more")
+    return int(text)
+
+
+def is_store(place: str) -> bool:
+    """Whether `place` reads as the place of a store that is there; a URL always does."""
+    from reflexion_lab.stores.kinds import KINDS
+
+    path = Path(place)
+    is_folder = any((path / f"{kind.name}.jsonl").is_file() for kind in KINDS)
+    return "://" in place or is_folder or (path.suffix in (".sqlite", ".db") and path.is_file())
+
+
+@contextmanager
+def kept_at(place: str, new: bool = False) -> Iterator[Store]:
+    """The store at `place`, closed at the end; unless `new`, it has to be there.
+
+    Raises:
+        ValueError: there is none.
+        StoreError: it cannot be opened.
+    """
+    from reflexion_lab.stores.place import opened
+
+    if not new and not is_store(place):
+        made = "a run with store.place=… makes one, and so does `reflexion-lab memory import`"
+        raise ValueError(f"--store: no store found at {place!r}; {made}")
+    store = opened(place)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def shown(place: str) -> str:
+    """`place` without the password that a URL may carry."""
+    if "://" not in place:
+        return place
+    from reflexion_lab.stores.databases import parsed
+    from reflexion_lab.stores.databases import shown as without_password
+
+    return without_password(parsed(place))

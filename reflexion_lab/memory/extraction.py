@@ -1,0 +1,140 @@
+"""Wisdom out of episodes: causes of failure that came back, one wisdom per normalised root cause."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, deque
+from collections.abc import Iterable
+
+import msgspec
+
+from reflexion_lab.records import Episode, Reflection, Wisdom
+from reflexion_lab.tokens import WORD, tokens
+
+SOURCES = 1000
+"""Episodes that a wisdom names, the newest, and tasks, the first; a cause may come back a million times."""
+
+DOMAINS = {
+    "code": "def class func",
+    "testing": "test tests testing assert asserts assertion assertionerror mock fixture coverage flaky",
+    "architecture": "architecture interface module component coupling dependency inheritance abstraction refactor",
+    "concurrency": "concurrency mutex deadlock race thread threads threading lock async await asyncio semaphore",
+    "performance": "performance timeout time slow latency memory memoryerror recursion recursionerror complexity cache",
+}
+"""Whole words that speak for a domain; the earlier domain wins a tie."""
+
+_WORDS = {domain: frozenset(words.split()) for domain, words in DOMAINS.items()}
+# An apostrophe within a word opens no quotation.
+_QUOTED = re.compile(r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|‘[^’\n]*’|(?<!\w)'[^'\n]*'(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\.?\d(?:[\w.,]*\w)?")
+
+
+def normalised(cause: str) -> str:
+    """`cause` without what tells one task's failure from another's: case, numbers, quoted names, white space and the
+    punctuation at its end. "" for a cause that holds no word.
+    """
+    folded = _NUMBER.sub("<number>", _QUOTED.sub("<name>", cause.casefold()))
+    return " ".join(folded.split()).rstrip(" .,;:!?…") if WORD.search(cause) else ""
+
+
+def extract(episodes: Iterable[Episode]) -> list[Wisdom]:
+    """The causes that at least two failed episodes share, in the order in which they were first met.
+
+    `episodes` are oldest first. Twice the same episodes give the same wisdom.
+    """
+    whole = Extraction()
+    whole.add(episodes)
+    return whole.wisdom
+
+
+class Extraction:
+    """Takes episodes as they arrive, oldest first. What an `add` costs goes with the new episodes, not the old ones."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._seen: set[str] = set()
+
+    @property
+    def wisdom(self) -> list[Wisdom]:
+        """What `extract` finds in all episodes so far."""
+        return [group.wisdom for group in self._groups.values() if group.is_shared]
+
+    def add(self, episodes: Iterable[Episode]) -> list[Wisdom]:
+        """The wisdom that these episodes make or change. An episode whose id was met before changes nothing."""
+        changed: dict[str, _Group] = {}
+        for episode in episodes:
+            reflection = episode.reflection
+            cause = normalised(reflection.root_cause) if reflection and not episode.passed else ""
+            if reflection and cause and (name := _id(episode)) not in self._seen:
+                self._seen.add(name)
+                group = changed[cause] = self._groups.setdefault(cause, _Group(cause, reflection))
+                group.add(name, episode, reflection)
+        return [group.wisdom for group in changed.values() if group.is_shared]
+
+
+class _Group:
+    """Episodes that share a cause, as sums that a further episode adds to."""
+
+    def __init__(self, cause: str, first: Reflection) -> None:
+        self.cause = cause
+        self.pattern = " ".join(first.root_cause.split())
+        self.frequency = 0
+        self.sources: deque[str] = deque(maxlen=SOURCES)
+        self.tasks: dict[str, None] = {}
+        self.domains: Counter[str] = Counter()
+        self.best: Reflection | None = None
+        self.confidence: dict[str, float] = {}
+        self.gains = 0.0
+        self.pairs = 0
+        self.since = 0.0
+
+    def add(self, name: str, episode: Episode, reflection: Reflection) -> None:
+        self.frequency += 1
+        self.sources.append(name)
+        if len(self.tasks) < SOURCES:
+            self.tasks[episode.task_id] = None
+        self.domains.update(_signals(episode))
+        if reflection.what_to_change.strip() and (not self.best or reflection.confidence > self.best.confidence):
+            self.best = reflection
+        if self.frequency == 2:  # before that it was no wisdom
+            self.since = episode.timestamp
+        if not episode.session_id:
+            return
+        if (before := self.confidence.get(episode.session_id)) is not None:
+            self.gains += max(0.0, episode.confidence - before)
+            self.pairs += 1
+        self.confidence[episode.session_id] = episode.confidence
+
+    @property
+    def is_shared(self) -> bool:
+        return self.frequency >= 2
+
+    @property
+    def wisdom(self) -> Wisdom:
+        return Wisdom(
+            wisdom_id=f"wis-{_digest(self.cause.encode())}",
+            pattern=self.pattern,
+            frequency=self.frequency,
+            impact=min(1.0, self.gains / self.pairs) if self.pairs else 0.0,
+            domain=max(DOMAINS, key=lambda domain: self.domains[domain]),
+            tags=tuple(dict.fromkeys(tokens(self.pattern, 3))),
+            advice=self.best.what_to_change.strip() if self.best else "",
+            sources=tuple(self.sources),
+            tasks=tuple(self.tasks),
+            created_at=self.since,
+        )
+
+
+def _signals(episode: Episode) -> dict[str, int]:
+    """By domain, how many of its words the program and the error signature hold, each counted once."""
+    words = set(WORD.findall(f"{episode.code}\n{episode.failure_analysis}".casefold()))
+    return {domain: len(known & words) for domain, known in _WORDS.items()}
+
+
+def _id(episode: Episode) -> str:
+    return episode.episode_id or f"ep-{_digest(msgspec.json.encode(episode))}"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]

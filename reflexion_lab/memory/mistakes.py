@@ -1,0 +1,156 @@
+"""The memory of mistakes: wrong answers to earlier prompts, and what mended them."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from reflexion_lab.memory.texts import signature
+from reflexion_lab.prompts.render import render
+from reflexion_lab.protocols import Retriever
+from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task
+
+CHECK_CHARS = 200
+"""Characters of the failing check that a mistake quotes."""
+
+
+class Mistakes:
+    """The newest mistakes, found by the likeness of their prompts. Thread-safe.
+
+    It lives in memory; a `Store` carries it from run to run: `mistakes.extend(store.read(Mistake))`, and
+    `store.append(mistakes.extend(new))`.
+
+    Args:
+        retriever: compares prompts; one that is still empty, and this memory's alone.
+        max_entries: at capacity the oldest leaves before the new one enters; 1 or more.
+        threshold: least score of a mistake that is retrieved, inclusive; in [0, 1].
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    def __init__(self, retriever: Retriever, max_entries: int = 1000, threshold: float = 0.25) -> None:
+        if not isinstance(max_entries, int) or isinstance(max_entries, bool) or max_entries < 1:
+            raise ValueError(f"memory.mistakes.max_entries: {max_entries!r} found; expected an int of 1 or more")
+        if not isinstance(threshold, int | float) or isinstance(threshold, bool) or not 0 <= threshold <= 1:
+            raise ValueError(f"memory.mistakes.threshold: {threshold!r} found; expected a number in 0..1")
+        self.max_entries = max_entries
+        self.threshold = threshold
+        self._retriever = retriever
+        self._lock = threading.Lock()
+        # Numbered as the retriever numbers their prompts; the kept ones are in the order of their first coming.
+        self._kept: dict[int, Mistake] = {}
+        self._numbers: dict[str, int] = {}
+        self._next = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._kept)
+
+    def extend(self, mistakes: Iterable[Mistake]) -> list[Mistake]:
+        """Keep mistakes, oldest first, and return them as they are kept.
+
+        One whose id is known replaces the older one in its place, where it is still found by the older prompt; no
+        correction never replaces one.
+        """
+        entries = list(mistakes)
+        with self._lock:
+            new = {entry.mistake_id: entry.prompt for entry in entries if entry.mistake_id not in self._numbers}
+            self._retriever.add(list(new.values()))
+            for mistake_id in new:
+                self._numbers[mistake_id] = self._next
+                self._next += 1
+            kept = [self._keep(entry) for entry in entries]
+            self._evict()
+        return kept
+
+    def retrieve_similar(self, prompt: str, k: int = 3, *, except_task: str = "") -> list[Mistake]:
+        """At most `k` mistakes whose prompts are nearest to `prompt`, best first, the newer first on a tie.
+
+        `except_task`: the id of a task whose own mistakes are left out; "" leaves out none.
+        """
+        if k <= 0:
+            return []
+        with self._lock:
+            own = sum(mistake.task_id == except_task for mistake in self._kept.values()) if except_task else 0
+            hits = self._retriever.rank(prompt, k + own)
+            near = [self._kept[hit.number] for hit in hits if hit.score >= self.threshold]
+        return [mistake for mistake in near if not except_task or mistake.task_id != except_task][:k]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._numbers.clear()
+            self._retriever.forget(self._next)
+
+    def _keep(self, mistake: Mistake) -> Mistake:
+        number = self._numbers[mistake.mistake_id]
+        older = self._kept.get(number, mistake)
+        self._kept[number] = replace(mistake, correction=mistake.correction or older.correction)
+        return self._kept[number]
+
+    def _evict(self) -> None:
+        while len(self._kept) > self.max_entries:
+            oldest = self._kept.pop(self._next - len(self._kept))
+            del self._numbers[oldest.mistake_id]
+        self._retriever.forget(self._next - len(self._kept))
+
+
+def mistakes_of(
+    task: Task, attempts: Sequence[Attempt], timestamp: float | None = None, session_id: str = ""
+) -> list[Mistake]:
+    """What one task's attempts got wrong, oldest first, each mistake once in a session; an unknown verdict is no
+    mistake.
+
+    What mended them is the change that the reflection asked for just before an attempt passed; nothing else counts.
+
+    Args:
+        attempts: oldest first.
+        timestamp: seconds since the epoch; now, when left out.
+    """
+    now = time.time() if timestamp is None else timestamp
+    prompt_hash = _digest(task.prompt)
+    found: dict[str, Mistake] = {}
+    for place, attempt in enumerate(attempts):
+        evaluation = attempt.evaluation
+        if evaluation.passed or evaluation.outcome in UNKNOWN:
+            continue
+        text = _in_words(evaluation)
+        mistake = Mistake(
+            mistake_id=f"mistake-{session_id or task.task_id}-{_digest(prompt_hash, text)}",
+            task_id=task.task_id,
+            prompt=task.prompt,
+            prompt_hash=prompt_hash,
+            mistake=text,
+            correction=_correction(attempts[place:]),
+            severity=min(max(1 - evaluation.reward, 0.0), 1.0),
+            timestamp=now,
+        )
+        found.setdefault(mistake.mistake_id, mistake)
+    return list(found.values())
+
+
+def format_for_prompt(mistakes: Sequence[Mistake]) -> str:
+    """Examples for a prompt, each of at most 1,300 characters; "" for no mistakes."""
+    return render("mistakes", mistakes=mistakes)
+
+
+def _in_words(evaluation: Evaluation) -> str:
+    check = [f"Failing check: {failure.name[:CHECK_CHARS]}" for failure in evaluation.failures[:1]]
+    return "\n".join([signature(evaluation) or evaluation.outcome, *check])
+
+
+def _correction(attempts: Sequence[Attempt]) -> str:
+    for before, attempt in pairwise(attempts):
+        if attempt.evaluation.passed:
+            return before.reflection.what_to_change if before.reflection else ""
+    return ""
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,104 @@
+"""Reflections as files that a person can read: one folder a loop, one file an attempt, checked both ways.
+
+reflections/my-loop/001.json    the first attempt
+reflections/my-loop/010.json    the tenth, behind 009; 1000 comes behind 999
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from pathlib import Path
+
+import msgspec
+
+from reflexion_lab.memory.reflection_schema import ANY, ReflectionFile, Rules, problems
+from reflexion_lab.protocols import StoreError
+
+ADVICE = "correct the file or move it away"
+
+
+class ReflectionFiles:
+    """The reflections of loops, below one folder. Threads and processes may read and write at once.
+
+    `rules`: what every file must keep to, written or read.
+    """
+
+    def __init__(self, folder: Path | str, rules: Rules = ANY) -> None:
+        self.folder = Path(folder)
+        self.rules = rules
+
+    def write(self, file: ReflectionFile) -> Path:
+        """Write an attempt's file in one step, in place of an older one: a reader sees all of it or none.
+
+        Raises:
+            StoreError: the content breaks the rules, each breach named; or the disk did not take it. An older file
+                stands then.
+        """
+        path = self.folder / file.loop_id / _name(file.attempt_number)
+        if found := problems(msgspec.to_builtins(file), self.rules):
+            raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in found)}; nothing was written")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
+        except OSError as error:
+            raise StoreError(f"{path}: not written ({error.strerror}); make room or name another folder") from error
+        return path
+
+    def read(self, loop_id: str) -> list[ReflectionFile]:
+        """A loop's attempts, oldest first; [] for a loop that has no folder.
+
+        Raises:
+            StoreError: files that cannot be used, every fault of each named; or `loop_id` is no name for a loop.
+        """
+        if found := self.faults(loop_id):
+            raise StoreError(f"{'; '.join(found)}; {ADVICE}")
+        return [msgspec.json.decode(path.read_bytes(), type=ReflectionFile) for path in self._paths(loop_id)]
+
+    def faults(self, loop_id: str) -> list[str]:
+        """What is wrong with a loop's files, a sentence each, with file and place; [] when all is well."""
+        if not re.fullmatch(self.rules.loop_id, loop_id):
+            return [f"loop_id: {loop_id!r} found; expected a name like {self.rules.loop_id}"]
+        return [f"{path}: {fault}" for path in self._paths(loop_id) for fault in self._faults_of(path)]
+
+    def loops(self) -> list[str]:
+        """Names of the folders, sorted; files and hidden folders beside them are no loops."""
+        folders = self.folder.iterdir() if self.folder.is_dir() else ()
+        return sorted(path.name for path in folders if path.is_dir() and not path.name.startswith("."))
+
+    def _paths(self, loop_id: str) -> list[Path]:
+        numbered = (path for path in (self.folder / loop_id).glob("*.json") if re.fullmatch("[0-9]+", path.stem))
+        return sorted(numbered, key=lambda path: int(path.stem))
+
+    def _faults_of(self, path: Path) -> list[str]:
+        try:
+            content = msgspec.json.decode(path.read_bytes())
+        except (OSError, ValueError, RecursionError) as problem:
+            return [f"not readable as JSON ({problem})"]
+        if found := problems(content, self.rules):
+            return found
+        wrong = {"loop_id": path.parent.name, "attempt_number": int(path.stem)}
+        told = [
+            f"{field}: {content[field]!r} found; expected {expected!r}, as the path says"
+            for field, expected in wrong.items()
+            if content[field] != expected
+        ]
+        named = _name(int(path.stem))
+        return told if path.name == named else [*told, f"name: {path.name} found; expected {named}"]
+
+
+def _name(attempt_number: int) -> str:
+    return f"{attempt_number:03d}.json"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

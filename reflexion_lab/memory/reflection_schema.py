@@ -1,0 +1,140 @@
+"""What a reflection file holds, and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import get_args
+
+import msgspec
+
+from reflexion_lab.records import Delta, MemoryState, Record, Reflection
+
+CATEGORIES = (
+    "syntax",
+    "assertion",
+    "timeout",
+    "null",
+    "index",
+    "permission",
+    "import",
+    "type",
+    "concurrency",
+    "memory",
+    "unknown",
+)
+"""Failure classes that a reflection may name."""
+SCHEMA = 1
+
+
+class ReflectionFile(Record, frozen=True, kw_only=True):
+    """What a loop leaves behind of one attempt."""
+
+    loop_id: str
+    """The name of the folder."""
+    attempt_number: int
+    """1-based; the name of the file."""
+    task_id: str = ""
+    passed: bool
+    """The feedback verdict, never the hidden one."""
+    reward: float
+    """In [0, 1]."""
+    reflection: Reflection | None
+    """None only where the attempt passed."""
+    delta: Delta = Delta()
+    memory: MemoryState
+    in_context: tuple[int, ...] = ()
+    """Numbers of the earlier attempts whose reflections the actor read."""
+    schema_version: int = SCHEMA
+
+
+class Rules(Record, frozen=True, kw_only=True):
+    """What may differ between presets."""
+
+    loop_id: str
+    """A pattern that the whole name matches; it must not let a path separator in."""
+    omega: tuple[int, int] | None
+    """Least and greatest Ω; None: 0 or more, or none at all."""
+
+
+ANY = Rules(loop_id=r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*", omega=None)
+RALPH = Rules(loop_id=r"ralph-[A-Za-z0-9][\w.-]*", omega=(1, 10))
+
+
+def problems(content: object, rules: Rules) -> list[str]:
+    """Everything wrong with a file's content as it comes out of JSON, as `path: what was found; what was expected`."""
+    misfits = dict(_misfits(content, ReflectionFile, ""))
+    if not isinstance(content, dict):
+        return list(misfits.values())
+    limits = [
+        f"{path}: {value!r:.60} found; expected {expected}"
+        for path, holds, expected in _limits(rules)
+        if path not in misfits and (value := _at(content, path)) is not _NOTHING and not holds(value)
+    ]
+    if content.get("reflection", "") is None and content.get("passed") is False:
+        limits.append("reflection: None found; expected the words about an attempt that failed")
+    return [*misfits.values(), *limits]
+
+
+_NOTHING = object()
+_Limit = tuple[str, Callable[..., bool], str]
+
+
+def _limits(rules: Rules) -> Iterator[_Limit]:
+    """Paths of fields that have their type, what must hold of each, and how to say so."""
+    named = re.compile(rules.loop_id)
+    yield "loop_id", lambda name: bool(named.fullmatch(name)), f"a name like {rules.loop_id}"
+    yield "schema_version", lambda version: version == SCHEMA, str(SCHEMA)
+    yield "attempt_number", lambda number: number >= 1, "1 or more"
+    for path in ("reward", "reflection.confidence"):
+        yield path, lambda share: 0 <= share <= 1, "0..1"
+    for field in ("root_cause", "what_went_wrong", "what_to_change"):
+        yield f"reflection.{field}", lambda text: bool(text.strip()), "words"
+    yield "reflection.category", lambda category: category in CATEGORIES, f"one of {', '.join(CATEGORIES)}"
+    yield "memory.capacity", lambda number: number >= 1, "1 or more"
+    for field in ("size", "in_context", "total"):
+        yield f"memory.{field}", lambda number: number >= 0, "0 or more"
+    if rules.omega:
+        least, most = rules.omega
+        yield "memory.omega", lambda omega: omega is not None and least <= omega <= most, f"{least}..{most}"
+    else:
+        yield "memory.omega", lambda omega: omega is None or omega >= 0, "0 or more, or null"
+
+
+def _at(content: object, path: str) -> object:
+    for name in path.split("."):
+        if not isinstance(content, dict) or name not in content:
+            return _NOTHING
+        content = content[name]
+    return content
+
+
+def _misfits(content: object, kind: type[msgspec.Struct], path: str) -> Iterator[tuple[str, str]]:
+    """Paths of fields that are missing or of another type, each with the sentence that says so."""
+    if not isinstance(content, dict):
+        yield path, f"{path or 'the content'}: {content!r:.60} found; expected an object"
+        return
+    for field in msgspec.structs.fields(kind):
+        where = f"{path}.{field.name}" if path else field.name
+        value = content.get(field.name, _NOTHING)
+        nested = [part for part in (field.type, *get_args(field.type)) if _is_struct(part)]
+        if value is _NOTHING:
+            if field.required:
+                yield where, f"{where}: nothing found; expected a value"
+        elif nested and isinstance(value, dict):
+            yield from _misfits(value, nested[0], where)
+        else:
+            yield from _wrong_type(value, field.type, where)
+
+
+def _wrong_type(value: object, kind: object, where: str) -> Iterator[tuple[str, str]]:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as problem:
+        wanted, _, place = str(problem).partition(" - at `$")
+        expected = wanted.partition(", got ")[0].removeprefix("Expected ").replace("`", "")
+        yield where, f"{where}{place.rstrip('`')}: {value!r:.60} found; expected {expected}"
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)

@@ -1,0 +1,60 @@
+"""Rounds of tasks: between two of them, and only there, what the tasks have learnt becomes known to all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reflexion_lab.memory.archive import Archive, Learnt
+from reflexion_lab.memory.episodic import episode_of, session_id
+from reflexion_lab.memory.mistakes import mistakes_of
+from reflexion_lab.memory.session import after
+from reflexion_lab.records import Attempt, Session, Task
+
+
+class OneRound:
+    """Independent tasks: all at once, and nothing becomes known."""
+
+    def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
+        return [tasks]
+
+    def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
+        pass
+
+    def end(self, tasks: Sequence[Task]) -> None:
+        pass
+
+
+class Rounds:
+    """Tasks in their order, `size` at a time.
+
+    Raises:
+        ValueError: `size` is below 1.
+    """
+
+    def __init__(self, archive: Archive, size: int, run_id: str, agent_id: str) -> None:
+        if size < 1:
+            raise ValueError(f"memory.round_size: {size} found; expected 1 task or more")
+        self.archive = archive
+        self.size = size
+        self.run_id = run_id
+        self.agent_id = agent_id
+        self._learnt: dict[str, Learnt] = {}
+
+    def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
+        return [tasks[start : start + self.size] for start in range(0, len(tasks), self.size)]
+
+    def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
+        """Keep what one task has learnt until its round ends; called from any thread."""
+        name = session_id(self.run_id, task.task_id)
+        session = Session(session_id=name)
+        for attempt in attempts:
+            session = after(session, attempt)
+        self._learnt[task.task_id] = Learnt(
+            episodes=tuple(episode_of(task, attempt, name, self.agent_id) for attempt in attempts),
+            mistakes=tuple(mistakes_of(task, attempts, session_id=name)),
+            session=session,
+        )
+
+    def end(self, tasks: Sequence[Task]) -> None:
+        """Make it known, in task order."""
+        self.archive.absorb([self._learnt.pop(task.task_id) for task in tasks])

@@ -1,0 +1,113 @@
+"""What one loop carries from turn to turn, and how the next prompt says it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from reflexion_lab.memory.insights import insight_of, with_insight
+from reflexion_lab.records import Attempt, Check, Evaluation, Reflection, Session, Trajectory
+
+NEWEST = 5
+"""Reflections that a session keeps."""
+NAMED = 5
+"""Issues, and suggestions, that a prompt names."""
+ENTRY_CHARS = 160
+"""Characters of one issue, suggestion, insight or field of a reflection in a prompt."""
+
+
+def after(session: Session, attempt: Attempt) -> Session:
+    """The session once `attempt` is over."""
+    reflection = attempt.reflection
+    known = session.key_insights
+    return replace(
+        session,
+        reflections=(reflection, *session.reflections)[:NEWEST] if reflection else session.reflections,
+        key_insights=with_insight(known, insight_of(reflection)) if reflection else known,
+        last_trajectory_summary=summary_of(attempt.trajectory),
+        last_evaluation=attempt.evaluation,
+    )
+
+
+def summary_of(trajectory: Trajectory) -> str:
+    """Such as `Turns: 8, Tools: write_file, execute_command, Status: complete`; each tool once, by first use.
+
+    An actor that answers at once took one turn, unless it left nothing behind.
+    """
+    turns = len(trajectory.steps) or int(bool(trajectory.solution.strip() or trajectory.files_modified))
+    tools = ", ".join(dict.fromkeys(step.action for step in trajectory.steps if step.action)) or "none"
+    return f"Turns: {turns}, Tools: {tools}, Status: {trajectory.status}"
+
+
+def described(session: Session, max_chars: int = 2000) -> str:
+    """The session for a prompt: score, issues, suggestions, summary, then insights and reflections, newest first.
+
+    At most `max_chars` characters: whole lines fall off the end, the oldest reflections before anything else.
+    """
+    told = (
+        described_evaluation(session.last_evaluation),
+        f"Previous trajectory: {_short(session.last_trajectory_summary) or 'N/A'}",
+        f"Key insights:\n{described_insights(session.key_insights[::-1])}",
+        f"Previous reflections:\n{described_reflections(session.reflections)}",
+    )
+    return _whole_lines("\n".join(told), max_chars)
+
+
+def described_evaluation(evaluation: Evaluation | None) -> str:
+    """Score (the reward, out of 100, halves up), parts, issues and suggestions, a line each.
+
+    Where an evaluator names no issues, the failing checks stand for them.
+    """
+    if evaluation is None:
+        return "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
+    parts = ", ".join(f"{name.replace('_', ' ')} {_percent(part)} %" for name, part in evaluation.components.items())
+    issues = evaluation.issues or [_failure(check) for check in evaluation.failures]
+    return (
+        f"Previous score: {_percent(evaluation.reward)} of 100\nParts: {parts or 'N/A'}\n"
+        f"Issues: {_listed(issues)}\nSuggestions: {_listed(evaluation.suggestions)}"
+    )
+
+
+def described_insights(insights: Sequence[str]) -> str:
+    """A numbered line each, in the order given."""
+    lines = [f"{number}. {_short(insight)}" for number, insight in enumerate(insights, 1)]
+    return "\n".join(lines) or "No key insights yet."
+
+
+def described_reflections(reflections: Sequence[Reflection]) -> str:
+    """Four lines each, in the order given."""
+    told = [
+        f"Reflection on attempt {reflection.about_attempt} (confidence {_percent(reflection.confidence)} %)\n"
+        f"- Root cause: {_short(reflection.root_cause)}\n"
+        f"- What went wrong: {_short(reflection.what_went_wrong)}\n"
+        f"- What to change: {_short(reflection.what_to_change)}"
+        for reflection in reflections
+    ]
+    return "\n".join(told) or "No previous reflections (this is the first attempt)."
+
+
+def _failure(check: Check) -> str:
+    return f"{check.name}: {check.message or check.error_type or check.outcome}"
+
+
+def _listed(entries: Sequence[str]) -> str:
+    more = [f"and {len(entries) - NAMED} more"] if len(entries) > NAMED else []
+    return "; ".join([*map(_short, entries[:NAMED]), *more]) or "None"
+
+
+def _percent(share: float) -> int:
+    # Rounded first: 100 * 0.285 is 28.499999999999996.
+    return math.floor(round(100 * share, 6) + 0.5)
+
+
+def _short(text: str) -> str:
+    folded = " ".join(text.split())
+    return folded if len(folded) <= ENTRY_CHARS else f"{folded[: ENTRY_CHARS - 1]}…"
+
+
+def _whole_lines(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
+        return text
+    return text[: max_chars + 1].rpartition("\n")[0] or text[:max_chars]

@@ -1,0 +1,44 @@
+"""The text of an episode and of a task that retrieval compares: what is matched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from reflexion_lab.records import Episode, Evaluation, Task
+
+MATCHES = ("task", "task_error", "task_code")
+"""What retrieval compares: the task's text; with the error signature; with the program."""
+SHOWN = 3
+"""Failing checks that enter a signature."""
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\w.]*")
+
+
+def signature(evaluation: Evaluation) -> str:
+    """The error signature: kind and message of the first failures that differ, without the values of this one task;
+    "" when all passed.
+    """
+    kinds = (f"{check.error_type or check.outcome} {_VALUE.sub('', check.message)}" for check in evaluation.failures)
+    return "\n".join(list(dict.fromkeys(" ".join(kind.split())[:200] for kind in kinds))[:SHOWN])
+
+
+def document(episode: Episode, match: str) -> str:
+    """The text under which an episode is found."""
+    return _joined(episode.task_description, episode, match)
+
+
+def query(task: Task, own: Sequence[Episode], match: str) -> str:
+    """The text that is looked for: the task's, and what its newest episode says of its error or program."""
+    return _joined(task.prompt, own[-1] if own else None, match)
+
+
+def asked(task: Task, own: Sequence[Episode]) -> str:
+    """The text that wisdom is looked for by: the task's, and what is known of its newest failure."""
+    last = own[-1] if own else None
+    words = (last.failure_analysis, last.reflection.root_cause if last.reflection else "") if last else ()
+    return "\n".join((task.prompt, *words))
+
+
+def _joined(text: str, episode: Episode | None, match: str) -> str:
+    more = {"task_error": "failure_analysis", "task_code": "code"}.get(match)
+    return f"{text}\n{getattr(episode, more)}" if more and episode else text

@@ -1,0 +1,198 @@
+"""The book of wisdom: what came back often enough to be worth telling, and whether telling it helped."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from reflexion_lab.protocols import Hit, Retriever
+from reflexion_lab.records import Record, Wisdom
+from reflexion_lab.tokens import tokens
+
+
+class WisdomBook:
+    """Wisdom by id, found through any retriever. Thread-safe.
+
+    Args:
+        retriever: an empty one, which the book alone feeds.
+        retire_after: uses after which a wisdom may be retired; 1 or more.
+        retire_below: it is, once its success rate is below this share, in [0, 1]; 0 retires none.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    def __init__(self, retriever: Retriever, retire_after: int = 5, retire_below: float = 0.2) -> None:
+        if retire_after < 1:
+            raise ValueError(f"memory.shared.retire_after: {retire_after!r} found; expected an int of 1 or more")
+        if not 0 <= retire_below <= 1:
+            raise ValueError(f"memory.shared.retire_below: {retire_below!r} found; expected a share in [0, 1]")
+        self.retire_after = retire_after
+        self.retire_below = retire_below
+        self._retriever = retriever
+        self._known: dict[str, Wisdom] = {}
+        self._numbers: dict[str, int] = {}
+        self._documents: list[str] = []
+        """Ids by the retriever's numbers. A wisdom whose text has changed has a newer number, which counts."""
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Wisdom]:
+        """All wisdom, retired too, in the order in which it came."""
+        with self._lock:
+            return iter(list(self._known.values()))
+
+    def __contains__(self, wisdom_id: object) -> bool:
+        return wisdom_id in self._known
+
+    def __getitem__(self, wisdom_id: str) -> Wisdom:
+        """Raises ValueError: no such id."""
+        with self._lock:
+            if wisdom_id in self._known:
+                return self._known[wisdom_id]
+            listed = "`reflexion-lab wisdom list` prints those that there are"
+            raise ValueError(f"wisdom {wisdom_id!r}: no such id found among {len(self)}; {listed}")
+
+    def upsert(self, wisdom: Wisdom) -> Wisdom:
+        """Keep `wisdom`, and return it as kept: one that is known keeps its usage and the time of its making."""
+        with self._lock:
+            if known := self._known.get(wisdom.wisdom_id):
+                usage = ("use_count", "success_rate", "last_used_at", "created_at")
+                wisdom = replace(wisdom, **{field: getattr(known, field) for field in usage})
+            self._keep(wisdom)
+            return wisdom
+
+    def relevant(self, text: str, k: int, min_score: float = 0.0, *, except_task: str = "") -> list[Wisdom]:
+        """At most `k` that are not retired, best first; none that comes from the task `except_task` alone.
+
+        A retriever's score, which must be at `min_score` or above, is weighed by `trust`; greater impact wins a tie,
+        then the newer.
+        """
+        asked = 2 * k
+        while asked > 0 and text.strip():
+            with self._lock:
+                hits = self._retriever.rank(text, asked)
+                best = sorted(self._weighed(hits, min_score, except_task), reverse=True)[:k]
+                found = [self._known[self._documents[number]] for _, _, number in best]
+            # Trust is 1 at most: nothing beyond the last hit can weigh more than that hit scores.
+            is_settled = len(best) == k and best[-1][0] > hits[-1].score
+            if is_settled or len(hits) < asked or hits[-1].score < min_score:
+                return found
+            asked *= 4
+        return []
+
+    def record_usage(self, wisdom_id: str, success: bool, at: float) -> Wisdom:
+        """Count an attempt whose actor read a wisdom, and whether it passed its feedback tests, at `at` (seconds since
+        the epoch). Returns the wisdom as it now stands. Raises ValueError: no such id.
+        """
+        with self._lock:
+            known = self[wisdom_id]
+            uses = known.use_count + 1
+            rate, latest = (_successes(known) + success) / uses, max(at, known.last_used_at)
+            used = replace(known, use_count=uses, success_rate=rate, last_used_at=latest)
+            self._known[wisdom_id] = used
+            return used
+
+    def by_domain(self, domain: str) -> list[Wisdom]:
+        """In the order in which it came."""
+        return [wisdom for wisdom in self if wisdom.domain == domain]
+
+    def is_retired(self, wisdom: Wisdom) -> bool:
+        return wisdom.use_count >= self.retire_after and wisdom.success_rate < self.retire_below
+
+    def dumps(self) -> bytes:
+        """The book as one JSON object, for `loads`."""
+        return msgspec.json.encode({"wisdom": list(self)})
+
+    def loads(self, text: bytes | str) -> None:
+        """Become the book that `dumps` wrote. A list that is null is empty; of two with one id the later counts.
+
+        Raises:
+            ValueError: it is no such text; the book stays as it was.
+        """
+        read = _decoded(text)
+        with self._lock:
+            self._retriever.forget(len(self._documents))
+            self._known, self._numbers = {}, {}
+            for wisdom in read:
+                self._keep(wisdom)
+
+    def save(self, path: Path | str) -> None:
+        """Write the book to a file, in one step: a reader sees the old text or the new one, never a part.
+
+        Raises ValueError: no path was given; OSError: it cannot be written, and what it held stands.
+        """
+        file = _file(path)
+        draft = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            draft.write_bytes(self.dumps())
+            draft.replace(file)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def load(self, path: Path | str) -> None:
+        """Become the book in a file. Raises what `loads` raises, and OSError."""
+        text = _file(path).read_bytes()
+        try:
+            self.loads(text)
+        except ValueError as problem:
+            raise ValueError(f"{path}: {problem}") from None
+
+    def _keep(self, wisdom: Wisdom) -> None:
+        known = self._known.get(wisdom.wisdom_id)
+        if known is None or document(known) != document(wisdom):
+            self._retriever.add([document(wisdom)])
+            self._numbers[wisdom.wisdom_id] = len(self._documents)
+            self._documents.append(wisdom.wisdom_id)
+        self._known[wisdom.wisdom_id] = wisdom
+
+    def _weighed(self, hits: Iterable[Hit], min_score: float, except_task: str) -> Iterator[tuple[float, float, int]]:
+        for number, score in hits:
+            wisdom = self._known[self._documents[number]]
+            is_current = self._numbers[wisdom.wisdom_id] == number
+            is_known_from_others = not except_task or wisdom.tasks != (except_task,)
+            if is_current and is_known_from_others and score >= min_score and not self.is_retired(wisdom):
+                yield score * trust(wisdom), wisdom.impact, number
+
+
+class _Rows(Record, frozen=True):
+    wisdom: list[dict[str, Any]] | None
+
+
+def document(wisdom: Wisdom) -> str:
+    """The text under which a wisdom is found: the words of pattern, tags and domain, each once."""
+    return " ".join(dict.fromkeys(tokens(" ".join((wisdom.pattern, *wisdom.tags, wisdom.domain)))))
+
+
+def trust(wisdom: Wisdom) -> float:
+    """(successes + 1) / (uses + 1), in (0, 1]: 1 before the first use, and falling with every failure."""
+    return (_successes(wisdom) + 1) / (wisdom.use_count + 1)
+
+
+def _successes(wisdom: Wisdom) -> int:
+    # Counts are whole: so the rate stays exact, however often it is updated.
+    return round(wisdom.success_rate * wisdom.use_count)
+
+
+def _file(path: Path | str) -> Path:
+    if not str(path).strip():
+        raise ValueError("wisdom: no path found; expected the name of a file to keep it in")
+    return Path(path)
+
+
+def _decoded(text: bytes | str) -> list[Wisdom]:
+    """Raises ValueError."""
+    try:
+        rows = msgspec.json.decode(text, type=_Rows).wisdom or ()
+        known = [{key: value for key, value in row.items() if value is not None} for row in rows]
+        return msgspec.convert(known, list[Wisdom])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
+        raise ValueError(f'{problem}; expected {{"wisdom": [...]}} as this book writes it') from None

@@ -1,0 +1,155 @@
+"""The parts that a Hydra config names, each made by itself; `config` puts them together."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from reflexion_lab.protocols import Embedder, Model
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from reflexion_lab.benchmarks.benchmark import Benchmark
+    from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.models.cache import CachedModel
+    from reflexion_lab.records import Task
+    from reflexion_lab.sandbox.cached import CachedExecutor
+
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """The config asks for something impossible: which key, what was found, what was expected."""
+
+
+def wire(partial: functools.partial[Any], parts: dict[str, Any]) -> Any:
+    """Call a partial with those `parts` that its constructor names; partials among its arguments come first."""
+    inner = {key: _wired(value, parts) for key, value in partial.keywords.items()}
+    named = inspect.signature(partial.func).parameters
+    return partial(**inner, **{name: part for name, part in parts.items() if name in named})
+
+
+def _wired(value: Any, parts: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_wired(item, parts) for item in value]
+    return wire(value, parts) if isinstance(value, functools.partial) else value
+
+
+def load_archive(cfg: DictConfig) -> Archive | None:
+    """What all loops share; None where the config has no actor read of other loops and no store keep them."""
+    from reflexion_lab.memory.archive import Archive, Shown
+
+    shared, shown = cfg.memory.shared, _converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    reads = not cfg.recall._target_.endswith(".Window") or shown != Shown(min_score=shown.min_score)
+    if not reads and not keeps(cfg):
+        return None
+    parts = {"embedder": load_embedder(cfg)}
+    return Archive(
+        instantiate(cfg.store),
+        lambda: wire(instantiate(cfg.retriever), parts),
+        shown=shown,
+        match=shared.match,
+        same_task=shared.same_task,
+        max_episodes=shared.max_episodes,
+        retire_after=shared.retire_after,
+        retire_below=shared.retire_below,
+    )
+
+
+def keeps(cfg: DictConfig) -> bool:
+    """Whether what a run learns outlives it."""
+    return not cfg.store._target_.endswith(".InMemory")
+
+
+def load_embedder(cfg: DictConfig) -> Embedder:
+    """The embedder behind its cache; its weights are read when it is first asked."""
+    from reflexion_lab.embedders.cached import CachedEmbedder
+
+    path = None if cfg.cache.mode == "off" else cfg.cache.embeddings
+    return CachedEmbedder(wire(instantiate(cfg.embedder), {}), path)
+
+
+def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedExecutor:
+    """The sandbox behind its execution cache."""
+    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.sandbox import Sandbox
+
+    path = None if cfg.cache.mode == "off" else cfg.cache.executions
+    return CachedExecutor(Sandbox(load_limits(cfg), servers or cfg.sandbox.servers), path)
+
+
+def timed(benchmark: Benchmark, sandbox: CachedExecutor) -> tuple[Task, ...]:
+    """The tasks with what their canonical solutions cost; says loudly which of these fail here."""
+    from reflexion_lab.sandbox.canonical import measured
+
+    tasks, failing = measured(benchmark, sandbox, sandbox.servers)
+    if failing:
+        shown = ", ".join(failing[:5]) + (" and others" if len(failing) > 5 else "")
+        print(
+            f"warning: {len(failing)} canonical solutions fail tests of their own tasks here: {shown}", file=sys.stderr
+        )
+    return tasks
+
+
+def load_benchmark(cfg: DictConfig, sandbox: CachedExecutor | None = None) -> Benchmark:
+    """The selected tasks, under the digest of the whole data set. `sandbox` computes what a data set leaves out."""
+    from reflexion_lab.benchmarks.benchmark import Benchmark
+
+    loaded = instantiate(cfg.benchmark.load)
+    if isinstance(loaded, functools.partial):
+        loaded = wire(loaded, {"compute": sandbox and sandbox.values})
+    whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
+    chosen = whole.select(
+        limit=cfg.benchmark.limit, sample=cfg.benchmark.sample, seed=cfg.seed, ids=plain(cfg.benchmark.ids)
+    )
+    if not len(chosen):
+        raise ConfigError("benchmark: no task is left after ids, sample and limit; expected at least one")
+    return chosen
+
+
+def load_model(cfg: DictConfig) -> CachedModel:
+    """The model behind its call cache. Equal model configs share one instance in a process."""
+    from reflexion_lab.models.cache import CachedModel
+
+    if cfg.actor._target_.endswith(".Continuation") and cfg.model._target_.endswith(".OpenAIModel"):
+        raise ConfigError("actor: continuation found with model=openai, whose models chat; expected actor=single_shot")
+    model = _model(msgspec.json.encode(plain(cfg.model)))
+    return CachedModel(model, cfg.cache.path, cfg.cache.mode)
+
+
+@functools.cache
+def _model(node: bytes) -> Model:
+    model: Model = instantiate(msgspec.json.decode(node))
+    return model
+
+
+def load_limits(cfg: DictConfig) -> Any:
+    from reflexion_lab.sandbox.sandbox import Limits
+
+    return _converted("sandbox.limits", cfg.sandbox.limits, Limits)
+
+
+def _converted(key: str, node: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(plain(node), kind)
+    except msgspec.ValidationError as problem:
+        said = str(problem).removeprefix(f"{key}.")
+        raise ConfigError(f"{key}.{said}" if said != str(problem) else f"{key}: {said}") from None
+
+
+def instantiate(node: Any) -> Any:
+    from hydra.utils import instantiate as hydra_instantiate
+
+    return hydra_instantiate(node, _convert_="all")
+
+
+def plain(node: Any) -> Any:
+    """A config node as dicts, lists and scalars, interpolations resolved."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node

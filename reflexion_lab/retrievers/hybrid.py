@@ -1,0 +1,54 @@
+"""Several retrievers as one, by reciprocal rank fusion."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from reflexion_lab.protocols import Hit, Retriever
+
+
+class Hybrid:
+    """Scores Σ 1 / (constant + place) over the retrievers that find a document, places from 1 (Cormack, Clarke and
+    Büttcher 2009), divided by the most that it can be: 1 for a document that all of them place first. Thread-safe
+    where they are.
+
+    Args:
+        retrievers: two or more, without documents yet.
+        depth: hits that each is asked for, at least; what it places below does not count.
+        constant: how little the first places stand out, 0 or more; 60 in the paper.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    def __init__(self, retrievers: Sequence[Retriever], depth: int = 50, constant: float = 60.0) -> None:
+        if len(retrievers) < 2:
+            raise ValueError(f"retriever.retrievers: {len(retrievers)} found; expected 2 or more to fuse")
+        if depth < 1:
+            raise ValueError(f"retriever.depth: {depth} found; expected 1 or more hits")
+        if not 0 <= constant < math.inf:
+            raise ValueError(f"retriever.constant: {constant} found; expected a finite number of 0 or more")
+        self.depth = depth
+        self.constant = constant
+        self.retrievers = list(retrievers)
+
+    def add(self, documents: Sequence[str]) -> None:
+        for retriever in self.retrievers:
+            retriever.add(documents)
+
+    def forget(self, before: int) -> None:
+        for retriever in self.retrievers:
+            retriever.forget(before)
+
+    def rank(self, query: str, k: int) -> list[Hit]:
+        if k < 1:
+            return []
+        parts = defaultdict(list)
+        for retriever in self.retrievers:
+            for place, hit in enumerate(retriever.rank(query, max(self.depth, k)), 1):
+                parts[hit.number].append((self.constant + 1) / (self.constant + place))
+        # fsum: equal parts make equal scores, whichever retriever gave them.
+        hits = [Hit(number, math.fsum(shares) / len(self.retrievers)) for number, shares in parts.items()]
+        return sorted(hits, key=lambda hit: (-hit.score, -hit.number))[:k]

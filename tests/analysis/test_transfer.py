@@ -1,0 +1,164 @@
+"""What runs read, and what came of it: small folders with known answers."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.intervals import mcnemar
+from reflexion_lab.analysis.transfer import transfer
+from reflexion_lab.run_folder import RunFolder, RunFolderError
+
+
+@pytest.fixture
+def make_run(write_run, records, tmp_path):
+    """A run from verdicts by task; `reads` maps (task, number) to the wisdom that the attempt's actor read."""
+
+    def make(name, verdicts, reads=None, **options):
+        made, _ = records(verdicts)
+        made = {
+            task_id: [replace(one, recalled_wisdom=(reads or {}).get((task_id, one.number), ())) for one in history]
+            for task_id, history in made.items()
+        }
+        folder = write_run(verdicts, made=made, **options)
+        folder.path.rename(tmp_path / name)
+        return RunFolder.existing(tmp_path / name)
+
+    return make
+
+
+BASELINE = {
+    "kept": [(0.0, False), (0.5, False), (1.0, True)],
+    "quicker": [(0.0, False), (1.0, True)],
+    "gained": [(0.0, False), (0.0, False)],
+    "lost": [(1.0, True)],
+    "never": [(0.0, False)],
+}
+WITH = {
+    "kept": [(0.0, False), (1.0, True)],
+    "quicker": [(1.0, True)],
+    "gained": [(1.0, True)],
+    "lost": [(0.0, False), (0.0, False)],
+    "never": [(0.0, False)],
+}
+READS = {
+    ("kept", 2): ("wis-a",),
+    ("quicker", 1): ("wis-a", "wis-b"),
+    ("gained", 1): ("wis-a",),
+    ("lost", 1): ("wis-b",),
+}
+
+
+@pytest.fixture
+def report(make_run):
+    return transfer([make_run("with", WITH, READS)], [make_run("without", BASELINE)], known=["wis-a", "wis-b", "wis-c"])
+
+
+def test_reuse_is_the_share_of_attempts_whose_actor_read_wisdom(report):
+    assert (report.read["wisdom"].k, report.read["wisdom"].n) == (4, 7)
+    assert (report.read["mistakes"].k, report.read["episodes"].k) == (0, 0)
+    assert report.attempts == 7
+    assert report.tasks == 5
+
+
+def test_reuse_counts_the_entries_that_anybody_read(report):
+    assert (report.used.k, report.used.n) == (2, 3)
+
+
+def test_entries_that_nobody_knows_of_make_no_rate(make_run):
+    assert transfer([make_run("with", WITH, READS)]).used is None
+
+
+def test_success_is_told_apart_by_what_was_read_and_by_whose_verdict(make_run):
+    verdicts = {"a": [(1.0, False)], "b": [(0.0, True), (1.0, True)]}
+    found = transfer([make_run("with", verdicts, {("a", 1): ("wis-a",), ("b", 2): ("wis-a",)})])
+    assert (found.with_wisdom.feedback.k, found.with_wisdom.feedback.n) == (2, 2)
+    assert (found.with_wisdom.hidden.k, found.with_wisdom.hidden.n) == (1, 2)
+    assert (found.without_wisdom.feedback.k, found.without_wisdom.hidden.k) == (0, 1)
+
+
+def test_an_attempt_without_a_grade_counts_for_the_feedback_alone(make_run):
+    found = transfer([make_run("with", {"a": [(0.5, False), (1.0, True)]}, {("a", 1): ("wis-a",)}, sealed=False)])
+    assert (found.with_wisdom.feedback.n, found.with_wisdom.hidden.n) == (1, 0)
+    assert found.with_wisdom.hidden.high == 1.0  # nothing is known
+
+
+def test_solved_tasks_are_compared_pair_by_pair(report):
+    solved = report.against.solved
+    assert (solved.both, solved.damaged, solved.repaired, solved.neither) == (2, 1, 1, 1)
+    assert solved.p == mcnemar(1, 1) == 1.0
+    assert solved.difference == 0.0
+    assert -1 < solved.low < 0 < solved.high < 1
+
+
+def test_negative_transfer_is_shown_by_name(report):
+    assert report.against.lost == ("lost",)
+    assert report.against.gained == ("gained",)
+
+
+def test_time_to_success_is_compared_where_both_succeed(report):
+    change = report.against.attempts_to_success
+    assert (change.n, change.mean, change.low, change.high) == (2, -1.0, -1.0, -1.0)  # 3 to 2, 2 to 1
+    assert report.against.attempts.mean == pytest.approx((-1 - 1 - 1 + 1 + 0) / 5)
+    assert report.against.attempts.low < -0.4 < report.against.attempts.high
+
+
+def test_the_bootstrap_agrees_with_scipys(make_run):
+    from scipy.stats import bootstrap
+
+    lengths = [1, 2, 2, 3, 3, 3, 1, 2, 3, 1, 2, 2]
+    baseline = {f"t{i}": [(0.0, False)] * (n - 1) + [(1.0, True)] for i, n in enumerate(lengths)}
+    found = transfer([make_run("a", {task: [(1.0, True)] for task in baseline})], [make_run("b", baseline)])
+    change = found.against.attempts_to_success
+    values = [1 - n for n in lengths]
+    expected = bootstrap((values,), lambda x, axis: x.mean(axis=axis), method="percentile", rng=1).confidence_interval
+    assert change.mean == pytest.approx(sum(values) / len(values))
+    assert (change.low, change.high) == pytest.approx((expected.low, expected.high), abs=0.09)
+
+
+def test_the_same_seed_gives_the_same_interval(make_run):
+    one, other = make_run("with", WITH), make_run("without", BASELINE)
+    assert transfer([one], [other]) == transfer([one], [other])
+
+
+def test_several_runs_are_paired_by_seed_and_a_task_counts_once_in_a_mean(make_run):
+    runs = [make_run(f"with{seed}", {"a": [(1.0, True)]}, seed=seed) for seed in (2, 1)]
+    baseline = [
+        make_run("without1", {"a": [(0.0, False), (1.0, True)]}, seed=1),
+        make_run("without2", {"a": [(0.0, False), (0.0, False)]}, seed=2),
+    ]
+    against = transfer(runs, baseline).against
+    assert (against.solved.n, against.solved.both, against.solved.repaired) == (2, 1, 1)
+    assert (against.attempts.n, against.attempts.mean, against.attempts.low) == (1, -1.0, None)
+    assert against.attempts_to_success.n == 1
+    assert against.differs_in == ()
+
+
+def test_tasks_of_one_side_alone_are_counted_and_left_out(make_run):
+    against = transfer(
+        [make_run("with", {"a": [(1.0, True)], "b": [(1.0, True)]})], [make_run("w", BASELINE | {"a": [(1.0, True)]})]
+    ).against
+    assert against.solved.n == 1
+    assert against.left_out == 6
+
+
+def test_what_else_tells_the_runs_apart_is_named(make_run):
+    one, other = make_run("with", WITH), make_run("without", BASELINE)
+    other.write_manifest(replace(other.manifest, config={"arm": "plain"}, model_fingerprint="another"))
+    assert transfer([one], [other]).against.differs_in == ("arm", "model_fingerprint")
+
+
+def test_runs_without_a_common_task_are_an_error(make_run):
+    with pytest.raises(RunFolderError, match="no graded task found in both run-1 and run-1"):
+        transfer([make_run("with", {"a": [(1.0, True)]})], [make_run("without", {"b": [(1.0, True)]})])
+
+
+def test_a_run_without_a_partner_is_an_error(make_run):
+    one, other = make_run("with", WITH), make_run("without", BASELINE)
+    with pytest.raises(RunFolderError, match="2 runs and 1 of the baseline found"):
+        transfer([one, one], [other])
+
+
+def test_the_report_goes_to_json(report):
+    assert msgspec.json.decode(msgspec.json.encode(report), type=type(report)) == report

@@ -1,0 +1,108 @@
+"""The commands as the shell would call them, on stores of a few episodes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from reflexion_lab.commands import memory, wisdom
+from reflexion_lab.records import Episode, Reflection
+from reflexion_lab.stores.place import opened
+
+
+def _reflection(cause="the loop ends early", **fields) -> Reflection:
+    known = {
+        "reflection_id": "r",
+        "about_attempt": 1,
+        "root_cause": cause,
+        "what_went_wrong": "the last item is missing",
+        "what_to_change": "count to n",
+        "confidence": 0.5,
+        "source": "llm",
+        "category": "assertion",
+    }
+    return Reflection(**known | fields)
+
+
+def _episode(number, cause="the loop ends early", **fields) -> Episode:
+    known = {
+        "episode_id": f"ep-{number}",
+        "session_id": f"s/{number}",
+        "agent_id": "arm",
+        "task_id": f"task/{number}",
+        "task_description": f"sum the first {number} numbers",
+        "attempt_number": 1,
+        "code": "def f(): pass",
+        "test_results": "",
+        "reflection": _reflection(cause),
+        "confidence": 0.5,
+        "passed": False,
+        "timestamp": 1000.0 + number,
+    }
+    return Episode(**known | fields)
+
+
+@pytest.fixture
+def episode():
+    return _episode
+
+
+@pytest.fixture
+def reflection():
+    return _reflection
+
+
+@pytest.fixture
+def lab(capsys):
+    """Runs a command; gives its exit code, its words with white space folded, and the JSON of its last line."""
+
+    def run(*arguments):
+        top = argparse.ArgumentParser()
+        commands = top.add_subparsers()
+        memory.add(commands)
+        wisdom.add(commands)
+        options = top.parse_args([str(argument) for argument in arguments])
+        capsys.readouterr()
+        code = options.command(options) or 0
+        out = capsys.readouterr().out
+        last = json.loads(out.splitlines()[-1]) if "--json" in arguments else None
+        return SimpleNamespace(code=code, raw=out, out=re.sub(r"\s+", " ", out), json=last)
+
+    return run
+
+
+@pytest.fixture(params=["store.sqlite", "store"])
+def place(tmp_path, request):
+    """A SQLite file, and a folder of JSON lines."""
+    return tmp_path / request.param
+
+
+@pytest.fixture
+def fill(place):
+    """Appends records to the store, and says where it is."""
+
+    def fill(*records):
+        store = opened(str(place))
+        store.append(records)
+        store.close()
+        return place
+
+    return fill
+
+
+@pytest.fixture
+def held(place):
+    """All records of a kind that the store holds."""
+
+    def held(kind, where=None):
+        store = opened(str(where or place))
+        try:
+            return list(store.read(kind))
+        finally:
+            store.close()
+
+    return held

@@ -1,0 +1,378 @@
+"""`reflexion-lab memory`: it looks, checks, and moves records; a mistake changes nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.benchmarks.basics import basics
+from reflexion_lab.benchmarks.benchmark import Benchmark
+from reflexion_lab.memory.episodic import episode_of, session_id
+from reflexion_lab.memory.reflection_files import ReflectionFile, ReflectionFiles
+from reflexion_lab.protocols import StoreError
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Episode,
+    Evaluation,
+    Manifest,
+    MemoryState,
+    Mistake,
+    Session,
+    Task,
+    Trajectory,
+    Wisdom,
+)
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.stores.place import opened
+
+WISDOM = Wisdom(wisdom_id="wis-1", pattern="p", frequency=2, impact=0.5, domain="code")
+MISTAKE = Mistake(mistake_id="m-1", task_id="t", prompt="p", prompt_hash="0", mistake="x", severity=1.0, timestamp=5.0)
+
+
+def ids(episodes) -> list[str]:
+    return [episode["episode_id"] for episode in episodes]
+
+
+def test_show_counts_what_there_is(lab, fill, episode):
+    place = fill(episode(1), episode(2, task_id="task/1", passed=True, reflection=None), WISDOM, MISTAKE)
+    shown = lab("memory", "show", "--store", place, "--json")
+    assert shown.json == {
+        "store": str(place),
+        "episodes": 2,
+        "wisdom": 1,
+        "mistakes": 1,
+        "sessions": 0,
+        "tasks": 1,
+        "loops": 2,
+        "passed": 1,
+        "categories": {"assertion": 1, "none": 1},
+        "newest": ["ep-2", "ep-1"],
+    }
+    assert "2 episodes, 1 wisdom, 1 mistakes, 0 sessions" in shown.out
+    assert "the loop ends early" in shown.out
+
+
+def test_show_limits_the_newest(lab, fill, episode):
+    place = fill(*map(episode, range(5)))
+    assert lab("memory", "show", "--store", place, "--limit", "2", "--json").json["newest"] == ["ep-4", "ep-3"]
+    assert lab("memory", "show", "--store", place, "--limit", "0", "--json").json["newest"] == []
+
+
+def test_show_prints_one_episode_whole(lab, fill, episode):
+    place = fill(episode(1), episode(2, test_results="line one\nline two"))
+    shown = lab("memory", "show", "--store", place, "--episode", "ep-2", "--json")
+    assert msgspec.convert(shown.json, Episode) == episode(2, test_results="line one\nline two")
+    assert "line one\nline two" in shown.raw
+    assert "reflection.what_to_change: count to n" in shown.out
+    with pytest.raises(ValueError, match="--episode: no 'ep-9' found"):
+        lab("memory", "show", "--store", place, "--episode", "ep-9")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ["ep-3", "ep-2", "ep-1"]),
+        (["MISSING"], ["ep-3", "ep-2", "ep-1"]),
+        (["overflow", "empty"], ["ep-3", "ep-2"]),
+        (["overflow", "empty", "--all-keywords"], []),
+        (["overflow", "missing", "--all-keywords"], ["ep-2"]),
+        (["--category", "type"], ["ep-3"]),
+        (["--category", "type", "--category", "assertion"], ["ep-3", "ep-2", "ep-1"]),
+        (["--min-confidence", "0.9"], ["ep-3"]),
+        (["--task", "task/2"], ["ep-2"]),
+        (["--passed"], ["ep-1"]),
+        (["--failed", "--limit", "1"], ["ep-3"]),
+        (["kubernetes"], []),
+    ],
+)
+def test_search_narrows_by_what_it_is_given(lab, fill, episode, reflection, options, expected):
+    typed = reflection("an empty list", category="type")
+    place = fill(episode(1, passed=True), episode(2, "overflow"), episode(3, reflection=typed, confidence=0.9))
+    found = lab("memory", "search", *options, "--store", place, "--json")
+    assert ids(found.json["episodes"]) == expected
+    assert found.json["n"] == len(expected)
+
+
+def test_a_model_cannot_speak_to_the_terminal(lab, fill, episode):
+    place = fill(episode(1, "\x1b[31mred [bold]loud[/bold] [/nothing] \u202ebackwards", code="\x1b]0;title\x07"))
+    for command in (["search"], ["show"], ["show", "--episode", "ep-1"]):
+        shown = lab("memory", *command, "--store", place)
+        assert "\x1b" not in shown.raw and "\x07" not in shown.raw and "\u202e" not in shown.raw
+        assert "[bold]" in shown.raw and "\\x1b[31mred" in shown.raw
+
+
+def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
+    now = time.time()
+    place = fill(episode(1), episode(2, timestamp=now - 86400), episode(3, timestamp=now), MISTAKE, WISDOM)
+    dry = lab("memory", "prune", "--days", "30", "--dry-run", "--store", place)
+    assert dry.out.startswith("2 episodes and mistakes of 30 days or older would be removed")
+    assert len(held(Episode)) == 3
+    assert lab("memory", "prune", "--days", "30", "--store", place).out.startswith("2 episodes and mistakes")
+    assert [one.episode_id for one in held(Episode)] == ["ep-2", "ep-3"]
+    assert held(Mistake) == []
+    assert held(Wisdom) == [WISDOM]
+
+
+@pytest.mark.parametrize("days", ["-1", "nan", "inf"])
+def test_prune_takes_no_days_that_are_none(lab, fill, held, episode, days):
+    place = fill(episode(1))
+    with pytest.raises(ValueError, match="--days"):
+        lab("memory", "prune", f"--days={days}", "--store", place)
+    assert len(held(Episode)) == 1
+
+
+@pytest.mark.parametrize("command", [["show"], ["search"], ["prune", "--days", "1"], ["export", "x.jsonl"]])
+def test_a_store_that_is_not_there_is_an_error_and_not_made(lab, place, command):
+    with pytest.raises(ValueError, match="--store: no store found"):
+        lab("memory", *command, "--store", place)
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("name", ["all.jsonl", "all.json"])
+def test_an_export_comes_back_whole(lab, fill, held, episode, tmp_path, name):
+    session = Session(session_id="s/1", key_insights=("look twice",))
+    fill_in = [episode(1), episode(2), WISDOM, MISTAKE, session]
+    file, other = tmp_path / name, tmp_path / "other.sqlite"
+    lab("memory", "export", file, "--store", fill(*fill_in))
+    assert lab("memory", "validate", file).code == 0
+    taken = lab("memory", "import", file, "--store", other, "--json").json
+    assert taken["new"] == {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 1}
+    assert set(taken["replaced"].values()) == {0}
+    for kind in (Episode, Wisdom, Mistake, Session):
+        assert held(kind, other) == held(kind)
+
+
+def test_an_import_says_what_was_new_and_what_was_known(lab, fill, held, episode, tmp_path):
+    file = tmp_path / "all.jsonl"
+    lab("memory", "export", file, "--store", fill(episode(1), episode(2)))
+    place = fill(episode(3))
+    again = lab("memory", "import", file, file, "--store", place, "--json")
+    assert (again.json["new"]["episodes"], again.json["replaced"]["episodes"]) == (0, 4)
+    assert "episodes: 0 new, 4 replaced" in again.out
+    assert [one.episode_id for one in held(Episode)] == ["ep-1", "ep-2", "ep-3"]
+
+
+def test_a_store_can_be_imported_into_another(lab, fill, held, episode, tmp_path):
+    place, other = fill(episode(1), WISDOM), tmp_path / "other"
+    lab("memory", "import", place, "--store", other)
+    assert held(Episode, other) == [episode(1)]
+    assert held(Wisdom, other) == [WISDOM]
+
+
+def test_nothing_is_imported_when_one_of_the_files_is_bad(lab, fill, held, episode, tmp_path):
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    place = fill(episode(1))
+    lab("memory", "export", good, "--store", place)
+    bad.write_text(good.read_text().replace('"agent_id":"arm"', '"agent_id":7'))
+    other = tmp_path / "other.sqlite"
+    with pytest.raises(ValueError, match=r"bad\.jsonl, line 2: .*nothing was imported"):
+        lab("memory", "import", good, bad, "--store", other)
+    assert held(Episode, other) == []
+    for nothing in (tmp_path / "absent.jsonl", tmp_path):
+        with pytest.raises(ValueError, match="found; expected"):
+            lab("memory", "import", good, nothing, "--store", other)
+    assert held(Episode, other) == []
+
+
+def attempt(number, passed=False, **fields) -> Attempt:
+    outcome = "pass" if passed else "fail"
+    checks = (Check(name="assert f()", outcome=outcome, message="no"),)
+    return Attempt(
+        task_id="task/a",
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(solution=f"x = {number}", strategy="single_shot"),
+        evaluation=Evaluation(passed=passed, outcome=outcome, reward=float(passed), checks=checks, feedback="no"),
+        memory=MemoryState(capacity=3, size=0, in_context=0, total=0),
+        **fields,
+    )
+
+
+def manifest(**fields) -> Manifest:
+    known = dict.fromkeys(("config_digest", "git_commit", "benchmark_digest", "model_fingerprint"), "")
+    known |= {"run_id": "run-1", "created_at": "2026-01-02T03:04:05Z", "seed": 0, "config": {"arm": "reflexion"}}
+    known |= {"dirty": False, "package_versions": {}, "benchmark": "toy", "n_expected": 1, "prompt_digests": {}}
+    return Manifest(**known | {"slots": 1, "feedback_source": "visible", "isolation": ()} | fields)
+
+
+@pytest.fixture
+def run(tmp_path, reflection):
+    """A run of one task and two attempts; `write` may change its manifest."""
+
+    def write(**fields):
+        folder = RunFolder(tmp_path / "run")
+        folder.write_manifest(manifest(**fields))
+        folder.append("attempts.jsonl", attempt(1, reflection=reflection(), recalled_wisdom=("wis-1",)))
+        folder.append("attempts.jsonl", attempt(2, passed=True))
+        folder.close()
+        return folder.path
+
+    return write
+
+
+def test_attempts_of_a_run_become_the_episodes_that_the_run_would_have_kept(lab, place, held, run, reflection):
+    taken = lab("memory", "import", run(), "--store", place, "--json")
+    assert taken.json["new"] == {"episodes": 2, "wisdom": 0, "mistakes": 0, "sessions": 1}
+    assert "without the tasks' prompts" in taken.out
+    began = 1767323045.0  # 2026-01-02T03:04:05Z
+    task = Task(task_id="task/a", prompt="", entry_point="")
+    made = [attempt(1, reflection=reflection(), recalled_wisdom=("wis-1",)), attempt(2, passed=True)]
+    expected = [episode_of(task, one, session_id("run-1", "task/a"), "reflexion") for one in made]
+    assert held(Episode) == [replace(one, timestamp=began) for one in expected]
+    assert [one.session_id for one in held(Session)] == ["run-1/task/a"]
+
+
+def test_a_run_imported_twice_is_there_once(lab, place, held, run):
+    lab("memory", "import", run(), "--store", place)
+    before = held(Episode)
+    again = lab("memory", "import", run(), "--store", place, "--json").json
+    assert (again["new"]["episodes"], again["replaced"]["episodes"]) == (0, 2)
+    assert held(Episode) == before
+
+
+def test_what_the_run_itself_has_stored_keeps_its_prompt_and_time(lab, fill, held, run):
+    task = Task(task_id="task/a", prompt="sum the numbers", entry_point="")
+    stored = episode_of(task, attempt(2, passed=True), session_id("run-1", "task/a"), "reflexion")
+    lab("memory", "import", run(), "--store", fill(replace(stored, timestamp=77.0)))
+    kept = {one.attempt_number: one for one in held(Episode)}
+    assert (kept[2].task_description, kept[2].timestamp) == ("sum the numbers", 77.0)
+    assert kept[1].task_description == ""
+
+
+def test_prompts_come_from_the_benchmark_that_a_run_names(lab, place, held, tmp_path):
+    benchmark = Benchmark(name="basics", tasks=tuple(basics(seed=3, n=2)))
+    node = {"name": "basics", "load": {"_target_": "reflexion_lab.benchmarks.basics.basics", "seed": 3, "n": 2}}
+    config = {"arm": "a", "benchmark": node | {"ids": None, "sample": None, "limit": None}}
+    folder = RunFolder(tmp_path / "run")
+    folder.write_manifest(manifest(config=config, benchmark_digest=benchmark.digest, seed=3))
+    first = benchmark.tasks[0]
+    folder.append("attempts.jsonl", replace(attempt(1), task_id=first.task_id))
+    result = {"task_id": first.task_id, "attempts": 1, "submitted": 1, "best": 1, "last": 1, "stop_reason": "x"}
+    (folder.path / "results.jsonl").write_text(json.dumps(result | {"feedback_source": "visible", "duration": 1.0}))
+    folder.close()
+    taken = lab("memory", "import", folder.path, "--store", place)
+    assert "without the tasks' prompts" not in taken.out
+    assert [one.task_description for one in held(Episode)] == [first.prompt]
+    assert [one.prompt for one in held(Mistake)] == [first.prompt]
+
+
+def test_what_hidden_tests_have_taught_stays_outside(lab, place, held, run):
+    with pytest.raises(ValueError, match="feedback_source oracle found"):
+        lab("memory", "import", run(feedback_source="oracle"), "--store", place)
+    assert held(Episode) == []
+
+
+def test_a_sound_place_has_no_problems(lab, fill, episode, run):
+    checked = lab("memory", "validate", fill(episode(1), WISDOM, MISTAKE), run())
+    assert checked.code == 0
+    assert checked.out.count("no problems found") == 2
+
+
+def test_every_bad_line_of_an_export_is_named(lab, fill, episode, tmp_path):
+    good = tmp_path / "good.jsonl"
+    lab("memory", "export", good, "--store", fill(episode(1), replace(WISDOM, impact=0.5)))
+    header, one, *rest = good.read_text().splitlines()
+    lines = [header, one, one[:-5], one.replace('"passed":false', '"passed":"no"'), "17", one.replace('"arm"', '""')]
+    lines += [one.replace('"confidence":0.5', '"confidence":1.5'), *rest]
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("\n".join(lines))
+    checked = lab("memory", "validate", bad)
+    assert checked.code == 1
+    said = checked.raw.splitlines()
+    assert [line.partition(": ")[0] for line in said[:-1]] == [f"{bad}, line {n}" for n in (3, 4, 5, 6, 7, 7)]
+    for word, line in zip(("JSON", "bool", "object", "agent_id", "confidence"), said, strict=False):
+        assert word in line
+    assert said[-1] == f"{bad}: 6 problems found"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"kind":"episodes","schema":9}\n', "schema 9 found"),
+        ('{"episode_id":"x"}\n', "no header found"),
+        ('{"kind":"dreams","schema":1}\n{}\n', "no header found"),
+    ],
+)
+def test_an_export_without_a_header_of_ours_is_named_once(lab, tmp_path, text, said):
+    file = tmp_path / "x.jsonl"
+    file.write_text(text)
+    checked = lab("memory", "validate", file)
+    assert checked.code == 1
+    assert said in checked.out
+    assert "1 problem found" in checked.out
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("not json", 1),
+        ("[]", 1),
+        ('{"episodes": []}', 1),
+        ('{"schema": 1, "episodes": {}, "wisdom": [1, {}], "mistakes": []}', 3),
+    ],
+)
+def test_every_fault_of_a_json_export_is_named(lab, tmp_path, text, count):
+    file = tmp_path / "x.json"
+    file.write_text(text)
+    checked = lab("memory", "validate", file)
+    assert checked.code == 1
+    assert len(checked.raw.splitlines()) == count + 1
+
+
+def test_numbers_out_of_range_are_found_in_a_store(lab, fill):
+    place = fill(replace(WISDOM, impact=1.5, success_rate=-0.1, frequency=1, use_count=-2))
+    checked = lab("memory", "validate", place)
+    assert checked.code == 1
+    for field in ("impact: 1.5", "success_rate: -0.1", "frequency: 1", "use_count: -2"):
+        assert f"{field} found; expected" in checked.out
+
+
+def test_a_file_that_is_no_store_is_a_problem_of_its_own(lab, tmp_path):
+    file = tmp_path / "x.sqlite"
+    file.write_bytes(b"not a database at all, not at all" * 100)
+    for nothing in (file, tmp_path / "absent", tmp_path):
+        checked = lab("memory", "validate", nothing)
+        assert checked.code == 1
+        assert "1 problem found" in checked.out
+
+
+def test_reflection_files_are_checked_loop_by_loop(lab, tmp_path, reflection):
+    files = ReflectionFiles(tmp_path / "loops")
+    memory = MemoryState(capacity=3, size=0, in_context=0, total=0)
+    for loop in ("one", "two"):
+        written = files.write(
+            ReflectionFile(
+                loop_id=loop, attempt_number=1, passed=False, reward=0.0, reflection=reflection(), memory=memory
+            )
+        )
+    assert lab("memory", "validate", tmp_path / "loops").code == 0
+    assert lab("memory", "validate", tmp_path / "loops" / "one").code == 0
+    content = json.loads(written.read_text()) | {"reward": 1.2, "passed": "no"}
+    written.write_text(json.dumps(content))
+    checked = lab("memory", "validate", tmp_path / "loops")
+    assert checked.code == 1
+    assert "reward: 1.2 found" in checked.out
+    assert "passed: 'no' found" in checked.out
+    assert lab("memory", "validate", tmp_path / "loops" / "one").code == 0
+
+
+def test_a_password_in_a_url_is_never_printed(lab):
+    url = "postgresql://me:secret@127.0.0.1:1/nothing?password=secret"
+    checked = lab("memory", "validate", url)
+    assert checked.code == 1
+    assert "secret" not in checked.raw
+    with pytest.raises(StoreError) as problem:
+        lab("memory", "show", "--store", url)
+    assert "secret" not in str(problem.value)
+
+
+def test_an_empty_store_can_be_looked_at(lab, place):
+    opened(str(place)).close()
+    if place.suffix == ".sqlite":  # a folder without a record is no store yet
+        assert lab("memory", "show", "--store", place, "--json").json["episodes"] == 0
+        assert "no episode found" in lab("memory", "search", "--store", place).out

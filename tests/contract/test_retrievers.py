@@ -1,0 +1,192 @@
+"""One contract for all retrievers: what `Retriever` promises, whoever keeps it."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from reflexion_lab.retrievers.bm25 import BM25
+from reflexion_lab.retrievers.controls import Random, Recency
+from reflexion_lab.retrievers.embedding import EmbeddingRetriever
+from reflexion_lab.retrievers.hybrid import Hybrid
+from reflexion_lab.retrievers.jaccard import Jaccard
+from reflexion_lab.retrievers.tfidf import TfIdf
+from reflexion_lab.tokens import tokens
+
+TEXTS = [
+    "Return the sum of a list of numbers.",
+    "Reverse a string, word by word.",
+    "Return the largest number of a list.",
+    "Count the vowels of a string.",
+    "Return the sum of the squares of a list of numbers.",
+    "Check whether a string reads the same from both ends: a palindrome.",
+    "",
+    "Return the n-th number of a sequence in which each number is the sum of two.",
+    "Return the sum of a list of numbers.",
+    "Sort a list of numbers.",
+]
+QUERIES = ["the sum of all numbers of a list", "reverse the words of a string", "palindrome", "numbers"]
+
+
+class Letters:
+    """Embeds a text as the signs that a hash gives its words, summed."""
+
+    fingerprint = "letters"
+    dimensions = 64
+
+    def embed(self, texts):
+        vectors = np.full((len(texts), self.dimensions), 1e-3, np.float32)
+        for row, text in enumerate(texts):
+            for word in tokens(text):
+                bits = np.frombuffer(hashlib.sha256(word.encode()).digest()[:8], np.uint8)
+                vectors[row] += 2.0 * np.unpackbits(bits) - 1
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+FACTORIES = {
+    "jaccard": Jaccard,
+    "jaccard_min3": lambda: Jaccard(min_length=3),
+    "tfidf": TfIdf,
+    "bm25": BM25,
+    "embedding": lambda: EmbeddingRetriever(Letters()),
+    "hybrid": lambda: Hybrid([BM25(), EmbeddingRetriever(Letters()), Jaccard()]),
+    "random": lambda: Random(seed=3),
+    "recency": Recency,
+}
+WORDS_ONLY = ("jaccard", "jaccard_min3", "tfidf", "bm25")
+READERS = (*WORDS_ONLY, "embedding", "hybrid")
+
+
+@pytest.fixture(params=FACTORIES)
+def make(request):
+    return FACTORIES[request.param]
+
+
+def filled(make, texts=TEXTS):
+    retriever = make()
+    retriever.add(texts)
+    return retriever
+
+
+def assert_alike(hits, others, moved=0):
+    assert [hit.number - moved for hit in hits] == [hit.number for hit in others]
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in others], abs=1e-6)
+
+
+def test_nothing_is_found_where_nothing_was_added(make):
+    assert make().rank("numbers", 5) == []
+    assert filled(make, []).rank("numbers", 5) == []
+
+
+def test_a_k_of_zero_or_less_finds_nothing(make):
+    retriever = filled(make)
+    assert [retriever.rank("numbers", k) for k in (0, -1, -1000)] == [[], [], []]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_hits_are_best_first_in_range_and_each_document_once(make, query):
+    hits = filled(make).rank(query, 100)
+    assert hits
+    assert all(0 < hit.score <= 1 and type(hit.score) is float and type(hit.number) is int for hit in hits)
+    assert hits == sorted(hits, key=lambda hit: (-hit.score, -hit.number))
+    assert len({hit.number for hit in hits}) == len(hits) <= len(TEXTS)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_fewer_hits_are_the_first_of_more(make, query):
+    retriever = filled(make)
+    hits = retriever.rank(query, 100)
+    assert [retriever.rank(query, k) for k in range(1, 11)] == [hits[:k] for k in range(1, 11)]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_of_equal_documents_the_newer_comes_first(name):
+    retriever = filled(FACTORIES[name], ["sort a list", *["reverse a string"] * 700, "sort words"])
+    assert [hit.number for hit in retriever.rank("reverse strings, reverse a string", 3)] == [700, 699, 698]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_same_text_is_nearest(name):
+    retriever = filled(FACTORIES[name])
+    for number in (1, 3, 5, 9):
+        assert retriever.rank(TEXTS[number], 1)[0].number == number
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_adding_one_by_one_is_adding_at_once(make, query):
+    one_by_one = make()
+    for text in TEXTS:
+        one_by_one.add([text])
+        one_by_one.rank(query, 3)
+    assert_alike(one_by_one.rank(query, 100), filled(make).rank(query, 100))
+
+
+def test_what_was_added_is_found_at_once(make):
+    retriever = filled(make)
+    retriever.rank("numbers", 3)
+    retriever.add(("an unheard of question",))
+    assert len(TEXTS) in {hit.number for hit in retriever.rank("unheard question", 100)}
+
+
+def test_forgotten_documents_are_not_found_and_the_others_keep_their_numbers(make):
+    retriever = filled(make)
+    retriever.rank("numbers", 3)
+    retriever.forget(4)
+    assert {hit.number for hit in retriever.rank("numbers of a list", 100)} <= set(range(4, len(TEXTS)))
+    retriever.add(["numbers"])
+    retriever.forget(len(TEXTS))
+    assert [hit.number for hit in retriever.rank("numbers", 100)] == [len(TEXTS)]
+
+
+def test_forgetting_less_than_before_brings_nothing_back(make):
+    retriever = filled(make)
+    for before in (8, 3, 0, -2):
+        retriever.forget(before)
+        assert {hit.number for hit in retriever.rank("sum of a list of numbers", 100)} <= {8, 9}
+
+
+def test_when_all_is_forgotten_numbering_goes_on(make):
+    retriever = filled(make)
+    retriever.forget(len(TEXTS))
+    assert retriever.rank("numbers", 5) == []
+    retriever.add(["sort numbers"])
+    assert [hit.number for hit in retriever.rank("sort numbers", 5)] == [len(TEXTS)]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_documents_that_came_and_went_leave_no_trace(make, query):
+    old, never = make(), make()
+    old.add(["gone for ever", "numbers numbers numbers"])
+    old.rank(query, 5)
+    old.add(TEXTS)
+    old.forget(2)
+    never.add(TEXTS)
+    hits, others = old.rank(query, 100), never.rank(query, 100)
+    if make is FACTORIES["random"]:  # it draws numbers, and these are others
+        assert {hit.number for hit in hits} == set(range(2, len(TEXTS) + 2))
+    else:
+        assert_alike(hits, others, moved=2)
+
+
+def test_two_that_were_made_alike_answer_alike(make):
+    one, other = filled(make), filled(make)
+    assert [one.rank(query, 4) for query in QUERIES] == [other.rank(query, 4) for query in QUERIES]
+
+
+def test_eight_threads_get_what_one_gets(make):
+    alone, shared = filled(make), filled(make)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda query: shared.rank(query, 5), QUERIES * 16))
+    assert found == [alone.rank(query, 5) for query in QUERIES] * 16
+
+
+@pytest.mark.parametrize("name", WORDS_ONLY)
+@pytest.mark.parametrize("query", ["", "  \n", "?!", "to be or not to be, that is it; is it not?", "unheard of"])
+def test_a_query_without_a_known_word_finds_nothing(name, query):
+    assert filled(FACTORIES[name]).rank(query, 5) == []
+
+
+@pytest.mark.parametrize("name", WORDS_ONLY)
+def test_only_documents_that_share_a_word_are_found(name):
+    assert {hit.number for hit in filled(FACTORIES[name]).rank("palindrome vowels", 100)} == {3, 5}

@@ -1,0 +1,278 @@
+"""The embedding cache: equal texts are embedded once, and a broken file costs time, never a vector."""
+
+import hashlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import reflexion_lab
+from reflexion_lab.embedders.cached import CHUNK, CachedEmbedder
+
+TEXTS = [f"text {number}" for number in range(20)]
+
+
+class Hashed:
+    """Unit vectors drawn from a text's hash; keeps what it was asked."""
+
+    dimensions = 8
+
+    def __init__(self, fingerprint="hashed"):
+        self.fingerprint = fingerprint
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked.append(list(texts))
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in enumerate(texts):
+            seed = hashlib.sha256(f"{self.fingerprint}:{text}".encode(errors="surrogatepass")).digest()
+            vectors[row] = np.random.default_rng(list(seed)).standard_normal(self.dimensions)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deep" / "embeddings.sqlite"
+
+
+@pytest.fixture
+def hashed():
+    return Hashed()
+
+
+@pytest.fixture
+def cached(hashed, path):
+    cache = CachedEmbedder(hashed, path)
+    yield cache
+    cache.close()
+
+
+def right(texts, fingerprint="hashed"):
+    return Hashed(fingerprint).embed(texts)
+
+
+def reopened(path):
+    return CachedEmbedder(Hashed(), path)
+
+
+def test_a_text_is_embedded_once(hashed, cached):
+    first = cached.embed(TEXTS)
+    assert np.array_equal(cached.embed(TEXTS), first)
+    assert np.array_equal(first, right(TEXTS))
+    assert hashed.asked == [TEXTS]
+    assert (cached.hits, cached.misses) == (len(TEXTS), len(TEXTS))
+
+
+def test_only_what_is_unknown_is_embedded_in_one_batch_duplicates_once(hashed, cached):
+    cached.embed(["b", "d"])
+    asked = ["a", "b", "c", "a", "d", "c", "a"]
+    assert np.array_equal(cached.embed(asked), right(asked))
+    assert hashed.asked == [["b", "d"], ["a", "c"]]
+
+
+def test_known_texts_do_not_load_any_weights(path):
+    reopened(path).embed(TEXTS)
+
+    class Unloaded:
+        fingerprint = "hashed"
+
+        @property
+        def dimensions(self):
+            raise AssertionError("the weights were loaded")
+
+        def embed(self, texts):
+            raise AssertionError("the weights were loaded")
+
+    assert np.array_equal(CachedEmbedder(Unloaded(), path).embed(TEXTS), right(TEXTS))
+
+
+def test_embedders_share_a_file_without_mixing(path):
+    for fingerprint in ("one", "other", "one"):
+        rows = CachedEmbedder(Hashed(fingerprint), path).embed(TEXTS)
+        assert np.array_equal(rows, right(TEXTS, fingerprint))
+
+
+def test_texts_that_differ_in_one_character_are_different(hashed, cached):
+    texts = ["", " ", "a", "A", "a ", "\ud800", "?", "\u00e9", "e\u0301"]
+    cached.embed(texts)
+    assert np.array_equal(cached.embed(texts), right(texts))
+    assert hashed.asked == [texts]
+
+
+def test_more_texts_than_a_chunk_come_back_in_order(hashed, cached):
+    texts = [f"{number % (CHUNK + 7)}" for number in range(2 * CHUNK + 50)]
+    assert np.array_equal(cached.embed(texts), right(texts))
+    assert sum(map(len, hashed.asked)) == CHUNK + 7
+
+
+def test_rows_may_be_written_to_without_harm(cached):
+    rows = cached.embed(TEXTS)
+    rows[:] = 0
+    assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
+
+
+def test_without_a_path_nothing_is_kept(hashed, tmp_path):
+    cached = CachedEmbedder(hashed, None)
+    cached.embed(TEXTS)
+    assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
+    assert hashed.asked == [TEXTS, TEXTS]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_share_one_cache(cached):
+    def work(shift):
+        texts = TEXTS[shift:] + TEXTS[:shift]
+        return np.array_equal(cached.embed(texts), right(texts))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, [number % len(TEXTS) for number in range(64)]))
+
+
+PROLOGUE = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_cached import CachedEmbedder, Hashed, TEXTS
+embedder = CachedEmbedder(Hashed(), sys.argv[1])
+"""
+
+
+def start(script, path):
+    environment = os.environ | {"PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
+    command = [sys.executable, "-c", PROLOGUE + script, str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_what_was_embedded_survives_a_killed_process(path):
+    with start("embedder.embed(TEXTS); print('done', flush=True); sys.stdin.read()", path) as process:
+        assert process.stdout.readline() == "done\n"
+        os.kill(process.pid, signal.SIGKILL)
+    cached = reopened(path)
+    assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
+    assert (cached.hits, cached.misses) == (len(TEXTS), 0)
+
+
+def test_processes_that_open_a_new_file_at_once_share_it(path):
+    script = "sys.stdin.readline(); embedder.embed(TEXTS[int(sys.stdin.readline()):]); print('done', flush=True)"
+    processes = [start(script, path) for _ in range(3)]
+    for number, process in enumerate(processes):
+        process.stdin.write(f"go\n{5 * number}\n")
+        process.stdin.flush()
+    assert [process.communicate()[0] for process in processes] == ["done\n"] * 3
+    cached = reopened(path)
+    assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
+    assert cached.misses == 0
+
+
+def warned(cached, times=3):
+    """What it warned of, over several calls that all answered rightly."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(times):
+            assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_file_costs_one_warning_and_is_left_alone(path, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    (message,) = warned(reopened(path))
+    assert str(path) in message
+    assert "move it away" in message
+    assert path.read_bytes() == content
+
+
+def test_a_file_that_tears_while_it_is_open_costs_one_warning(cached, path):
+    cached.embed(TEXTS)
+    with sqlite3.connect(path) as other:
+        other.execute("DROP TABLE embeddings")
+    other.close()
+    (message,) = warned(cached)
+    assert "no such table" in message
+
+
+def test_another_programs_file_is_left_alone(path):
+    path.parent.mkdir()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE embeddings (mine TEXT)")
+    other.close()
+    (message,) = warned(reopened(path))
+    assert "another program" in message
+
+
+def test_a_folder_that_cannot_be_made_costs_one_warning(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert len(warned(reopened(tmp_path / "file" / "embeddings.sqlite"))) == 1
+
+
+@pytest.mark.parametrize("damage", ["zeroblob(32)", "zeroblob(3)", "x''", "'text'"])
+def test_a_damaged_vector_is_embedded_again_and_mended(path, damage):
+    reopened(path).embed(TEXTS)
+    with sqlite3.connect(path) as other:
+        other.execute(f"UPDATE embeddings SET vector = CAST({damage} AS BLOB) WHERE rowid <= 5")
+    other.close()
+    first, second = reopened(path), reopened(path)
+    assert np.array_equal(first.embed(TEXTS), right(TEXTS))
+    assert np.array_equal(second.embed(TEXTS), right(TEXTS))
+    assert (first.misses, second.misses) == (5, 0)
+
+
+@pytest.fixture
+def nobody():
+    """A place that everybody can read, and the rights of an ordinary user in it."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    root = os.geteuid() == 0
+    yield place, lambda: root and os.seteuid(65534)
+    if root:
+        os.seteuid(0)
+    place.chmod(0o755)
+    shutil.rmtree(place)
+
+
+def test_a_read_only_file_is_read_at_the_cost_of_one_warning(nobody):
+    place, step_down = nobody
+    path = place / "embeddings.sqlite"
+    filled = reopened(path)
+    filled.embed(TEXTS[:5])
+    filled.close()
+    path.chmod(0o444)
+    place.chmod(0o555)
+    step_down()
+    cached = reopened(path)
+    messages = warned(cached)
+    cached.close()
+    assert len(messages) == 1
+    assert cached.hits == 3 * 5
+
+
+def test_a_full_disk_costs_one_warning_and_what_is_kept_is_still_read(cached, path):
+    cached.embed(TEXTS[:5])
+    # SQLite's own bound on a file's size fails as a full disk does.
+    cached._connection.execute("PRAGMA max_page_count = 1")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        many = [f"{'long ' * 10}{number}" for number in range(500)]
+        for _ in range(2):
+            assert np.array_equal(cached.embed(many), right(many))
+    assert len(caught) == 1
+    assert "full" in str(caught[0].message)
+    before = cached.hits
+    assert np.array_equal(cached.embed(TEXTS[:5]), right(TEXTS[:5]))
+    assert cached.hits == before + 5
+
+
+def test_a_closed_cache_still_embeds(hashed, cached):
+    cached.embed(TEXTS)
+    cached.close()
+    assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
+    assert len(hashed.asked) == 2

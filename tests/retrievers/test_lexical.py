@@ -1,0 +1,146 @@
+"""Jaccard, TF-IDF and BM25 against the definition, scikit-learn and bm25s, on the prompts of HumanEval."""
+
+import itertools
+
+import bm25s
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.retrievers.bm25 import BM25
+from reflexion_lab.retrievers.jaccard import Jaccard
+from reflexion_lab.retrievers.tfidf import TfIdf
+from reflexion_lab.tokens import tokens
+
+PROMPTS = [task.prompt for task in humaneval()]
+QUERIES = [*PROMPTS[::15], "sort the list of numbers, sort it", "is the number prime?", "prime unheardof"]
+CUTS = (0, 1, 2, 3, 60, 61, 110, 150, len(PROMPTS))
+
+
+def grown(retriever, forget=0):
+    """The prompts, added in many batches with queries between them; the first ones forgotten on the way."""
+    for start, end in itertools.pairwise(CUTS):
+        retriever.add(PROMPTS[start:end])
+        retriever.rank(QUERIES[0], 3)
+        retriever.forget(min(forget, start))
+    return retriever
+
+
+def best(scores, first, k=10):
+    """The order that hits must have, given every living document's score."""
+    pairs = [(score, first + row) for row, score in enumerate(scores) if score > 0]
+    return sorted(pairs, key=lambda pair: (-pair[0], -pair[1]))[:k]
+
+
+def scored(retriever, query, *documents):
+    retriever.add(documents)
+    return [(documents[hit.number], hit.score) for hit in retriever.rank(query, len(documents))]
+
+
+def test_jaccard_is_the_share_of_common_words():
+    connection, timeout, handle = (
+        *("open database connection", "diagnose database timeout in production"),
+        "handle network timeout gracefully",
+    )
+    found = scored(Jaccard(min_length=3), "database timeout connection", handle, "sort a list", timeout, connection)
+    assert found == [(connection, 2 / 4), (timeout, 2 / 5), (handle, 1 / 6)]
+
+
+@pytest.mark.parametrize(
+    ("query", "document", "score"),
+    [
+        ("What is 15 * 23?", "Calculate 15 * 23", 2 / 3),
+        ("Calculate 15 multiplication 23", "How do I calculate 15 times 23?", 1 / 2),
+        ("Search, search; SEARCH", "(Search)", 1.0),
+        ("search in the straße", "STRASSE", 1 / 2),
+        ("one two", "one two", 1.0),
+    ],
+)
+def test_jaccard_counts_different_words_whatever_their_case_order_and_repeats(query, document, score):
+    assert scored(Jaccard(), query, document) == [(document, score)]
+
+
+def test_jaccard_leaves_short_words_out_where_it_is_told_to():
+    assert scored(Jaccard(min_length=3), "a b c", "a b c") == []
+    assert scored(Jaccard(min_length=3), "go to 15 prime", "go up prime") == [("go up prime", 1.0)]
+
+
+@pytest.mark.parametrize("forget", [0, 59, 100])
+@pytest.mark.parametrize("query", QUERIES)
+def test_jaccard_is_its_definition(query, forget):
+    words = set(tokens(query))
+    documents = [set(tokens(prompt)) for prompt in PROMPTS[forget:]]
+    scores = [len(words & document) / len(words | document) for document in documents]
+    hits = grown(Jaccard(), forget).rank(query, 10)
+    assert [(hit.score, hit.number) for hit in hits] == best(scores, forget)
+
+
+@pytest.mark.parametrize("forget", [0, 59, 100])
+@pytest.mark.parametrize("query", QUERIES)
+def test_tfidf_is_that_of_scikit_learn_fitted_on_the_living_documents(query, forget):
+    vectorizer = TfidfVectorizer(analyzer=tokens)
+    matrix = vectorizer.fit_transform(PROMPTS[forget:])
+    cosines = (matrix @ vectorizer.transform([query]).T).toarray().ravel()
+    hits = grown(TfIdf(), forget).rank(query, 10)
+    expected = best(cosines.round(12).tolist(), forget)
+    assert [hit.number for hit in hits] == [number for _, number in expected]
+    assert [hit.score for hit in hits] == pytest.approx([score for score, _ in expected], abs=1e-11)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"k1": 0.9, "b": 0.4}, {"k1": 0}, {"k1": 3, "b": 1}, {"b": 0}])
+@pytest.mark.parametrize("forget", [0, 59, 100])
+def test_bm25_is_bm25s_indexed_once_over_the_living_documents_to_the_last_bit(forget, parameters):
+    peer = bm25s.BM25(method="lucene", **parameters)
+    peer.index([tokens(prompt) for prompt in PROMPTS[forget:]], show_progress=False)
+    ours = grown(BM25(**parameters), forget)
+    for query in QUERIES:
+        scores = peer.get_scores(tokens(query))
+        assert ours.scores(query).tolist() == scores.tolist()
+        expected = [number for _, number in best(scores.tolist(), forget)]
+        assert [hit.number for hit in ours.rank(query, 10)] == expected
+
+
+def test_a_bm25_score_is_the_share_of_its_bound():
+    (hit,) = filled_with("red green", "blue yellow").rank("red green", 5)
+    assert hit.score == pytest.approx(1 / (1 + 1.5))
+    (half,) = filled_with("red green", "blue yellow").rank("red pink", 5)
+    assert half.score < hit.score / 2
+    (repeats,) = filled_with("red " * 1000, "blue").rank("red", 5)
+    assert hit.score < repeats.score < 1
+
+
+def filled_with(*documents):
+    retriever = BM25()
+    retriever.add(documents)
+    return retriever
+
+
+def test_a_word_that_no_document_holds_lowers_a_bm25_score():
+    retriever = filled_with(*PROMPTS)
+    (known,), (mixed,) = (retriever.rank(query, 1) for query in ("prime", "prime unheardof"))
+    assert (known.number, 0 < mixed.score < known.score) == (mixed.number, True)
+
+
+def test_documents_without_words_count_as_documents():
+    texts = ["red", "", "red blue", "the of"]
+    peer = bm25s.BM25(method="lucene")
+    peer.index([tokens(text) for text in texts], show_progress=False)
+    assert filled_with(*texts).scores("red blue").tolist() == peer.get_scores(["red", "blue"]).tolist()
+    assert filled_with("", "the").rank("red", 5) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Jaccard(min_length=0), "retriever.min_length"),
+        (lambda: TfIdf(min_length=-1), "retriever.min_length"),
+        (lambda: BM25(k1=-0.1), "retriever.k1"),
+        (lambda: BM25(k1=float("nan")), "retriever.k1"),
+        (lambda: BM25(k1=float("inf")), "retriever.k1"),
+        (lambda: BM25(b=1.5), "retriever.b"),
+        (lambda: BM25(b=float("nan")), "retriever.b"),
+    ],
+)
+def test_an_argument_out_of_range_is_named(make, named):
+    with pytest.raises(ValueError, match=named):
+        make()

@@ -1,0 +1,124 @@
+"""However documents come and go, the lexical retrievers answer as if those that are left had been added at once."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reflexion_lab.retrievers import counts, segments
+from reflexion_lab.retrievers.bm25 import BM25
+from reflexion_lab.retrievers.hybrid import Hybrid
+from reflexion_lab.retrievers.jaccard import Jaccard
+from reflexion_lab.retrievers.tfidf import TfIdf
+
+MAKERS = [Jaccard, TfIdf, BM25, lambda: Hybrid([BM25(), Jaccard()], depth=4)]
+TEXTS = st.lists(st.sampled_from(["red", "blue", "green", "sort", "list", "x", "the"]), max_size=8).map(" ".join)
+BATCHES = st.lists(TEXTS, max_size=6)
+FORGET = st.integers(0, 40)
+QUERY = TEXTS.map(lambda text: f"red {text}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small():
+    """Many segments of few documents, as they are many of a thousand otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts, "SMALL", 1)
+        patch.setattr(counts, "BUFFERED", 12)
+        patch.setattr(segments, "BLOCK", 3)
+        yield
+
+
+def played(make, steps, query):
+    """A retriever after every step, a query after each, and the documents that are left, with the first's number."""
+    retriever, texts, first = make(), [], 0
+    for step in steps:
+        if isinstance(step, int):
+            first = max(first, min(step, len(texts)))
+            retriever.forget(step)
+        else:
+            texts += step
+            retriever.add(step)
+        if len(texts) % 3:
+            retriever.rank(query, 2)
+    return retriever, texts[first:], first
+
+
+def assert_alike(hits, others, first):
+    assert [hit.number - first for hit in hits] == [hit.number for hit in others]
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in others], abs=1e-11)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@given(steps=st.lists(BATCHES, max_size=10), query=QUERY, k=st.integers(1, 20))
+@settings(deadline=None)
+def test_adding_in_batches_is_adding_at_once(make, steps, query, k):
+    retriever, texts, first = played(make, steps, query)
+    at_once = make()
+    at_once.add(texts)
+    assert retriever.rank(query, k) == at_once.rank(query, k)
+    assert first == 0
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@given(steps=st.lists(BATCHES | FORGET, max_size=14), query=QUERY, k=st.integers(1, 20))
+@settings(deadline=None)
+def test_a_forgotten_document_was_never_there(make, steps, query, k):
+    retriever, texts, first = played(make, steps, query)
+    never = make()
+    never.add(texts)
+    assert_alike(retriever.rank(query, k), never.rank(query, k), first)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@given(steps=st.lists(BATCHES | FORGET, max_size=14), query=QUERY, k=st.integers(1, 20))
+@settings(deadline=None)
+def test_hits_are_in_order_and_the_newer_comes_first_on_a_tie(make, steps, query, k):
+    retriever, texts, first = played(make, steps, query)
+    hits = retriever.rank(query, k)
+    assert hits == sorted(hits, key=lambda hit: (-hit.score, -hit.number))
+    assert all(0 < hit.score <= 1 and first <= hit.number < first + len(texts) for hit in hits)
+
+
+@pytest.mark.parametrize("make", MAKERS[:3])
+@given(steps=st.lists(BATCHES | FORGET, max_size=14), query=QUERY)
+@settings(deadline=None)
+def test_documents_of_the_same_words_tie(make, steps, query):
+    retriever, texts, first = played(make, steps, query)
+    scores = {}
+    for hit in retriever.rank(query, len(texts)):
+        words = " ".join(sorted(texts[hit.number - first].split()))
+        assert scores.setdefault(words, hit.score) == hit.score
+
+
+@given(scores=st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0]), max_size=60), k=st.integers(1, 70))
+@settings(deadline=None)
+def test_the_best_are_those_of_a_full_sort(scores, k):
+    import numpy as np
+
+    hits = segments.best(np.array(scores), k, first=7)
+    expected = sorted(((score, 7 + row) for row, score in enumerate(scores) if score > 0), reverse=True)[:k]
+    assert [(hit.score, hit.number) for hit in hits] == expected
+
+
+def test_a_bounded_buffer_holds_on_to_neither_documents_nor_words():
+    index = counts.Counts(lambda view: view, 1)
+    for number in range(500):
+        index.add([f"word{number} of the day"])
+        index.forget(number - 9)
+        view, _ = index.settled()
+    assert (len(view.lengths), view.first, view.frequency("day")) == (10, 490, 10)
+    assert view.frequency("word489") == 0 < view.frequency("word490")
+    assert len(view.vocabulary) < 30
+    assert sum(len(segment.lengths) for segment in view.segments) < 30
+
+
+def test_an_index_is_a_row_of_segments_that_shrink_geometrically():
+    index = counts.Counts(lambda view: view, 1)
+    for number in range(300):
+        index.add([f"word{number} of the day"])
+        view, _ = index.settled()
+        sizes = [len(segment.lengths) for segment in view.segments]
+        assert sum(sizes) == number + 1
+        assert all(larger > smaller for larger, smaller in itertools.pairwise(sizes))
+        assert len(sizes) <= 9

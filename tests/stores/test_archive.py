@@ -1,0 +1,93 @@
+"""Export and import in one file; what a bad file does to a store: nothing."""
+
+import json
+
+import pytest
+
+from reflexion_lab.protocols import StoreError
+from reflexion_lab.records import Episode, Wisdom
+from reflexion_lab.stores.archive import dump, load
+from reflexion_lab.stores.in_memory import InMemory
+from reflexion_lab.stores.jsonl import Jsonl
+
+HEADER = '{"kind":"episodes","schema":1}\n'
+GOOD = (
+    '{"episode_id":"e1","agent_id":"a","task_id":"t","attempt_number":1,"code":"","test_results":"","reflection":null,'
+    '"passed":true}\n'
+)
+
+
+def test_the_files_of_a_jsonl_store_one_behind_the_other_are_an_export(tmp_path, episode):
+    store, copy = Jsonl(tmp_path / "kept"), InMemory()
+    store.append([episode("e1"), Wisdom(wisdom_id="w", pattern="p", frequency=2, impact=0.0, domain="code")])
+    joined = "".join(path.read_text() for path in sorted((tmp_path / "kept").iterdir()))
+    (tmp_path / "all.jsonl").write_text(joined)
+    assert load(copy, tmp_path / "all.jsonl") == {"episodes": 1, "wisdom": 1, "mistakes": 0, "sessions": 0}
+    assert list(copy.read(Episode)) == list(store.read(Episode))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GOOD, "line 1: no header found"),
+        (HEADER + GOOD + GOOD[:50], "line 3: .*truncated"),
+        (HEADER + GOOD + '{"episode_id":"e2"}\n', "line 3: .*required field `agent_id`"),
+        (HEADER + GOOD + GOOD.replace('"a"', '""'), "line 3: .*agent_id is empty"),
+        ('{"kind":"episodes","schema":2}\n' + GOOD, "line 1: schema 2 found"),
+        (HEADER + GOOD + '{"kind":"dreams","schema":1}\n', "line 3: no header found"),
+        (HEADER + "\xff\n", "line 2"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_imported(tmp_path, text, said):
+    store = InMemory()
+    (tmp_path / "in.jsonl").write_bytes(text.encode("latin-1"))
+    with pytest.raises(StoreError, match=said):
+        load(store, tmp_path / "in.jsonl")
+    assert list(store.read(Episode)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"schema": 3}, "schema 3"),
+        (
+            {"schema": 1, "episodes": [json.loads(GOOD), {"episode_id": "e2"}]},
+            r"agent_id.*episodes\[1\]|episodes\[\.\.\.\]",
+        ),
+        (
+            {"schema": 1, "episodes": [json.loads(GOOD), {**json.loads(GOOD), "agent_id": ""}]},
+            r"episodes\[1\]: .*agent_id is",
+        ),
+        ([], "expected an export"),
+    ],
+)
+def test_bad_json_is_named_and_nothing_is_imported(tmp_path, value, said):
+    store = InMemory()
+    (tmp_path / "in.json").write_text(json.dumps(value))
+    with pytest.raises(StoreError, match=said):
+        load(store, tmp_path / "in.json")
+    assert list(store.read(Episode)) == []
+
+
+def test_a_missing_file_is_said(tmp_path):
+    with pytest.raises(StoreError, match=r"nowhere.jsonl: it cannot be imported .No such file"):
+        load(InMemory(), tmp_path / "nowhere.jsonl")
+
+
+def test_an_export_that_fails_leaves_the_older_one_standing(tmp_path, episode):
+    store = Jsonl(tmp_path / "kept")
+    store.append([episode("e1")])
+    dump(store, tmp_path / "out.jsonl")
+    before = (tmp_path / "out.jsonl").read_bytes()
+    (tmp_path / "kept" / "wisdom.jsonl").write_text("{}\n")
+    with pytest.raises(StoreError, match=r"wisdom.jsonl"):
+        dump(store, tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+
+
+def test_an_import_replaces_what_it_knows(tmp_path, episode):
+    store = InMemory()
+    store.append([episode("e1", code="older"), episode("e2")])
+    (tmp_path / "in.jsonl").write_text(HEADER + GOOD)
+    load(store, tmp_path / "in.jsonl")
+    assert [(one.episode_id, one.code) for one in store.read(Episode)] == [("e1", ""), ("e2", "c")]

@@ -1,0 +1,268 @@
+"""What a folder of JSON lines goes through: torn and strange lines, full and closed disks, other versions."""
+
+import fcntl
+import json
+import os
+import tempfile
+import threading
+import warnings
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from reflexion_lab.protocols import StoreError
+from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
+from reflexion_lab.stores.jsonl import Jsonl
+from reflexion_lab.stores.own_server import open_folder
+
+HEADER = '{"kind":"episodes","schema":1}\n'
+
+
+def ids(store):
+    return [one.episode_id for one in store.read(Episode)]
+
+
+@pytest.fixture
+def folder(tmp_path, episode):
+    with closing(Jsonl(tmp_path / "kept")) as store:
+        store.append([episode(f"e{n}") for n in range(5)])
+    return tmp_path / "kept"
+
+
+@pytest.fixture
+def file(folder):
+    return folder / "episodes.jsonl"
+
+
+def test_a_file_is_a_header_and_a_line_a_record(file):
+    header, *lines = file.read_text().splitlines()
+    assert header + "\n" == HEADER
+    assert [json.loads(line)["episode_id"] for line in lines] == [f"e{n}" for n in range(5)]
+
+
+def test_kinds_without_records_have_no_file(folder):
+    assert [path.name for path in folder.iterdir()] == ["episodes.jsonl"]
+    store = Jsonl(folder)
+    assert [list(store.read(kind)) for kind in (Wisdom, Mistake, Session)] == [[], [], []]
+
+
+@pytest.mark.parametrize("lost", range(1, 40, 4))
+def test_a_torn_last_line_is_reported_and_the_next_append_stands_on_its_own(file, folder, episode, lost):
+    file.write_bytes(file.read_bytes()[: -1 - lost])
+    store = Jsonl(folder)
+    with pytest.warns(UserWarning, match=r"episodes\.jsonl: line 6 was torn"):
+        assert ids(store) == ["e0", "e1", "e2", "e3"]
+    assert store.skipped == 1
+    store.append([episode("next")])
+    with pytest.warns(UserWarning, match=r"line 6"):
+        assert ids(store) == ["e0", "e1", "e2", "e3", "next"]
+
+
+def test_a_whole_last_line_without_its_break_is_a_record(file, folder, episode):
+    file.write_bytes(file.read_bytes()[:-1])
+    store = Jsonl(folder)
+    store.append([episode("next")])
+    assert ids(store) == ["e0", "e1", "e2", "e3", "e4", "next"]
+    assert store.skipped == 0
+
+
+@pytest.mark.parametrize(
+    "damage", [b"\0" * 300, b"\xff\xfe", b'{"episode_id": "e', b"[]{}", b"17", b'{"episode_id":"e2","code":"\xff"}']
+)
+def test_garbled_lines_are_counted_and_nothing_else_is_lost(file, folder, damage):
+    lines = file.read_bytes().split(b"\n")
+    lines[3:3] = [damage, damage]
+    file.write_bytes(b"\n".join(lines))
+    store = Jsonl(folder)
+    with pytest.warns(UserWarning, match=r"2 lines, from line 4 on, were"):
+        assert ids(store) == ["e0", "e1", "e2", "e3", "e4"]
+    assert store.skipped == 2
+
+
+def test_a_garbled_newer_version_leaves_the_older_one_standing(file, folder):
+    torn = file.read_bytes().splitlines()[1].replace(b'"code":"c"', b'"code":"\xff"')
+    file.write_bytes(file.read_bytes() + torn + b"\n")
+    with pytest.warns(UserWarning, match=r"line 7"):
+        assert ids(Jsonl(folder)) == ["e0", "e1", "e2", "e3", "e4"]
+
+
+def test_a_first_write_that_was_torn_leaves_an_empty_store_that_goes_on(tmp_path, episode):
+    (tmp_path / "episodes.jsonl").write_text(HEADER[:12])
+    store = Jsonl(tmp_path)
+    with pytest.warns(UserWarning, match=r"line 1"):
+        assert ids(store) == []
+    store.append([episode("one")])
+    with pytest.warns(UserWarning, match=r"line 1"):
+        assert ids(Jsonl(tmp_path)) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ('{"kind":"episodes","schema":2}\n', "line 1: schema 2 found; this version reads schema 1; .*newer"),
+        ('{"kind":"episodes","schema":0}\n', "schema 0 found"),
+        ('{"kind":"wisdom","schema":1}\n', "'wisdom' found; expected episodes"),
+        ('{"task_id":"t"}\n', "no header found; .*memory import"),
+    ],
+)
+def test_a_file_of_another_version_or_kind_is_refused_before_anything_happens(tmp_path, first, said):
+    (tmp_path / "episodes.jsonl").write_text(first)
+    with pytest.raises(StoreError, match=said):
+        Jsonl(tmp_path)
+    assert (tmp_path / "episodes.jsonl").read_text() == first
+
+
+def test_a_file_that_changes_its_version_while_open_is_not_appended_to(file, folder, episode):
+    store = Jsonl(folder)
+    text = file.read_text().replace('"schema":1', '"schema":7')
+    file.write_text(text)
+    with pytest.raises(StoreError, match=r"schema 7"):
+        store.append([episode("no")])
+    assert file.read_text() == text
+
+
+def test_a_line_of_another_version_stops_the_reading_by_name(file, folder):
+    file.write_text(file.read_text() + '{"episode_id":"new","shape":"unknown"}\n')
+    with pytest.raises(StoreError, match=r"episodes\.jsonl, line 7: .*another version"):
+        ids(Jsonl(folder))
+
+
+def test_versions_pile_up_until_a_prune_removes_them(file, folder, episode):
+    store = Jsonl(folder)
+    for n in range(20):
+        store.append([episode("e1", code=f"version {n}")])
+    assert len(file.read_bytes().splitlines()) == 26
+    assert store.prune(0.0) == 0
+    assert len(file.read_bytes().splitlines()) == 6
+    assert [one.code for one in store.read(Episode)] == ["c", "version 19", "c", "c", "c"]
+
+
+def test_a_prune_keeps_what_it_cannot_read(file, folder, episode):
+    file.write_bytes(file.read_bytes() + b'{"episode_id":"torn\n')
+    store = Jsonl(folder)
+    store.append([episode("young", timestamp=200.0)])
+    with pytest.warns(UserWarning, match=r"torn"):
+        assert store.prune(100.0) == 5
+    assert file.read_text().startswith(HEADER + '{"episode_id":"torn\n')
+    with pytest.warns(UserWarning, match=r"line 2"):
+        assert ids(store) == ["young"]
+
+
+def test_a_prune_without_anything_to_remove_leaves_the_file_alone(file, folder):
+    before = file.stat()
+    assert Jsonl(folder).prune(1.0) == 0
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_prune_keeps_the_mode_and_leaves_no_draft(file, folder):
+    file.chmod(0o600)
+    (folder / ".episodes.jsonl.draft").write_text("left by a killed prune")
+    assert Jsonl(folder).prune(100.0) == 5
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in folder.iterdir()] == ["episodes.jsonl"]
+
+
+def test_a_prune_that_fails_leaves_all_as_it_was(file, folder):
+    (folder / ".episodes.jsonl.draft").mkdir()
+    with pytest.raises(StoreError, match=r"cannot be pruned.*what it kept before stands"):
+        Jsonl(folder).prune(100.0)
+    assert len(ids(Jsonl(folder))) == 5
+
+
+def test_an_append_that_waited_for_a_prune_goes_into_the_new_file(file, folder, episode):
+    store, waits = Jsonl(folder), threading.Event()
+    with file.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        def append():
+            waits.set()
+            store.append([episode("late")])
+
+        waiting = threading.Thread(target=append)
+        waiting.start()
+        waits.wait()
+        draft = folder / "draft"
+        draft.write_text(HEADER)
+        draft.replace(file)
+    waiting.join()
+    assert ids(Jsonl(folder)) == ["late"]
+
+
+def test_a_folder_that_was_removed_is_said(folder, episode):
+    store = Jsonl(folder)
+    (folder / "episodes.jsonl").unlink()
+    folder.rmdir()
+    with pytest.raises(StoreError, match=r"appended to.*No such file"):
+        store.append([episode("no")])
+
+
+def test_a_full_disk_keeps_whole_appends_alone(tmp_path, fill, episode):
+    returned, error = fill(tmp_path, 100_000)
+    assert 0 < returned < 20
+    assert "cannot be appended to (File too large); free some space" in error
+    assert "what it kept before stands" in error
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store = Jsonl(tmp_path)
+        assert ids(store) == [f"e{n}{c}" for n in range(returned) for c in "abc"]
+        store.append([episode("after")])
+        assert ids(store)[-1] == "after"
+
+
+def test_another_thing_in_the_place_of_the_folder_is_said(tmp_path):
+    (tmp_path / "thing").write_text("")
+    with pytest.raises(StoreError, match=r"thing: it cannot be used as a folder of records.*name a place"):
+        Jsonl(tmp_path / "thing")
+
+
+def test_another_thing_in_the_place_of_a_file_is_said(tmp_path):
+    (tmp_path / "episodes.jsonl").mkdir()
+    with pytest.raises(StoreError, match=r"episodes\.jsonl: it cannot be read \(Is a directory\)"):
+        Jsonl(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_to_is_said():
+    with pytest.raises(StoreError, match=r"cannot be used as a folder of records"):
+        Jsonl("/proc/self/kept")
+
+
+@contextmanager
+def not_root():
+    """Root may write to whatever its mode says; so it steps down for as long as a test lasts."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_read_only_folder_can_be_read_and_says_that_it_cannot_be_written_to(episode):
+    with tempfile.TemporaryDirectory(dir=open_folder()) as name:
+        folder = Path(name)
+        with closing(Jsonl(folder)) as store:
+            store.append([episode("e1")])
+        folder.chmod(0o555)
+        (folder / "episodes.jsonl").chmod(0o444)
+        with not_root():
+            store = Jsonl(folder)
+            for refused in (lambda: store.append([episode("no")]), lambda: store.prune(1e9)):
+                with pytest.raises(StoreError, match=r"episodes\.jsonl: it cannot be .* \(Permission denied\); name a"):
+                    refused()
+            with pytest.raises(StoreError, match=r"mistakes\.jsonl: it cannot be appended to"):
+                store.append(
+                    [Mistake(mistake_id="m", task_id="t", prompt="", prompt_hash="", mistake="", severity=0.0)]
+                )
+            assert store.search(Search(task_id="t")) == [episode("e1")]
+        folder.chmod(0o755)
+
+
+def test_closing_twice_and_syncing_are_harmless(folder, episode):
+    store = Jsonl(folder)
+    store.append([episode("e9")])
+    store.sync()
+    store.close()
+    store.close()
+    assert len(ids(Jsonl(folder))) == 6

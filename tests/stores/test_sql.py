@@ -1,0 +1,272 @@
+"""What a database goes through: versions, strangers, damage, full and closed disks, a server that dies."""
+
+import sqlite3
+import subprocess
+import sys
+import traceback
+from contextlib import closing
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy.pool import NullPool
+
+from reflexion_lab.protocols import StoreError
+from reflexion_lab.records import Episode, Search, Wisdom
+from reflexion_lab.stores import migrations
+from reflexion_lab.stores.own_server import own_server
+from reflexion_lab.stores.sql import Sql
+
+PASSWORD = "planted-0123456789"
+
+
+def ids(store):
+    return [one.episode_id for one in store.read(Episode)]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path, server):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/kept.sqlite"
+    schema = f"s{abs(hash(tmp_path))}"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+    return f"{server.url.replace('postgresql:', 'postgresql+psycopg:')}&options=-csearch_path%3D{schema}"
+
+
+@pytest.fixture
+def path(tmp_path, episode):
+    with closing(Sql(tmp_path / "kept.sqlite")) as store:
+        store.append([episode(f"e{n}") for n in range(200)])
+    return tmp_path / "kept.sqlite"
+
+
+def execute(url, *statements):
+    engine = sqlalchemy.create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        return [connection.execute(sqlalchemy.text(statement)) for statement in statements]
+
+
+def test_a_database_of_version_1_is_brought_to_today_without_loss(url, episode):
+    engine = sqlalchemy.create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        migrations.migrate(connection, upto=1)
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA application_id = 0x52464C4D")
+        columns = "id, body, timestamp, session_id, task_id, agent_id, category, passed, confidence, words"
+        for name in ("old", "older"):
+            body = (
+                f'{{"episode_id":"{name}","agent_id":"a","task_id":"t","code":"c","attempt_number":1,'
+                '"test_results":"","reflection":null,"passed":true}'
+            )
+            row = f"'{name}', '{body}', 5.0, '', 't', 'a', '', true, 0.0, ''"
+            connection.exec_driver_sql(f"INSERT INTO episodes ({columns}) VALUES ({row})")
+        assert migrations.version(connection) == 1
+    with closing(Sql(url)) as store:
+        store.append([episode("new")])
+        assert ids(store) == ["old", "older", "new"]
+    with engine.connect() as connection:
+        assert migrations.version(connection) == len(migrations.MIGRATIONS) == 2
+        names = {index["name"] for index in sqlalchemy.inspect(connection).get_indexes("episodes")}
+    assert {"episodes_by_task", "episodes_by_session", "episodes_by_agent", "episodes_by_category"} <= names
+
+
+def test_a_newer_database_is_refused_and_left_alone(url):
+    Sql(url).close()
+    execute(url, "INSERT INTO schema_version VALUES (9, 0)")
+    with pytest.raises(StoreError, match=r"its schema is 9, this version knows 2; use the version"):
+        Sql(url)
+
+
+def test_opening_again_migrates_nothing(url):
+    Sql(url).close()
+    engine = sqlalchemy.create_engine(url, poolclass=NullPool)
+    query = sqlalchemy.text("SELECT * FROM schema_version ORDER BY version")
+    with engine.connect() as connection:
+        before = connection.execute(query).all()
+    Sql(url).close()
+    with engine.connect() as connection:
+        assert connection.execute(query).all() == before
+    assert [row[0] for row in before] == [1, 2]
+
+
+def test_tables_of_another_program_are_refused_and_left_alone(url):
+    execute(url, "CREATE TABLE sessions (cookie TEXT)")
+    with pytest.raises(StoreError, match=r"of its own|another program"):
+        Sql(url)
+    assert execute(url, "SELECT count(cookie) FROM sessions")
+    engine = sqlalchemy.create_engine(url, poolclass=NullPool)
+    with engine.connect() as connection:
+        assert sqlalchemy.inspect(connection).get_table_names() == ["sessions"]
+
+
+@pytest.mark.parametrize(
+    ("search", "index"),
+    [
+        (Search(task_id="t7"), "episodes_by_task"),
+        (Search(session_id="s7"), "episodes_by_session"),
+        (Search(agent_id="a7"), "episodes_by_agent"),
+        (Search(categories=("c7",)), "episodes_by_category"),
+    ],
+)
+def test_a_search_by_one_field_reads_an_index(url, episode, search, index):
+    with closing(Sql(url)) as store:
+        store.append([episode(f"e{n}", task_id=f"t{n}", session_id=f"s{n}", agent_id=f"a{n}") for n in range(2000)])
+        json = url.startswith("postgresql")
+        execute(url, "ANALYZE")
+        statement = store._narrowed(search).compile(store._engine, compile_kwargs={"literal_binds": True})
+        explain = "EXPLAIN" if json else "EXPLAIN QUERY PLAN"
+        with store._engine.connect() as connection:
+            plan = str(connection.exec_driver_sql(f"{explain} {statement}").all())
+    assert index in plan
+
+
+def test_a_body_that_does_not_read_is_named(url, episode):
+    with closing(Sql(url)) as store:
+        store.append([episode("e1")])
+        execute(url, 'UPDATE episodes SET body = \'{"episode_id": "e1"}\'')
+        with pytest.raises(StoreError, match=r"required field.*another version"):
+            ids(store)
+
+
+def test_a_password_is_never_said():
+    urls = (
+        f"postgresql://user:{PASSWORD}@127.0.0.1:1/database",
+        f"postgresql://user@127.0.0.1:1/database?password={PASSWORD}",
+        f"postgresql://user:{PASSWORD}@127.0.0.1:port/database",
+        f"mysql://user:{PASSWORD}@localhost/database",
+        f"postgresql:/user:{PASSWORD}@localhost",
+    )
+    for url in urls:
+        with pytest.raises((StoreError, ValueError)) as caught:
+            Sql(url)
+        assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_missing_driver_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"pip install 'reflexion_lab\[postgresql\]'"):
+        Sql("postgresql://user@127.0.0.1:1/db")
+
+
+def test_a_server_that_is_not_there_is_said():
+    with pytest.raises(StoreError, match=r"postgresql://user:\*\*\*@127\.0\.0\.1:1/db: .*is the server up"):
+        Sql("postgresql://user:secret@127.0.0.1:1/db")
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "mysql://host/db", "postgresql+nosuch://h/d", "://"]
+)
+def test_an_url_of_no_store_is_refused(url):
+    with pytest.raises((ValueError, StoreError), match=r"store\.place|cannot be opened"):
+        Sql(url)
+
+
+def test_a_server_that_crashes_loses_nothing_that_append_returned_from(episode):
+    with own_server() as server, closing(Sql(server.url)) as store:
+        store.append([episode("before")])
+        server.stop("immediate")
+        with pytest.raises(StoreError, match=r"is the server up"):
+            store.append([episode("during")])
+        server.start()
+        store.append([episode("after")])
+        assert ids(store) == ["before", "after"]
+
+
+def test_a_postgresql_that_may_only_be_read_is_said(server, episode):
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA closed")
+    url = f"{server.url}&options=-csearch_path%3Dclosed"
+    with closing(Sql(url)) as store:
+        store.append([episode("kept")])
+    with closing(Sql(f"{url}%20-cdefault_transaction_read_only%3Don")) as store:
+        with pytest.raises(StoreError, match=r"read-only transaction.*may write to"):
+            store.append([episode("no")])
+        assert ids(store) == ["kept"]
+
+
+def test_json_queries_work_on_the_bodies(server, episode):
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA queried")
+        with closing(Sql(f"{server.url}&options=-csearch_path%3Dqueried")) as store:
+            store.append([episode("e1", metadata={"outcome": "fail"}), episode("e2")])
+        rows = connection.execute('SELECT id FROM queried.episodes WHERE body @> \'{"metadata": {"outcome": "fail"}}\'')
+        assert rows.fetchall() == [("e1",)]
+
+
+def test_a_sqlite_file_is_in_wal_mode_and_a_person_can_query_it(path):
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        query = "SELECT count(*) FROM episodes WHERE json_extract(body, '$.task_id') = 't'"
+        assert connection.execute(query).fetchone() == (200,)
+
+
+def test_a_sqlite_file_of_another_program_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "theirs.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE schema_version (version INTEGER); CREATE TABLE t (x)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"another program found; name another file"):
+        Sql(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "text.sqlite"
+    path.write_text("not a database " * 100)
+    with pytest.raises(StoreError, match=r"not a database.*restore a copy, or move it away"):
+        Sql(path)
+    assert path.read_text() == "not a database " * 100
+
+
+@pytest.mark.parametrize("part", ["half", "pages"])
+def test_a_damaged_sqlite_file_is_said(path, part):
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if part == "half" else whole[:8192] + os_noise(len(whole) - 8192))
+    with pytest.raises(StoreError, match=r"malformed.*restore a copy"), closing(Sql(path)) as store:
+        ids(store)
+
+
+def os_noise(size):
+    return bytes((n * 37 + 11) % 251 for n in range(size))
+
+
+def test_a_sqlite_file_that_may_only_be_read_is_said(path, episode):
+    with closing(Sql(f"sqlite:///file:{path}?mode=ro&uri=true")) as store:
+        with pytest.raises(StoreError, match=r"readonly database.*name a place that you may write to"):
+            store.append([episode("no")])
+        assert len(ids(store)) == 200
+
+
+@pytest.mark.parametrize("place", ["/proc/self/kept.sqlite", "/proc/kept/kept.sqlite"])
+def test_a_sqlite_file_that_cannot_be_made_is_said(place):
+    with pytest.raises(StoreError, match=r"cannot be opened"):
+        Sql(f"sqlite:///{place}")
+
+
+def test_a_full_disk_keeps_whole_appends_alone(tmp_path, fill, episode):
+    path = tmp_path / "kept.sqlite"
+    returned, error = fill(path, 1_000_000)
+    assert returned > 0
+    assert "cannot be appended to" in error and "free some space and try again; what it kept before stands" in error
+    with closing(Sql(path)) as store:
+        assert ids(store) == [f"e{n}{c}" for n in range(returned) for c in "abc"]
+        store.append([episode("after")])
+        assert ids(store)[-1] == "after"
+
+
+def test_a_path_with_signs_of_urls_is_a_path(tmp_path, episode):
+    path = tmp_path / "50% ? a#b=c&d.sqlite"
+    with closing(Sql(path)) as store:
+        store.append([episode("e")])
+    assert path.is_file() and len(list(tmp_path.glob("*.sqlite"))) == 1
+
+
+def test_reading_a_kind_of_none_is_empty(url):
+    with closing(Sql(url)) as store:
+        assert list(store.read(Wisdom)) == []
+
+
+def test_importing_the_stores_loads_no_sqlalchemy():
+    code = "import sys, reflexion_lab.stores.place; sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

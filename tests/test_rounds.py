@@ -1,0 +1,170 @@
+"""Rounds of tasks: what is recalled depends on the seed and the round size, on nothing else."""
+
+import json
+import random
+import time
+
+import pytest
+
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.parts import ConfigError
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Episode, Wisdom
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.stores.place import opened
+
+SCRIPT = [{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]
+SHARED = (
+    "recall=window_then_similar",
+    "recall.min_score=0",
+    "retriever=recency",  # wisdom in the rules' words shares no word with a task
+    "memory.shared.round_size=4",
+    "memory.shared.shown={wisdom:2,mistakes:1,insights:2}",
+    "memory.show_session=true",
+)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A run over twelve tasks in rounds of four whose actors read all that is known."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+
+    def made(*overrides):
+        return compose(
+            "model=scripted", f"model.path={script}", f"run_root={tmp_path / 'runs'}", "benchmark.limit=12",
+            "reflector=rules", "tracker=none", "quiet=true", "cache.mode=off", *overrides,
+        )  # fmt: skip
+
+    return made
+
+
+def carried_out(cfg):
+    lab = assemble(cfg)
+    try:
+        lab.runner.run()
+    finally:
+        lab.close()
+    return lab.folder
+
+
+def read_by_the_actors(folder):
+    """Everything that recall decides, without the run's name."""
+    run = folder.path.name
+    return {
+        task_id: [
+            (
+                [name.replace(run, "RUN") for name in (*made.recalled, *made.recalled_wisdom, *made.recalled_mistakes)],
+                [message.content for message in made.trajectory.messages],
+                made.memory,
+            )
+            for made in attempts
+        ]
+        for task_id, attempts in folder.attempts.items()
+    }
+
+
+class Jittery:
+    """A model whose calls take anything between nothing and a few milliseconds."""
+
+    def __init__(self, model, seed):
+        self.fingerprint, self.slots = model.fingerprint, model.slots
+        self.model, self.random = model, random.Random(seed)
+
+    def complete(self, messages, *, sampling, sample=0):
+        time.sleep(self.random.random() / 200)
+        return self.model.complete(messages, sampling=sampling, sample=sample)
+
+
+def jittery(cfg, seed):
+    lab = assemble(cfg)
+    lab.model._model = Jittery(lab.model._model, seed)
+    try:
+        lab.runner.run()
+    finally:
+        lab.close()
+    return lab.folder
+
+
+def test_the_number_of_workers_changes_nothing(config):
+    one, two, eight = (read_by_the_actors(jittery(config(*SHARED, f"workers={n}"), n)) for n in (1, 2, 8))
+    assert one == two == eight
+    recalled = [ids for attempts in one.values() for ids, _, _ in attempts]
+    assert any("wis-" in name for ids in recalled for name in ids)
+    assert any("mistake-" in name for ids in recalled for name in ids)
+
+
+def test_tasks_of_one_round_know_nothing_of_each_other(config):
+    folder = carried_out(config(*SHARED, "workers=1"))
+    order = list(folder.attempts)
+    rounds = {task_id: place // 4 for place, task_id in enumerate(order)}
+    others = [
+        (rounds[task_id], rounds[name.split("/", 1)[1].rsplit("-", 1)[0]])
+        for task_id, attempts in folder.attempts.items()
+        for made in attempts
+        for name in made.recalled
+        if f"/{task_id}-" not in name
+    ]
+    assert others
+    assert all(earlier < own for own, earlier in others)
+
+
+def test_the_round_size_counts(config):
+    small, large = (
+        read_by_the_actors(carried_out(config(*SHARED, f"memory.shared.round_size={size}"))) for size in (4, 12)
+    )
+    assert small != large
+
+
+class Breaking(Jittery):
+    """Breaks at the call of that number."""
+
+    def __init__(self, model, at):
+        super().__init__(model, at)
+        self.left = at
+
+    def complete(self, messages, *, sampling, sample=0):
+        self.left -= 1
+        if self.left == 0:
+            raise ModelError("the key has expired")
+        return self.model.complete(messages, sampling=sampling, sample=sample)
+
+
+@pytest.mark.parametrize("at", [2, 14, 20, 33])
+def test_a_resumed_run_recalls_what_an_unbroken_one_does(config, tmp_path, at):
+    whole = read_by_the_actors(carried_out(config(*SHARED, "workers=1")))
+    place = f"store.place={tmp_path / 'memory.sqlite'}"
+    lab = assemble(config(*SHARED, "workers=2", "store=sqlite", place))
+    lab.model._model = Breaking(lab.model._model, at)
+    with pytest.raises(ModelError):
+        lab.runner.run()
+    lab.close()
+    folder = carried_out(config(*SHARED, "workers=2", "store=sqlite", place, f"resume={lab.folder.path}"))
+    assert read_by_the_actors(folder) == whole
+    store = opened(str(tmp_path / "memory.sqlite"))
+    assert len(list(store.read(Episode))) == sum(map(len, folder.attempts.values()))
+    assert [entry.frequency for entry in store.read(Wisdom)] == [36]
+    store.close()
+
+
+def test_a_second_run_learns_from_the_first_through_the_store(config, tmp_path):
+    # One round: so nobody wears the wisdom out before the second run.
+    stored = (*SHARED, "memory.shared.round_size=12", "store=jsonl", f"store.place={tmp_path / 'memory'}")
+    first, second = carried_out(config(*stored)), carried_out(config(*stored))
+    task_id = next(iter(first.attempts))
+    assert first.attempts[task_id][0].recalled_wisdom == ()
+    assert len(second.attempts[task_id][0].recalled_wisdom) == 1
+    assert first.path.name in " ".join(second.attempts[task_id][0].recalled)
+
+
+def test_words_about_hidden_tests_enter_no_store(config):
+    with pytest.raises(ConfigError, match=r"feedback_source: oracle found with a store"):
+        assemble(config("feedback_source=oracle", "store=sqlite"))
+
+
+def test_without_anything_to_share_all_tasks_are_one_round(config):
+    lab = assemble(config())
+    lab.close()
+    assert len(lab.runner.rounds.of(list(range(100)))) == 1
+    assert lab.archive is None
+    assert not (RunFolder.existing(lab.folder.path).path / "memory.json").exists()
