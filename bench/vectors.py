@@ -4,9 +4,9 @@
 
 Vectors to search are those of real texts, the docstrings of the standard library, each repeated with Gaussian noise of
 length `noise` added before they are scaled to 1 again (0.5: a cosine of 0.89 to the text's own). Queries are vectors of
-texts that are not among them, perturbed alike; they are given as vectors. `--keep` holds the texts' vectors from one run
-to the next. Ratios are of calls that take turns. Cosines compare int8 with fp32 weights; without sentence-transformers
-they are left out.
+texts that are not among them, perturbed alike; they are given as vectors. `--keep` holds the texts' vectors from run to
+run. Ratios are of calls that take turns. Cosines compare int8 with fp32 weights; without sentence-transformers they are
+left out.
 """
 
 import argparse

@@ -129,6 +129,7 @@ def loop_factory(
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
     from reflexion_lab.memory.episodic import EpisodicMemory
     from reflexion_lab.memory.packing import estimated
+    from reflexion_lab.memory.reflection_files import ReflectionFiles
     from reflexion_lab.models.draws import Draws
 
     actor, reflector, evaluator = (
@@ -137,6 +138,8 @@ def loop_factory(
         instantiate(cfg.evaluator),
     )
     recall = wire(instantiate(cfg.recall), {"tokens": getattr(model, "count_tokens", estimated)})
+    folder = cfg.memory.reflection_files
+    files = ReflectionFiles(folder) if folder else None
     stop = FirstOf(
         NoFeedback(),
         Passed(cfg.loop.confidence_threshold),
@@ -157,6 +160,7 @@ def loop_factory(
                 run_id=run_id if archive else "",
                 agent_id=cfg.arm,
                 show_session=cfg.memory.show_session,
+                files=files,
             ),
             stop=stop,
             reflect_on_last=cfg.loop.reflect_on_last,

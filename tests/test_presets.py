@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from reflexion_lab.config import assemble, compose
+from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.records import Episode, Task
 from reflexion_lab.stores.place import opened
 
@@ -128,8 +129,11 @@ def test_jido_shows_mistakes_on_prompts_that_are_alike_enough(run):
     assert made["vowels"][0].recalled_mistakes == ()
 
 
-def test_ralph_shows_three_after_verdicts_of_several_tools(run):
+def test_ralph_shows_three_after_verdicts_of_several_tools_and_writes_a_file_for_each_attempt(run, tmp_path):
     made = run("ralph", "loop.max_attempts=5")["sum"]
+    files = ReflectionFiles(tmp_path / "runs" / "reflections").read("sum")
+    assert [file.reflection for file in files] == [attempt.reflection for attempt in made]
+    assert [file.in_context for file in files] == [(), (1,), (1, 2), (1, 2, 3), (2, 3, 4)]
     assert [attempt.memory.in_context for attempt in made] == [0, 1, 2, 3, 3]
     assert [attempt.memory.omega for attempt in made] == [3, 3, 3, 3, 3]
     assert set(made[0].evaluation.components) == {"tests", "types", "lint"}

@@ -7,6 +7,8 @@ import time
 from msgspec.structs import replace
 
 from reflexion_lab.memory.buffer import EpisodeBuffer
+from reflexion_lab.memory.reflection_files import ReflectionFiles
+from reflexion_lab.memory.reflection_schema import file_of
 from reflexion_lab.memory.session import after, described
 from reflexion_lab.memory.texts import signature
 from reflexion_lab.protocols import Known, Recall
@@ -30,7 +32,8 @@ class EpisodicMemory:
 
     `max_episodes`: at capacity the oldest leaves before the new one enters; a value of 0 or less means 1000.
     `run_id`: makes the ids of sessions and episodes unique across runs; "" where they stay within one.
-    `agent_id`: who acts. `show_session`: the actor reads the session's history, too.
+    `agent_id`: who acts. `show_session`: the actor reads the session's history, too. `files`: where each attempt's
+    reflection is also written for people to read; one that fails is told and costs nothing else.
     """
 
     def __init__(
@@ -42,12 +45,14 @@ class EpisodicMemory:
         run_id: str = "",
         agent_id: str = "actor",
         show_session: bool = False,
+        files: ReflectionFiles | None = None,
     ) -> None:
         self.policy = recall
         self.known = known or NothingKnown()
         self.run_id = run_id
         self.agent_id = agent_id
         self.show_session = show_session
+        self.files = files
         self.buffer = EpisodeBuffer(max_episodes)
         self.session = Session(session_id="")
 
@@ -64,8 +69,12 @@ class EpisodicMemory:
 
     def remember(self, task: Task, attempt: Attempt) -> None:
         """Keep an attempt, passed or failed: the feedback verdict, never a hidden one."""
+        own = {episode.episode_id: episode.attempt_number for episode in self.buffer.by_task(task.task_id)}
         episode = episode_of(task, attempt, session_id(self.run_id, task.task_id), self.agent_id)
         self.buffer.store(episode)
+        if self.files and (attempt.reflection or attempt.evaluation.passed):
+            in_context = [own[name] for name in attempt.recalled if name in own]
+            self.files.note(file_of(attempt, episode.session_id, in_context))
         self.session = after(replace(self.session, session_id=episode.session_id), attempt)
 
     def state(self, recollection: Recollection) -> MemoryState:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import warnings
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,13 @@ class ReflectionFiles:
         except OSError as error:
             raise StoreError(f"{path}: not written ({error.strerror}); make room or name another folder") from error
         return path
+
+    def note(self, file: ReflectionFile) -> None:
+        """Write an attempt's file; where that fails, say so and go on: the run folder has the attempt."""
+        try:
+            self.write(file)
+        except StoreError as problem:
+            warnings.warn(f"{problem}; the run goes on", RuntimeWarning, stacklevel=2)
 
     def read(self, loop_id: str) -> list[ReflectionFile]:
         """A loop's attempts, oldest first; [] for a loop that has no folder.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import get_args
+from urllib.parse import quote
 
 import msgspec
 
-from reflexion_lab.records import Delta, MemoryState, Record, Reflection
+from reflexion_lab.records import Attempt, Delta, MemoryState, Record, Reflection
 
 CATEGORIES = (
     "syntax",
@@ -46,6 +47,21 @@ class ReflectionFile(Record, frozen=True, kw_only=True):
     in_context: tuple[int, ...] = ()
     """Numbers of the earlier attempts whose reflections the actor read."""
     schema_version: int = SCHEMA
+
+
+def file_of(attempt: Attempt, session_id: str, in_context: Sequence[int]) -> ReflectionFile:
+    """An attempt as its file holds it; the loop is named after its session, separators spelt out."""
+    return ReflectionFile(
+        loop_id=quote(session_id, safe=" ").lstrip("."),
+        attempt_number=attempt.number,
+        task_id=attempt.task_id,
+        passed=attempt.evaluation.passed,
+        reward=attempt.evaluation.reward,
+        reflection=attempt.reflection,
+        delta=attempt.delta,
+        memory=attempt.memory,
+        in_context=tuple(in_context),
+    )
 
 
 class Rules(Record, frozen=True, kw_only=True):

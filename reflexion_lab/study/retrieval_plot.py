@@ -22,15 +22,13 @@ METHOD = (
 )
 
 
-def figure(comparison: Comparison, sources: Sequence[str]) -> Figure:
-    """One panel a probe that has questions."""
-    from matplotlib.figure import Figure
-
+def draw(comparison: Comparison, sources: Sequence[str], figure: Figure) -> Figure:
+    """Fill an empty figure: one panel a probe that has questions."""
     asked = [probe for probe in comparison.probes if probe.questions]
     names = list(dict.fromkeys(cell.retriever for cell in comparison.cells))
-    drawn = Figure(figsize=(4 * len(asked), 0.8 + 0.75 * len(names)), facecolor="white")
-    panels = drawn.subplots(1, len(asked), squeeze=False)[0]
-    drawn.subplots_adjust(wspace=0.08)
+    figure.set_size_inches(4 * len(asked), 0.8 + 0.75 * len(names))
+    panels = figure.subplots(1, len(asked), squeeze=False)[0]
+    figure.subplots_adjust(wspace=0.08)
     for ax, probe in zip(panels, asked, strict=True):
         forest(_estimates(comparison, probe.name), ax, f"nDCG@{comparison.k}")
         ax.set_title(f"{probe.name}: {n_of(comparison, probe)}", fontsize=10, loc="left", color=INK)
@@ -41,13 +39,14 @@ def figure(comparison: Comparison, sources: Sequence[str]) -> Figure:
     handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1, 0, 0), "ncols": 6, "borderaxespad": 2.2}
     panels[0].legend(handles.values(), handles, **place, frameon=False, labelcolor=INK, fontsize=9)
-    return drawn
+    return figure
 
 
 def save(comparison: Comparison, sources: Sequence[str], folder: Path) -> list[Path]:
     """Write `table.csv` and `figure.svg` into `folder`, and name them."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
 
     folder.mkdir(parents=True, exist_ok=True)
     table, picture = folder / "table.csv", folder / "figure.svg"
@@ -56,7 +55,7 @@ def save(comparison: Comparison, sources: Sequence[str], folder: Path) -> list[P
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    drawn = figure(comparison, sources)
+    drawn = draw(comparison, sources, Figure(facecolor="white"))
     FigureCanvasSVG(drawn)
     with mpl.rc_context({"svg.hashsalt": "retrieval"}):  # equal numbers, equal bytes
         drawn.savefig(picture, bbox_inches="tight", pad_inches=0.2, metadata={"Date": None})

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,10 @@ place, name, count, batch, before = sys.argv[1], sys.argv[2], *map(int, sys.argv
 sys.stdin.readline()
 store = opened(place)
 for first in range(0, count, batch):
+    if before:
+        old = Episode(episode_id=f"{name}-old-{first}", agent_id=name, task_id="t", attempt_number=1, code="",
+                      test_results="", reflection=None, passed=False, timestamp=1.0)
+        store.append([old])
     ids = [f"{name}-{n}" for n in range(first, first + batch)]
     store.append([
         Episode(episode_id=i, agent_id=name, task_id="t", attempt_number=1, code="x" * 500, test_results="",
@@ -246,6 +251,18 @@ def test_threads_append_at_once(store):
     assert sorted(kept) == sorted([*(f"{agent}-{n}" for agent in range(8) for n in range(20)), "shared"])
 
 
+def test_writers_of_the_same_records_in_different_orders_all_end(store):
+    def work(seed):
+        order = [f"e{n}" for n in range(40)]
+        random.Random(seed).shuffle(order)
+        for _ in range(15):
+            store.append([episode(name, agent_id=str(seed)) for name in order])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert len(set(ids(store.read(Episode)))) == len(list(store.read(Episode))) == 40
+
+
 texts = st.sampled_from(
     ["", "a", "b", "Straße", "STRASSE", "ſ", "K", "k", "ﬁ", "fi", "x\0y", "%", "_", "İ", "a\nb", "'"]
 )
@@ -278,7 +295,7 @@ def test_a_search_finds_what_the_one_rule_says(store, world, wanted):
 
 
 def test_ids_that_differ_late_are_searched_apart(store):
-    long = "t" * 3000
+    long = random.Random("long").randbytes(4000).hex()  # which no index could shorten
     store.append([episode("one", task_id=long + "1"), episode("two", task_id=long + "2")])
     assert ids(store.search(Search(task_id=long + "2"))) == ["two"]
 
@@ -352,11 +369,13 @@ def test_processes_that_open_a_new_place_at_once_lose_and_double_nothing(place):
 
 
 def test_appends_beside_prunes_lose_nothing(place):
-    with closing(opened(place)) as store:
-        store.append([episode(f"old{n}", timestamp=1.0) for n in range(50)])
     writers = [start(place, f"w{n}", 30, 1, before=50) for n in range(3)]
     for writer in writers:
-        writer.communicate("go\n")
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate()
+    assert [writer.returncode for writer in writers] == [0] * 3
     with closing(opened(place)) as store:
         assert sorted(ids(store.read(Episode))) == sorted(f"w{n}-{i}" for n in range(3) for i in range(30))
 

@@ -1,11 +1,14 @@
 import threading
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
+from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.records import Attempt, Evaluation, MemoryState, Recollection, Task, Trajectory
 
+PASSED = Evaluation(passed=True, outcome="pass", reward=1.0)
 STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
 
 
@@ -93,3 +96,18 @@ def test_many_threads_lose_nothing():
         thread.join()
     assert memory.state(Recollection()).size == 100
     assert memory.state(Recollection()).total == 4000
+
+
+def test_reflection_files_that_cannot_be_written_cost_no_attempt(tmp_path):
+    (tmp_path / "taken").write_text("")
+    memory = EpisodicMemory(Window("all"), files=ReflectionFiles(tmp_path / "taken"))
+    with pytest.warns(RuntimeWarning, match=r"taken.*the run goes on"):
+        memory.remember(task("a"), replace(attempt("a", 1), evaluation=PASSED))
+    assert shown(memory) == [1]
+
+
+def test_an_attempt_that_nobody_reflected_on_has_no_reflection_file(tmp_path):
+    memory = EpisodicMemory(Window("all"), files=ReflectionFiles(tmp_path))
+    memory.remember(task("a"), attempt("a", 1))
+    memory.remember(task("a"), replace(attempt("a", 2), evaluation=PASSED))
+    assert [file.attempt_number for file in ReflectionFiles(tmp_path).read("a")] == [2]

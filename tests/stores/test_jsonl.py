@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import tempfile
-import threading
 import warnings
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
 from reflexion_lab.stores.jsonl import Jsonl
+from reflexion_lab.stores.locked_file import locked
 from reflexion_lab.stores.own_server import open_folder
 
 HEADER = '{"kind":"episodes","schema":1}\n'
@@ -170,23 +170,29 @@ def test_a_prune_that_fails_leaves_all_as_it_was(file, folder):
     assert len(ids(Jsonl(folder))) == 5
 
 
-def test_an_append_that_waited_for_a_prune_goes_into_the_new_file(file, folder, episode):
-    store, waits = Jsonl(folder), threading.Event()
-    with file.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+def test_an_append_that_waited_for_a_prune_goes_into_the_new_file(file, folder, episode, monkeypatch):
+    lock, draft = fcntl.flock, folder / "draft"
 
-        def append():
-            waits.set()
-            store.append([episode("late")])
+    def slow_lock(descriptor, operation):
+        if operation == fcntl.LOCK_EX and not draft.exists() and file.stat().st_size > len(HEADER):
+            draft.write_text(HEADER)
+            draft.replace(file)
+        lock(descriptor, operation)
 
-        waiting = threading.Thread(target=append)
-        waiting.start()
-        waits.wait()
-        draft = folder / "draft"
-        draft.write_text(HEADER)
-        draft.replace(file)
-    waiting.join()
-    assert ids(Jsonl(folder)) == ["late"]
+    store = Jsonl(folder)
+    monkeypatch.setattr(fcntl, "flock", slow_lock)
+    store.append([episode("late")])
+    assert ids(store) == ["late"]
+
+
+def test_a_writer_waits_for_the_other_writer_and_a_reader_for_both(file, folder, episode):
+    """Asked of the lock itself, without waiting: it is held while a write is under way, and free afterwards."""
+    with file.open("rb") as asked, locked(file):
+        for operation in (fcntl.LOCK_EX, fcntl.LOCK_SH):
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(asked, operation | fcntl.LOCK_NB)
+    with file.open("rb") as asked:
+        fcntl.flock(asked, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_folder_that_was_removed_is_said(folder, episode):

@@ -14,6 +14,7 @@ from sqlalchemy.pool import NullPool
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Episode, Search, Wisdom
 from reflexion_lab.stores import migrations
+from reflexion_lab.stores.databases import writing
 from reflexion_lab.stores.own_server import own_server
 from reflexion_lab.stores.sql import Sql
 
@@ -253,6 +254,14 @@ def test_a_full_disk_keeps_whole_appends_alone(tmp_path, fill, episode):
         assert ids(store) == [f"e{n}{c}" for n in range(returned) for c in "abc"]
         store.append([episode("after")])
         assert ids(store)[-1] == "after"
+
+
+def test_a_writer_has_a_sqlite_file_to_itself_from_its_beginning(path):
+    """It could not wait for another writer later on, after it has read."""
+    with closing(Sql(path)) as store, closing(sqlite3.connect(path, timeout=0)) as other:
+        with writing(store._engine), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN IMMEDIATE")
 
 
 def test_a_path_with_signs_of_urls_is_a_path(tmp_path, episode):

@@ -8,6 +8,7 @@ import json
 
 import matplotlib as mpl
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from reflexion_lab.commands import retrieval as command
@@ -19,7 +20,7 @@ from reflexion_lab.study.contestants import NAMES, contestants
 from reflexion_lab.study.probes import VIEWS, documents, known, probes, queries
 from reflexion_lab.study.recollected import Recollected, failed_asserts, recollect
 from reflexion_lab.study.retrieval import compare
-from reflexion_lab.study.retrieval_plot import METHOD, figure, save
+from reflexion_lab.study.retrieval_plot import METHOD, draw, save
 from reflexion_lab.study.retrieval_report import contents, found, gained, reached, show, speeds
 
 mpl.use("Agg")
@@ -247,7 +248,7 @@ def test_a_table_and_a_figure_hold_the_same_numbers_twice_over(compared, tmp_pat
     before = picture.read_bytes()
     save(compared, ["log.jsonl"], tmp_path)
     assert picture.read_bytes() == before
-    panels = figure(compared, ["log.jsonl"]).axes
+    panels = draw(compared, ["log.jsonl"], Figure()).axes
     assert [ax.get_title(loc="left") for ax in panels] == [
         "same task: 5 queries on 2 tasks",
         "same class: 5 queries on 2 tasks",
