@@ -37,15 +37,16 @@ def matches(search: Search, episode: Episode) -> bool:
     )
 
 
+def searched(episode: Episode) -> str:
+    """The text that keywords are looked for in, casefolded."""
+    reflection = episode.reflection
+    words = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
+    lessons = reflection.lessons if reflection else ()
+    return "\n".join((episode.task_description, episode.failure_analysis, *words, *lessons)).casefold()
+
+
 def _holds(search: Search, episode: Episode) -> bool:
     if not search.keywords:
         return True
-    reflection = episode.reflection
-    words = (
-        (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change, *reflection.lessons)
-        if reflection
-        else ()
-    )
-    text = "\n".join((episode.task_description, episode.failure_analysis, *words)).casefold()
-    enough = all if search.every_keyword else any
+    text, enough = searched(episode), all if search.every_keyword else any
     return enough(keyword.casefold() in text for keyword in search.keywords)

@@ -39,7 +39,7 @@ def connect(path: Path, layout: Layout) -> sqlite3.Connection:
     connection = _open(path.absolute().as_uri())
     try:
         if _is_empty(connection):
-            _set_wal(connection)
+            set_wal(connection)
             connection.executescript(
                 f"BEGIN IMMEDIATE; {layout.table}; PRAGMA application_id = {layout.application_id}; "
                 f"PRAGMA user_version = {layout.schema}; COMMIT"
@@ -84,7 +84,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return not connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
 
 
-def _set_wal(connection: sqlite3.Connection) -> None:
+def set_wal(connection: sqlite3.Connection) -> None:
     # SQLite does not wait for this one lock by itself, and several processes may open a new file at once.
     deadline = time.monotonic() + BUSY_SECONDS
     while True:

@@ -65,7 +65,7 @@ class Archive:
         retriever: Callable[[], Retriever],
         *,
         shown: Shown | None = None,
-        match: str = "task",
+        match: str = "task_error",
         same_task: bool = False,
         max_episodes: int = 1000,
         retire_after: int = 5,

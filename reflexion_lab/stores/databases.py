@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from reflexion_lab.protocols import StoreError
-from reflexion_lab.sqlite_file import BUSY_SECONDS, _set_wal
+from reflexion_lab.sqlite_file import BUSY_SECONDS, set_wal
 from reflexion_lab.stores import migrations
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _sqlite(parts: URL) -> Engine:
     migrations.check(shown(parts), found)
     if found < len(migrations.MIGRATIONS):
         with closing(engine.raw_connection()) as raw:
-            _set_wal(cast(sqlite3.Connection, raw.driver_connection))
+            set_wal(cast(sqlite3.Connection, raw.driver_connection))
         with writing(engine) as connection:
             migrations.migrate(connection)
             connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")

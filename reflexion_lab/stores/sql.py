@@ -10,7 +10,7 @@ import msgspec
 
 from reflexion_lab.protocols import S, Stored, StoreError
 from reflexion_lab.records import Episode, Mistake, Search
-from reflexion_lab.search import matches
+from reflexion_lab.search import matches, searched
 from reflexion_lab.stores.databases import connected, faults, parsed, shown, writing
 from reflexion_lab.stores.kinds import KIND_OF, KINDS, Line, collector_paused, prepared
 
@@ -163,16 +163,8 @@ def _row(line: Line, json: bool) -> dict[str, object]:
     if isinstance(record, Episode):
         row["session_id"], row["task_id"] = _narrow(record.session_id), _narrow(record.task_id)
         row["agent_id"], row["category"] = _narrow(record.agent_id), _narrow(record.category)
-        row["passed"], row["confidence"], row["words"] = record.passed, record.confidence, _plain(_words(record))
+        row["passed"], row["confidence"], row["words"] = record.passed, record.confidence, _plain(searched(record))
     return row
-
-
-def _words(episode: Episode) -> str:
-    """What `reflexion_lab.search` looks for keywords in."""
-    reflection = episode.reflection
-    words = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
-    lessons = reflection.lessons if reflection else ()
-    return "\n".join((episode.task_description, episode.failure_analysis, *words, *lessons)).casefold()
 
 
 def _narrow(text: str) -> str:

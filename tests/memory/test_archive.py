@@ -81,7 +81,7 @@ def test_what_a_round_has_learnt_is_known_from_its_end_on():
 
 
 def test_the_threshold_is_inclusive():
-    known = archive()
+    known = archive(match="task")
     known.absorb([learnt(task("a", "one two three four"), attempt("a"))])
     asked = task("b", "one two five six")  # two words of six
     assert len(known.similar(asked, [], 3, 2 / 6)) == 1

@@ -36,14 +36,31 @@ SAID = {
         "fails once `sum` of mbpp_126_sum shares the namespace",
         "reflexion_mbpp_py.jsonl.gz: 9 later programs call sum; 0 logged as solved, 5 pass alone",
     ],
+    "03_retrieval_compared": [
+        "same task: other models' reflections on the same task. 475 queries, 74 left out",
+        "rare class: the same, where the class is not `assertion`. 108 queries, 3 left out",
+        "jaccard | 100.0\n[100, 100] | 100.0\n[100, 100] | 76.5\n[70, 82]",
+        "hybrid | 100.0\n[100, 100] | 100.0\n[100, 100] | 92.3\n[88, 96]",
+        "jaccard | 27.2\n[19, 37] | 74.7\n[65, 83]",
+        "bm25 | 16 % | 20 % | 57 %",
+    ],
 }
 """What a notebook's outputs must say, as committed and, where it is not cut short, as executed."""
 
 CUT_SHORT = {
     "01_audit_published_logs": ("REFLEXION_LAB_ROWS", "38", ["reflexion_mbpp_py | 38 | 33/38 | 33/38", "38/38"]),
+    "03_retrieval_compared": (
+        "REFLEXION_LAB_ROWS",
+        "40",
+        [
+            "same task: other models' reflections on the same task",
+            "jaccard | 100.0\n[100, 100] | 100.0\n[100, 100]",
+            "embedding | 100 % | 100 % | 100 %",
+        ],
+    ),
 }
 """Notebooks that a variable keeps to a part of their data here, and what they then say."""
-RECORDED = {"01_audit_published_logs"}
+RECORDED = {"01_audit_published_logs", "03_retrieval_compared"}
 """Notebooks that read the recorded runs."""
 
 
@@ -104,11 +121,18 @@ def test_a_notebook_runs_and_says_what_it_said(path, home, monkeypatch, request)
     assert missing(executed, expected) == []
 
 
-def test_a_notebook_without_its_data_says_so(home, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("01_audit_published_logs", "0 of 6 logs found: set REFLEXION_LAB_DATA, or name logs of your own"),
+        ("03_retrieval_compared", "0 of 3 files found: set REFLEXION_LAB_DATA, or name files of your own"),
+    ],
+)
+def test_a_notebook_without_its_data_says_so(name, said, home, monkeypatch, tmp_path):
     monkeypatch.setenv("REFLEXION_LAB_DATA", str(tmp_path))
-    path = ROOT / "notebooks" / "01_audit_published_logs.ipynb"
+    path = ROOT / "notebooks" / f"{name}.ipynb"
     executed = execute(nbformat.read(path, as_version=4), path.parent)
-    assert missing(executed, ["0 of 6 logs found: set REFLEXION_LAB_DATA, or name logs of your own"]) == []
+    assert missing(executed, [said]) == []
 
 
 def test_committed_outputs_are_whole_and_free_of_this_machine(path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflexion_lab.records import Trajectory, Usage, WrittenTests
+from reflexion_lab.records import Recollection, Trajectory, Usage, WrittenTests
 from reflexion_lab.suite_writers.agreement import DualAgreement
 
 TESTS = ("assert double(1) == 2", "assert double(0) == 0", "assert double(2) == 2", "assert double(3) == 3")
@@ -24,8 +24,8 @@ class Drafts:
     def __init__(self, *programs):
         self.waiting = list(programs)
 
-    def act(self, task, episodes):
-        assert not episodes
+    def act(self, task, recollection):
+        assert recollection == Recollection()
         return Trajectory(solution=self.waiting.pop(0), strategy="draft", usage=Usage(calls=1, completion_tokens=5))
 
 
