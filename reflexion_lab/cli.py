@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,8 @@ def add_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """What `in_one_line` does; and an interrupt ends quietly."""
+    """What `in_one_line` does; a warning is a line, without the place in our code; and an interrupt ends quietly."""
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
     try:
         return in_one_line(command)
     except KeyboardInterrupt:

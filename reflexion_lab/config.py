@@ -55,7 +55,7 @@ class Lab(NamedTuple):
         self.sandbox.close()
         self.model.close()
         if self.archive:
-            self.archive.store.close()
+            self.archive.close()
 
 
 def compose(*overrides: str) -> DictConfig:
@@ -117,7 +117,7 @@ def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder) -> Rounds
     if archive is None:
         return OneRound()
     rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm)
-    folder.write_json("memory.json", msgspec.to_builtins(archive.begin(folder.beginning)))
+    folder.write_json("memory.json", msgspec.to_builtins(archive.begin(folder.beginning, folder.manifest.run_id)))
     return rounds
 
 
@@ -157,7 +157,7 @@ def loop_factory(
                 recall,
                 cfg.memory.max_episodes,
                 known=archive,
-                run_id=run_id if archive else "",
+                run_id=run_id if archive or files else "",
                 agent_id=cfg.arm,
                 show_session=cfg.memory.show_session,
                 files=files,

@@ -83,7 +83,8 @@ def without_logins(node: Any) -> Any:
         return {key: without_logins(value) for key, value in node.items()}
     if isinstance(node, list):
         return [without_logins(value) for value in node]
-    return re.sub(r"(?<=://)[^/@\s]+@", "", node) if isinstance(node, str) else node
+    # Up to the last `@`: parsers of addresses take what stands before it, slashes too, for the password.
+    return re.sub(r"(?<=://)[^\s?#]*@|(?<=password=)[^&\s]+", "", node) if isinstance(node, str) else node
 
 
 def config_digest(config: Mapping[str, Any]) -> str:

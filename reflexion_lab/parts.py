@@ -45,7 +45,9 @@ def load_archive(cfg: DictConfig) -> Archive | None:
     from reflexion_lab.memory.archive import Archive, Shown
 
     shared, shown = cfg.memory.shared, _converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
-    reads = not cfg.recall._target_.endswith(".Window") or shown != Shown(min_score=shown.min_score)
+    reads = not cfg.recall._target_.endswith(".Window") or shown != Shown(
+        min_score=shown.min_score, max_tokens=shown.max_tokens
+    )
     if not reads and not keeps(cfg):
         return None
     parts = {"embedder": load_embedder(cfg)}

@@ -126,7 +126,7 @@ class Reflector(Protocol):
     """Says in words what went wrong."""
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        """`attempt` failed; `episodes` are those its actor saw. None: nothing to say."""
+        """`attempt` failed; `episodes` are those of this task that its actor saw. None: nothing to say."""
 
 
 class Recall(Protocol):

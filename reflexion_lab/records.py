@@ -436,7 +436,10 @@ class Beginning(Record, frozen=True, kw_only=True):
 
     episodes: int = 0
     """The first so many."""
+    newest_episode: str = ""
+    """The id of the last of them: what the store took in later is not read, even where a prune has made room."""
     mistakes: int = 0
+    newest_mistake: str = ""
     wisdom: tuple[Wisdom, ...] = ()
 
 

@@ -10,10 +10,22 @@ def manifest(**changed):
     return describe(CONFIG | changed, "own", "digest", 3, ScriptedModel(str), ["rlimits"])
 
 
-def test_no_login_reaches_a_manifest():
-    written = manifest(tracker={"uri": "postgresql://me:planted-secret@host/db"}, more=["http://me:planted-secret@x"])
-    assert "planted-secret" not in str(written)
-    assert written.config["tracker"] == {"uri": "postgresql://host/db"}
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://me:planted-secret@host/db", "postgresql://host/db"),
+        ("postgresql://me:planted/secret@host/db", "postgresql://host/db"),
+        ("postgresql://me:planted@secret@host/db", "postgresql://host/db"),
+        (
+            "postgresql://me@host/db?password=planted-secret&sslmode=require",
+            "postgresql://host/db?password=&sslmode=require",
+        ),
+    ],
+)
+def test_no_login_reaches_a_manifest(uri, shown):
+    written = manifest(tracker={"uri": uri}, more=[uri])
+    assert "secret" not in str(written)
+    assert written.config["tracker"] == {"uri": shown}
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_helix_shows_every_reflection_of_the_loop_similar_episodes_and_wisdom(ru
     own = [name.rsplit("-", 1)[1] for name in made["sum"][2].recalled]
     assert own == ["1", "2"]
     assert "at a similar task, which failed" in read(made["total"][0])
-    assert "the sum of the list is never returned (seen 3 times in 1 tasks" in read(made["total"][0])
+    assert "the sum of the list is never returned (seen 3 times in 1 task" in read(made["total"][0])
 
 
 def test_bot_carries_score_issues_suggestions_summary_and_insights(run):
@@ -131,9 +131,17 @@ def test_jido_shows_mistakes_on_prompts_that_are_alike_enough(run):
 
 def test_ralph_shows_three_after_verdicts_of_several_tools_and_writes_a_file_for_each_attempt(run, tmp_path):
     made = run("ralph", "loop.max_attempts=5")["sum"]
-    files = ReflectionFiles(tmp_path / "runs" / "reflections").read("sum")
+    kept = ReflectionFiles(tmp_path / "runs" / "reflections")
+    files = kept.read(next(loop for loop in kept.loops() if loop.endswith("%2Fsum")))
     assert [file.reflection for file in files] == [attempt.reflection for attempt in made]
     assert [file.in_context for file in files] == [(), (1,), (1, 2), (1, 2, 3), (2, 3, 4)]
     assert [attempt.memory.in_context for attempt in made] == [0, 1, 2, 3, 3]
     assert [attempt.memory.omega for attempt in made] == [3, 3, 3, 3, 3]
     assert set(made[0].evaluation.components) == {"tests", "types", "lint"}
+
+
+def test_two_runs_leave_their_reflections_apart(run, tmp_path):
+    run("ralph", "loop.max_attempts=3", "evaluator=unit_tests")
+    run("ralph", "loop.max_attempts=1", "evaluator=unit_tests")
+    kept = ReflectionFiles(tmp_path / "runs" / "reflections")
+    assert sorted(len(kept.read(loop)) for loop in kept.loops()) == [1, 1, 1, 3, 3, 3]

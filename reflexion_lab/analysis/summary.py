@@ -138,7 +138,7 @@ def summary(log: Log) -> Summary:
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
         usage=_usage(every, log.written.values()),
         usage_last_reflections=sum((made[-1].usage["reflector"] for made in log.attempts.values()), Usage()),
-        read_of_others=_read_of_others(every) if log.beginning else None,
+        read_of_others=_read_of_others(every, manifest.run_id) if log.beginning else None,
         known_before=_known(log.beginning) if log.beginning else {},
         reflections=dict(Counter(reflection.source for reflection in reflections)),
         reflections_by_model=Rate.of(by_model, len(reflections)),
@@ -156,11 +156,11 @@ def _any_solved(log: Log) -> int:
     return len({attempt.task_id for attempt in log.every if log.grades[attempt.task_id, attempt.number].passed})
 
 
-def _read_of_others(every: Iterable[Attempt]) -> dict[str, int]:
+def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
     found = Counter[str]()
     for attempt in every:
-        own = f"/{attempt.task_id}-"
-        found["episodes"] += any(own not in name for name in attempt.recalled)
+        own = f"ep-{run_id}/{attempt.task_id}-"
+        found["episodes"] += any(not name.startswith(own) for name in attempt.recalled)
         found["wisdom"] += bool(attempt.recalled_wisdom)
         found["mistakes"] += bool(attempt.recalled_mistakes)
     return dict(found)

@@ -16,12 +16,12 @@ from reflexion_lab.analysis.estimators import Paired, paired
 from reflexion_lab.analysis.intervals import LEVEL, Rate
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.manifest import differences
-from reflexion_lab.records import Record
+from reflexion_lab.records import Attempt, Record
 from reflexion_lab.run_folder import RunFolder, RunFolderError
 
 RESAMPLES = 10_000
-READ = {"wisdom": "recalled_wisdom", "mistakes": "recalled_mistakes", "episodes": "recalled"}
-"""What actors read of the past, and the field of an attempt that names it."""
+READ = ("wisdom", "mistakes", "episodes")
+"""What actors read of other loops."""
 
 
 class Success(Record, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Transfer(Record, frozen=True, kw_only=True):
     tasks: int
     attempts: int
     read: dict[str, Rate]
-    """By name in `READ`, the share of attempts whose actor read any."""
+    """By name in `READ`, the share of attempts whose actor read any; episodes of its own loop do not count."""
     used: Rate | None
     """Share of the wisdom known that at least one attempt read; None where nobody said what is known."""
     with_wisdom: Success
@@ -128,18 +128,27 @@ def transfer(
     """
     logs = [Log.read(run) for run in runs]
     attempts = [attempt for log in logs for attempt in log.every]
+    reading = [_read(log.manifest.run_id, attempt) for log in logs for attempt in log.every]
     read = {wisdom_id for attempt in attempts for wisdom_id in attempt.recalled_wisdom}
     others = [Log.read(run) for run in baseline]
     return Transfer(
         runs=len(logs),
         tasks=len({task_id for log in logs for task_id in log.attempts}),
         attempts=len(attempts),
-        read={name: _share([bool(getattr(one, field)) for one in attempts]) for name, field in READ.items()},
+        read={name: _share([name in found for found in reading]) for name in READ},
         used=None if known is None else Rate.of(len(read & set(known)), len(set(known))),
         with_wisdom=_success(logs, reads=True),
         without_wisdom=_success(logs, reads=False),
         against=_against(logs, others, random.Random(f"{seed}:transfer")) if others else None,
     )
+
+
+def _read(run_id: str, attempt: Attempt) -> set[str]:
+    """Names in `READ` of what the actor read; the Ω window, of its own loop, is no transfer."""
+    own = f"ep-{run_id}/{attempt.task_id}-"
+    others = any(not name.startswith(own) for name in attempt.recalled)
+    found = (attempt.recalled_wisdom, attempt.recalled_mistakes, others)
+    return {name for name, any_of_it in zip(READ, found, strict=True) if any_of_it}
 
 
 def _success(logs: Sequence[Log], reads: bool) -> Success:

@@ -40,7 +40,9 @@ def _add_looks(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     sub.set_defaults(command=validate)
     sub = _sub(kinds, "show", show, "what a store holds, and its newest episodes")
     sub.add_argument("--episode", metavar="ID", help="one episode, whole")
-    sub.add_argument("--limit", metavar="N", type=place.count, default=10, help="so many episodes (%(default)s)")
+    sub.add_argument(
+        "--limit", metavar="N", type=place.count, default=10, help="so many episodes, 0 for none (%(default)s)"
+    )
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     sub = _sub(kinds, "search", search, "find episodes, newest first")
     words = "looked for in tasks, failure analyses and reflections, whatever the case; one of them is enough"
@@ -85,7 +87,7 @@ def show(options: argparse.Namespace) -> None:
         if options.episode:
             episode = next((one for one in store.read(Episode) if one.episode_id == options.episode), None)
             if episode is None:
-                raise ValueError(f"--episode: no {options.episode!r} found; `reflexion-lab memory search` prints ids")
+                raise ValueError(f"--episode: no {options.episode!r} found; `memory search --json` prints ids unbroken")
             say(*_whole(episode))
             found: Any = episode
         else:
@@ -173,6 +175,9 @@ def export(options: argparse.Namespace) -> None:
     from reflexion_lab.commands.sheets import say
     from reflexion_lab.stores.archive import dump
 
+    file = Path(options.file).resolve()
+    if place.is_store(str(file)) or place.is_store(str(file.parent)):
+        raise ValueError(f"FILE: {options.file} is a store, or part of one, and would be lost; name a file beside it")
     with place.kept_at(options.store) as store:
         counts = dump(store, Path(options.file))
     say(f"{options.file}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())} written")

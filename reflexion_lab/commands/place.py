@@ -24,6 +24,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> int:
+    """`count`, where none would be pointless."""
+    if not count(text):
+        raise argparse.ArgumentTypeError("0 found; expected an int of 1 or more")
+    return int(text)
+
+
 def is_store(place: str) -> bool:
     """Whether `place` reads as the place of a store that is there; a URL always does."""
     from reflexion_lab.stores.kinds import KINDS
@@ -44,8 +51,8 @@ def kept_at(place: str, new: bool = False) -> Iterator[Store]:
     from reflexion_lab.stores.place import opened
 
     if not new and not is_store(place):
-        made = "a run with store.place=… makes one, and so does `reflexion-lab memory import`"
-        raise ValueError(f"--store: no store found at {place!r}; {made}")
+        made = "a run with store=sqlite or store=jsonl makes one, in runs/memory.sqlite or runs/memory"
+        raise ValueError(f"--store: no store found at {place!r}; {made}; so does `reflexion-lab memory import`")
     store = opened(place)
     try:
         yield store

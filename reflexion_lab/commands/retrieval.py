@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from reflexion_lab.commands import place
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -11,9 +15,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub.add_argument("files", metavar="FILE", nargs="+", help="transcripts with reflections (.jsonl, .jsonl.gz)")
     sub.add_argument("--retriever", metavar="NAME", nargs="+", help="only these, such as bm25 (default: all)")
     sub.add_argument("--match", metavar="TEXT", nargs="+", help="only these texts, such as task_error (default: all)")
-    sub.add_argument("--k", type=int, default=5, metavar="N", help="hits that count (default: %(default)s)")
+    sub.add_argument("--k", type=place.positive, default=5, metavar="N", help="hits that count (default: %(default)s)")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="of random and of intervals (default: 0)")
-    sub.add_argument("--limit", type=int, metavar="N", help="only the first N rows of each file")
+    sub.add_argument("--limit", type=place.positive, metavar="N", help="only the first N rows of each file")
     keeps = "file that keeps embeddings from one comparison to the next (default: %(default)s)"
     sub.add_argument("--embeddings", metavar="FILE", default="runs/embeddings.sqlite", help=keeps)
     sub.add_argument("--out", metavar="DIR", help="write table.csv and figure.svg there")
@@ -24,7 +28,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def retrieval(options: argparse.Namespace) -> int:
     import json
     import time
-    from pathlib import Path
 
     from rich.console import Console
 
@@ -36,7 +39,9 @@ def retrieval(options: argparse.Namespace) -> int:
     from reflexion_lab.study.retrieval_report import as_rows, show
 
     start = time.monotonic()
-    views = known(options.match or VIEWS)  # a wrong name shows before anything is executed
+    # What is wrong with the arguments shows before minutes are spent on them.
+    views = known(options.match or VIEWS)
+    _check(options.files, options.out)
     made = contestants(options.retriever or NAMES, seed=options.seed, embeddings=options.embeddings)
     found = recollect(options.files, limit=options.limit)
     compared = compare(found.episodes, made.making, views, unseen=made.unseen, k=options.k, seed=options.seed)
@@ -48,3 +53,15 @@ def retrieval(options: argparse.Namespace) -> int:
         seconds = round(time.monotonic() - start, 3)
         print(json.dumps({**told, "cells": list(as_rows(compared)), "seconds": seconds}))
     return 0
+
+
+def _check(files: Sequence[str], out: str | None) -> None:
+    """Raises ValueError where a file is none, or `out` cannot be a folder."""
+    for file in files:
+        if Path(file).is_dir() or not Path(file).exists():
+            raise ValueError(f"{file}: no file found; expected transcripts with reflections (.jsonl, .jsonl.gz)")
+    try:
+        if out:
+            Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ValueError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None

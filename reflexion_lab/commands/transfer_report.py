@@ -14,7 +14,8 @@ NAMED = 20
 def lines(found: Transfer) -> Iterator[str]:
     yield f"Transfer: {found.runs} runs, {found.tasks} tasks, {found.attempts} attempts"
     for name, share in found.read.items():
-        yield f"  attempts whose actor read {name}: {rate(share, 'attempts')}"
+        whose = " of other loops" if name == "episodes" else ""
+        yield f"  attempts whose actor read {name}{whose}: {rate(share, 'attempts')}"
     if found.used:
         yield f"  wisdom that anybody read: {rate(found.used, 'entries')}"
     yield from _success("with wisdom", found.with_wisdom)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from reflexion_lab.commands import place
-from reflexion_lab.records import Episode, Wisdom
+from reflexion_lab.records import UNKNOWN, Episode, Wisdom
 
 if TYPE_CHECKING:
     from reflexion_lab.memory.wisdom import WisdomBook
@@ -59,7 +59,7 @@ def show_all(options: argparse.Namespace) -> None:
     found.sort(key=lambda one: (-one.frequency, -one.impact))
     columns = ("id", "pattern", "domain", "seen", "impact", "used", "passed\n%")
     rows = [
-        (one.wisdom_id, one.pattern, _domain(book, one), f"{one.frequency:,}", f"{one.impact:.2f}", *_usage(one))
+        (one.wisdom_id, _pattern(book, one), one.domain, f"{one.frequency:,}", f"{one.impact:.2f}", *_usage(one))
         for one in found[: options.limit or None]
     ]
     note = f"the first {len(rows)}; --limit 0 shows all" if len(rows) < len(found) else ""
@@ -68,6 +68,11 @@ def show_all(options: argparse.Namespace) -> None:
     if options.json:
         wisdom = [{**_plain(one), "retired": book.is_retired(one)} for one in found]
         say_json({"store": place.shown(options.store), "n": len(found), "wisdom": wisdom})
+
+
+def _pattern(book: WisdomBook, one: Wisdom) -> str:
+    """Retirement stands here: one wide column more, and the ids would break at 80 characters."""
+    return f"(retired) {one.pattern}" if book.is_retired(one) else one.pattern
 
 
 def _domain(book: WisdomBook, one: Wisdom) -> str:
@@ -188,7 +193,8 @@ class _Uses:
     def watched(self, episodes: Iterable[Episode]) -> Iterator[Episode]:
         for episode in episodes:
             self.episodes += 1
-            for name in episode.metadata.get("wisdom", "").split():
+            is_known = episode.metadata.get("outcome") not in UNKNOWN
+            for name in episode.metadata.get("wisdom", "").split() if is_known else ():
                 self.count[name] += 1
                 self.passed[name] += episode.passed
                 self.latest[name] = max(episode.timestamp, self.latest.get(name, 0.0))

@@ -63,8 +63,10 @@ class Reflexion:
             )
             stop = self.stop.reached(attempt, history)
             if self.reflects_on(attempt, stop):
+                # Another task's change was never tried on this one: "not enough" would be said of it in vain.
+                own = [episode for episode in recollection.episodes if episode.task_id == task.task_id]
                 with stage("reflecting", task, number):
-                    attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, recollection.episodes))
+                    attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, own))
             attempt = replace(attempt, stop_reason=stop or "")
             self.memory.remember(task, attempt)
             history.append(attempt)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 
 from msgspec.structs import replace
 
 from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.extraction import Extraction
-from reflexion_lab.memory.insights import insight_of, with_insight
+from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.mistakes import Mistakes
 from reflexion_lab.memory.omega import DEFAULT, adapted
+from reflexion_lab.memory.packing import lessons_within
 from reflexion_lab.memory.texts import MATCHES, asked, query
 from reflexion_lab.memory.wisdom import WisdomBook
 from reflexion_lab.protocols import Retriever, Store, StoreError
-from reflexion_lab.records import Beginning, Episode, Mistake, Recollection, Record, Session, Task, Wisdom
+from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollection, Record, Session, Task, Wisdom
 
 
 class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +34,16 @@ class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The newest, of other loops and of its own."""
     min_score: float = 0.0
     """Least score of wisdom and mistakes, inclusive; scores are those of the retriever."""
+    max_tokens: int = 600
+    """What all of them may fill; what does not fit is left out."""
+
+    def check(self) -> None:
+        """Raises ValueError: a value is out of its range."""
+        for name in ("wisdom", "mistakes", "insights", "max_tokens"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"memory.shared.shown.{name}: {getattr(self, name)} found; expected 0 or more")
+        if not 0 <= self.min_score <= 1:
+            raise ValueError(f"memory.shared.shown.min_score: {self.min_score} found; expected a score in [0, 1]")
 
 
 class Learnt(Record, frozen=True, kw_only=True):
@@ -51,7 +62,7 @@ class Archive:
         retriever: makes an empty retriever; episodes, wisdom and mistakes have one each.
         shown: how many lessons the actor reads.
         match: which text of an episode is compared with the task: one of `texts.MATCHES`.
-        same_task: whether earlier runs' episodes on the very same task are recalled; pass@1 then means another thing.
+        same_task: whether what earlier runs did on the very same task is recalled; pass@1 then means another thing.
         max_episodes: how many are held; the oldest leave first.
         retire_after, retire_below: wisdom read by so many attempts, of which a smaller share passed, is shown no more.
 
@@ -75,25 +86,50 @@ class Archive:
             raise ValueError(f"memory.shared.match: {match!r} found; expected one of {', '.join(MATCHES)}")
         self.store = store
         self.shown = shown or Shown()
+        self.shown.check()
         self.match = match
         self.same_task = same_task
         self.omega = DEFAULT
         self.buffer = EpisodeBuffer(max_episodes, retriever(), match)
         self.book = WisdomBook(retriever(), retire_after, retire_below)
         self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
-        self.insights: tuple[str, ...] = ()
+        self.insights = Insights()
         self._extraction = Extraction()
 
-    def begin(self, beginning: Beginning | None = None) -> Beginning:
-        """Read what the store held at `beginning`, or holds now; returns what that was. Raises StoreError."""
-        episodes = list(islice(self.store.read(Episode), beginning.episodes if beginning else None))
-        mistakes = list(islice(self.store.read(Mistake), beginning.mistakes if beginning else None))
+    def begin(self, beginning: Beginning | None = None, run_id: str = "") -> Beginning:
+        """Read what the store held at `beginning`, or holds now; returns what that was. Raises StoreError.
+
+        What the run `run_id` itself has stored is left out: its rounds bring it.
+        """
+        episodes, mistakes = list(self.store.read(Episode)), list(self.store.read(Mistake))
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
+        if beginning:
+            ids = [episode.episode_id for episode in episodes]
+            episodes = episodes[: _end(ids, beginning.episodes, beginning.newest_episode)]
+            ids = [entry.mistake_id for entry in mistakes]
+            mistakes = mistakes[: _end(ids, beginning.mistakes, beginning.newest_mistake)]
+        if beginning and run_id:
+            episodes = [episode for episode in episodes if not episode.session_id.startswith(f"{run_id}/")]
+            mistakes = [entry for entry in mistakes if not entry.mistake_id.startswith(f"mistake-{run_id}/")]
+        if beginning and (len(episodes), len(mistakes)) != (beginning.episodes, beginning.mistakes):
+            _tell(
+                f"the store has lost some of what it held when the run began ({beginning.episodes:,} episodes and "
+                f"{beginning.mistakes:,} mistakes then, {len(episodes):,} and {len(mistakes):,} of them now); "
+                "the rest of the run recalls what is left"
+            )
         for entry in wisdom:
             self.book.upsert(replace(entry, use_count=0, success_rate=0.0))
         self.mistakes.extend(mistakes)
         self._take(episodes)
-        return beginning or Beginning(episodes=len(episodes), mistakes=len(mistakes), wisdom=wisdom)
+        for entry in wisdom:
+            self.book.remember_usage(entry)
+        return beginning or Beginning(
+            episodes=len(episodes),
+            newest_episode=episodes[-1].episode_id if episodes else "",
+            mistakes=len(mistakes),
+            newest_mistake=mistakes[-1].mistake_id if mistakes else "",
+            wisdom=wisdom,
+        )
 
     def absorb(self, learnt: Sequence[Learnt]) -> None:
         """Take in what a round of tasks has learnt, in task order, and hand it to the store; the same again changes
@@ -106,11 +142,14 @@ class Archive:
         try:
             self.store.append([*episodes, *mistakes, *(task.session for task in learnt), *changed])
         except (StoreError, ValueError) as problem:
-            warnings.warn(
-                f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            _tell(f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later")
+
+    def close(self) -> None:
+        """Close the store; what it could not keep is told, and is in the run folder."""
+        try:
+            self.store.close()
+        except StoreError as problem:
+            _tell(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
 
     def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
         text, excess = query(task, own, self.match), 0 if self.same_task else len(self.buffer.by_task(task.task_id))
@@ -119,17 +158,26 @@ class Archive:
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         text, shown = asked(task, own), self.shown
-        insights = self.insights if shown.insights else ()
+        except_task = "" if self.same_task else task.task_id
+        insights = self.insights.told(except_task) if shown.insights else ()
         for episode in own:
             insights = with_insight(insights, insight_of(episode.reflection) if episode.reflection else "")
-        except_task = "" if self.same_task else task.task_id
-        wisdom = self.book.relevant(text, shown.wisdom, shown.min_score, except_task=except_task)
+        wisdom = self.book.relevant(
+            text, shown.wisdom, shown.min_score, told=lambda entry: self._told(entry, except_task)
+        )
         mistakes = self.mistakes.retrieve_similar(task.prompt, shown.mistakes, except_task=except_task)
-        return Recollection(
+        found = Recollection(
             wisdom=tuple(wisdom),
             mistakes=tuple(mistakes),
             insights=insights[len(insights) - min(shown.insights, len(insights)) :],
         )
+        return lessons_within(found, shown.max_tokens)
+
+    def _told(self, entry: Wisdom, except_task: str) -> Wisdom | None:
+        """`entry` as the other tasks tell it; its words may come from any of them."""
+        if not except_task or except_task not in entry.tasks:
+            return entry
+        return self._extraction.without(entry.wisdom_id, except_task)
 
     def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:
         """Index `episodes`, oldest first; the wisdom that they changed. What a wisdom was used for is counted from the
@@ -141,10 +189,20 @@ class Archive:
             self.book.upsert(entry)
         for episode in episodes:
             if episode.reflection:
-                self.insights = with_insight(self.insights, insight_of(episode.reflection))
+                self.insights.add(episode.task_id, insight_of(episode.reflection))
+            is_known = episode.metadata.get("outcome") not in UNKNOWN
             for wisdom_id in episode.metadata.get("wisdom", "").split():
-                if wisdom_id in self.book:
+                if is_known and wisdom_id in self.book:
                     changed[wisdom_id] = self.book.record_usage(wisdom_id, episode.passed, episode.timestamp)
         for _, loop in groupby(episodes, key=lambda episode: episode.session_id):
             self.omega = adapted(self.omega, list(loop))
         return [self.book[wisdom_id] for wisdom_id in changed]
+
+
+def _end(ids: Sequence[str], count: int, newest: str) -> int:
+    """How many of `ids` a run began with: up to the `newest` of then, and never more than there were."""
+    return min(count, ids.index(newest) + 1 if newest in ids else count)
+
+
+def _tell(what: str) -> None:
+    warnings.warn(what, RuntimeWarning, stacklevel=3)

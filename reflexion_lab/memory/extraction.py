@@ -6,8 +6,10 @@ import hashlib
 import re
 from collections import Counter, deque
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from reflexion_lab.records import Episode, Reflection, Wisdom
 from reflexion_lab.tokens import WORD, tokens
@@ -53,6 +55,8 @@ class Extraction:
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
+        self._shared: dict[str, _Group] = {}
+        """By the ids of their wisdom."""
         self._seen: set[str] = set()
 
     @property
@@ -70,7 +74,16 @@ class Extraction:
                 self._seen.add(name)
                 group = changed[cause] = self._groups.setdefault(cause, _Group(cause, reflection))
                 group.add(name, episode, reflection)
-        return [group.wisdom for group in changed.values() if group.is_shared]
+        wisdom = {(entry := group.wisdom).wisdom_id: (entry, group) for group in changed.values() if group.is_shared}
+        self._shared.update((name, group) for name, (_, group) in wisdom.items())
+        return [entry for entry, _ in wisdom.values()]
+
+    def without(self, wisdom_id: str, task_id: str) -> Wisdom | None:
+        """What a wisdom says when the episodes of one task are left out; None where the others do not share a cause,
+        or no episode so far gave this wisdom.
+        """
+        group = self._shared.get(wisdom_id)
+        return group.without(task_id) if group else None
 
 
 class _Group:
@@ -81,7 +94,7 @@ class _Group:
         self.pattern = " ".join(first.root_cause.split())
         self.frequency = 0
         self.sources: deque[str] = deque(maxlen=SOURCES)
-        self.tasks: dict[str, None] = {}
+        self.tasks: dict[str, _Share] = {}
         self.domains: Counter[str] = Counter()
         self.best: Reflection | None = None
         self.confidence: dict[str, float] = {}
@@ -92,11 +105,10 @@ class _Group:
     def add(self, name: str, episode: Episode, reflection: Reflection) -> None:
         self.frequency += 1
         self.sources.append(name)
-        if len(self.tasks) < SOURCES:
-            self.tasks[episode.task_id] = None
+        count, first, best = self.tasks.get(episode.task_id, (0, reflection, None))
+        self.tasks[episode.task_id] = count + 1, first, _better(best, reflection)
         self.domains.update(_signals(episode))
-        if reflection.what_to_change.strip() and (not self.best or reflection.confidence > self.best.confidence):
-            self.best = reflection
+        self.best = _better(self.best, reflection)
         if self.frequency == 2:  # before that it was no wisdom
             self.since = episode.timestamp
         if not episode.session_id:
@@ -118,12 +130,45 @@ class _Group:
             frequency=self.frequency,
             impact=min(1.0, self.gains / self.pairs) if self.pairs else 0.0,
             domain=max(DOMAINS, key=lambda domain: self.domains[domain]),
-            tags=tuple(dict.fromkeys(tokens(self.pattern, 3))),
+            tags=_tags(self.pattern),
             advice=self.best.what_to_change.strip() if self.best else "",
             sources=tuple(self.sources),
-            tasks=tuple(self.tasks),
+            tasks=tuple(islice(self.tasks, SOURCES)),
             created_at=self.since,
         )
+
+    def without(self, task_id: str) -> Wisdom | None:
+        others = {name: share for name, share in self.tasks.items() if name != task_id}
+        frequency = sum(count for count, _, _ in others.values())
+        if frequency < 2:
+            return None
+        pattern, best = "", None
+        for _, first, of_task in others.values():
+            pattern = pattern or " ".join(first.root_cause.split())
+            best = _better(best, of_task) if of_task else best
+        return replace(
+            self.wisdom,
+            pattern=pattern,
+            frequency=frequency,
+            tags=_tags(pattern),
+            advice=best.what_to_change.strip() if best else "",
+            tasks=tuple(islice(others, SOURCES)),
+        )
+
+
+_Share = tuple[int, Reflection, Reflection | None]
+"""Of one task's episodes: how many, what the first says, and the best advice."""
+
+
+def _better(best: Reflection | None, other: Reflection) -> Reflection | None:
+    """The more confident of those that want something changed; the earlier on a tie."""
+    if other.what_to_change.strip() and (not best or other.confidence > best.confidence):
+        return other
+    return best
+
+
+def _tags(pattern: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(tokens(pattern, 3)))
 
 
 def _signals(episode: Episode) -> dict[str, int]:

@@ -12,6 +12,37 @@ ALIKE = 20
 """Two insights are one where so many first characters agree."""
 
 
+class Insights:
+    """The newest insights of many tasks, so kept that each task may be told those of the others.
+
+    At most `MOST` are of one task, and at most two tasks give the same one: so the newest 60 hold 20 different ones
+    whichever task is left out.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[str, str, str]] = []
+        """Task, beginning and text, oldest first."""
+
+    def add(self, task_id: str, text: str) -> None:
+        """Keep `text`, unless it says nothing, the task has said it before, or two tasks have."""
+        beginning = _beginning(text)
+        given_by = [task for task, known, _ in self._kept if known == beginning]
+        if not says_something(text) or task_id in given_by or len(given_by) == 2:
+            return
+        own = [place for place, (task, _, _) in enumerate(self._kept) if task == task_id]
+        if len(own) == MOST:
+            del self._kept[own[0]]
+        self._kept = [*self._kept, (task_id, beginning, " ".join(text.split()))][-3 * MOST :]
+
+    def told(self, except_task: str = "") -> tuple[str, ...]:
+        """At most `MOST`, oldest first, each once; none in the words of the task `except_task`; "" leaves out none."""
+        found: dict[str, str] = {}
+        for task, beginning, text in self._kept:
+            if not except_task or task != except_task:
+                found.setdefault(beginning, text)
+        return tuple(found.values())[-MOST:]
+
+
 def with_insight(insights: Sequence[str], text: str) -> tuple[str, ...]:
     """`insights`, oldest first, and `text` behind them, unless it says nothing or one of them begins alike.
 

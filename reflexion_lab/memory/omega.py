@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reflexion_lab.records import Episode, Task
+from reflexion_lab.records import UNKNOWN, Episode, Task
 
 DEFAULT, LEAST, MOST = 3, 1, 10
 BY_COMPLEXITY = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10}
@@ -65,10 +65,12 @@ def dynamic(own: Sequence[Episode]) -> int:
 
 def adapted(omega: int, episodes: Sequence[Episode]) -> int:
     """Ω after one loop's `episodes`: one more for each failure that is the third in a row or later, or whose reward is
-    below 0.5; one less for a success at the first or second attempt. Kept in 1..10.
+    below 0.5; one less for a success at the first or second attempt. An unknown verdict changes nothing. Kept in 1..10.
     """
     in_a_row = 0
     for episode in episodes:
+        if episode.metadata.get("outcome") in UNKNOWN:
+            continue
         in_a_row = 0 if episode.passed else in_a_row + 1
         harder = not episode.passed and (in_a_row >= 3 or episode.reward < 0.5)
         easy = episode.passed and episode.attempt_number <= 2

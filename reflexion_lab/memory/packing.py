@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from reflexion_lab.records import Episode
+from msgspec.structs import replace
+
+from reflexion_lab.records import Episode, Recollection
+
+T = TypeVar("T")
 
 Tokens = Callable[[str], int]
 """Length of a text in tokens."""
@@ -17,19 +22,48 @@ def estimated(text: str) -> int:
 
 
 def words(episode: Episode) -> str:
-    """All of an episode that a prompt may show."""
+    """All of an episode of the task at hand that a prompt may show."""
     reflection = episode.reflection
     said = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
     return "".join((episode.code, episode.test_results, *said))
 
 
-def packed(episodes: Sequence[Episode], budget: int, tokens: Tokens = estimated) -> list[Episode]:
+def foreign_words(episode: Episode) -> str:
+    """All of an episode of another task that a prompt may show: its task, too."""
+    return episode.task_description.strip()[:600] + words(episode)
+
+
+def packed(
+    episodes: Sequence[Episode],
+    budget: int,
+    tokens: Tokens = estimated,
+    text: Callable[[Episode], str] = words,
+) -> list[Episode]:
     """Those of `episodes` that fit into `budget` tokens, in their order: the last ones are packed first, and one that
     does not fit is skipped.
     """
-    chosen, left = [], budget
-    for episode in reversed(episodes):
-        if (size := tokens(words(episode))) <= left:
-            chosen.append(episode)
-            left -= size
-    return chosen[::-1]
+    return fitting(episodes[::-1], text, budget, tokens)[0][::-1]
+
+
+def fitting(
+    entries: Sequence[T], text: Callable[[T], str], budget: int, tokens: Tokens = estimated
+) -> tuple[list[T], int]:
+    """Those of `entries`, from the first on, whose texts fit into `budget` tokens; and what is left of it."""
+    chosen = []
+    for entry in entries:
+        if (size := tokens(text(entry))) <= budget:
+            chosen.append(entry)
+            budget -= size
+    return chosen, budget
+
+
+def lessons_within(lessons: Recollection, budget: int, tokens: Tokens = estimated) -> Recollection:
+    """Of its wisdom, insights and mistakes those that fit into `budget` tokens together, as a prompt shows them: first
+    the best wisdom, then the newest insights, then the nearest mistakes, which are the longest.
+    """
+    wisdom, budget = fitting(lessons.wisdom, lambda w: w.pattern[:300] + w.advice[:300], budget, tokens)
+    insights, budget = fitting(lessons.insights[::-1], lambda insight: insight[:300], budget, tokens)
+    mistakes, _ = fitting(
+        lessons.mistakes, lambda m: m.prompt.strip()[:600] + m.mistake[:300] + m.correction[:300], budget, tokens
+    )
+    return replace(lessons, wisdom=tuple(wisdom), insights=tuple(insights[::-1]), mistakes=tuple(mistakes))

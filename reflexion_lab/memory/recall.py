@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.memory.omega import DEFAULT, capacity, checked
-from reflexion_lab.memory.packing import Tokens, estimated, packed
+from reflexion_lab.memory.packing import Tokens, estimated, foreign_words, packed
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import Episode, Recollection, Task
 
@@ -45,7 +45,7 @@ class Similar:
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         nearest_last = known.similar(task, own, self.k, self.min_score)[::-1]
-        return Recollection(episodes=tuple(packed(nearest_last, self.max_tokens, self.tokens)))
+        return Recollection(episodes=tuple(packed(nearest_last, self.max_tokens, self.tokens, foreign_words)))
 
 
 class WindowThenSimilar:

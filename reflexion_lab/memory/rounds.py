@@ -33,7 +33,7 @@ class Rounds:
 
     def __init__(self, archive: Archive, size: int, run_id: str, agent_id: str) -> None:
         if size < 1:
-            raise ValueError(f"memory.round_size: {size} found; expected 1 task or more")
+            raise ValueError(f"memory.shared.round_size: {size} found; expected 1 task or more")
         self.archive = archive
         self.size = size
         self.run_id = run_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,10 @@ class WisdomBook:
             self._keep(wisdom)
             return wisdom
 
-    def relevant(self, text: str, k: int, min_score: float = 0.0, *, except_task: str = "") -> list[Wisdom]:
-        """At most `k` that are not retired, best first; none that comes from the task `except_task` alone.
+    def relevant(
+        self, text: str, k: int, min_score: float = 0.0, *, told: Callable[[Wisdom], Wisdom | None] = lambda one: one
+    ) -> list[Wisdom]:
+        """At most `k` that are not retired, best first; each as `told` tells it, which leaves out one by None.
 
         A retriever's score, which must be at `min_score` or above, is weighed by `trust`; greater impact wins a tie,
         then the newer.
@@ -80,8 +82,9 @@ class WisdomBook:
         while asked > 0 and text.strip():
             with self._lock:
                 hits = self._retriever.rank(text, asked)
-                best = sorted(self._weighed(hits, min_score, except_task), reverse=True)[:k]
-                found = [self._known[self._documents[number]] for _, _, number in best]
+                shown: dict[int, Wisdom] = {}
+                best = sorted(self._weighed(hits, min_score, told, shown), reverse=True)[:k]
+                found = [shown[number] for _, _, number in best]
             # Trust is 1 at most: nothing beyond the last hit can weigh more than that hit scores.
             is_settled = len(best) == k and best[-1][0] > hits[-1].score
             if is_settled or len(hits) < asked or hits[-1].score < min_score:
@@ -100,6 +103,15 @@ class WisdomBook:
             used = replace(known, use_count=uses, success_rate=rate, last_used_at=latest)
             self._known[wisdom_id] = used
             return used
+
+    def remember_usage(self, wisdom: Wisdom) -> None:
+        """Take over the usage that `wisdom` tells of, where it counts more than is known: the episodes that the rest
+        was counted from have been pruned. Raises ValueError: no such id.
+        """
+        with self._lock:
+            if wisdom.use_count > (known := self[wisdom.wisdom_id]).use_count:
+                usage = {field: getattr(wisdom, field) for field in ("use_count", "success_rate", "last_used_at")}
+                self._known[wisdom.wisdom_id] = replace(known, **usage)
 
     def by_domain(self, domain: str) -> list[Wisdom]:
         """In the order in which it came."""
@@ -154,12 +166,19 @@ class WisdomBook:
             self._documents.append(wisdom.wisdom_id)
         self._known[wisdom.wisdom_id] = wisdom
 
-    def _weighed(self, hits: Iterable[Hit], min_score: float, except_task: str) -> Iterator[tuple[float, float, int]]:
+    def _weighed(
+        self,
+        hits: Iterable[Hit],
+        min_score: float,
+        told: Callable[[Wisdom], Wisdom | None],
+        shown: dict[int, Wisdom],
+    ) -> Iterator[tuple[float, float, int]]:
+        """Weight, impact and number of what may be shown; puts what is told of it into `shown`."""
         for number, score in hits:
             wisdom = self._known[self._documents[number]]
             is_current = self._numbers[wisdom.wisdom_id] == number
-            is_known_from_others = not except_task or wisdom.tasks != (except_task,)
-            if is_current and is_known_from_others and score >= min_score and not self.is_retired(wisdom):
+            if is_current and score >= min_score and not self.is_retired(wisdom) and (said := told(wisdom)):
+                shown[number] = said
                 yield score * trust(wisdom), wisdom.impact, number
 
 

@@ -41,7 +41,8 @@ class Random:
 
     def rank(self, query: str, k: int) -> list[Hit]:
         first, count = self._living.first, self._living.end - self._living.first
-        chance = random.Random(f"{self.seed}:{query}")
+        # As bytes, since a query may hold half a character.
+        chance = random.Random(f"{self.seed}:{query}".encode(errors="surrogatepass"))
         # The beginning of a Fisher-Yates shuffle; only what has moved is written down.
         moved: dict[int, int] = {}
         drawn = []

@@ -190,6 +190,7 @@ class Counts(Generic[Derived]):
         numbers = np.cumsum(kept, dtype=np.int32) - np.int32(1)
         old, self._vocabulary = self._vocabulary, _numbers()
         self._vocabulary.update((word, int(numbers[place])) for word, place in old.items() if kept[place])
+        old.default_factory = None  # which refers to `old`: it would stay until the garbage collector came by
         self._frequencies = self._frequencies[kept]
         self._segments = [segment(renumbered(rows, numbers, len(self._vocabulary)), lengths, 0)] if len(lengths) else []
         self._first, self._dead = self._forgotten, 0

@@ -62,7 +62,7 @@ class Vectors:
 
     def forget(self, before: int) -> None:
         """O(1): rows go when room is made, at most 32 moves for each that is forgotten."""
-        self.first = max(self.first, before)
+        self.first = max(self.first, min(before, self.total))
 
     def rank(self, vector: NDArray[float32], k: int) -> list[Hit]:
         """By one matrix product over all rows; see `Retriever.rank`. `vector` has length 1."""

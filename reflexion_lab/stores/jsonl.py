@@ -19,9 +19,9 @@ class Jsonl:
     sessions.jsonl, each a header and then one record a line.
 
     `append` returns when the operating system has the records: they outlive a killed process, and a crash of the
-    machine once `close` or `sync` has returned. What it appends of one kind is kept whole or not at all. Newer
-    versions of a record are added behind the older ones, which `prune` removes. The folder belongs on a disk whose
-    file system knows `flock`.
+    machine once `close` or `sync` has returned. What it appends of one kind is kept whole, or, on a full disk, not at
+    all; a kill in its midst may keep the first of the records. Newer versions of a record are added behind the older
+    ones, which `prune` removes. The folder belongs on a disk whose file system knows `flock`.
 
     Raises:
         StoreError: the folder cannot be used, or a file in it is not of this version.

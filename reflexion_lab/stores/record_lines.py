@@ -57,14 +57,14 @@ def header_number(where: object, kind: Kind, descriptor: int, size: int) -> int:
     for number, line in enumerate(lines(descriptor, size), 1):
         try:
             check_header(f"{where}, line {number}", line, kind.name)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue
         return number
     return 0
 
 
 def check_header(where: str, line: bytes, name: str) -> None:
-    """Raises StoreError unless `line` is the header of a file of `name`; msgspec.DecodeError when it is torn."""
+    """Raises StoreError unless `line` is the header of a file of `name`; a decoder's error when it is torn."""
     try:
         found = msgspec.json.decode(line, type=Header)
     except msgspec.ValidationError:

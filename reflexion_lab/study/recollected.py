@@ -73,7 +73,10 @@ def recollect(paths: Sequence[Path | str], limit: int | None = None, workers: in
     logged = [attempt for path in map(Path, paths) for attempt in _read(path, limit)]
     if not logged:
         names = ", ".join(map(str, paths)) or "no file"
-        raise ValueError(f"{names}: no reflection found; expected transcripts with `attempts` that hold `reflection`")
+        where = "" if limit is None else f" in the first {limit} rows"
+        raise ValueError(
+            f"{names}: no reflection found{where}; expected transcripts with `attempts` that hold `reflection`"
+        )
     workers = workers or os.cpu_count() or 1
     with Sandbox(LIMITS, servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:
         verdicts = list(pool.map(partial(_verdict, sandbox), logged))

@@ -22,6 +22,8 @@ BASELINE, PLAIN = "jaccard", "task"
 """The retriever and the text that the others are paired with, where they were asked."""
 MIN_SCORE = 0.25
 """That of `recall=similar`."""
+ENOUGH = 1000
+"""Characters for any sheet of figures."""
 
 
 def show(recollected: Recollected, comparison: Comparison, console: Console) -> None:
@@ -32,8 +34,15 @@ def show(recollected: Recollected, comparison: Comparison, console: Console) -> 
             console.print(f"{probe.name}: no query has a relevant document in its pool", highlight=False)
             continue
         for sheet in (found, partial(gained, over="retriever"), partial(gained, over="match"), reached):
-            console.print(sheet(comparison, probe.name).table())
-    console.print(speeds(comparison).table())
+            _print(sheet(comparison, probe.name), console)
+    _print(speeds(comparison), console)
+
+
+def _print(sheet: Sheet, console: Console) -> None:
+    """As wide as its figures are: a narrow terminal breaks its lines, where rich would cut figures and names off."""
+    table = sheet.table()
+    table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
+    console.print(table, crop=False)
 
 
 def contents(recollected: Recollected) -> Sheet:

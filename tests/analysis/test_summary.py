@@ -187,10 +187,10 @@ def test_points_end_at_the_longest_loop(write_run):
 
 
 def test_what_was_read_of_other_loops_is_counted_by_attempt(write_run, attempt):
-    own, other = "ep-run/a-1", "ep-earlier/b-1"
+    run_id = write_run(made={}).manifest.run_id
     made = [
-        replace(attempt("a", 1, 0.0), recalled=(other,), recalled_wisdom=("wis-1",)),
-        replace(attempt("a", 2, 0.0), recalled=(own,), recalled_mistakes=("mis-1", "mis-2")),
+        replace(attempt("a", 1, 0.0), recalled=("ep-earlier/a-1",), recalled_wisdom=("wis-1",)),
+        replace(attempt("a", 2, 0.0), recalled=(f"ep-{run_id}/a-1",), recalled_mistakes=("mis-1", "mis-2")),
     ]
     run = write_run(made={"a": made})
     assert summary(Log.read(run)).read_of_others is None

@@ -62,6 +62,15 @@ def test_reuse_is_the_share_of_attempts_whose_actor_read_wisdom(report):
     assert report.tasks == 5
 
 
+def test_what_the_window_shows_of_the_own_loop_is_no_reuse(write_run, attempt):
+    own, other, earlier = "ep-run-1/a-1", "ep-run-1/b-1", "ep-run-0/a-1"
+    made = [
+        replace(attempt("a", n, 0.0), recalled=ids) for n, ids in enumerate([(), (own,), (own, other), (earlier,)], 1)
+    ]
+    found = transfer([write_run(made={"a": made, "a-1": [replace(attempt("a-1", 1, 0.0), recalled=(own,))]})])
+    assert (found.read["episodes"].k, found.read["episodes"].n) == (3, 5)
+
+
 def test_reuse_counts_the_entries_that_anybody_read(report):
     assert (report.used.k, report.used.n) == (2, 3)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.benchmarks.basics import basics
 from reflexion_lab.benchmarks.benchmark import Benchmark
+from reflexion_lab.config import compose
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.reflection_files import ReflectionFile, ReflectionFiles
 from reflexion_lab.protocols import StoreError
@@ -133,6 +134,13 @@ def test_a_store_that_is_not_there_is_an_error_and_not_made(lab, place, command)
     assert not place.exists()
 
 
+def test_the_way_to_a_store_that_an_error_names_is_one_that_there_is(lab, place):
+    with pytest.raises(ValueError, match="store=sqlite or store=jsonl") as told:
+        lab("memory", "show", "--store", place)
+    for kind in ("sqlite", "jsonl"):
+        assert compose(f"store={kind}").store.place in str(told.value)
+
+
 @pytest.mark.parametrize("name", ["all.jsonl", "all.json"])
 def test_an_export_comes_back_whole(lab, fill, held, episode, tmp_path, name):
     session = Session(session_id="s/1", key_insights=("look twice",))
@@ -145,6 +153,20 @@ def test_an_export_comes_back_whole(lab, fill, held, episode, tmp_path, name):
     assert set(taken["replaced"].values()) == {0}
     for kind in (Episode, Wisdom, Mistake, Session):
         assert held(kind, other) == held(kind)
+
+
+@pytest.mark.parametrize("store", ["store.sqlite", "store", "other.db"])
+def test_an_export_never_replaces_a_store(lab, fill, held, episode, tmp_path, store):
+    place, other = fill(episode(1)), opened(str(tmp_path / store))
+    other.append([episode(2)])
+    other.close()
+    target = tmp_path / store / "episodes.jsonl" if store == "store" else tmp_path / store
+    (tmp_path / "alias.jsonl").symlink_to(target)
+    before = target.read_bytes()
+    for name in (target, tmp_path / "alias.jsonl"):
+        with pytest.raises(ValueError, match="is a store, or part of one"):
+            lab("memory", "export", name, "--store", place)
+    assert target.read_bytes() == before
 
 
 def test_an_import_says_what_was_new_and_what_was_known(lab, fill, held, episode, tmp_path):

@@ -94,6 +94,16 @@ def test_list_narrows_by_what_it_is_given(lab, fill, options, expected):
     assert ("wis-1" in told.raw.partition("{")[0]) == ("wis-1" in expected and "--limit" not in options)
 
 
+def test_ids_stand_whole_in_a_list_of_80_characters(lab, fill, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = "the helper compares items that were never sorted before, " * 3
+    fields = {"pattern": words, "domain": "concurrency", "use_count": 9, "success_rate": 0.0}
+    place = fill(wisdom(1, wisdom_id="wis-0123456789ab", **fields))
+    told = lab("wisdom", "list", "--store", place)
+    assert " wis-0123456789ab " in told.raw
+    assert "(retired) the" in told.out
+
+
 def test_show_quotes_the_episodes_that_the_store_still_has(lab, fill, episode):
     place = fill(wisdom(1, use_count=2, success_rate=0.5, sources=("ep-1", "ep-9")), episode(1), episode(2))
     told = lab("wisdom", "show", "wis-1", "--store", place, "--json")

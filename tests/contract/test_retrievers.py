@@ -100,6 +100,12 @@ def test_fewer_hits_are_the_first_of_more(make, query):
     assert [retriever.rank(query, k) for k in range(1, 11)] == [hits[:k] for k in range(1, 11)]
 
 
+@pytest.mark.parametrize("query", ["", "\0", "\ud800 half a character", "İ ﬁ 数 e\u0301", "word " * 2000])
+def test_any_query_and_document_will_do(make, query):
+    hits = filled(make, [*TEXTS, query]).rank(query, 100)
+    assert {hit.number for hit in hits} <= set(range(len(TEXTS) + 1))
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_of_equal_documents_the_newer_comes_first(name):
     retriever = filled(FACTORIES[name], ["sort a list", *["reverse a string"] * 700, "sort words"])
@@ -152,6 +158,16 @@ def test_when_all_is_forgotten_numbering_goes_on(make):
     assert retriever.rank("numbers", 5) == []
     retriever.add(["sort numbers"])
     assert [hit.number for hit in retriever.rank("sort numbers", 5)] == [len(TEXTS)]
+
+
+def test_only_what_was_added_is_forgotten(make):
+    retriever = make()
+    retriever.forget(3)
+    retriever.add(TEXTS[:2])
+    assert {hit.number for hit in retriever.rank(TEXTS[0], 5)} >= {0}
+    retriever.forget(100)
+    retriever.add(TEXTS[2:5])
+    assert {hit.number for hit in retriever.rank("numbers of a list and the vowels of a string", 5)} >= {2}
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -17,6 +17,7 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.embedders.cached import CHUNK, CachedEmbedder
+from reflexion_lab.stores.own_server import open_folder
 
 TEXTS = [f"text {number}" for number in range(20)]
 
@@ -229,7 +230,7 @@ def test_a_damaged_vector_is_embedded_again_and_mended(path, damage):
 @pytest.fixture
 def nobody():
     """A place that everybody can read, and the rights of an ordinary user in it."""
-    place = Path(tempfile.mkdtemp())
+    place = Path(tempfile.mkdtemp(dir=open_folder()))
     place.chmod(0o755)
     root = os.geteuid() == 0
     yield place, lambda: root and os.seteuid(65534)

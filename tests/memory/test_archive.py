@@ -105,6 +105,50 @@ def test_a_task_crowded_by_its_own_past_still_finds_the_others():
     assert [episode.task_id for episode in known.similar(task("a"), [], 2, 0.0)] == ["b"]
 
 
+def test_a_task_is_not_told_what_earlier_runs_noted_of_it():
+    known = archive()
+    known.absorb([learnt(task("a"), attempt("a")), learnt(task("b"), attempt("b"))])
+    assert known.lessons(task("a"), []).insights == ("insight of b",)
+    assert known.lessons(task("c"), []).insights == ("insight of a", "insight of b")
+    assert archive(same_task=True).lessons(task("a"), []).insights == ()
+    same = archive(same_task=True)
+    same.absorb([learnt(task("a"), attempt("a"))])
+    assert same.lessons(task("a"), []).insights == ("insight of a",)
+
+
+def test_a_task_reads_shared_wisdom_in_the_words_of_the_others():
+    said = [
+        ("a", "The loop over `a` stops at 17", "solve a by 17", 0.9),
+        ("b", "The loop over `b` stops at 3", "b", 0.2),
+        ("c", "the loop over `c` stops at 4", "solve c by 4", 0.5),
+    ]
+    known = archive()
+    known.absorb([learnt(task(n), attempt(n, cause=c, change=d, confidence=p)) for n, c, d, p in said])
+    (to_a,) = known.lessons(task("a", CAUSE), []).wisdom
+    (to_z,) = known.lessons(task("z", CAUSE), []).wisdom
+    assert (to_a.pattern, to_a.advice, to_a.frequency, to_a.tasks) == (said[1][1], "solve c by 4", 2, ("b", "c"))
+    assert (to_z.pattern, to_z.advice, to_z.frequency, to_z.tasks) == (said[0][1], "solve a by 17", 3, ("a", "b", "c"))
+    assert (to_a.wisdom_id, to_a.created_at) == (to_z.wisdom_id, to_z.created_at)
+    assert "17" not in " ".join((*to_a.tags, to_a.pattern, to_a.advice))
+
+
+def test_a_cause_that_came_back_only_with_this_task_is_no_wisdom_to_it():
+    known = archive()
+    known.absorb([learnt(task(name), attempt(name)) for name in "ab"])
+    assert known.lessons(task("a", CAUSE), []).wisdom == ()
+    assert len(known.lessons(task("z", CAUSE), []).wisdom) == 1
+
+
+def test_stored_wisdom_whose_episodes_are_gone_is_not_told_to_the_tasks_that_gave_it():
+    store = InMemory()
+    archive(store).absorb([learnt(task(name), attempt(name)) for name in "abc"])
+    store.prune(float("inf"))
+    later = archive(store)
+    later.begin()
+    assert later.lessons(task("a", CAUSE), []).wisdom == ()
+    assert len(later.lessons(task("z", CAUSE), []).wisdom) == 1
+
+
 def test_wisdom_that_only_this_task_gave_is_not_shown_to_it():
     known = archive()
     known.absorb([learnt(task("a"), attempt("a", 1), attempt("a", 2))])
@@ -162,6 +206,20 @@ def test_a_resumed_run_knows_what_it_knew_when_it_began_and_nothing_later():
     assert (again.lessons(task("z", CAUSE), []), again.similar(task("z"), [], 9, 0.0)) == before
 
 
+def test_what_others_stored_since_is_not_read_even_where_a_prune_has_made_room():
+    store = InMemory()
+    old = learnt(task("a"), attempt("a"), run="old")
+    store.append([replace(episode, timestamp=1.0) for episode in old.episodes])
+    archive(store).absorb([learnt(task("b"), attempt("b"), run="first")])
+    began = archive(store).begin()
+    archive(store).absorb([learnt(task("c"), attempt("c"), run="later")])
+    assert store.prune(2.0) == 1
+    again = archive(store)
+    with pytest.warns(RuntimeWarning, match="the store has lost some of what it held"):
+        again.begin(began, "mine")
+    assert [episode.task_id for episode in again.similar(task("z"), [], 9, 0.0)] == ["b"]
+
+
 def test_the_same_round_twice_changes_nothing_in_the_store():
     store = InMemory()
     round_ = [learnt(task(name), attempt(name), attempt(name, 2, passed=True)) for name in "ab"]
@@ -187,6 +245,49 @@ def test_usage_counts_once_however_often_the_store_is_read():
         assert later.book[entry.wisdom_id].use_count == 1
 
 
+def test_an_attempt_without_a_verdict_is_no_use_of_wisdom():
+    known = archive()
+    known.absorb([learnt(task(name), attempt(name)) for name in "ab"])
+    (entry,) = known.book
+    made = attempt("c", passed=True, wisdom=(entry.wisdom_id,))
+    untold = replace(made, evaluation=Evaluation(passed=False, outcome="no_tests", reward=0.0))
+    known.absorb([learnt(task("c"), *[untold] * 9)])
+    assert known.book[entry.wisdom_id].use_count == 0
+
+
+def test_usage_outlives_the_episodes_that_it_was_counted_from():
+    store = InMemory()
+    first = archive(store)
+    first.absorb([learnt(task(name), attempt(name)) for name in "ab"])
+    (entry,) = first.book
+    first.absorb([learnt(task("c"), *(attempt("c", number, wisdom=(entry.wisdom_id,)) for number in range(1, 7)))])
+    store.prune(float("inf"))
+    later = archive(store)
+    later.begin()
+    assert later.book[entry.wisdom_id].use_count == 6
+    assert later.lessons(task("z", CAUSE), []).wisdom == ()  # retired
+
+
+def test_a_resumed_run_does_not_know_its_own_rounds_beforehand_though_the_store_was_pruned():
+    store = InMemory()
+    old = replace(learnt(task("a"), attempt("a"), run="old"))
+    aged = replace(
+        old,
+        episodes=tuple(replace(episode, timestamp=1.0) for episode in old.episodes),
+        mistakes=tuple(replace(mistake, timestamp=1.0) for mistake in old.mistakes),
+    )
+    archive(store).absorb([aged, learnt(task("b"), attempt("b"), run="old")])
+    first = archive(store)
+    began = first.begin()
+    first.absorb([learnt(task("c"), attempt("c", cause="another"))])
+    store.prune(2.0)
+    resumed = archive(store)
+    with pytest.warns(RuntimeWarning, match=r"2 episodes and 2 mistakes then, 1 and 1 of them now"):
+        resumed.begin(began, "run")
+    assert [episode.task_id for episode in resumed.similar(task("z"), [], 9, 0.0)] == ["b"]
+    assert [mistake.task_id for mistake in resumed.lessons(task("z"), []).mistakes] == ["b"]
+
+
 class Full(InMemory):
     def append(self, records):
         raise StoreError("runs/memory: the disk is full")
@@ -197,6 +298,41 @@ def test_a_store_that_fails_costs_only_its_own_copy():
     with pytest.warns(RuntimeWarning, match=r"the disk is full; the run goes on, and `reflexion-lab memory import`"):
         known.absorb([learnt(task("a"), attempt("a"))])
     assert [episode.task_id for episode in known.similar(task("b"), [], 3, 0.0)] == ["a"]
+
+
+class Torn(InMemory):
+    def close(self):
+        raise StoreError("runs/memory: input/output error")
+
+
+def test_a_store_that_cannot_be_closed_costs_no_run():
+    with pytest.warns(RuntimeWarning, match=r"input/output error; the run stands"):
+        archive(Torn()).close()
+
+
+def test_lessons_keep_to_their_tokens_and_the_ids_are_those_that_are_read():
+    known = archive(shown=Shown(wisdom=3, mistakes=3, insights=5, max_tokens=40))
+    known.absorb([learnt(task(name, "sum " + name * 200), attempt(name)) for name in "ab"])
+    read = known.lessons(task("c", CAUSE + " sum"), [])
+    # 52 characters of wisdom and 24 of insights; no mistake of 200 and more.
+    assert (len(read.wisdom), read.insights, read.mistakes) == (1, ("insight of a", "insight of b"), ())
+    assert known.lessons(task("c", CAUSE), []).wisdom
+    tighter = archive(shown=Shown(wisdom=3, insights=5, max_tokens=17))
+    tighter.absorb([learnt(task(name), attempt(name)) for name in "ab"])
+    assert tighter.lessons(task("c", CAUSE), []).insights == ("insight of b",)
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (Shown(min_score=2.0), r"memory\.shared\.shown\.min_score: 2\.0 found; expected a score in \[0, 1\]"),
+        (Shown(wisdom=-1), r"memory\.shared\.shown\.wisdom: -1 found; expected 0 or more"),
+        (Shown(max_tokens=-1), r"memory\.shared\.shown\.max_tokens: -1 found"),
+    ],
+)
+def test_impossible_numbers_of_lessons_are_named(shown, said):
+    with pytest.raises(ValueError, match=said):
+        archive(shown=shown)
 
 
 def test_the_oldest_leave_at_capacity():

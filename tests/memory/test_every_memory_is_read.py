@@ -12,7 +12,7 @@ from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window, WindowThenSimilar
 from reflexion_lab.memory.rounds import Rounds
 from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.records import Sampling, Task
+from reflexion_lab.records import Episode, Recollection, Sampling, Task
 from reflexion_lab.reflectors.fallback import WithFallback
 from reflexion_lab.reflectors.llm import LLMReflector
 from reflexion_lab.reflectors.rules import Rules
@@ -94,3 +94,39 @@ def test_with_nothing_known_the_first_prompt_is_the_bare_task(sandbox):
     bare = tasks()[3].prompt.rstrip()
     first, second = prompts(sandbox, Continuation, recall=Window(0), shown=Shown(), show_session=False)
     assert first == second == bare
+
+
+def test_the_reflector_is_not_told_that_other_tasks_changes_were_not_enough(sandbox):
+    class Noting(Rules):
+        def reflect(self, task, attempt, episodes):
+            seen.append([(episode.task_id, attempt.number) for episode in episodes])
+            return super().reflect(task, attempt, episodes)
+
+    model, seen = ScriptedModel(answer), []
+    archive = Archive(InMemory(), Jaccard, shown=SHOWN)
+    rounds = Rounds(archive, 1, "run", "arm")
+    for task in tasks()[:2]:
+        loop = Reflexion(
+            actor=SingleShot(model, Sampling()),
+            evaluator=UnitTests(sandbox),
+            reflector=Noting(),
+            memory=EpisodicMemory(WindowThenSimilar(omega=1, k=1), known=archive, run_id="run", agent_id="arm"),
+            stop=FirstOf(MaxAttempts(2)),
+        )
+        attempts = list(loop.attempts(task))
+        rounds.finished(task, attempts)
+        rounds.end([task])
+    assert len(attempts[1].recalled) == 2
+    assert seen == [[], [("own/0", 2)], [], [("own/1", 2)]]
+
+
+@pytest.mark.parametrize("actor", [SingleShot, Continuation])
+def test_a_verdict_that_nobody_gave_is_no_failure(actor):
+    similar = Episode(
+        agent_id="a", task_id="x", task_description="about x", attempt_number=1, code="pass", test_results="",
+        reflection=None, passed=False, metadata={"outcome": "no_tests"},
+    )  # fmt: skip
+    model = ScriptedModel(answer)
+    read = actor(model, Sampling()).act(tasks()[0], Recollection(episodes=(similar,))).messages[-1].content
+    assert "was never tested:" in read
+    assert "failed" not in read.replace("previous failures", "")

@@ -1,6 +1,6 @@
 import pytest
 
-from reflexion_lab.memory.insights import insight_of, with_insight
+from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.records import Reflection
 
 
@@ -65,3 +65,33 @@ def test_the_insight_of_a_reflection_is_the_first_of_its_texts_that_says_somethi
     assert insight_of(reflected(key_insight="N/A", lessons=("", "lesson"))) == "lesson"
     assert insight_of(reflected(lessons=("n/a",))) == "change it"
     assert insight_of(reflected(what_to_change=" ")) == ""
+
+
+def test_a_task_is_told_the_insights_of_the_others_alone():
+    known = Insights()
+    for task, text in (("a", "mind the sign"), ("b", "sort first"), ("c", "mind the sign")):
+        known.add(task, text)
+    assert known.told() == ("mind the sign", "sort first")
+    assert known.told("a") == ("sort first", "mind the sign")
+    assert known.told("c") == ("mind the sign", "sort first")
+    assert known.told("b") == ("mind the sign",)
+
+
+def test_however_much_one_task_says_the_others_keep_twenty():
+    known = Insights()
+    for number in range(25):
+        known.add("other", f"{number} said by another")
+    for number in range(50):
+        known.add("own", f"{number} said by itself")
+    assert known.told("own") == tuple(f"{number} said by another" for number in range(5, 25))
+    assert known.told("other") == tuple(f"{number} said by itself" for number in range(30, 50))
+    assert len(known.told()) == 20
+
+
+def test_what_everybody_says_crowds_nobody_out():
+    known = Insights()
+    known.add("a", "sort first")
+    for number in range(100):
+        known.add(f"t{number}", "read the task")
+    assert known.told("a") == ("read the task",)
+    assert known.told("t0") == ("sort first", "read the task")

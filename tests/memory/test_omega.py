@@ -1,6 +1,7 @@
 """Ω: how many of a task's newest episodes are shown."""
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.memory.omega import RULES, adapted, by_verification_type, capacity, checked, dynamic
 from reflexion_lab.records import Episode, Reflection, Task
@@ -95,3 +96,8 @@ def test_adaptive_goes_on_from_where_the_last_loops_left_it():
 def test_an_impossible_omega_is_named_with_what_would_do(omega):
     with pytest.raises(ValueError, match=rf"recall\.omega: .* expected an int of 0 or more, or one of {RULES[0]}"):
         checked(omega)
+
+
+def test_an_unknown_verdict_does_not_move_the_adaptive_omega():
+    untold = [replace(episode(n, reward=0.0), metadata={"outcome": "no_tests"}) for n in (1, 2, 3)]
+    assert adapted(3, untold) == 3

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reflexion_lab.memory.episodic import NothingKnown
 from reflexion_lab.memory.packing import estimated, packed, words
@@ -71,6 +72,15 @@ def test_each_of_the_two_has_a_budget_of_its_own():
     own = [episode(1, code="c" * 40)]
     assert ids(WindowThenSimilar(k=1, max_tokens=10).select(own, TASK, Others())) == ["x1", "t1"]
     assert ids(WindowThenSimilar(k=1, max_tokens=9).select(own, TASK, Others())) == ["x1"]
+
+
+def test_of_another_tasks_episode_its_task_counts_too():
+    class Described(Others):
+        def similar(self, task, own, k, min_score):
+            return [replace(episode(1, code="", task_id="x"), task_description="d" * 400)]
+
+    assert ids(Similar(max_tokens=100).select([], TASK, Described())) == ["x1"]
+    assert ids(Similar(max_tokens=99).select([], TASK, Described())) == []
 
 
 @pytest.mark.parametrize(

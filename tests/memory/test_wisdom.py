@@ -68,12 +68,24 @@ def test_nothing_comes_of_nothing(book, query, k):
     assert WisdomBook(Jaccard()).relevant("nil pointer", 3) == []
 
 
-def test_what_came_from_the_very_task_alone_can_be_left_out():
+def test_a_reader_is_told_what_may_be_told_and_the_rest_makes_room():
     book = WisdomBook(Jaccard())
-    book.upsert(wisdom("pointer one", 1, tasks=("a",)))
-    book.upsert(wisdom("pointer two", 2, tasks=("a", "b")))
-    assert patterns(book.relevant("pointer", 5, except_task="a")) == ["pointer two"]
-    assert len(book.relevant("pointer", 5, except_task="b")) == len(book.relevant("pointer", 5)) == 2
+    for number in range(1, 9):
+        book.upsert(wisdom(f"pointer p{number}", number, tasks=("a",) if number > 2 else ("b",)))
+
+    def told(one):
+        return replace(one, pattern=one.pattern.upper()) if one.tasks == ("b",) else None
+
+    assert patterns(book.relevant("pointer", 2, told=told)) == ["POINTER P2", "POINTER P1"]
+
+
+def test_usage_whose_episodes_are_gone_stands_and_a_smaller_count_does_not_replace_it():
+    book = WisdomBook(Jaccard())
+    book.upsert(wisdom("pointer one", 1))
+    name = next(iter(book)).wisdom_id
+    book.remember_usage(replace(book[name], use_count=4, success_rate=0.25, last_used_at=9.0))
+    book.remember_usage(replace(book[name], use_count=3, success_rate=1.0))
+    assert (book[name].use_count, book[name].success_rate, book[name].last_used_at) == (4, 0.25, 9.0)
 
 
 def test_pattern_tags_and_domain_are_searched():

@@ -130,16 +130,6 @@ def test_adding_and_forgetting_in_any_order_keeps_numbers_and_hits(steps, k):
     assert same(vectors.rank(rows[-1], k), brute_force(rows[:added], rows[-1], k, first))
 
 
-def test_what_is_forgotten_before_it_is_added_is_not_found():
-    rows, vectors = drawn(10), Vectors()
-    vectors.forget(4)
-    vectors.add(rows)
-    vectors.forget(2)
-    assert sorted(hit.number for hit in vectors.rank(rows[2], 10)) == sorted(
-        number for number, _ in brute_force(rows, rows[2], 10, first=4)
-    )
-
-
 def test_a_fifo_of_vectors_does_not_grow_with_what_passed_through_it():
     rows, vectors, capacity = drawn(500), Vectors(), 1500
     for number in range(100):

@@ -1,6 +1,8 @@
 """However documents come and go, the lexical retrievers answer as if those that are left had been added at once."""
 
+import gc
 import itertools
+from collections import defaultdict
 
 import pytest
 from hypothesis import given, settings
@@ -111,6 +113,20 @@ def test_a_bounded_buffer_holds_on_to_neither_documents_nor_words():
     assert view.frequency("word489") == 0 < view.frequency("word490")
     assert len(view.vocabulary) < 30
     assert sum(len(segment.lengths) for segment in view.segments) < 30
+
+
+def test_what_was_dropped_does_not_wait_for_the_garbage_collector():
+    gc.collect()
+    gc.disable()
+    try:
+        index = counts.Counts(lambda view: view, 1)
+        for number in range(200):
+            index.add([f"word{number} of the day"])
+            index.forget(number - 9)
+            index.settled()
+        assert sum(type(one) is defaultdict and "day" in one for one in gc.get_objects()) == 1
+    finally:
+        gc.enable()
 
 
 def test_an_index_is_a_row_of_segments_that_shrink_geometrically():

@@ -1,5 +1,6 @@
 """What a folder of JSON lines goes through: torn and strange lines, full and closed disks, other versions."""
 
+import errno
 import fcntl
 import json
 import os
@@ -87,8 +88,9 @@ def test_a_garbled_newer_version_leaves_the_older_one_standing(file, folder):
         assert ids(Jsonl(folder)) == ["e0", "e1", "e2", "e3", "e4"]
 
 
-def test_a_first_write_that_was_torn_leaves_an_empty_store_that_goes_on(tmp_path, episode):
-    (tmp_path / "episodes.jsonl").write_text(HEADER[:12])
+@pytest.mark.parametrize("first", [HEADER[:12].encode(), HEADER.encode().replace(b"epi", b"\xff")])
+def test_a_first_write_that_was_torn_leaves_an_empty_store_that_goes_on(tmp_path, episode, first):
+    (tmp_path / "episodes.jsonl").write_bytes(first)
     store = Jsonl(tmp_path)
     with pytest.warns(UserWarning, match=r"line 1"):
         assert ids(store) == []
@@ -163,6 +165,30 @@ def test_a_prune_keeps_the_mode_and_leaves_no_draft(file, folder):
     assert [path.name for path in folder.iterdir()] == ["episodes.jsonl"]
 
 
+def test_a_prune_leaves_the_draft_of_the_next_one_alone(file, folder, monkeypatch):
+    """Whoever opens the new file has the lock to it while the first prune ends."""
+    rename, draft = Path.replace, folder / ".episodes.jsonl.draft"
+
+    def rename_and_be_overtaken(path, target):
+        rename(path, target)
+        draft.write_text("of the next prune")
+
+    monkeypatch.setattr(Path, "replace", rename_and_be_overtaken)
+    assert Jsonl(folder).prune(100.0) == 5
+    assert draft.read_text() == "of the next prune"
+
+
+def test_a_prune_whose_disk_is_full_leaves_no_draft(file, folder, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match=r"cannot be pruned.*free some space"):
+        Jsonl(folder).prune(100.0)
+    assert [path.name for path in folder.iterdir()] == ["episodes.jsonl"]
+    assert len(ids(Jsonl(folder))) == 5
+
+
 def test_a_prune_that_fails_leaves_all_as_it_was(file, folder):
     (folder / ".episodes.jsonl.draft").mkdir()
     with pytest.raises(StoreError, match=r"cannot be pruned.*what it kept before stands"):
@@ -193,6 +219,15 @@ def test_a_writer_waits_for_the_other_writer_and_a_reader_for_both(file, folder,
                 fcntl.flock(asked, operation | fcntl.LOCK_NB)
     with file.open("rb") as asked:
         fcntl.flock(asked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_process_that_was_forked_during_a_write_does_not_keep_the_lock(file):
+    """A fork copies every descriptor, those of locks that other threads hold too."""
+    with file.open("rb") as asked:
+        with locked(file) as (descriptor, _):
+            copy = os.dup(descriptor)
+        fcntl.flock(asked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(copy)
 
 
 def test_a_folder_that_was_removed_is_said(folder, episode):

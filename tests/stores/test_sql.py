@@ -1,16 +1,20 @@
 """What a database goes through: versions, strangers, damage, full and closed disks, a server that dies."""
 
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
 import traceback
 from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy
 from sqlalchemy.pool import NullPool
 
+import reflexion_lab
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Episode, Search, Wisdom
 from reflexion_lab.stores import migrations
@@ -279,3 +283,23 @@ def test_reading_a_kind_of_none_is_empty(url):
 def test_importing_the_stores_loads_no_sqlalchemy():
     code = "import sys, reflexion_lab.stores.place; sys.exit('sqlalchemy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
+def test_an_own_server_does_not_outlive_the_process_that_started_it(sign):
+    script = """
+import sys
+from reflexion_lab.stores.own_server import own_server
+with own_server() as server:
+    print(server.url, flush=True)
+    sys.stdin.read()
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        url = one.stdout.readline().strip()
+        with psycopg.connect(url) as connection:
+            one.send_signal(sign)
+            # It answers after these seconds only where the server stays.
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("SELECT pg_sleep(300)")

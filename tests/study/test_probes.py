@@ -226,6 +226,16 @@ def test_sheets_hold_the_numbers_of_the_cells(compared):
         gained(compared, "same task", over="task")
 
 
+def test_a_narrow_terminal_hides_no_figure_and_no_name(compared):
+    texts = []
+    for width in (20, 200):
+        out = io.StringIO()
+        show(Recollected(sources=(), episodes=EPISODES, unshown=0), compared, Console(file=out, width=width))
+        texts.append(out.getvalue().partition("same task")[2])
+    assert "backwards" in texts[0]
+    assert texts[0] == texts[1]
+
+
 def test_a_probe_without_questions_is_said_and_draws_nothing():
     alone = Recollected(sources=("log",), episodes=EPISODES[:1], unshown=2)
     compared = compare(alone.episodes, {"jaccard": Overlap}, ("task",), quiet=True)
@@ -324,6 +334,11 @@ def test_only_the_first_rows_are_read_when_asked(transcripts):
     assert {one.agent_id for one in recollect([transcripts], limit=1, workers=1).episodes} == {"gpt"}
 
 
+def test_rows_that_were_not_read_are_not_said_to_hold_nothing(transcripts):
+    with pytest.raises(ValueError, match="no reflection found in the first 0 rows"):
+        recollect([transcripts], limit=0)
+
+
 def test_a_file_without_reflections_is_named(tmp_path):
     path = tmp_path / "bare.jsonl"
     path.write_text(json.dumps(row("twice", "gpt", [{"code": "x", "feedback": ""}])))
@@ -374,6 +389,34 @@ def test_a_wrong_name_shows_before_anything_runs(tmp_path):
     options = top.parse_args(["retrieval", str(tmp_path / "absent.jsonl"), "--match", "prose"])
     with pytest.raises(ValueError, match="match: 'prose' found"):
         options.command(options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["absent.jsonl"], "absent.jsonl: no file found; expected transcripts"),
+        (["."], "no file found; expected transcripts"),
+        (["log.jsonl.gz", "--out", "log.jsonl.gz"], "--out: 'log.jsonl.gz' cannot be a folder"),
+        (["log.jsonl.gz", "--out", "log.jsonl.gz/deeper"], "cannot be a folder"),
+    ],
+)
+def test_a_wrong_place_shows_before_anything_runs(transcripts, monkeypatch, arguments, said):
+    monkeypatch.chdir(transcripts.parent)
+    monkeypatch.setattr("reflexion_lab.study.recollected.recollect", lambda *_, **__: pytest.fail("it ran"))
+    top = argparse.ArgumentParser()
+    command.add(top.add_subparsers())
+    options = top.parse_args(["retrieval", *arguments])
+    with pytest.raises(ValueError, match=said):
+        options.command(options)
+
+
+@pytest.mark.parametrize("wrong", [["--k", "0"], ["--limit", "0"], ["--limit", "-3"], ["--limit", "x"]])
+def test_a_count_of_nothing_is_no_argument(capsys, wrong):
+    top = argparse.ArgumentParser()
+    command.add(top.add_subparsers())
+    with pytest.raises(SystemExit):
+        top.parse_args(["retrieval", "log.jsonl", *wrong])
+    assert f"argument {wrong[0]}: " in capsys.readouterr().err
 
 
 def test_of_recorded_runs_a_task_is_found_again_by_its_text_and_not_by_chance(recorded_runs):
