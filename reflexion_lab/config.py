@@ -137,7 +137,7 @@ def loop_factory(
         instantiate(cfg.reflector),
         instantiate(cfg.evaluator),
     )
-    recall = wire(instantiate(cfg.recall), {"tokens": getattr(model, "count_tokens", estimated)})
+    recall = wire(instantiate(cfg.recall), {"tokens": getattr(model, "count_tokens", None) or estimated})
     folder = cfg.memory.reflection_files
     files = ReflectionFiles(folder) if folder else None
     stop = FirstOf(
