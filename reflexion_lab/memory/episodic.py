@@ -7,6 +7,7 @@ import time
 from msgspec.structs import replace
 
 from reflexion_lab.memory.buffer import EpisodeBuffer
+from reflexion_lab.memory.omega import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.memory.reflection_schema import file_of
 from reflexion_lab.memory.session import after, described
@@ -18,7 +19,7 @@ from reflexion_lab.records import Attempt, Episode, MemoryState, Recollection, S
 class NothingKnown:
     """What a loop knows of others when tasks are independent."""
 
-    omega = 3
+    omega = DEFAULT
 
     def similar(self, task: Task, own: object, k: int, min_score: float) -> list[Episode]:
         return []
