@@ -22,6 +22,9 @@ Run a benchmark through the loop. What follows `run` are Hydra overrides:
   reflexion-lab run benchmark=humaneval recall.omega=1 loop.max_attempts=3 benchmark.limit=20
   reflexion-lab run experiment=simple benchmark=humaneval
   reflexion-lab run model=openai model.model=gpt-4o-mini actor=single_shot
+  reflexion-lab run actor=react_continuation loop.max_attempts=2     turns within an attempt
+  reflexion-lab run model@roles.reflector=openai roles.reflector.model=gpt-4o   a reflector of its own
+  reflexion-lab run reflector=generic 'stop=[plateau,budget]' stop.budget.tokens=20000
   reflexion-lab run -m seed=0,1,2                      one run per value
   reflexion-lab run ... resume=runs/FOLDER             finish a run that was cut off
   reflexion-lab run --cfg job                          print the whole config
@@ -40,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    from reflexion_lab.commands import memory, retrieval, wisdom
+    from reflexion_lab.commands import failures, memory, parsing, retrieval, wisdom
 
     top = argparse.ArgumentParser(
         prog="reflexion-lab", description="Measure whether a language model learns from its own words."
@@ -63,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
     sub.set_defaults(command=demo)
     add_audit(commands)
-    for room in (memory, wisdom, retrieval):
+    for room in (memory, wisdom, retrieval, failures, parsing):
         room.add(commands)
     sub = commands.add_parser("doctor", help="check the evaluator: canonical and hostile programs, isolation layers")
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")

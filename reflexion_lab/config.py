@@ -10,18 +10,20 @@ import msgspec
 
 from reflexion_lab.manifest import describe, differences
 from reflexion_lab.parts import (
+    ROLES,
     ConfigError,
+    Models,
     instantiate,
     keeps,
     load_archive,
     load_benchmark,
-    load_model,
+    load_models,
     load_sandbox,
     plain,
     timed,
     wire,
 )
-from reflexion_lab.protocols import Executor, Model, SuiteWriter, Tracker
+from reflexion_lab.protocols import Executor, Model, Stop, SuiteWriter, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES
 from reflexion_lab.run_folder import RunFolder
 
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
 
     from reflexion_lab.benchmarks.benchmark import Benchmark
     from reflexion_lab.loop.reflexion import Reflexion
+    from reflexion_lab.loop.stuck import Stuck
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.memory.rounds import OneRound, Rounds
     from reflexion_lab.models.cache import CachedModel
+    from reflexion_lab.models.draws import Draws
     from reflexion_lab.runner import Runner
     from reflexion_lab.sandbox.cached import CachedExecutor
 
@@ -48,12 +52,17 @@ class Lab(NamedTuple):
     folder: RunFolder
     tracker: Tracker
     sandbox: CachedExecutor
-    model: CachedModel
+    models: Models
     archive: Archive | None
+
+    @property
+    def model(self) -> CachedModel:
+        """The actor's."""
+        return self.models.of("actor")
 
     def close(self) -> None:
         self.sandbox.close()
-        self.model.close()
+        self.models.close()
         if self.archive:
             self.archive.close()
 
@@ -88,26 +97,28 @@ def assemble(cfg: DictConfig) -> Lab:
         )
     sandbox = load_sandbox(cfg)
     benchmark = load_benchmark(cfg, sandbox)
-    model = load_model(cfg)
+    models = load_models(cfg)
     archive = load_archive(cfg)
-    loop_factory(cfg, model, sandbox, archive)()  # an impossible value shows before anything is written
-    suite_writer = suite_writer_factory(cfg, model, sandbox) if cfg.feedback_source == "self_tests" else None
+    loop_factory(cfg, models, sandbox, archive)()  # an impossible value shows before anything is written
+    suite_writer = (
+        suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
+    )
     tracker = instantiate(cfg.tracker)
-    folder = open_folder(cfg, benchmark, model, sandbox.layers)
+    folder = open_folder(cfg, benchmark, models, sandbox.layers)
     rounds = begin(archive, cfg, folder)
     graded = [grade.task_id for grade in folder.grades.values() if not grade.sealed]
     runner = Runner(
         tasks=timed(benchmark, sandbox),
-        loop=loop_factory(cfg, model, sandbox, archive, folder.manifest.run_id),
+        loop=loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id),
         judge=HiddenTests(sandbox, graded),
         folder=folder,
         feedback_source=cfg.feedback_source,
-        workers=cfg.workers or model.slots,
+        workers=cfg.workers or models.of("actor").slots,
         quiet=cfg.quiet,
         suite_writer=suite_writer,
         rounds=rounds,
     )
-    return Lab(runner, folder, tracker, sandbox, model, archive)
+    return Lab(runner, folder, tracker, sandbox, models, archive)
 
 
 def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder) -> Rounds | OneRound:
@@ -122,37 +133,33 @@ def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder) -> Rounds
 
 
 def loop_factory(
-    cfg: DictConfig, model: Model, sandbox: Executor, archive: Archive | None = None, run_id: str = ""
+    cfg: DictConfig, models: Models, sandbox: Executor, archive: Archive | None = None, run_id: str = ""
 ) -> Callable[[], Reflexion]:
     """Makes the loop of one task: parts are shared, memory and draw counts are the task's own."""
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
-    from reflexion_lab.memory.episodic import EpisodicMemory
-    from reflexion_lab.memory.packing import estimated
+    from reflexion_lab.loop.stuck import Stuck
+    from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown
     from reflexion_lab.memory.reflection_files import ReflectionFiles
-    from reflexion_lab.models.draws import Draws
+    from reflexion_lab.reflectors.reviewed import Reviewed
 
-    actor, reflector, evaluator = (
-        instantiate(cfg.actor),
-        instantiate(cfg.reflector),
-        instantiate(cfg.evaluator),
-    )
-    recall = wire(instantiate(cfg.recall), {"tokens": getattr(model, "count_tokens", None) or estimated})
-    folder = cfg.memory.reflection_files
-    files = ReflectionFiles(folder) if folder else None
-    stop = FirstOf(
-        NoFeedback(),
-        Passed(cfg.loop.confidence_threshold),
-        MaxAttempts(cfg.loop.max_attempts),
-        TimeOut(cfg.loop.timeout),
-    )
+    made = {
+        name: instantiate(cfg[name]) for name in ("actor", "evaluator", "critic", "reviser", "reflector") if name in cfg
+    }
+    recall, prompts = wire(instantiate(cfg.recall), {}), instantiate(cfg.prompts)
+    files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
+    stuck = Stuck(cfg.loop.stuck_after)
+    stop = stop_rules(cfg, stuck)
 
     def loop() -> Reflexion:
-        parts = {"model": Draws(model), "sandbox": sandbox}
+        draws = draws_by_role(models)
+        parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NothingKnown(), "models": draws}
+        parts |= {"model": draws["actor"], "evaluator": wire(made["evaluator"], parts)}
+        parts["critic"] = wire(made["critic"], {**parts, "model": draws["critic"]})
+        parts["reviser"] = wire(made["reviser"], parts)
         return Reflexion(
-            actor=wire(actor, parts),
-            evaluator=wire(evaluator, parts),
-            reflector=wire(reflector, parts),
+            actor=wire(made["actor"], parts),
+            evaluator=parts["evaluator"],
+            reflector=Reviewed(wire(made["reflector"], {**parts, "model": draws["reflector"]}), **plain(cfg.quality)),
             memory=EpisodicMemory(
                 recall,
                 cfg.memory.max_episodes,
@@ -163,34 +170,62 @@ def loop_factory(
                 files=files,
             ),
             stop=stop,
+            stuck=stuck,
             reflect_on_last=cfg.loop.reflect_on_last,
+            reflect_on_success=cfg.loop.reflect_on_success,
+            reflect_below=cfg.loop.reflect_below,
         )
 
     return loop
+
+
+def draws_by_role(models: Models) -> dict[str, Draws]:
+    """Each role's model as one loop sees it; roles that share a model, or its fingerprint, share their count."""
+    from collections import Counter
+
+    from reflexion_lab.models.draws import Draws
+
+    asked = Counter[str]()
+    made = {id(model): Draws(model, asked) for model in models.distinct}
+    return {role: made[id(models.of(role))] for role in ROLES}
+
+
+def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
+    """The rules of every loop, then those that the group `stop` adds."""
+    from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
+
+    return FirstOf(
+        NoFeedback(),
+        Passed(cfg.loop.confidence_threshold),
+        MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
+        TimeOut(cfg.loop.timeout),
+        stuck,
+        *(instantiate(rule) for rule in cfg.stop.values()),
+    )
 
 
 def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Executor) -> Callable[[], SuiteWriter]:
     """Makes the writer of one task's tests. Its draws are counted apart: the loop's stay those of every other arm."""
     from reflexion_lab.models.draws import Draws
 
-    style = plain(cfg.suite_writer).get("writer", {}).get("style")
-    if style == "continuation" and cfg.model._target_.endswith(".OpenAIModel"):
+    style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
+    if style == "continuation" and node._target_.endswith(".OpenAIModel"):
         raise ConfigError(
             f"suite_writer: {style} found with model=openai, whose models chat; expected suite_writer=chat"
         )
-    partial = instantiate(cfg.suite_writer)
+    partial, prompts = instantiate(cfg.suite_writer), instantiate(cfg.prompts)
 
     def writer() -> SuiteWriter:
-        made: SuiteWriter = wire(partial, {"model": Draws(model), "sandbox": sandbox})
+        made: SuiteWriter = wire(partial, {"model": Draws(model), "sandbox": sandbox, "prompts": prompts})
         return made
 
     writer()  # an impossible value shows before anything is written
     return writer
 
 
-def open_folder(cfg: DictConfig, benchmark: Benchmark, model: Model, isolation: Sequence[str]) -> RunFolder:
+def open_folder(cfg: DictConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str]) -> RunFolder:
     """A new run folder with its manifest, or the one to resume, if it began as this very run."""
-    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), model, isolation)
+    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation)
     if cfg.resume is None:
         folder = RunFolder(Path(cfg.run_root) / manifest.run_id)
         folder.write_manifest(manifest)

@@ -36,17 +36,20 @@ def present(lab: Lab, label: str, quiet: bool) -> Summary:
     from rich.console import Console
 
     from reflexion_lab.analysis.plots import Curve, save_convergence
+    from reflexion_lab.analysis.reflection_plots import save_reflections
     from reflexion_lab.analysis.report import show
     from reflexion_lab.analysis.summary import Log, summary
 
     log = Log.read(lab.folder)
     found = summary(log)
     lab.folder.write_json("summary.json", msgspec.to_builtins(found))
-    figure = save_convergence(lab.folder.path, [Curve.of(log, label)])
+    figures = save_convergence(lab.folder.path, [Curve.of(log, label)]), save_reflections(lab.folder.path, log, label)
     if not quiet:
         show(lab.folder, Console())
-        print(f"figure: {figure}")
-        print(f"model calls: {lab.model.misses} made, {lab.model.hits + lab.model.coalesced} from the cache")
+        print("\n".join(f"figure: {figure}" for figure in figures if figure))
+        models = lab.models.distinct
+        made, stored = sum(m.misses for m in models), sum(m.hits + m.coalesced for m in models)
+        print(f"model calls: {made} made, {stored} from the cache")
     link = track(lab)
     if link and not quiet:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")

@@ -49,10 +49,10 @@ def describe(
     benchmark: str,
     digest: str,
     n_expected: int,
-    model: Model,
+    models: Mapping[str, Model],
     isolation: Sequence[str],
 ) -> Manifest:
-    """The manifest of a run that begins now."""
+    """The manifest of a run that begins now. `models`: by role; the actor's is always there."""
     config = without_logins(config)
     commit, dirty = git_state()
     began = time.time()
@@ -70,8 +70,9 @@ def describe(
         benchmark_digest=digest,
         n_expected=n_expected,
         prompt_digests=digests(),
-        model_fingerprint=model.fingerprint,
-        slots=model.slots,
+        model_fingerprint=models["actor"].fingerprint,
+        role_fingerprints={role: model.fingerprint for role, model in models.items() if role != "actor"},
+        slots=models["actor"].slots,
         feedback_source=config["feedback_source"],
         isolation=tuple(isolation),
     )
@@ -97,7 +98,7 @@ def differences(one: Manifest, other: Manifest) -> list[str]:
     """Names of what keeps two runs from being one: top-level config keys, data, prompts, weights."""
     keys = sorted((one.config.keys() | other.config.keys()) - set(HOW_NOT_WHAT))
     found = [key for key in keys if one.config.get(key) != other.config.get(key)]
-    for field in ("benchmark_digest", "n_expected", "prompt_digests", "model_fingerprint"):
+    for field in ("benchmark_digest", "n_expected", "prompt_digests", "model_fingerprint", "role_fingerprints"):
         if getattr(one, field) != getattr(other, field):
             found.append(field)
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,18 +24,53 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Models(NamedTuple):
+    """The models of a run, by role."""
+
+    by_role: Mapping[str, CachedModel]
+    """`actor` is always there."""
+
+    def of(self, role: str) -> CachedModel:
+        """The role's own, else the actor's."""
+        return self.by_role.get(role, self.by_role["actor"])
+
+    @property
+    def distinct(self) -> list[CachedModel]:
+        return list({id(model): model for model in self.by_role.values()}.values())
+
+    def close(self) -> None:
+        for model in self.distinct:
+            model.close()
+
+
+ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
+"""Who asks a model. Each but the actor may have one of its own, `roles.NAME`; the last two are rungs of escalation."""
+
+
 class ConfigError(ValueError):
     """The config asks for something impossible: which key, what was found, what was expected."""
 
 
-def wire(partial: functools.partial[Any], parts: dict[str, Any]) -> Any:
-    """Call a partial with those `parts` that its constructor names; partials among its arguments come first."""
-    inner = {key: _wired(value, parts) for key, value in partial.keywords.items()}
+def wire(partial: functools.partial[Any], parts: Mapping[str, Any]) -> Any:
+    """Call a partial with those `parts` that its constructor names; partials among its arguments come first, and what
+    it has of its own goes before a part of that name.
+
+    An argument `make_…` is handed over as a function that makes the part, again and again, with some parts changed:
+    `make_actor(model=other)`.
+    """
+    inner = {
+        key: functools.partial(_make, value, parts) if key.startswith("make_") else _wired(value, parts)
+        for key, value in partial.keywords.items()
+    }
     named = inspect.signature(partial.func).parameters
-    return partial(**inner, **{name: part for name, part in parts.items() if name in named})
+    return partial(**{**{name: part for name, part in parts.items() if name in named}, **inner})
 
 
-def _wired(value: Any, parts: dict[str, Any]) -> Any:
+def _make(partial: functools.partial[Any], parts: Mapping[str, Any], **changed: Any) -> Any:
+    return wire(partial, {**parts, **changed})
+
+
+def _wired(value: Any, parts: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return [_wired(item, parts) for item in value]
     return wire(value, parts) if isinstance(value, functools.partial) else value
@@ -45,9 +81,8 @@ def load_archive(cfg: DictConfig) -> Archive | None:
     from reflexion_lab.memory.archive import Archive, Shown
 
     shared, shown = cfg.memory.shared, _converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
-    reads = not cfg.recall._target_.endswith(".Window") or shown != Shown(
-        min_score=shown.min_score, max_tokens=shown.max_tokens
-    )
+    shows = shown != Shown(min_score=shown.min_score, max_tokens=shown.max_tokens)
+    reads = shows or shared.priors or not cfg.recall._target_.endswith(".Window")
     if not reads and not keeps(cfg):
         return None
     parts = {"embedder": load_embedder(cfg)}
@@ -114,14 +149,41 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedExecutor | None = None) -> Be
     return chosen
 
 
-def load_model(cfg: DictConfig) -> CachedModel:
-    """The model behind its call cache. Equal model configs share one instance in a process."""
+def load_models(cfg: DictConfig) -> Models:
+    """The model of every role behind the call cache. Roles with equal model configs share one instance in a process."""
     from reflexion_lab.models.cache import CachedModel
 
-    if cfg.actor._target_.endswith(".Continuation") and cfg.model._target_.endswith(".OpenAIModel"):
-        raise ConfigError("actor: continuation found with model=openai, whose models chat; expected actor=single_shot")
-    model = _model(msgspec.json.encode(plain(cfg.model)))
-    return CachedModel(model, cfg.cache.path, cfg.cache.mode)
+    if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
+        raise ConfigError(f"roles: {', '.join(strange)} found; expected some of {', '.join(ROLES[1:])}")
+    made: dict[bytes, CachedModel] = {}
+    by_role = {}
+    for role, node in {"actor": cfg.model, **cfg.roles}.items():
+        _check_style(cfg, role, node)
+        key = msgspec.json.encode(plain(node), order="sorted")
+        if key not in made:
+            made[key] = CachedModel(_model(key), cfg.cache.path, cfg.cache.mode)
+        by_role[role] = made[key]
+    return Models(by_role)
+
+
+def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
+    """Raises ConfigError: a model that chats would be given the beginning of a file."""
+    if not node._target_.endswith(".OpenAIModel") or role in ("reflector", "critic", "suite_writer"):
+        return
+    revises = cfg.actor._target_.endswith(".CritiqueRevise")
+    for name, chat in {"actor": "single_shot", **({"reviser": "llm"} if revises else {})}.items():
+        if _continues(plain(cfg[name])):
+            raise ConfigError(
+                f"{name}: continuation found with model=openai, whose models chat; expected {name}={chat}"
+            )
+
+
+def _continues(node: Any) -> bool:
+    """Whether a part, or one within it, lets its model continue a file."""
+    if isinstance(node, dict):
+        is_one = node.get("style") == "continuation" or str(node.get("_target_", "")).endswith(".Continuation")
+        return is_one or any(map(_continues, node.values()))
+    return isinstance(node, list) and any(map(_continues, node))
 
 
 @functools.cache

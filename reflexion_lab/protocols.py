@@ -6,13 +6,14 @@ exception; an exception is a broken harness and stops the run loudly, after ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from reflexion_lab.records import (
     Attempt,
     Completion,
+    Critique,
     Episode,
     Evaluation,
     Execution,
@@ -27,6 +28,7 @@ from reflexion_lab.records import (
     Session,
     Task,
     Trajectory,
+    Usage,
     Wisdom,
     WrittenTests,
 )
@@ -45,6 +47,15 @@ class ModelError(RuntimeError):
 
 class HarnessError(RuntimeError):
     """The harness itself is broken; no verdict on any candidate may be drawn from it."""
+
+
+class CritiqueError(RuntimeError):
+    """A critic could not be understood; what its reply said and cost is kept, it has been paid for."""
+
+    def __init__(self, message: str, usage: Usage, reply: str = "") -> None:
+        super().__init__(message)
+        self.usage = usage
+        self.reply = reply
 
 
 class StoreError(RuntimeError):
@@ -67,6 +78,8 @@ class Model(Protocol):
     """Names the weights or the served model, never a key: equal fingerprints mean interchangeable replies."""
     slots: int
     """Calls that it works on at once."""
+    context: int
+    """Tokens of prompt and reply together that a call may hold; 0 where nobody knows."""
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Answer `messages`. `sample` is the how-manyth draw of this very call within one task's loop.
@@ -80,7 +93,23 @@ class Actor(Protocol):
     """Turns a task and what memory recalled into a program."""
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        """`task` is public. Raises only what its model raises."""
+        """`task` is public. What the prompt had no room for is named in `left_out`. Raises only what its model raises,
+        and HarnessError where it runs programs.
+        """
+
+
+class Critic(Protocol):
+    """Says what is wrong with a draft."""
+
+    def critique(self, task: Task, program: str) -> Critique:
+        """`task` is public. Raises CritiqueError, what its model raises, and HarnessError."""
+
+
+class Reviser(Protocol):
+    """Mends a draft."""
+
+    def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
+        """A new draft, which may be the old one. Raises only what its model raises."""
 
 
 class Limits(Protocol):
@@ -141,6 +170,12 @@ class Known(Protocol):
 
     omega: int
     """Where the adaptive Ω stands."""
+
+    @property
+    def outcomes(self) -> Mapping[str, tuple[int, int]]:
+        """By failure class: how many reflected failures the next attempt mended, of how many that had a next one;
+        feedback verdicts alone.
+        """
 
     def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
         """At most `k` episodes of other loops, best first, with a score of `min_score` or above."""

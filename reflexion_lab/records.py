@@ -7,6 +7,8 @@ checks every field at the door; `msgspec.json.schema(Attempt)` is the schema for
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from enum import StrEnum
 
 import msgspec
 from msgspec.structs import replace
@@ -131,6 +133,26 @@ class Completion(Record, frozen=True, kw_only=True):
     """True when the reply came from the call cache: `usage` then says what it cost when it was first paid."""
 
 
+class Critique(Record, frozen=True, kw_only=True):
+    """What a critic finds in a draft."""
+
+    severity: float
+    """Of the worst issue, in [0, 1]; 0 where there is nothing to mend."""
+    issues: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    score: float | None = None
+    """Of the draft, in [0, 1], higher is better; None where the critic gives none."""
+    confidence: float = 1.0
+    """How far the critic is to be trusted, in [0, 1]: 1 for tests that were run."""
+    source: str
+    """Who speaks: `llm`, `tests`, `lint`, ..., or several of them joined by `+`."""
+    messages: tuple[Message, ...] = ()
+    reply: str = ""
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    """What its tools took."""
+
+
 class Step(Record, frozen=True, kw_only=True):
     """One turn of an actor that works in several."""
 
@@ -140,6 +162,17 @@ class Step(Record, frozen=True, kw_only=True):
     observation: str = ""
     error: str = ""
     """What went wrong in this turn; "" when nothing did."""
+    program: str = ""
+    """The draft of this turn; "" where it made none."""
+    critique: Critique | None = None
+    """What the critic said of `program`."""
+    messages: tuple[Message, ...] = ()
+    """What the actor's model received in this turn, word for word; () where it was not asked."""
+    reply: str = ""
+    usage: Usage = Usage()
+    """The actor's own; the critic's stands in `critique`."""
+    seconds: float = 0.0
+    """What its tools took."""
 
 
 class Trajectory(Record, frozen=True, kw_only=True):
@@ -149,17 +182,29 @@ class Trajectory(Record, frozen=True, kw_only=True):
     """A whole program that defines the entry point, or "" when none could be extracted from the reply."""
     strategy: str
     messages: tuple[Message, ...] = ()
-    """What the actor's model received, word for word."""
+    """What the actor's model received first, word for word; what it received later stands in `steps`."""
+    left_out: tuple[str, ...] = ()
+    """Ids of episodes, wisdom and mistakes that memory gave and the prompt had no room for."""
     reply: str = ""
     """What it answered, before extraction."""
+    rationale: str = ""
+    """What it thought before it wrote the program, in words."""
     extraction: str = ""
     """The rule that found the solution in the reply."""
+    model: str = ""
+    """Who answered, as the server names it."""
     finish_reason: str = "stop"
     """Why the model ended: `stop`, `length`, `context_overflow`, or a server's own word."""
     usage: Usage = Usage()
+    """The actor's own calls."""
+    others: dict[str, Usage] = {}
+    """What other roles cost on the way, by role."""
     cached: bool = False
     steps: tuple[Step, ...] = ()
     """Its turns, oldest first; () for an actor that answers at once."""
+    ended: str = ""
+    """Why an actor of several turns took no more: `finish`, `max_steps`, `low_severity`, ...; "" for one that answers
+    at once."""
     files_modified: tuple[str, ...] = ()
     status: str = "complete"
     """`complete`, `stuck` (it gave up or met an error it could not pass), or `unfinished`."""
@@ -219,6 +264,14 @@ class Evaluation(Record, frozen=True, kw_only=True):
     output: str = ""
     """What the program printed, capped."""
     seconds: float = 0.0
+    confidence: float = 1.0
+    """How far the verdict is to be trusted, in [0, 1]: 1 for tests that were run, less for heuristics and where parts
+    did not run."""
+
+    @property
+    def worth(self) -> float:
+        """What candidates are compared by: the reward, weighed by the evaluator's confidence."""
+        return self.reward * self.confidence
 
     @property
     def failures(self) -> tuple[Check, ...]:
@@ -252,6 +305,41 @@ class SuiteVerdict(Record, frozen=True, kw_only=True):
     """One per kept test, in their order; a test is valid where the canonical solution passes it."""
 
 
+class Category(StrEnum):
+    """What a reflection may call a failure.
+
+    The ten classes and `unknown` say what the evidence shows, and are all that rules ever give; the others say where
+    the attempt went astray, in a model's own words.
+    """
+
+    SYNTAX = "syntax"
+    ASSERTION = "assertion"
+    TIMEOUT = "timeout"
+    NULL = "null"
+    INDEX = "index"
+    PERMISSION = "permission"
+    IMPORT = "import"
+    TYPE = "type"
+    CONCURRENCY = "concurrency"
+    MEMORY = "memory"
+    UNKNOWN = "unknown"
+    ROOT_CAUSE = "root_cause"
+    """A cause was found that has no name of its own here; what any unheard-of name becomes."""
+    APPROACH_FLAW = "approach_flaw"
+    """The plan was wrong, however well it was carried out."""
+    MISSING_CONTEXT = "missing_context"
+    """Something about the task was not known or not read."""
+    TOOL_MISUSE = "tool_misuse"
+    TEST_GAP = "test_gap"
+    """The tests at hand did not show the fault."""
+    VERIFICATION = "verification"
+    """The work was not checked, or the check was misread."""
+    EDGE_CASE_MISS = "edge_case_miss"
+    """An input at the border was not thought of."""
+    INTEGRATION_ERROR = "integration_error"
+    """The parts work, and not together."""
+
+
 class Reflection(Record, frozen=True, kw_only=True):
     """What went wrong, in words. `confidence` is in [0, 1]."""
 
@@ -262,13 +350,19 @@ class Reflection(Record, frozen=True, kw_only=True):
     what_to_change: str
     confidence: float
     source: str
-    """`llm`, `rules:<class>`, or `fallback:<class>` when rules stepped in for a model that failed."""
+    """`llm`, `rules:<class>`, `fallback:<class>` when rules stepped in for a model that failed, or `control:<name>`."""
     category: str = "unknown"
-    """The failure class of the evidence, one of the ten classes or `unknown`."""
+    """One of `Category`: the failure class of the evidence, or what the model calls it where it was asked to."""
     action_items: tuple[str, ...] = ()
     key_insight: str = ""
     """What is worth knowing beyond this task, in one sentence; "" when the reflector names none."""
     lessons: tuple[str, ...] = ()
+    what_worked: str = ""
+    confidence_source: str = "stated"
+    """Where `confidence` comes from: `stated` by the model, the `class` of failure, `measured` on earlier ones; `none`
+    where it says nothing."""
+    flags: tuple[str, ...] = ()
+    """What is wrong with these words, by name; see `reflectors/quality.py`."""
     text: str = ""
     """The model's reply as it came, "" for rules."""
     problem: str = ""
@@ -320,8 +414,15 @@ class Attempt(Record, frozen=True, kw_only=True):
         """Cost by role."""
         return {
             "actor": self.trajectory.usage,
+            **self.trajectory.others,
             "reflector": self.reflection.usage if self.reflection else Usage(),
         }
+
+    @property
+    def seconds(self) -> float:
+        """The attempt's own work: evaluation, tools and the models' time, as recorded; no waiting."""
+        tools = sum(step.seconds + (step.critique.seconds if step.critique else 0) for step in self.trajectory.steps)
+        return self.evaluation.seconds + tools + sum(usage.seconds for usage in self.usage.values())
 
 
 class Episode(Record, frozen=True, kw_only=True):
@@ -429,6 +530,19 @@ class Recollection(Record, frozen=True, kw_only=True):
     session: str = ""
     """The session's history in words; "" where the policy shows none."""
     omega: int | None = None
+    attempt: int = 1
+    """Which attempt at the task this is, 1-based; the loop fills it in."""
+    stuck: str = ""
+    """What keeps coming back, where the loop has got stuck: the actor is asked for a different approach."""
+
+    def without(self, left_out: Collection[str]) -> Recollection:
+        """All but the episodes, wisdom and mistakes with these ids."""
+        return replace(
+            self,
+            episodes=tuple(episode for episode in self.episodes if episode.episode_id not in left_out),
+            wisdom=tuple(entry for entry in self.wisdom if entry.wisdom_id not in left_out),
+            mistakes=tuple(mistake for mistake in self.mistakes if mistake.mistake_id not in left_out),
+        )
 
 
 class Beginning(Record, frozen=True, kw_only=True):
@@ -467,7 +581,7 @@ class TaskResult(Record, frozen=True, kw_only=True):
     task_id: str
     attempts: int
     submitted: int
-    """First attempt that passed its feedback checks, else the one of best feedback reward, the earlier on a tie."""
+    """First attempt that passed its feedback checks, else the one of most worth by them, the earlier on a tie."""
     best: int
     last: int
     stop_reason: str
@@ -507,6 +621,9 @@ class Manifest(Record, frozen=True, kw_only=True):
     n_expected: int
     prompt_digests: dict[str, str]
     model_fingerprint: str
+    """The actor's."""
+    role_fingerprints: dict[str, str] = {}
+    """Those of roles that have a model of their own."""
     slots: int
     """Sequences that the model decoded at once; batched arithmetic can change greedy replies. 1 is deterministic."""
     feedback_source: str

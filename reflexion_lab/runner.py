@@ -124,7 +124,7 @@ class Runner:
             task_id=task.task_id,
             attempts=len(attempts),
             submitted=chosen.number,
-            best=max(attempts, key=lambda a: (a.evaluation.reward, -a.number)).number,
+            best=max(attempts, key=lambda a: (a.evaluation.worth, -a.number)).number,
             last=attempts[-1].number,
             stop_reason=attempts[-1].stop_reason,
             feedback_source=self.feedback_source,

@@ -36,14 +36,14 @@ def test_nothing_heavy_is_imported_before_it_is_needed(command):
 
 
 def test_every_command_has_help(capsys):
-    for command in ("show", "track", "audit", "doctor", "demo"):
+    for command in ("show", "track", "audit", "failures", "parsing", "doctor", "demo"):
         with pytest.raises(SystemExit) as stopped:
             cli.main([command, "--help"])
         assert stopped.value.code == 0
     assert cli.main(["run", "--help"]) == 0
     text = capsys.readouterr().out
     assert "recall.omega=1" in text
-    assert "actor, benchmark, embedder, evaluator" in text
+    assert "actor, benchmark, critic, embedder, evaluator" in text
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,13 @@ def test_every_command_has_help(capsys):
         ("sandbox.limits.wall_secs=1", "sandbox.limits.wall_secs"),
         ("actor.sampling.temperature=hot", "actor.sampling: Expected `float`, got `str`"),
         ("model.path=absent.gguf", "no file at absent.gguf"),
+        ("loop.stuck_after=1", "loop.stuck_after: 1 found; expected 2 or more"),
+        ("loop.extra_attempts=-1", "loop.extra_attempts: -1 found"),
+        ("loop.reflect_below=2", "loop.reflect_below: 2 found"),
+        ("prompts.variant=loud", "prompts.variant: 'loud' found; expected one of default, terse, paper_style"),
+        ("prompts.examples=9", "prompts.examples: 9 found; expected 0 to 3"),
+        ("quality.policy=shout", "quality.policy: 'shout' found"),
+        ("+roles.editor={_target_: x}", "roles: editor found"),
         ("resume=absent", "no manifest.json found"),
     ],
 )

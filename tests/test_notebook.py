@@ -7,17 +7,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab import notebook
-from reflexion_lab.notebook import by_hand, view_attempt, view_loop, view_strip, view_task
+from reflexion_lab import notebook, views
+from reflexion_lab.notebook import by_hand, view_attempt, view_loop, view_reflections, view_strip, view_task
 from reflexion_lab.records import (
     OUTCOMES,
     Attempt,
     Check,
+    Critique,
     Evaluation,
     Grade,
     MemoryState,
     Message,
     Reflection,
+    Step,
     Trajectory,
     Usage,
 )
@@ -32,6 +34,7 @@ class Reader(HTMLParser):
     def __init__(self, view):
         super().__init__()
         self.tags, self.attributes, self.stack, self.text = set(), set(), [], ""
+        self.unfolded = []
         self.inside = {"pre": [], "mark": [], "summary": []}
         self.feed(view.html)
         self.close()
@@ -39,6 +42,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
+        self.unfolded += [len(self.inside["summary"])] if ("open", None) in attrs else []
         self.attributes |= {name for name, _ in attrs}
         self.stack.append(tag)
         if tag in self.inside:
@@ -92,6 +96,21 @@ def words(source="llm", **fields):
     return Reflection(reflection_id="r", about_attempt=1, confidence=0.85, source=source, category="assertion", **told)
 
 
+def working(made, *steps, **fields):
+    """The attempt, by an actor of several turns."""
+    return replace(made, trajectory=replace(made.trajectory, steps=steps, **fields))
+
+
+def turn(number, **fields):
+    """A turn that receives all that came before it, as a conversation does."""
+    heard = tuple(Message(role="user", content=f"message {n}") for n in range(1, number + 1))
+    usage = Usage(calls=1, prompt_tokens=10 * number, completion_tokens=5)
+    return Step(**{"messages": heard, "reply": f"reply {number}", "usage": usage} | fields)
+
+
+HEARD = Message(role=HOSTILE, content=HOSTILE)
+SAID_MORE = {"what_worked": HOSTILE, "key_insight": HOSTILE, "lessons": (HOSTILE,), "action_items": (HOSTILE,)}
+SAID_MORE |= {"flags": (HOSTILE,), "confidence_source": HOSTILE}
 PASSED = attempt(2, "def f(x):\n    return x + 1\n", (Check(name="assert f(1) == 2", outcome="pass"),))
 
 
@@ -107,15 +126,23 @@ def test_hostile_text_stays_text(task):
         recalled=(HOSTILE,),
         output=HOSTILE,
         stop_reason=HOSTILE,
-        reflection=words(HOSTILE, root_cause=HOSTILE, problem=HOSTILE, text=HOSTILE),
+        reflection=words(HOSTILE, root_cause=HOSTILE, problem=HOSTILE, text=HOSTILE, **SAID_MORE),
     )
+    critique = Critique(severity=0.5, issues=(HOSTILE,), suggestions=(HOSTILE,), source=HOSTILE, messages=(HEARD,))
+    step = Step(thought=HOSTILE, action=HOSTILE, observation=HOSTILE, error=HOSTILE, critique=critique, reply=HOSTILE)
+    hostile = working(hostile, step, ended=HOSTILE, left_out=(HOSTILE,), model=HOSTILE, status=HOSTILE)
+    hostile = working(hostile, *hostile.trajectory.steps, others={HOSTILE: Usage(calls=1)}, finish_reason=HOSTILE)
     changed = replace(hostile, number=2, trajectory=replace(hostile.trajectory, solution=HOSTILE + "!"))
-    views = view_loop([hostile, changed]) + view_strip([hostile], label=HOSTILE)
+    views = (
+        view_loop([hostile, changed])
+        + view_reflections({HOSTILE: hostile.reflection, f"{HOSTILE}2": None})
+        + view_strip([hostile], label=HOSTILE)
+    )
     views += view_task(replace(task, prompt=HOSTILE, task_id=HOSTILE, tags=(HOSTILE,), visible_tests=(HOSTILE,)))
     read = Reader(views)
     assert read.tags <= TAGS
-    assert read.attributes <= {"style"}
-    assert read.text.count(HOSTILE) > 20
+    assert read.attributes <= {"style", "open"}
+    assert read.text.count(HOSTILE) > 70
 
 
 @pytest.mark.parametrize("unseen", ["\x1b[31m", "\x00", "\r", "\u202e", "\u200b", "\u2028", "\ud800", "\x7f", "\x9b"])
@@ -188,7 +215,7 @@ def test_after_a_missing_program_the_whole_new_one_is_shown():
 def test_every_verdict_is_a_word_and_a_symbol(outcome):
     read = Reader(view_attempt(attempt(checks=(Check(name="assert f(1) == 2", outcome=outcome, message="why"),))))
     right = outcome == "pass"
-    assert f"{'✓' if right else '✗'} {notebook.WORDS[outcome]} {int(right)} of 1 right" in read.words
+    assert f"{'✓' if right else '✗'} {views.WORDS[outcome]} {int(right)} of 1 right" in read.words
 
 
 def test_what_tools_find_is_shown_as_such_and_is_no_test_that_was_right():
@@ -286,6 +313,121 @@ def test_a_loop_shows_every_attempt_against_the_one_before():
     read = Reader(view_loop([attempt(), PASSED, replace(PASSED, number=3)]))
     assert "against attempt 1" in read.words
     assert "the very program of attempt 2" in read.words
+
+
+def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
+    steps = [turn(n, thought=f"thought {n}", action=f"tool_{n}", observation=f"seen {n}") for n in range(1, 6)]
+    read = Reader(view_attempt(working(attempt(), *steps, ended="max_steps")))
+    assert "Turns 5, ended: max_steps" in read.words
+    for n in range(1, 6):
+        assert f"Turn {n} · tool_{n} · {10 * n} + 5 tokens Thought thought {n} Observation seen {n}" in read.words
+    unfolded = [read.inside["summary"][place] for place in read.unfolded]
+    assert [text.split(" ·")[0] for text in unfolded] == ["Turn 4", "Turn 5"]
+
+
+def test_a_turn_shows_only_those_messages_that_the_turn_before_had_not_received():
+    blocks = Reader(view_attempt(working(attempt(), turn(1), turn(2), turn(3)))).inside["pre"]
+    assert [block.strip() for block in blocks if "message" in block] == ["message 1", "message 2", "message 3"]
+    again = Reader(view_attempt(working(attempt(), turn(1), turn(1))))
+    assert "What the model received: what it received in the turn before" in again.words
+    apart = turn(2, messages=(Message(role="user", content="another prompt"),))
+    assert (
+        "What the model received: user, 14 characters" in Reader(view_attempt(working(attempt(), turn(1), apart))).words
+    )
+
+
+def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
+    first, second = attempt().trajectory.solution, PASSED.trajectory.solution
+    steps = turn(1, program=first), turn(2), turn(3, program=second), turn(4, program=second)
+    read = Reader(view_attempt(working(PASSED, *steps)))
+    assert "Turn 1 · a first draft" in read.words
+    assert "Turn 3 · against turn 1: − 1 out, + 1 in" in read.words
+    assert "Turn 4 · the very program of turn 3" in read.words
+    assert "Program the draft of turn 4 1 def f(x):" in read.words
+    assert len([block for block in read.inside["pre"] if "def f(x):" in block]) == 3
+
+
+def test_what_stands_in_the_turns_is_not_shown_again_below_them():
+    made = attempt(reply="reply 2", messages=turn(1).messages)
+    read = Reader(view_attempt(working(made, turn(1, thought="hm"), turn(2), rationale="hm")))
+    assert [read.text.count(text) for text in ("message 1", "reply 2", "hm")] == [1, 1, 1]
+    elsewhere = Reader(view_attempt(working(made, Step(program="pass"), rationale="so")))
+    assert [elsewhere.text.count(text) for text in ("message 1", "reply 2")] == [1, 1]
+    assert "What it thought first so" in elsewhere.words
+
+
+def test_a_turn_that_went_wrong_says_so_before_it_is_opened():
+    read = Reader(view_attempt(working(attempt(), turn(1, error="no action"), turn(2), turn(3))))
+    assert "Turn 1 · ✗ error · 10 + 5 tokens" in " ".join(read.inside["summary"][0].split())
+    assert "What went wrong in this turn no action" in read.words
+
+
+def test_a_critique_stands_with_its_draft():
+    critique = Critique(
+        severity=0.75,
+        issues=("no loop", "no return"),
+        suggestions=("add both",),
+        score=0.25,
+        confidence=0.5,
+        source="llm+lint",
+        messages=(Message(role="user", content="judge it"),),
+        reply="my verdict",
+        usage=Usage(calls=1, prompt_tokens=8, completion_tokens=9),
+    )
+    made = working(attempt(), turn(1, program="pass", critique=critique), others={"critic": critique.usage})
+    read = Reader(view_attempt(made))
+    assert "Turn 1 · a first draft · severity 0.75" in read.words
+    assert "Critique llm+lint critic 8 + 9 tokens Severity 0.75 Issues no loop no return" in read.words
+    assert "Suggestions add both Score 0.25 Trusted 0.50" in read.words
+    assert (
+        "What the model received as a critic: user, 8 characters judge it What the critic replied my verdict"
+        in read.words
+    )
+    assert read.words.count("critic 8 + 9 tokens") == 2
+
+
+def test_an_attempt_says_who_worked_how_it_ended_and_what_did_not_fit():
+    made = replace(attempt(recalled=("ep-1",)), recalled_wisdom=("w-1",), recalled_mistakes=("m-1",))
+    fields = {"left_out": ("ep-0",), "model": "small-1", "finish_reason": "length", "status": "unfinished"}
+    read = Reader(view_attempt(working(made, **fields)))
+    assert "single_shot by small-1 reply ended: length unfinished" in read.words
+    assert "Memory gave ep-1, w-1, m-1 No room in the prompt for ep-0" in read.words
+    usual = Reader(view_attempt(attempt())).words
+    assert not [text for text in ("ended", "No room", "complete", "Turns", "thought") if text in usual]
+
+
+def test_a_reflection_shows_all_that_it_says_and_nothing_empty():
+    more = {
+        "what_worked": "the loop",
+        "key_insight": "count",
+        "lessons": ("one", "two"),
+        "action_items": ("do a", "do b"),
+    }
+    read = Reader(view_attempt(attempt(reflection=words(flags=("generic",), confidence_source="measured", **more))))
+    assert "class: assertion ⚑ generic Root cause" in read.words
+    assert "What worked the loop What to change the fix To do do a do b Key insight count" in read.words
+    assert "Lessons one two Confidence 0.85 measured" in read.words
+    bare = Reader(view_attempt(attempt(reflection=words(action_items=("the fix",), what_went_wrong="")))).words
+    assert not [
+        label for label in ("went wrong", "worked", "To do", "insight", "Lessons", "⚑", "Why not") if label in bare
+    ]
+
+
+def test_a_control_is_no_reflection():
+    judged_by_nobody = words("control:generic", text="its first words", confidence_source="none")
+    read = Reader(view_attempt(attempt(reflection=judged_by_nobody)))
+    assert "Control, in a reflection's place control:generic" in read.words
+    assert "in the model's own words" not in read.words
+    assert "Confidence" not in read.words
+
+
+def test_reflections_stand_side_by_side_under_their_names():
+    view = view_reflections({"the model": words(), "a control": words("control:generic"), "nobody": None})
+    read = Reader(view)
+    assert "the model Reflection in the model's own words" in read.words
+    assert "a control Control, in a reflection's place control:generic" in read.words
+    assert "nobody has nothing to say" in read.words
+    assert repr(view).splitlines() == ["the model: llm", "a control: control:generic", "nobody: nothing"]
 
 
 def test_views_add_up():

@@ -1,4 +1,4 @@
-"""Five earlier systems' memories, each by one word: what the actor then reads."""
+"""Five earlier systems, each by one word: what the actor then reads, and what is reflected on."""
 
 import json
 import time
@@ -12,13 +12,32 @@ from reflexion_lab.records import Episode, Task
 from reflexion_lab.stores.place import opened
 
 REPLY = "```python\ndef f(x):\n    return None\n```"
+SERVICE = {
+    "category": "approach_flaw",
+    "analysis": "the sum of the list is never returned",
+    "suggestion": "return the sum",
+    "actionItems": ["add them up", "return it"],
+    "confidence": 0.5,
+}
+SESSION = {
+    "what_worked": "the signature",
+    "what_failed": "None came",
+    "root_cause": "the sum of the list is never returned",
+    "strategy_change": "return the sum",
+    "key_insight": "a function without return gives None",
+}
+CRITIQUE = {"severity": 0.8, "issues": ["nothing is returned"], "suggestions": ["return the sum"]}
 RULES = [
+    {"when": '"actionItems"', "scope": "conversation", "reply": json.dumps(SERVICE)},
+    {"when": '"strategy_change"', "scope": "conversation", "reply": json.dumps(SESSION)},
     {
         "when": "^My Python program failed",
         "scope": "conversation",
         "reply": "ROOT_CAUSE: the sum of the list is never returned\nWHAT_WENT_WRONG: None came\n"
         "WHAT_TO_CHANGE: return the sum\nCONFIDENCE: 0.5\n",
     },
+    {"when": "SEVERITY", "scope": "conversation", "reply": json.dumps(CRITIQUE)},
+    {"when": "Total", "scope": "conversation", "reply": "```python\ndef f(x):\n    return sum(x)\n```"},
     {"when": "", "scope": "conversation", "reply": REPLY},
 ]
 ABOUT = {
@@ -50,7 +69,7 @@ def run(tmp_path):
                 f"preset={preset}",
                 "model=scripted",
                 f"model.path={tmp_path / 'script.json'}",
-                "actor=single_shot",
+                *(("actor=single_shot",) if preset != "jido" else ("actor@actor.generator=single_shot", "reviser=llm")),
                 "benchmark=jsonl",
                 f"benchmark.load.path={tmp_path / 'tasks.jsonl'}",
                 f"run_root={tmp_path / 'runs'}",
@@ -77,18 +96,36 @@ def read(attempt):
 def test_helix_shows_every_reflection_of_the_loop_similar_episodes_and_wisdom(run):
     made = run("helix")
     assert [len(attempts) for attempts in made.values()] == [3, 3, 3]
+    assert all(attempt.reflection.source == "llm" for attempts in made.values() for attempt in attempts)
     own = [name.rsplit("-", 1)[1] for name in made["sum"][2].recalled]
     assert own == ["1", "2"]
     assert "at a similar task, which failed" in read(made["total"][0])
     assert "the sum of the list is never returned (seen 3 times in 1 task" in read(made["total"][0])
 
 
+def test_helix_falls_back_on_rules_whose_confidence_drops_once(run, tmp_path):
+    (tmp_path / "script.json").write_text(json.dumps(RULES[-1:]))
+    first, second, third = run("helix", "benchmark.limit=1")["sum"]
+    assert [attempt.reflection.source for attempt in (first, second, third)] == ["fallback:assertion"] * 3
+    assert [attempt.reflection.confidence for attempt in (first, second, third)] == [0.5, 0.45, 0.45]
+    assert "not enough" in third.reflection.what_went_wrong
+
+
 def test_bot_carries_score_issues_suggestions_summary_and_insights(run):
     first, second, _ = run("bot")["sum"]
     assert "Previous score" not in read(first)
     for said in ("Previous score: 0 of 100", "Issues: assert f([1]) == 1", "Suggestions: None", "Turns: 1, Tools: none",
-                 "Key insights", "return the sum"):  # fmt: skip
+                 "Key insights", "a function without return gives None"):  # fmt: skip
         assert said in read(second)
+
+
+def test_bot_reflects_on_what_worked_too_with_an_insight(run, tmp_path):
+    rules = [RULES[1], {"when": "", "scope": "conversation", "reply": "```python\ndef f(x):\n    return sum(x)\n```"}]
+    (tmp_path / "script.json").write_text(json.dumps(rules))
+    (attempt,) = run("bot", "benchmark.limit=1")["sum"]
+    assert attempt.evaluation.passed
+    assert (attempt.reflection.what_worked, attempt.reflection.confidence) == ("the signature", 0.5)
+    assert attempt.reflection.key_insight == "a function without return gives None"
 
 
 def test_openagents_shows_three_reflections_and_keeps_them_for_thirty_days(run, tmp_path):
@@ -111,8 +148,10 @@ def test_openagents_shows_three_reflections_and_keeps_them_for_thirty_days(run, 
             ]
         )
     store.close()
-    made = run("openagents", "loop.max_attempts=5")
+    made = run("openagents", "loop.max_attempts=5", "loop.stuck_after=null")
     assert [name.rsplit("-", 1)[1] for name in made["sum"][4].recalled] == ["2", "3", "4"]
+    assert made["sum"][0].reflection.category == "approach_flaw"
+    assert made["sum"][0].reflection.action_items == ("add them up", "return it")
     kept = [episode.episode_id for episode in opened(tmp_path / "runs" / "memory").read(Episode)]
     assert kept[0] == "ep-29"
     assert "ep-31" not in kept
@@ -129,8 +168,32 @@ def test_jido_shows_mistakes_on_prompts_that_are_alike_enough(run):
     assert made["vowels"][0].recalled_mistakes == ()
 
 
+def test_jido_drafts_has_it_criticised_and_revises_until_nothing_changes(run):
+    first = run("jido", "benchmark.limit=1", "loop.max_attempts=1")["sum"][0].trajectory
+    assert first.strategy == "critique_revise"
+    assert [step.critique.severity for step in first.steps if step.critique] == [0.8] * len(first.steps)
+    assert first.ended == "minimal_change"
+    assert first.others["critic"].calls == len(first.steps)
+
+
+@pytest.mark.parametrize(("right", "reflected"), [(3, False), (2, True)])
+def test_jido_reflects_only_below_a_score_of_seven_tenths(run, tmp_path, right, reflected):
+    """Of four tests so many hold; 0.75 is enough to leave it be."""
+    task = Task(
+        task_id="sum",
+        prompt='def f(x):\n    """Sum."""\n',
+        entry_point="f",
+        visible_tests=tuple(f"assert f([1]) == {None if n < right else 1}" for n in range(4)),
+        hidden_tests=("assert f([2]) == 2",),
+    )
+    (tmp_path / "tasks.jsonl").write_bytes(msgspec.json.encode(task))
+    (attempt,) = run("jido", "loop.max_attempts=1")["sum"]
+    assert attempt.evaluation.reward == right / 4
+    assert (attempt.reflection is not None) == reflected
+
+
 def test_ralph_shows_three_after_verdicts_of_several_tools_and_writes_a_file_for_each_attempt(run, tmp_path):
-    made = run("ralph", "loop.max_attempts=5")["sum"]
+    made = run("ralph", "loop.max_attempts=5", "loop.stuck_after=null")["sum"]
     kept = ReflectionFiles(tmp_path / "runs" / "reflections")
     files = kept.read(next(loop for loop in kept.loops() if loop.endswith("%2Fsum")))
     assert [file.reflection for file in files] == [attempt.reflection for attempt in made]
@@ -138,6 +201,13 @@ def test_ralph_shows_three_after_verdicts_of_several_tools_and_writes_a_file_for
     assert [attempt.memory.in_context for attempt in made] == [0, 1, 2, 3, 3]
     assert [attempt.memory.omega for attempt in made] == [3, 3, 3, 3, 3]
     assert set(made[0].evaluation.components) == {"tests", "types", "lint"}
+
+
+def test_ralph_asks_again_for_words_without_credit_and_pays_for_both(run):
+    first = run("ralph", "benchmark.limit=1", "loop.max_attempts=1", "evaluator=unit_tests")["sum"][0]
+    assert first.reflection.usage.calls == 2
+    assert "low_confidence" not in first.reflection.flags
+    assert {"short", "no_credit"} & set(first.reflection.flags)
 
 
 def test_two_runs_leave_their_reflections_apart(run, tmp_path):

@@ -6,9 +6,7 @@ import time
 
 import pytest
 
-from reflexion_lab.config import assemble, compose, loop_factory
-from reflexion_lab.models.cache import CachedModel
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.config import assemble, compose
 from reflexion_lab.parts import ConfigError
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Episode, Wisdom
@@ -70,7 +68,7 @@ class Jittery:
     """A model whose calls take anything between nothing and a few milliseconds."""
 
     def __init__(self, model, seed):
-        self.fingerprint, self.slots = model.fingerprint, model.slots
+        self.fingerprint, self.slots, self.context = model.fingerprint, model.slots, model.context
         self.model, self.random = model, random.Random(seed)
 
     def complete(self, messages, *, sampling, sample=0):
@@ -157,23 +155,6 @@ def test_a_second_run_learns_from_the_first_through_the_store(config, tmp_path):
     assert first.attempts[task_id][0].recalled_wisdom == ()
     assert len(second.attempts[task_id][0].recalled_wisdom) == 1
     assert first.path.name in " ".join(second.attempts[task_id][0].recalled)
-
-
-class Counting(ScriptedModel):
-    """A model with a tokenizer of its own, to which everything is a thousand tokens long."""
-
-    def count_tokens(self, text):
-        return 1000
-
-
-def test_memory_is_packed_by_the_models_own_tokenizer(config):
-    cfg = config("loop.max_attempts=2", "benchmark.limit=1", "recall.max_tokens=999")
-    for model, in_context in ((ScriptedModel(lambda _: "\n    return None\n"), 1), (Counting(lambda _: "x"), 0)):
-        lab = assemble(cfg)
-        loop = loop_factory(cfg, CachedModel(model, "", "off"), lab.sandbox)()
-        made = list(loop.attempts(next(iter(lab.runner.tasks.values())).public))
-        lab.close()
-        assert made[1].memory.in_context == in_context
 
 
 def test_words_about_hidden_tests_enter_no_store(config):

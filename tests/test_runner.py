@@ -52,7 +52,7 @@ def runner(task_list, sandbox, folder, model, source="visible", workers=4, suite
 
     if not (folder.path / "manifest.json").exists():
         config = {"arm": "test", "seed": 0, "feedback_source": source}
-        folder.write_manifest(describe(config, "own", "digest", len(task_list), model, sandbox.layers))
+        folder.write_manifest(describe(config, "own", "digest", len(task_list), {"actor": model}, sandbox.layers))
     return Runner(
         tasks=task_list,
         loop=loop,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from reflexion_lab.prompts.render import render
+from reflexion_lab.prompts.asking import Asking
+from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import Message, Recollection, Sampling, Task, Trajectory
+from reflexion_lab.records import Recollection, Sampling, Task, Trajectory
 
 
 class Continuation:
@@ -14,23 +15,8 @@ class Continuation:
     HumanEval, greedy: 7 of 164 this way, 0 with the break, 2 in a chat whose reply is begun.)
     """
 
-    def __init__(self, model: Model, sampling: Sampling, prompt: str = "continue") -> None:
-        self.model = model
-        self.sampling = sampling
-        self.prompt = prompt
+    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
+        self.ask = Asking(model, sampling, prompts, "continuation")
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        prompt = render(self.prompt, prompt=task.prompt, task_id=task.task_id, memory=recollection)
-        messages = (Message(role="assistant", content=prompt),)
-        completion = self.model.complete(messages, sampling=self.sampling)
-        body = completion.text.rstrip()
-        return Trajectory(
-            solution=f"{task.prompt.rstrip()}{completion.text.rstrip()}\n" if body else "",
-            strategy="continuation",
-            messages=messages,
-            reply=completion.text,
-            extraction="continuation" if body else "none",
-            finish_reason=completion.finish_reason,
-            usage=completion.usage,
-            cached=completion.cached,
-        )
+        return self.ask("solve", task, recollection).trajectory("continuation")

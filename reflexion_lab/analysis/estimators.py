@@ -55,8 +55,9 @@ class Paired(Record, frozen=True, kw_only=True):
 def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
     """What would have been submitted had the loop been cut at attempt `t`; without `t`, what was.
 
-    The first attempt that passed its feedback checks, else the one of best feedback reward, the earlier on a
-    tie. A runner that decides what to submit and a curve that cuts loops short both ask here.
+    The first attempt that passed its feedback checks, else the one of most worth by them (reward, weighed by the
+    evaluator's confidence), the earlier on a tie. A runner that decides what to submit and a curve that cuts loops
+    short both ask here.
 
     Raises:
         ValueError: no attempt up to `t`.
@@ -64,7 +65,7 @@ def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
     made = [attempt for attempt in attempts if t is None or attempt.number <= t]
     if not made:
         raise ValueError(f"no attempt up to t = {t} found; expected one at least, and t of 1 or more")
-    return max(made, key=lambda made: (made.evaluation.passed, made.evaluation.reward, -made.number))
+    return max(made, key=lambda made: (made.evaluation.passed, made.evaluation.worth, -made.number))
 
 
 def verdicts_at(

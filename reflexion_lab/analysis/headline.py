@@ -25,9 +25,11 @@ def headline(figures: Summary) -> Table:
 
 def _results(figures: Summary) -> Iterator[tuple[str, str]]:
     yield "upper bound (not pass@1)" if figures.is_upper_bound else "pass@1", cells.rate(figures.pass_at_1)
+    names = [f"{role} {model}" if len(figures.models) > 1 else model for role, model in figures.models.items()]
     other = ", ".join(sorted(figures.verification_types.keys() - {"unit_tests"}))
     by = f", evaluated by {other}" if other else ""
     yield "of", f"{figures.benchmark}, feedback source {figures.feedback_source}, seed {figures.seed}{by}"
+    yield "models" if len(names) > 1 else "model", ", ".join(names)
     if figures.pass_at_1_first and figures.against_single and figures.attempts_mean > 1:
         yield "plain single attempt", f"{cells.rate(figures.pass_at_1_first)}, attempt 1 of these very loops"
         pair = figures.against_single
@@ -67,6 +69,12 @@ def _reflections(figures: Summary) -> Iterator[tuple[str, str]]:
         yield "reflections", cells.counts(figures.reflections)
         yield "written by the model", cells.rate(figures.reflections_by_model, "reflections")
         yield "word for word again", f"{figures.reflections_repeated} within their task"
+    for name, found in (figures.reflection_figures.calibration if figures.reflection_figures else {}).items():
+        brier = f"Brier {found.brier.value:.3f} [{found.brier.low:.3f}, {found.brier.high:.3f}]"
+        naive = f"{found.uncertainty:.3f} by always naming the share that passed"
+        error = f"calibration error {found.error:.3f}, up to {found.error_by_chance:.3f} by chance"
+        means = f"mean {found.confidence:.2f}, {found.came_true.k} of {found.n} passed"
+        yield f"confidence, {name}", f"{brier}, {naive}; {error}; {means}"
 
 
 def _memory(figures: Summary) -> Iterator[tuple[str, str]]:

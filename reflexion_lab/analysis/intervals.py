@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import random
+from collections.abc import Sequence
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 from reflexion_lab.records import Record
 
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
 LEVEL = 0.95
 """Confidence level of every interval that the lab prints."""
+RESAMPLES = 2000
+"""Bootstrap samples; the ends of an interval then move by less than a twentieth of its width between seeds."""
 
 
 class Rate(Record, frozen=True, kw_only=True):
@@ -25,6 +35,14 @@ class Rate(Record, frozen=True, kw_only=True):
     def of(cls, k: int, n: int) -> Rate:
         low, high = wilson(k, n)
         return cls(k=k, n=n, share=k / n if n else 0.0, low=low, high=high)
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """A figure, or a difference of two, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
@@ -91,6 +109,54 @@ def paired_difference(n11: int, n10: int, n01: int, n00: int, level: float = LEV
         difference - math.sqrt(max(0.0, down2**2 - 2 * phi * down2 * up1 + up1**2)),
         difference + math.sqrt(max(0.0, up2**2 - 2 * phi * up2 * down1 + down1**2)),
     )
+
+
+def effective(sizes: Sequence[int]) -> int:
+    """Independent cases that clusters of these sizes are worth at least: (sum of sizes)² / (sum of squared sizes).
+
+    Kish 1965 (Survey Sampling) for the worst case, in which all cases of a task have one answer; never too narrow.
+    The number of cases where every task has one.
+
+    Raises:
+        ValueError: there is no case.
+    """
+    if not sum(sizes):
+        raise ValueError("clusters: no case found in any; expected at least one")
+    return max(1, sum(sizes) ** 2 // sum(size**2 for size in sizes))
+
+
+def clustered(share: float, sizes: Sequence[int]) -> tuple[float, float]:
+    """Wilson's interval for a share of cases in clusters of these sizes, discounted to `effective` ones.
+
+    Raises:
+        ValueError: there is no case.
+    """
+    n = effective(sizes)
+    low, high = wilson(round(share * n), n)
+    return min(low, share), max(high, share)  # Wilson's k is a whole number: the share itself may lie a little beside
+
+
+def apart(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float]:
+    """Interval for the difference, first - second, of two shares of separate cases.
+
+    Newcombe's hybrid score interval (Newcombe 1998, Statistics in Medicine 17:873-890, method 10): like the intervals
+    that it is made of, it keeps its width where nobody or everybody passed.
+
+    Args:
+        first, second: each a share with the ends of its Wilson interval.
+    """
+    (one, low1, high1), (other, low2, high2) = first, second
+    down, up = math.hypot(one - low1, high2 - other), math.hypot(high1 - one, other - low2)
+    return one - other - down, one - other + up
+
+
+@functools.lru_cache(maxsize=8)
+def resamples(n: int, name: str) -> NDArray[float64]:
+    """How often each of `n` clusters was drawn, shape (RESAMPLES, n): the same for all figures of one `name`."""
+    import numpy as np
+
+    drawn = np.random.default_rng(random.Random(name).getrandbits(64))
+    return drawn.multinomial(n, [1 / n] * n, size=RESAMPLES).astype(np.float64)
 
 
 def _correlation(n11: int, n10: int, n01: int, n00: int) -> float:

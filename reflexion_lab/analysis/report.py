@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis import cells
 from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.analysis.headline import headline
+from reflexion_lab.analysis.reflection_report import reflection_table
 from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.analysis.summary import Log, Summary, summary
 from reflexion_lab.records import Usage
@@ -51,6 +52,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
         _tasks(log, all_tasks),
         *_convergence(log, figures),
         *_feedback(figures),
+        *([reflection_table(figures.reflection_figures)] if figures.reflection_figures else []),
         headline(figures),
         cells.line(""),
         _costs(figures),
@@ -162,14 +164,15 @@ def _giver(figures: Summary) -> str:
 
 
 def _costs(figures: Summary) -> Table:
-    table = cells.table("Usage", "role", "calls", "prompt\ntokens", "completion\ntokens", "model\nseconds", "cost")
-    total = sum(figures.usage.values(), Usage())
+    columns = ("calls", "prompt\ntokens", "completion\ntokens", "a solved\ntask", "model\nseconds", "cost")
+    table = cells.table("Usage", "role", *columns)
     unread = {"after the last attempt": figures.usage_last_reflections}
-    rows = {**figures.usage, "all": total, **unread}
-    for role, usage in rows.items():
-        tokens = f"{usage.prompt_tokens:,}", f"{usage.completion_tokens:,}"
-        table.add_row(role, f"{usage.calls:,}", *tokens, f"{usage.seconds:,.1f}", f"{usage.cost:,.4f}")
+    rows = {**figures.usage, "all": sum(figures.usage.values(), Usage()), **unread}
     solved = figures.pass_at_1.k
-    each = f"{total.tokens / solved:,.0f} tokens a solved task" if solved else "no task solved"
+    for role, usage in rows.items():
+        tokens = (f"{count:,}" for count in (usage.prompt_tokens, usage.completion_tokens))
+        each = f"{usage.tokens / solved:,.0f}" if solved else "-"
+        table.add_row(role, f"{usage.calls:,}", *tokens, each, f"{usage.seconds:,.1f}", f"{usage.cost:,.4f}")
+    each = "a solved task: tokens of both kinds, over all tasks" if solved else "no task solved"
     table.caption = f"{each}; cached replies count what they took when first drawn"
     return table

@@ -5,24 +5,31 @@ Queries about one task are not independent: intervals take the task as the unit,
 
 from __future__ import annotations
 
-import functools
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.analysis.intervals import LEVEL, wilson
+from reflexion_lab.analysis.intervals import LEVEL, RESAMPLES, Estimate, clustered, effective, resamples
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy import float64
-    from numpy.typing import NDArray
+
+__all__ = [
+    "RESAMPLES",
+    "Answer",
+    "Estimate",
+    "Quality",
+    "answer",
+    "caption",
+    "difference",
+    "effective",
+    "forest",
+    "quality",
+]
 
 NO_QUERY = "queries: none found; expected at least one with a relevant document"
 MEASURES = ("hit", "reciprocal_rank", "ndcg")
-RESAMPLES = 2000
-"""Bootstrap samples; the ends of an interval then move by less than a twentieth of its width between seeds."""
 
 
 class Answer(Record, frozen=True, kw_only=True):
@@ -36,14 +43,6 @@ class Answer(Record, frozen=True, kw_only=True):
     ndcg: float
     best_score: float = 0.0
     """The retriever's own score of the first document, in [0, 1]; 0.0 where none was found."""
-
-
-class Estimate(Record, frozen=True, kw_only=True):
-    """A mean over queries, or a difference of two, with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Quality(Record, frozen=True, kw_only=True):
@@ -98,14 +97,13 @@ def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
     if not answers:
         raise ValueError(NO_QUERY)
     hits = _by_task(answers, lambda one: one.hit)
-    share, n = sum(one.hit for one in answers) / len(answers), effective([len(values) for values in hits])
-    low, high = wilson(round(share * n), n)
+    share = sum(one.hit for one in answers) / len(answers)
+    low, high = clustered(share, [len(values) for values in hits])
     return Quality(
         queries=len(answers),
         tasks=len(hits),
         k=k,
-        # Wilson's k is a whole number: the share itself may lie a little beside it
-        hit=Estimate(value=share, low=min(low, share), high=max(high, share)),
+        hit=Estimate(value=share, low=low, high=high),
         mrr=_bootstrap(_by_task(answers, lambda one: one.reciprocal_rank), seed),
         ndcg=_bootstrap(_by_task(answers, lambda one: one.ndcg), seed),
     )
@@ -127,20 +125,6 @@ def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, 
     return _bootstrap(list(gains.values()), seed)
 
 
-def effective(sizes: Sequence[int]) -> int:
-    """Independent queries that clusters of these sizes are worth at least: (sum of sizes)² / (sum of squared sizes).
-
-    Kish 1965 (Survey Sampling) for the worst case, in which all queries of a task have one answer; never too narrow.
-    The number of queries where every task has one.
-
-    Raises:
-        ValueError: there is no query.
-    """
-    if not sum(sizes):
-        raise ValueError(NO_QUERY)
-    return max(1, sum(sizes) ** 2 // sum(size**2 for size in sizes))
-
-
 def _by_task(answers: Sequence[Answer], value: Callable[[Answer], float]) -> list[list[float]]:
     values: dict[str, list[float]] = {}
     for one in answers:
@@ -158,19 +142,10 @@ def _bootstrap(clusters: Sequence[Sequence[float]], seed: int) -> Estimate:
     if not clusters:
         raise ValueError(NO_QUERY)
     sums, counts = (np.array([float(of(values)) for values in clusters]) for of in (sum, len))
-    often = _resamples(len(clusters), seed)
+    often = resamples(len(clusters), f"{seed}:retrieval")
     low, high = np.quantile((often @ sums) / (often @ counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = float(sums.sum() / counts.sum())
     return Estimate(value=value, low=min(float(low), value), high=max(float(high), value))
-
-
-@functools.lru_cache(maxsize=8)
-def _resamples(n: int, seed: int) -> NDArray[float64]:
-    """How often each of `n` clusters was drawn, shape (RESAMPLES, n): the same for all measures, and drawn once."""
-    import numpy as np
-
-    drawn = np.random.default_rng(random.Random(f"{seed}:retrieval").getrandbits(64))
-    return drawn.multinomial(n, [1 / n] * n, size=RESAMPLES).astype(np.float64)
 
 
 def forest(rows: Mapping[str, Mapping[str, Estimate]], ax: Axes, label: str) -> Axes:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from reflexion_lab.analysis.estimators import Paired, paired, submitted_at, verdicts_at
 from reflexion_lab.analysis.intervals import Rate
 from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.reflections import ReflectionFigures
+from reflexion_lab.analysis.reflections import reflections as reflection_figures
 from reflexion_lab.analysis.suite_quality import (
     Confusion,
     SuiteQuality,
@@ -26,6 +28,8 @@ class Summary(Record, frozen=True, kw_only=True):
     run_id: str
     benchmark: str
     seed: int
+    models: dict[str, str]
+    """Fingerprints by role: the actor's, then those of roles that have a model of their own."""
     feedback_source: str
     is_upper_bound: bool
     """Hidden tests drove the loop (`oracle`): no figure below is a pass@1."""
@@ -84,6 +88,8 @@ class Summary(Record, frozen=True, kw_only=True):
     """Share of the reflections that the model wrote."""
     reflections_repeated: int
     """Reflections that say word for word what an earlier one on the same task said."""
+    reflection_figures: ReflectionFigures | None
+    """Their flags, who read them, what came of it; None where there are none."""
     extraction_failures: int
     """Attempts in whose reply no program was found."""
     no_feedback: int
@@ -112,6 +118,7 @@ def summary(log: Log) -> Summary:
         run_id=manifest.run_id,
         benchmark=manifest.benchmark,
         seed=manifest.seed,
+        models={"actor": manifest.model_fingerprint, **manifest.role_fingerprints},
         feedback_source=manifest.feedback_source,
         is_upper_bound=manifest.feedback_source == "oracle",
         n_expected=manifest.n_expected,
@@ -143,6 +150,7 @@ def summary(log: Log) -> Summary:
         reflections=dict(Counter(reflection.source for reflection in reflections)),
         reflections_by_model=Rate.of(by_model, len(reflections)),
         reflections_repeated=sum(_repeated(made) for made in log.attempts.values()),
+        reflection_figures=reflection_figures(log),
         extraction_failures=sum(not attempt.trajectory.solution.strip() for attempt in every),
         no_feedback=sum(made[0].evaluation.outcome == "no_tests" for made in log.attempts.values()),
         timeouts=sum(any(check.outcome == "timeout" for check in a.evaluation.checks) for a in every),

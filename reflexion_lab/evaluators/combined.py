@@ -23,7 +23,8 @@ class Combined:
     """reward = weighted mean of: share of the tests passed; 1 for no type error, else 0; 1 for no lint error, else 0.
 
     A part that did not run is left out, the other weights make up for it, and `issues` says so. The reward is 0.0 where
-    no part that has a weight ran. `passed`, `outcome`, `output` and `seconds` are those of the tests.
+    no part that has a weight ran. `confidence` is the share of the weights whose parts ran. `passed`, `outcome`,
+    `output` and `seconds` are those of the tests.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ def weigh(weights: Mapping[str, float], tests: Evaluation, types: Evaluation, li
         reward=sum(weights[name] * share for name, share in components.items()) / total if total else 0.0,
         checks=tuple(check for part in ran for check in part.checks),
         components=components,
+        confidence=total / sum(weights.values()) if total else 0.0,
         issues=untested + types.issues + lint.issues,
         verification_type="combined",
         feedback="\n".join(part.feedback for part in ran if part.feedback)[:FEEDBACK_CHARS],

@@ -18,6 +18,8 @@ LONGEST = 100_000
 """Characters of the longest program that a tool is asked about."""
 KEPT, SHOWN = 20, 3
 """Findings that are recorded, and those that the feedback spells out."""
+HINT = 0.5
+"""Confidence in a verdict that ran nothing: clean types and lint say little about what a program computes."""
 SILENCER = re.compile(r"#(?=\s*(?:noqa|type\s*:\s*ignore|(?:ty|mypy|ruff|flake8)\s*:|///))", re.IGNORECASE)
 NAMES = {"type": "type_check", "lint": "lint"}
 
@@ -48,6 +50,7 @@ class StaticCheck:
             reward=0.0 if found else 1.0,
             checks=found or (Check(name=name, kind=kind, outcome="pass"),),
             verification_type=NAMES[kind],
+            confidence=HINT,
             feedback=in_words(self.tool, found),
         )
 

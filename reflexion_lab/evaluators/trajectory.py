@@ -11,6 +11,8 @@ from reflexion_lab.records import Evaluation, Task, Trajectory
 PASSABLE = 50
 """A score below this asks for escalation, and no first attempt below it is progress."""
 MANY_TURNS = 10
+HEURISTIC = 0.3
+"""Confidence in a score for which nothing was run."""
 NO_OUTPUT = "No tangible output produced"
 FILE = re.compile(r"<<([^\s<>]+)>>")
 
@@ -53,6 +55,7 @@ class TrajectoryHeuristics:
             issues=issues_of(trajectory),
             suggestions=suggestions_for(trajectory, score),
             verification_type="trajectory",
+            confidence=HEURISTIC,
             feedback=f"Score {score} of 100: {told}. {summary_of(trajectory)}",
         )
 

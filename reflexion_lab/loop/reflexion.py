@@ -7,14 +7,18 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from reflexion_lab.loop.stuck import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
-from reflexion_lab.records import UNKNOWN, Attempt, Delta, Evaluation, Task
+from reflexion_lab.records import UNKNOWN, Attempt, Delta, Evaluation, Recollection, Task
 
 
 class Reflexion:
     """One task's loop. The plain single attempt is this very loop with `max_attempts=1`.
 
-    `reflect_on_last`: also reflect on the attempt that no other follows; its words serve later tasks alone.
+    `stuck`: what it advises goes to the actor; whether it also ends the loop is for `stop` to say.
+    `reflect_on_last`: also on the attempt that no other follows; its words serve later tasks alone.
+    `reflect_on_success`: also on attempts that passed.
+    `reflect_below`: only below this reward, unless the program broke in another way than by a wrong answer.
     """
 
     def __init__(
@@ -25,14 +29,22 @@ class Reflexion:
         reflector: Reflector,
         memory: Memory,
         stop: Stop,
+        stuck: Stuck | None = None,
         reflect_on_last: bool = True,
+        reflect_on_success: bool = False,
+        reflect_below: float = 1.0,
     ) -> None:
+        if not 0 < reflect_below <= 1:
+            raise ValueError(f"loop.reflect_below: {reflect_below} found; expected a reward in (0, 1]")
         self.actor = actor
         self.evaluator = evaluator
         self.reflector = reflector
         self.memory = memory
         self.stop = stop
+        self.stuck = stuck or Stuck(None)
         self.reflect_on_last = reflect_on_last
+        self.reflect_on_success = reflect_on_success
+        self.reflect_below = reflect_below
 
     def attempts(self, task: Task) -> Iterator[Attempt]:
         """Attempts at `task` as they are made; the last one carries the reason why the loop ended.
@@ -45,9 +57,10 @@ class Reflexion:
         while not stop:
             number = len(history) + 1
             with stage("recalling", task, number):
-                recollection = self.memory.recall(task)
+                recollection = self.told(self.memory.recall(task), task, history)
             with stage("acting", task, number):
                 trajectory = self.actor.act(task, recollection)
+                recollection = recollection.without(trajectory.left_out)
             with stage("evaluating", task, number):
                 evaluation = self.evaluator.evaluate(task, trajectory)
             attempt = Attempt(
@@ -72,10 +85,18 @@ class Reflexion:
             history.append(attempt)
             yield attempt
 
+    def told(self, recollection: Recollection, task: Task, history: Sequence[Attempt]) -> Recollection:
+        """What the loop adds: the attempt's number; and that it is stuck, to an actor that is shown its past at all."""
+        has_past = any(episode.task_id == task.task_id for episode in recollection.episodes)
+        return replace(recollection, attempt=len(history) + 1, stuck=self.stuck.advice(history) if has_past else "")
+
     def reflects_on(self, attempt: Attempt, stop: str | None) -> bool:
-        """Failures that there is feedback on."""
-        has_evidence = not attempt.evaluation.passed and attempt.evaluation.outcome not in UNKNOWN
-        return has_evidence and (self.reflect_on_last or not stop)
+        """Failures that there is feedback on; of those near a pass, the ones that broke."""
+        evaluation = attempt.evaluation
+        if evaluation.passed:
+            return self.reflect_on_success
+        is_wanted = evaluation.reward < self.reflect_below or evaluation.outcome != "fail"
+        return evaluation.outcome not in UNKNOWN and is_wanted and (self.reflect_on_last or not stop)
 
 
 def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:

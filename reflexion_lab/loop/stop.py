@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from reflexion_lab.protocols import Stop
-from reflexion_lab.records import Attempt
+from reflexion_lab.records import Attempt, Usage
 
 
 class FirstOf:
@@ -43,13 +44,22 @@ class NoFeedback:
 
 
 class MaxAttempts:
-    def __init__(self, max_attempts: int = 3) -> None:
+    """So many attempts; and up to `extra_attempts` more, one for each that beat every attempt before it: a loop that
+    gets somewhere may go on.
+    """
+
+    def __init__(self, max_attempts: int = 3, extra_attempts: int = 0) -> None:
         if max_attempts < 1:
             raise ValueError(f"loop.max_attempts: {max_attempts} found; expected 1 or more")
+        if extra_attempts < 0:
+            raise ValueError(f"loop.extra_attempts: {extra_attempts} found; expected 0 or more")
         self.max_attempts = max_attempts
+        self.extra_attempts = extra_attempts
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
-        return "max_attempts" if attempt.number >= self.max_attempts else None
+        best = best_so_far(attempt, history)
+        earned = sum(after > before for before, after in pairwise(best))
+        return "max_attempts" if attempt.number >= self.max_attempts + min(earned, self.extra_attempts) else None
 
 
 class TimeOut:
@@ -65,8 +75,62 @@ class TimeOut:
         self.seconds = seconds
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
-        spent = sum(
-            past.evaluation.seconds + sum(usage.seconds for usage in past.usage.values())
-            for past in (*history, attempt)
-        )
-        return "timeout" if spent >= self.seconds else None
+        return "timeout" if sum(past.seconds for past in (*history, attempt)) >= self.seconds else None
+
+
+class Plateau:
+    """So many attempts in a row that were no better than the best before them."""
+
+    def __init__(self, attempts: int = 2) -> None:
+        if attempts < 1:
+            raise ValueError(f"stop.plateau.attempts: {attempts} found; expected 1 or more")
+        self.attempts = attempts
+
+    def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
+        best = best_so_far(attempt, history)
+        return "plateau" if len(best) > self.attempts and best[-1] <= best[-1 - self.attempts] else None
+
+
+class DiminishingReturns:
+    """The last `attempts` raised the best reward by less than `gain` in the mean, though it had risen before.
+
+    Where nothing has been gained yet there is nothing to diminish: that is a plateau.
+    """
+
+    def __init__(self, gain: float = 0.1, attempts: int = 2) -> None:
+        if not 0 < gain <= 1:
+            raise ValueError(f"stop.diminishing_returns.gain: {gain} found; expected a reward in (0, 1]")
+        if attempts < 1:
+            raise ValueError(f"stop.diminishing_returns.attempts: {attempts} found; expected 1 or more")
+        self.gain = gain
+        self.attempts = attempts
+
+    def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
+        best = best_so_far(attempt, history)
+        if len(best) <= self.attempts or best[-1] <= best[0]:
+            return None
+        mean = (best[-1] - best[-1 - self.attempts]) / self.attempts
+        return "diminishing_returns" if mean < self.gain else None
+
+
+class Budget:
+    """What one task's loop may spend, all roles together; the attempt that goes beyond is the last. None: no limit.
+
+    A cached reply counts what it took when it was first drawn, so that a replayed run stops where the first one did.
+    """
+
+    def __init__(self, calls: int | None = None, tokens: int | None = None, cost: float | None = None) -> None:
+        self.limits = {"calls": calls, "tokens": tokens, "cost": cost}
+        for name, limit in self.limits.items():
+            if limit is not None and limit <= 0:
+                raise ValueError(f"stop.budget.{name}: {limit} found; expected more than 0, or null for no limit")
+
+    def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
+        spent = sum((usage for past in (*history, attempt) for usage in past.usage.values()), Usage())
+        reached = any(limit is not None and getattr(spent, name) >= limit for name, limit in self.limits.items())
+        return "budget" if reached else None
+
+
+def best_so_far(attempt: Attempt, history: Sequence[Attempt]) -> list[float]:
+    """The best reward up to each attempt, oldest first."""
+    return list(accumulate((past.evaluation.reward for past in (*history, attempt)), max))

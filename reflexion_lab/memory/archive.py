@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from msgspec.structs import replace
 
@@ -90,6 +90,7 @@ class Archive:
         self.match = match
         self.same_task = same_task
         self.omega = DEFAULT
+        self.outcomes: dict[str, tuple[int, int]] = {}
         self.buffer = EpisodeBuffer(max_episodes, retriever(), match)
         self.book = WisdomBook(retriever(), retire_after, retire_below)
         self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
@@ -195,8 +196,17 @@ class Archive:
                 if is_known and wisdom_id in self.book:
                     changed[wisdom_id] = self.book.record_usage(wisdom_id, episode.passed, episode.timestamp)
         for _, loop in groupby(episodes, key=lambda episode: episode.session_id):
-            self.omega = adapted(self.omega, list(loop))
+            attempts = list(loop)
+            self.omega = adapted(self.omega, attempts)
+            self._count(attempts)
         return [self.book[wisdom_id] for wisdom_id in changed]
+
+    def _count(self, loop: Sequence[Episode]) -> None:
+        """What came of each reflected failure of a loop; a verdict that nobody gave is no failure."""
+        for failure, after in pairwise(loop):
+            if failure.reflection and not failure.passed and after.metadata.get("outcome") not in UNKNOWN:
+                mended, of = self.outcomes.get(failure.category, (0, 0))
+                self.outcomes[failure.category] = (mended + after.passed, of + 1)
 
 
 def _end(ids: Sequence[str], count: int, newest: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ class NothingKnown:
     """What a loop knows of others when tasks are independent."""
 
     omega = DEFAULT
+    outcomes: Mapping[str, tuple[int, int]] = {}
 
     def similar(self, task: Task, own: object, k: int, min_score: float) -> list[Episode]:
         return []

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from reflexion_lab.prompts.length import estimated
 from reflexion_lab.records import Episode, Recollection
 
 T = TypeVar("T")
 
 Tokens = Callable[[str], int]
 """Length of a text in tokens."""
-
-
-def estimated(text: str) -> int:
-    """⌈characters / 4⌉, where no tokenizer is at hand."""
-    return math.ceil(len(text) / 4)
 
 
 def words(episode: Episode) -> str:

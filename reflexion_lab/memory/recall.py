@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.memory.omega import DEFAULT, capacity, checked
-from reflexion_lab.memory.packing import Tokens, estimated, foreign_words, packed
+from reflexion_lab.memory.packing import Tokens, foreign_words, packed
+from reflexion_lab.prompts.length import estimated
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import Episode, Recollection, Task
 

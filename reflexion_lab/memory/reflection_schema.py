@@ -9,23 +9,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from reflexion_lab.records import Attempt, Delta, MemoryState, Record, Reflection
+from reflexion_lab.records import Attempt, Category, Delta, MemoryState, Record, Reflection
 
-CATEGORIES = (
-    "syntax",
-    "assertion",
-    "timeout",
-    "null",
-    "index",
-    "permission",
-    "import",
-    "type",
-    "concurrency",
-    "memory",
-    "unknown",
-)
-"""Failure classes that a reflection may name."""
 SCHEMA = 1
+WORDS = ("root_cause", "what_went_wrong", "what_to_change", "what_worked", "text")
+"""Fields of a reflection, one of which says something: a control may leave some empty, and what was rejected stands in
+`text` alone."""
 
 
 class ReflectionFile(Record, frozen=True, kw_only=True):
@@ -87,8 +76,11 @@ def problems(content: object, rules: Rules) -> list[str]:
         for path, holds, expected in _limits(rules)
         if path not in misfits and (value := _at(content, path)) is not _NOTHING and not holds(value)
     ]
-    if content.get("reflection", "") is None and content.get("passed") is False:
+    reflection = content.get("reflection", "")
+    if reflection is None and content.get("passed") is False:
         limits.append("reflection: None found; expected the words about an attempt that failed")
+    if isinstance(reflection, dict) and not any(str(reflection.get(field, "")).strip() for field in WORDS):
+        limits.append(f"reflection: no words found; expected some in {', '.join(WORDS)}")
     return [*misfits.values(), *limits]
 
 
@@ -104,9 +96,7 @@ def _limits(rules: Rules) -> Iterator[_Limit]:
     yield "attempt_number", lambda number: number >= 1, "1 or more"
     for path in ("reward", "reflection.confidence"):
         yield path, lambda share: 0 <= share <= 1, "0..1"
-    for field in ("root_cause", "what_went_wrong", "what_to_change"):
-        yield f"reflection.{field}", lambda text: bool(text.strip()), "words"
-    yield "reflection.category", lambda category: category in CATEGORIES, f"one of {', '.join(CATEGORIES)}"
+    yield "reflection.category", lambda category: category in set(Category), f"one of {', '.join(Category)}"
     yield "memory.capacity", lambda number: number >= 1, "1 or more"
     for field in ("size", "in_context", "total"):
         yield f"memory.{field}", lambda number: number >= 0, "0 or more"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -68,15 +68,13 @@ class CachedModel:
     """Calls that the file did not hold."""
     coalesced: int
     """Calls that waited for an equal one under way."""
-    count_tokens: Callable[[str], int] | None
-    """The model's own, for memory to be packed by; None where it has none."""
 
     def __init__(self, model: Model, path: str | Path, mode: str = "read-write") -> None:
         if mode not in MODES:
             raise ValueError(f"cache.mode: {mode!r} found; expected one of {', '.join(MODES)}")
         self.fingerprint = model.fingerprint
         self.slots = model.slots
-        self.count_tokens = getattr(model, "count_tokens", None)
+        self.context = model.context
         self.hits = self.misses = self.coalesced = 0
         self._model = model
         self._mode = mode

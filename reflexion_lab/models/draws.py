@@ -23,14 +23,16 @@ def draw_seed(seed: int, sample: int) -> int:
 class Draws:
     """`model` as one task's loop sees it: the n-th equal call of this loop is draw n, counted from 0.
 
-    Loops that ask the same in the same order share draws in a cache; two draws of one loop never collapse.
+    Loops that ask the same in the same order share draws in a cache; two draws of one loop never collapse. `asked`:
+    the loop's count, which the models of its roles share.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, asked: Counter[str] | None = None) -> None:
         self.fingerprint = model.fingerprint
         self.slots = model.slots
+        self.context = model.context
         self._model = model
-        self._asked: Counter[str] = Counter()
+        self._asked = Counter[str]() if asked is None else asked
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """`sample` is ignored: the count takes its place."""

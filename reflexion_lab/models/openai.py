@@ -52,6 +52,7 @@ class OpenAIModel:
         timeout: seconds that the server may be silent for.
         requests_per_minute: retries included.
         slots: calls that the server is given at once.
+        context: tokens of prompt and reply together; prompts are cut to it. 0: unknown, nothing is cut.
         price_per_million: price of a million prompt tokens and of a million completion tokens.
         extra_body: fields of the request that are added or replaced; None takes a field out. Part of the
             fingerprint.
@@ -71,6 +72,7 @@ class OpenAIModel:
         timeout: float = 120.0,
         requests_per_minute: float | None = None,
         slots: int = 8,
+        context: int = 0,
         price_per_million: Sequence[float] = (0.0, 0.0),
         extra_body: Mapping[str, object] | None = None,
     ) -> None:
@@ -81,8 +83,10 @@ class OpenAIModel:
         _check("timeout", timeout, timeout > 0, "seconds, more than 0")
         _check("requests_per_minute", per_minute, per_minute is None or per_minute > 0, "more than 0, or null")
         _check("slots", slots, slots >= 1, "1 or more")
+        _check("context", context, context >= 0, "0 or more")
         _check("price_per_million", self._prices, len(self._prices) == 2, "two prices")
         self.slots = slots
+        self.context = context
         self._model = model
         self._extra = dict(extra_body or {})
         self._key_env = api_key_env

@@ -18,15 +18,17 @@ class ReplayModel:
 
     Args:
         fingerprint: whose replies, where the file holds those of several models; "" for the only one there.
+        context: tokens of prompt and reply together, as the recorded model had them, since prompts are cut to it.
 
     Raises:
         ModelError: the file cannot be used, holds no such model, or does not hold a call.
     """
 
-    def __init__(self, path: str | Path, fingerprint: str = "", slots: int = 64) -> None:
+    def __init__(self, path: str | Path, fingerprint: str = "", slots: int = 64, context: int = 0) -> None:
         if slots < 1:
             raise ValueError(f"model.slots: {slots} found; expected 1 or more")
         self.slots = slots
+        self.context = context
         self._store = CallStore(path, readonly=True)
         self.fingerprint = self._choose(fingerprint)
 

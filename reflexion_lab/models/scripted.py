@@ -40,6 +40,7 @@ class ScriptedModel:
         reply: the script; raises ModelError for messages that it does not foresee.
         seconds: a simulated latency; each call sleeps that long.
         name: goes into the fingerprint; name two scripts differently if they may meet in one cache.
+        context: tokens of prompt and reply together, as a real model has them; 0: no limit.
     """
 
     received: list[tuple[Message, ...]]
@@ -52,6 +53,7 @@ class ScriptedModel:
         seconds: float = 0.0,
         name: str = "scripted",
         slots: int = 64,
+        context: int = 0,
     ) -> None:
         if seconds < 0:
             raise ValueError(f"model.seconds: {seconds} found; expected 0 or more")
@@ -59,12 +61,13 @@ class ScriptedModel:
             raise ValueError(f"model.slots: {slots} found; expected 1 or more")
         self.fingerprint = f"scripted:{name}"
         self.slots = slots
+        self.context = context
         self.received = []
         self._reply = reply
         self._seconds = seconds
 
     @classmethod
-    def from_rules(cls, path: str | Path, *, seconds: float = 0.0, slots: int = 64) -> ScriptedModel:
+    def from_rules(cls, path: str | Path, *, seconds: float = 0.0, slots: int = 64, context: int = 0) -> ScriptedModel:
         """A script from a YAML or JSON file: a list of `Rule`, of which the first that matches answers.
 
         The fingerprint is a digest of the rules, whatever the file is called. A call that no rule matches
@@ -86,7 +89,7 @@ class ScriptedModel:
                 f"{last!r}; add a rule for it"
             )
 
-        return cls(reply, seconds=seconds, name=digest, slots=slots)
+        return cls(reply, seconds=seconds, name=digest, slots=slots, context=context)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """`sampling` and `sample` change nothing."""

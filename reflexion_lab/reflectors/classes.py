@@ -136,18 +136,23 @@ _KEYWORDS = {
     r"|recursion depth",
     "concurrency": r"deadlock(ed)?|livelock|race|broken ?pipe|concurrent (access|modification|map \w+)",
     "syntax": r"syntax error|invalid syntax|unexpected (token|indent|identifier|EOF|end of (file|input))"
-    r"|(undefined|undeclared) (name|variable|identifier)|is not defined|compil(e|ation) (error|failed)",
-    "index": r"out of (range|bounds)|key not found|(no such|missing) key",
+    r"|(undefined|undeclared) (name|variable|identifier)|is not defined|compil(e|ation) (error|failed)"
+    r"|was never closed|unterminated [\w-]+|unindent does not match|expected an indented block",
+    "index": r"out of (range|bounds)|key not found|(no such|missing) key|pop from (an )?empty",
     "type": r"type (mismatch|error|conversion|assertion)|(incompatible|mismatched|wrong) types?"
-    r"|not assignable|cannot (convert|unmarshal)|division by zero",
-    "timeout": r"timed? ?-?out|deadline exceeded|time limit exceeded|TimeoutExpired",
+    r"|not assignable|(cannot|can't|could not) (convert|unmarshal)|(division|modulo) by zero"
+    r"|not supported between instances|unsupported operand|invalid literal for|values to unpack"
+    r"|object (has no attribute|is not (iterable|callable|subscriptable))|doesn't define"
+    r"|takes .{1,30} positional arguments? but|missing \d+ required|unexpected keyword argument",
+    "timeout": r"timed? ?-?out|deadline exceeded|time limit exceeded|time (is|was) over|TimeoutExpired",
     "assertion": r"assert(ion)?|test failed|expect(ed)?|not equal|mismatch(ed)?",
 }
 """Phrases, the more telling classes first."""
 
 _PATTERNS = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, words in _KEYWORDS.items()}
-# Quoted text is data, and a word around `test_`, `::` or a tests folder is the name of a test.
-_NOT_WORDS = re.compile(r"""(?<!\w)(["'`])[^"'`\n]*\1(?!\w)|\S*(?:\btest_|_test\b|::|\btests?/)\S*""")
+# Quoted text is data, but for the type of None, which Python quotes. A word around `test_`, `::` or a tests folder is
+# the name of a test.
+_NOT_WORDS = re.compile(r"""(?<!\w)(["'`])(?!NoneType\1)[^"'`\n]*\1(?!\w)|\S*(?:\btest_|_test\b|::|\btests?/)\S*""")
 _EXCEPTION_LINE = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
 _HEADER = "Traceback (most recent call last):"
 
@@ -183,4 +188,5 @@ def _raised(text: str) -> tuple[str, str]:
 def _is_exception(name: str) -> bool:
     kind = getattr(builtins, name, None)
     known = isinstance(kind, type) and issubclass(kind, BaseException)
-    return known or bool(re.search(r"(Error|Exception|Exit|Interrupt|Expired)$", name))
+    # A bare "Error" is a word that many programs print, and no type.
+    return known or bool(re.search(r".(Error|Exception|Exit|Interrupt|Expired)$", name))

@@ -29,7 +29,7 @@ class WithFallback:
             reflection = self.rules.reflect(task, attempt, episodes)
             return replace(
                 reflection,
-                source=f"fallback:{reflection.category}",
+                source=reflection.source.replace("rules", "fallback", 1),
                 problem=f"{error.kind}: {error}",
                 text=error.text,
                 usage=error.usage,

@@ -1,4 +1,4 @@
-"""The four labelled fields of a reflection: the grammar that makes a model write them, and their parser."""
+"""The labelled fields of a reflection: the grammar that makes a model write them, and their parser."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import math
 import re
 
 from reflexion_lab.records import Record
+from reflexion_lab.reflectors import json_fields
+from reflexion_lab.reflectors.json_fields import Lines, items
+from reflexion_lab.replies.blocks import without_thoughts
 
-LABELS = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE", "CONFIDENCE")
+LABELS = json_fields.LABELS
+FURTHER = ("WHAT_WORKED", "KEY_INSIGHT", "LESSONS")
+"""Labels that a reply may have, and need not."""
 
 GRAMMAR = r"""
 root ::= cause wrong change confidence
@@ -25,17 +30,19 @@ Words are bounded, and short where they hold digits or symbols, because those co
 ends in a loop of them must still fit into `max_tokens`.
 """
 
-# A label with no colon or dash after it counts only when it is marked as a heading or emphasised.
+# A label with no colon or dash after it counts only when it is marked as a heading or emphasised. Its letters are
+# ASCII: the Kelvin sign would match K, and is no K in upper case.
 _LABEL = re.compile(
     rf"""\s*(?:[-+*•>]\s+|\d+[.)]\s+)?(?P<heading>\#+\s*)?(?P<open>[*_`]+)?
-    (?P<label>{"|".join(label.replace("_", "[ _-]?") for label in LABELS)})
+    (?P<label>(?a:{"|".join(label.replace("_", "[ _-]?") for label in (*LABELS, *FURTHER))}))
     (?P<close>[*_`]*)
     (?:\s*:(?P<after>[*_`]*(?=\s|$))?|\s+[-–—](?=\s|$)|(?(heading)\s*$|(?(open)\s*$|(?!))))
     (?P<value>.*)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _FENCE = re.compile(r"\s*```\w*\s*")
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+_BULLET = re.compile(r"\s*(?:[-+*•>]|\d+[.)])\s+")
+_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"  # possessive: no string of digits makes it quadratic
 # A number glued to more digits or letters ("0,85", "0.8-0.9", "1.2.3") could mean several things: rejected.
 _CONFIDENCE = re.compile(
     rf"(?P<number>{_NUMBER})(?!\w|[.,–-]\w)\s*"
@@ -50,41 +57,68 @@ class ParseError(ValueError):
 
 
 class Fields(Record, frozen=True, kw_only=True):
-    """What a reply says. Texts are on one line and never empty; `confidence` is in [0, 1]."""
+    """What a reply says. Texts are on one line; the first three are never empty. `confidence` is in [0, 1]."""
 
     root_cause: str
     what_went_wrong: str
     what_to_change: str
     confidence: float
+    what_worked: str = ""
+    key_insight: str = ""
+    category: str = ""
+    """One of `Category`, as the reply names it; "" where it names none, as labelled lines never do."""
+    action_items: tuple[str, ...] = ()
+    """At most 5 of at most 200 characters, as are `lessons`; () in labelled lines."""
+    lessons: tuple[str, ...] = ()
 
 
 def parse_fields(text: str) -> Fields:
-    """Read the labelled fields of `text`; of a label given twice, the first with a value counts.
+    """Read the fields of `text`: labelled lines, or one JSON object (its shapes: `json_fields.values`).
+
+    Of a label given twice, the first with a value counts; what stands in `<think>` sections does not. Lines are read as
+    JSON only where a label is missing, and if the object has more of them.
 
     Tolerated: markdown around labels, any case, spaces or hyphens for underscores, indentation, blank lines,
-    values over several lines (joined by a space), code fences, prose before the first label, `85%`, `8/10`.
-    The confidence is clamped to [0, 1].
+    values over several lines (joined by a space; of LESSONS each line is one), code fences, prose before the first
+    label, `85%`, `8/10`. The confidence is clamped to [0, 1].
 
     Raises:
-        ParseError: a field is missing or empty (all are named), or the confidence is no number.
+        ParseError: a field is missing or empty (all are named), or the confidence is no number. Nothing else, ever.
     """
-    found = _values(text)
+    found = _found(without_thoughts(text)[0])
     missing = [label for label in LABELS if label not in found]
     problems = [f"lacks {', '.join(missing)}"] if missing else []
-    confidence = math.nan
-    if stated := found.get("CONFIDENCE"):
-        confidence = _confidence(stated)
-        if math.isnan(confidence):
-            problems.append(f"has CONFIDENCE {stated[:40]!r}, which is no number in 0..1 and no percentage")
+    first = {label: lines[0] for label, lines in found.items()}
+    confidence = _confidence(first.get("CONFIDENCE", ""))
+    if math.isnan(confidence) and "CONFIDENCE" in first:
+        problems.append(f"has CONFIDENCE {first['CONFIDENCE'][:40]!r}, which is no number in 0..1 and no percentage")
     if problems:
-        raise ParseError(f"the reply {'; '.join(problems)}; expected one line each for {', '.join(LABELS)}")
-    cause, wrong, change = (found[label] for label in LABELS[:3])
-    return Fields(root_cause=cause, what_went_wrong=wrong, what_to_change=change, confidence=confidence)
+        expected = f"one line each for {', '.join(LABELS)}, or a JSON object with these keys"
+        raise ParseError(f"the reply {'; '.join(problems)}; expected {expected}")
+    return Fields(
+        root_cause=first["ROOT_CAUSE"],
+        what_went_wrong=first["WHAT_WENT_WRONG"],
+        what_to_change=first["WHAT_TO_CHANGE"],
+        confidence=confidence,
+        what_worked=first.get("WHAT_WORKED", ""),
+        key_insight=first.get("KEY_INSIGHT", ""),
+        category=first.get("CATEGORY", ""),
+        action_items=found.get("ACTION_ITEMS", ()),
+        lessons=found.get("LESSONS", ()),
+    )
 
 
-def _values(text: str) -> dict[str, str]:
-    """The first value of each label, on one line; labels without one are left out."""
-    found: dict[str, str] = {}
+def _found(text: str) -> dict[str, Lines]:
+    """What the reply says under each label, in the form that says more."""
+    found = _values(text)
+    if json_fields.stated(found) == len(LABELS):
+        return found
+    return max(found, json_fields.values(text), key=json_fields.stated)
+
+
+def _values(text: str) -> dict[str, Lines]:
+    """The first value of each label, on one line, or one line a lesson; labels without one are left out."""
+    found: dict[str, Lines] = {}
     label, mark, lines = "", "", list[str]()
     for line in (*text.splitlines(), LABELS[0] + ":"):  # the last one closes the field before it
         match = _LABEL.fullmatch(line)
@@ -92,13 +126,21 @@ def _values(text: str) -> dict[str, str]:
             if not _FENCE.fullmatch(line):
                 lines.append(line)
             continue
-        value = " ".join(" ".join(lines).split()).removesuffix(mark).rstrip()
-        if label and any(map(str.isalnum, value)):
-            found.setdefault(label, value)
-        label = next(name for name in LABELS if _letters(name) == _letters(match["label"].upper()))
+        if label not in found and (value := _value(label, lines, mark)):
+            found[label] = value
+        label = next(name for name in (*LABELS, *FURTHER) if _letters(name) == _letters(match["label"].upper()))
         mark = "" if match["close"] or match["after"] else match["open"] or ""
         lines = [match["value"]]
     return found
+
+
+def _value(label: str, lines: list[str], mark: str) -> Lines:
+    """What stands under `label`, without the `mark` that closes its emphasis; () where that is no words."""
+    whole = "\n".join(lines).rstrip().removesuffix(mark)
+    if label in json_fields.LISTS:
+        return items(tuple(" ".join(_BULLET.sub("", line, count=1).split()) for line in whole.split("\n")))
+    value = " ".join(whole.split())
+    return (value,) if label and any(map(str.isalnum, value)) else ()
 
 
 def _letters(label: str) -> str:

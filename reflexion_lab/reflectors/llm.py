@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from reflexion_lab.prompts.render import render
+from msgspec.structs import replace
+
+from reflexion_lab.prompts.asking import room
+from reflexion_lab.prompts.length import estimated
+from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import Model, ModelError
 from reflexion_lab.records import Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
 from reflexion_lab.reflectors.evidence import classify_evaluation, describe
-from reflexion_lab.reflectors.fields import ParseError, parse_fields
+from reflexion_lab.reflectors.fields import GRAMMAR, ParseError, parse_fields
+from reflexion_lab.reflectors.grammars import SERVICE, SESSION, SUCCESS
 
 Kind = Literal["generation_failed", "parse_error", "timeout"]
+
+
+SHAPES = {
+    "fields": (("reflect", GRAMMAR), ("reflect_success", SUCCESS)),
+    "service": (("reflect_service", SERVICE), ("reflect_service", SERVICE)),
+    "session": (("reflect_session", SESSION), ("reflect_session", SESSION)),
+}
+"""Four labelled lines, or one of two JSON objects: template and grammar, after a failure and after a pass."""
+SHORT = 160
+"""Characters to which program and evidence are cut before the task's text is cut, too."""
 
 
 class ReflectionError(RuntimeError):
@@ -26,82 +41,112 @@ class ReflectionError(RuntimeError):
 
 
 class LLMReflector:
-    """Asks `model` why the attempt failed and reads the four labelled fields from its reply.
+    """Asks `model` why the attempt failed, or what made it pass, and reads its reply, labelled lines or JSON.
 
-    `max_description` (the task's text), `max_evidence` (all failing checks together) and `max_code` (the
-    program) bound, in characters, what enters the prompt; of a longer text the middle is left out. Of earlier
-    reflections the newest `max_priors` are shown, each text cut at 200 characters. With `fields.GRAMMAR` in
-    `sampling`, a model that supports grammars cannot but write the fields.
+    `max_description` (the task's text), `max_evidence` (all failing checks together) and `max_code` (the program)
+    bound, in characters, what enters the prompt; of a longer text the middle is left out. Of earlier reflections the
+    newest `max_priors` are shown, each text cut at 200 characters. Where the whole would not fit into the model's
+    context, few-shot examples go first, then the oldest priors, then more of the middle of program and evidence, and
+    last of the task's text.
+
+    `shape`: one of `SHAPES`. `constrained`: a model that supports grammars cannot but write it. How long a call may
+    take is the model's own config.
     """
 
     def __init__(
         self,
         model: Model,
         sampling: Sampling,
+        prompts: Prompts | None = None,
         *,
         max_description: int = 1000,
         max_evidence: int = 2000,
         max_code: int = 2000,
         max_priors: int = 3,
+        shape: str = "fields",
+        constrained: bool = True,
     ) -> None:
-        lengths = {"max_description": max_description, "max_evidence": max_evidence, "max_code": max_code}
-        for name, value in lengths.items():
+        if shape not in SHAPES:
+            raise ValueError(f"reflector.shape: {shape!r} found; expected one of {', '.join(SHAPES)}")
+        self.limits = {"description": max_description, "evidence": max_evidence, "code": max_code}
+        for name, value in self.limits.items():
             if value < 1:
-                raise ValueError(f"reflector.{name} is {value}; expected at least 1 character")
+                raise ValueError(f"reflector.max_{name} is {value}; expected at least 1 character")
         if max_priors < 0:
             raise ValueError(f"reflector.max_priors is {max_priors}; expected 0 (show none) or more")
         self.model = model
         self.sampling = sampling
-        self.max_description = max_description
-        self.max_evidence = max_evidence
-        self.max_code = max_code
+        self.prompts = prompts or Prompts()
         self.max_priors = max_priors
+        self.shape = SHAPES[shape]
+        self.constrained = constrained
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         """Raises ReflectionError when the model fails, times out or cannot be understood."""
-        completion = self._ask(self._prompt(task, attempt, episodes))
+        name, grammar = self.shape[attempt.evaluation.passed]
+        sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
+        completion = self._ask(self._prompt(name, task, attempt, episodes), sampling)
         try:
             fields = parse_fields(completion.text)
         except ParseError as error:
             cut = "; it was cut at max_tokens" if completion.finish_reason == "length" else ""
             raise ReflectionError("parse_error", f"{error}{cut}", completion) from error
-        category, _ = classify_evaluation(attempt.evaluation)
         return Reflection(
             reflection_id=f"{task.task_id}#{attempt.number}",
             about_attempt=attempt.number,
             root_cause=fields.root_cause,
             what_went_wrong=fields.what_went_wrong,
             what_to_change=fields.what_to_change,
+            what_worked=fields.what_worked,
+            key_insight=fields.key_insight,
+            lessons=fields.lessons,
             confidence=fields.confidence,
+            # One shape of reply has none, and is read as neutral: nothing to be calibrated by.
+            confidence_source="stated" if "confidence" in completion.text.casefold() else "none",
             source="llm",
-            category=category,
-            action_items=(fields.what_to_change,),
+            category=fields.category or classify_evaluation(attempt.evaluation)[0],
+            action_items=fields.action_items or (fields.what_to_change,),
             text=completion.text,
             usage=completion.usage,
         )
 
-    def _prompt(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> str:
-        priors = [episode.reflection for episode in episodes if episode.reflection is not None]
-        trajectory, evaluation = attempt.trajectory, attempt.evaluation
+    def _prompt(self, name: str, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> str:
+        """As much as the model's context holds; what is too long without all that can go is left for it to refuse."""
         # A program that continues the prompt begins with it; reading it twice would fill a small model's context.
-        code = (trajectory.solution or trajectory.reply).removeprefix(task.prompt.rstrip())
-        evidence = "\n".join(describe(attempt, check) for check in evaluation.failures or (None,))
-        return render(
-            "reflect",
-            description=_bounded(task.prompt, self.max_description),
-            number=attempt.number,
-            code=_bounded(code, self.max_code),
-            evidence=_bounded(evidence, self.max_evidence),
-            priors=[
-                {"root_cause": prior.root_cause[:200], "what_to_change": prior.what_to_change[:200]}
-                for prior in priors[len(priors) - min(self.max_priors, len(priors)) :]
-            ],
-        )
+        code = (attempt.trajectory.solution or attempt.trajectory.reply).removeprefix(task.prompt.rstrip())
+        whole = {"description": task.prompt, "evidence": evidence(attempt), "code": code}
+        texts = {part: bounded(text, self.limits[part]) for part, text in whole.items()}
+        examples, priors = self.prompts.examples, self._priors(episodes)
+        about, limit = {"number": attempt.number, "passed": attempt.evaluation.passed}, room(self.model, self.sampling)
+        while True:
+            text = self.prompts.render(name, examples=examples, priors=priors, **about, **texts)
+            if limit is None or estimated(text) <= limit:
+                return text
+            if examples:
+                examples = examples[:-1]
+            elif priors:
+                priors = priors[1:]
+            elif part := _most_dispensable(texts):
+                texts[part] = bounded(texts[part], len(texts[part]) * 3 // 4)
+            else:
+                return text
 
-    def _ask(self, prompt: str) -> Completion:
+    def _priors(self, episodes: Sequence[Episode]) -> list[dict[str, str]]:
+        told = [episode.reflection for episode in episodes if episode.reflection]
+        said = [prior for prior in told if prior.root_cause or prior.what_to_change]
+        return [
+            {
+                "root_cause": prior.root_cause[:200],
+                "what_to_change": prior.what_to_change[:200],
+                "lesson": next(filter(None, (prior.key_insight, *prior.lessons)), "")[:200],
+            }
+            for prior in said[len(said) - min(self.max_priors, len(said)) :]
+        ]
+
+    def _ask(self, prompt: str, sampling: Sampling) -> Completion:
         # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
         try:
-            return self.model.complete([Message(role="user", content=prompt)], sampling=self.sampling)
+            return self.model.complete([Message(role="user", content=prompt)], sampling=sampling)
         except TimeoutError as error:
             raise ReflectionError("timeout", str(error) or "the model did not answer in time") from error
         except ModelError as error:
@@ -109,9 +154,27 @@ class LLMReflector:
             raise ReflectionError("timeout" if late else "generation_failed", str(error)) from error
 
 
-def _bounded(text: str, limit: int) -> str:
+def evidence(attempt: Attempt) -> str:
+    """A line for each failing check, or one on how the evaluation ended; of an attempt that passed, its checks."""
+    evaluation = attempt.evaluation
+    if evaluation.passed:
+        return "\n".join(check.name for check in evaluation.checks)
+    return "\n".join(describe(attempt, check) for check in evaluation.failures or (None,))
+
+
+def bounded(text: str, limit: int) -> str:
     """At most `limit` characters. Both ends stay: signatures stand first, and what was written last, last."""
     if len(text) <= limit:
         return text
     head = (limit - 1) // 2
     return text[:head] + "…" + text[len(text) - (limit - 1 - head) :]
+
+
+def _most_dispensable(texts: dict[str, str]) -> str:
+    """Which text to cut next; "" where there is nothing left to cut."""
+    for least in (SHORT, 1):
+        for parts in (("code", "evidence"), ("description",)):
+            longest = max(parts, key=lambda part: len(texts[part]))
+            if len(texts[longest]) > least:
+                return longest
+    return ""

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reflexion_lab.analysis.plots import COLOURS, Curve, save_convergence
+from reflexion_lab.analysis.reflection_plots import save_reflections
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.records import Manifest
 from reflexion_lab.run_folder import RunFolder
@@ -171,8 +172,7 @@ def _write(client: Any, experiment_id: str, folder: Path, log: Log, colour: str)
     tags = view.tags(log.manifest, found) | {"mlflow.note.content": view.note(log, found, folder)}
     tags |= {"mlflow.source.name": "reflexion-lab", "mlflow.source.git.commit": log.manifest.git_commit}
     tags["mlflow.runColor"] = colour
-    run = client.create_run(experiment_id, start_time=began, run_name=view.run_name(log.manifest))
-    run_id = run.info.run_id
+    run_id = client.create_run(experiment_id, start_time=began, run_name=view.run_name(log.manifest)).info.run_id
     try:
         client.log_batch(
             run_id,
@@ -207,12 +207,14 @@ def _data_set(manifest: Manifest) -> Any:
 
 
 def _write_files(client: Any, run_id: str, folder: Path, log: Log) -> None:
-    """The folder's files but for hidden ones, which are drafts; and the figure, should it be missing."""
+    """The folder's files but for hidden ones, which are drafts; and the figures, should they be missing."""
     for path in sorted(folder.rglob("*")):
         place = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in place.parts):
             client.log_artifact(run_id, str(path), None if len(place.parts) == 1 else place.parent.as_posix())
-    if log.points and not (folder / "convergence.png").exists():
-        with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
+        if log.points and not (folder / "convergence.png").exists():
             save_convergence(Path(scratch), [Curve.of(log, view.run_name(log.manifest))])
-            client.log_artifacts(run_id, scratch)
+        if not (folder / "reflections.png").exists():
+            save_reflections(Path(scratch), log, view.run_name(log.manifest))
+        client.log_artifacts(run_id, scratch)

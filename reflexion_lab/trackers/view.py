@@ -11,7 +11,7 @@ from typing import NamedTuple
 from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.manifest import HOW_NOT_WHAT
-from reflexion_lab.records import Manifest
+from reflexion_lab.records import Manifest, Usage
 
 NAME_LENGTH = 28
 """Characters of a run's name; a table cuts at about 20, so that what distinguishes runs stands first."""
@@ -64,7 +64,7 @@ def metrics(log: Log, found: Summary) -> list[Metric]:
     Figures of a run that hidden tests drove are called `upper_bound`: no table shall rank them as a pass@1.
     """
     headline = "upper_bound" if found.is_upper_bound else "pass_at_1"
-    figures = {f"usage/{role}_tokens": float(usage.tokens) for role, usage in found.usage.items()} | {
+    figures = {
         "usage/cost": sum(usage.cost for usage in found.usage.values()),
         "usage/seconds": sum(usage.seconds for usage in found.usage.values()),
         "final/n": found.pass_at_1.n,
@@ -89,8 +89,38 @@ def metrics(log: Log, found: Summary) -> list[Metric]:
         figures["final/feedback_in_place_share"] = found.feedback_in_place / found.feedback_tests
     if found.reflections_by_model.n:
         figures["final/reflections_by_model_share"] = found.reflections_by_model.share
+    figures |= _usage(found) | _reflections(found)
     curves = [metric for point in points(log) for metric in _at_attempt(point, headline)]
     return curves + [Metric(name, value) for name, value in figures.items()]
+
+
+def _usage(found: Summary) -> dict[str, float]:
+    """By role."""
+    shown: dict[str, float] = {}
+    for role, usage in found.usage.items():
+        counts = {name: float(getattr(usage, name)) for name in ("tokens", *Usage.__struct_fields__)}
+        if found.pass_at_1.k:
+            counts["tokens_per_solved"] = usage.tokens / found.pass_at_1.k
+        shown |= {f"usage/{UNFIT.sub('_', role)}/{name}": value for name, value in counts.items()}
+    return shown
+
+
+def _reflections(found: Summary) -> dict[str, float]:
+    """What they were like, and what came of them; success is that of the feedback tests."""
+    figures = found.reflection_figures
+    if not figures:
+        return {}
+    every, rates = figures.every, {"passed_after": figures.every.retries, "base": figures.base}
+    shown = {"n": float(figures.n), "read_share": every.read.share}
+    shown |= {name: rate.share for name, rate in rates.items() if rate.n}
+    if every.effect:
+        shown |= {"effect": every.effect.value, "effect_low": every.effect.low, "effect_high": every.effect.high}
+    if figures.mentions_check and figures.leaks:
+        shown |= {"mentions_check_share": figures.mentions_check.share, "leaks_share": figures.leaks.share}
+    shown |= {f"flag_{flag}": rate.share for flag, rate in every.flags.items()}
+    for source, calibration in figures.calibration.items():
+        shown |= {f"brier_{source}": calibration.brier.value, f"calibration_error_{source}": calibration.error}
+    return {f"reflections/{UNFIT.sub('_', name)}": value for name, value in shown.items()}
 
 
 def points(log: Log) -> list[Point]:
@@ -117,6 +147,7 @@ def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
         "benchmark_digest": manifest.benchmark_digest,
         "config_digest": manifest.config_digest,
         "model_fingerprint": manifest.model_fingerprint,
+        **{f"model_fingerprint.{role}": name for role, name in manifest.role_fingerprints.items()},
         "slots": manifest.slots,
         "isolation": ", ".join(manifest.isolation),
         "git_commit": manifest.git_commit,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from reflexion_lab.analysis.report import show
-from reflexion_lab.records import Check, SuiteVerdict, WrittenTests
+from reflexion_lab.records import Check, SuiteVerdict, Usage, WrittenTests
 
 RUN = {
     "right at once": [(1.0, True)],
@@ -108,6 +108,69 @@ def test_reflections_say_who_wrote_them(shown):
     text = shown()
     assert row(text, "reflections") == ["5", "llm"]
     assert row(text, "written by the model")[:2] == ["100.0", "%"]
+
+
+@pytest.fixture
+def reviewed(attempt, reflection):
+    """Two tasks whose reflections are read and one whose is not."""
+    flags = {"a": ("generic", "short"), "b": ("generic",), "c": ()}
+    made = {}
+    for name, found in flags.items():
+        words = replace(reflection(1, "llm" if name != "c" else "rules:type"), flags=found, confidence=0.5)
+        recalled = () if name == "c" else (f"ep-{name}-1",)
+        second = attempt(name, 2, float(name == "a"))
+        made[name] = [attempt(name, 1, 0.0, reflection=words), replace(second, recalled=recalled)]
+    return made
+
+
+def test_reflections_have_a_row_a_source_with_reading_success_and_flags(shown, reviewed):
+    text = shown(made=reviewed, width=80).split("Reflections, and")[1]
+    llm = row(text, "llm")
+    assert llm[:4] == ["2", "2", "1/2", "+50.0"]
+    assert llm[-1] == "1/2"
+    assert row(text, "rules") == ["1", "0", "-", "-", "-", "0/0"]
+    assert row(text, "all")[:3] == ["3", "2", "1/2"]
+    assert "base: retries without a reflection, 0.0 % of 1 passed" in " ".join(text.split())
+    assert "llm: generic 100 %, short 50 % rules: no flag" in " ".join(text.split())
+    assert "100 % name a failing check, 0 % give away a value or code" in " ".join(text.split())
+
+
+def test_a_run_without_reflections_has_no_such_table(shown):
+    assert "Reflections, and" not in shown({"a": [(1.0, True)]})
+
+
+def test_reflections_without_any_flag_are_said_to_be_perhaps_unreviewed(shown):
+    assert "no flag on any of them: not reviewed, or nothing found" in " ".join(shown().split())
+
+
+def test_confidence_has_its_brier_score_beside_the_naive_one(shown, reviewed):
+    text = " ".join(shown(made=reviewed, width=80).split())
+    assert "confidence, stated Brier 0.250 [0.250, 0.250], 0.250 by always naming the share that passed" in text
+    assert "mean 0.50, 1 of 2 passed" in text
+
+
+def test_further_roles_have_a_row_of_costs_and_tokens_a_solved_task(shown, attempt):
+    first = attempt("a", 1, 1.0)
+    critic = Usage(calls=2, prompt_tokens=300, completion_tokens=40)
+    text = shown(made={"a": [replace(first, trajectory=replace(first.trajectory, others={"critic": critic}))]})
+    assert row(text, "critic") == ["2", "300", "40", "340", "0.0", "0.0000"]
+    assert row(text, "actor")[:4] == ["1", "10", "10", "20"]
+    assert row(text.split("Usage")[1], "all")[:4] == ["3", "310", "50", "360"]
+
+
+def test_without_a_solved_task_there_are_no_tokens_of_one(shown):
+    text = shown({"a": [(0.0, False)]}).split("Usage")[1]
+    assert row(text, "actor")[3] == "-"
+    assert "no task solved" in text
+
+
+def test_the_model_is_named_and_by_role_where_roles_have_their_own(write_run):
+    folder = write_run(RUN)
+    for roles, said in (({}, "model scripted"), ({"reflector": "big:1"}, "models actor scripted, reflector big:1")):
+        folder.write_manifest(replace(folder.manifest, role_fingerprints=roles))
+        console = Console(file=io.StringIO(), width=100)
+        show(folder, console)
+        assert said in " ".join(console.file.getvalue().split())
 
 
 def test_of_many_tasks_failures_and_repairs_come_first(shown):

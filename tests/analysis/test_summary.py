@@ -63,6 +63,25 @@ def test_usage_adds_up_by_role_and_sets_unread_reflections_apart(figures):
     assert figures.usage_last_reflections == Usage(calls=1, prompt_tokens=5, completion_tokens=2)
 
 
+def test_roles_of_an_actor_with_several_are_costed_apart(write_run, attempt):
+    def critiqued(number):
+        made = attempt("a", number, 0.0)
+        others = {"critic": Usage(calls=2, prompt_tokens=7), "reviser": Usage(calls=1, completion_tokens=3)}
+        return replace(made, trajectory=replace(made.trajectory, others=others))
+
+    figures = summary(Log.read(write_run(made={"a": [critiqued(1), critiqued(2)]})))
+    assert figures.usage["critic"] == Usage(calls=4, prompt_tokens=14)
+    assert figures.usage["reviser"] == Usage(calls=2, completion_tokens=6)
+    assert figures.usage["actor"].calls == 2
+
+
+def test_every_role_names_its_model(write_run):
+    folder = write_run(RUN)
+    assert summary(Log.read(folder)).models == {"actor": "scripted"}
+    folder.write_manifest(replace(folder.manifest, role_fingerprints={"critic": "big:1"}))
+    assert summary(Log.read(folder)).models == {"actor": "scripted", "critic": "big:1"}
+
+
 def test_reflections_are_counted_by_source_and_repeats_within_a_task(write_run, attempt, reflection):
     made = {
         "a": [

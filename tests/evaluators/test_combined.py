@@ -174,3 +174,21 @@ def test_a_tool_that_fails_does_not_end_the_run(sandbox, task, monkeypatch):
         "type_check by ty did not run",
         "lint by ruff did not run",
     ]
+
+
+def test_confidence_is_the_share_of_the_weights_whose_parts_ran():
+    ran = Evaluation(passed=False, outcome="fail", reward=0.0)
+    broken = Evaluation(passed=False, outcome="harness_error", reward=0.0)
+    assert weigh(WEIGHTS, ran, ran, ran).confidence == pytest.approx(1.0)
+    assert weigh(WEIGHTS, ran, broken, ran).confidence == pytest.approx(0.7)
+    assert weigh(WEIGHTS, broken, broken, broken).confidence == 0.0
+
+
+def test_what_more_parts_agree_on_is_worth_more():
+    half = Check(name="a", outcome="pass"), Check(name="b", outcome="fail")
+    tests = Evaluation(passed=False, outcome="fail", reward=0.5, checks=half)
+    clean = Evaluation(passed=True, outcome="pass", reward=1.0)
+    broken = Evaluation(passed=False, outcome="harness_error", reward=0.0)
+    whole, part = weigh(WEIGHTS, tests, clean, clean), weigh(WEIGHTS, tests, clean, broken)
+    assert part.reward == pytest.approx(0.6875)
+    assert (whole.worth, part.worth) == pytest.approx((0.75, 0.55))

@@ -4,6 +4,7 @@ from reflexion_lab.actors.single_shot import SingleShot
 from reflexion_lab.evaluators.unit_tests import UnitTests
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
+from reflexion_lab.loop.stuck import Stuck
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.models.scripted import ScriptedModel
@@ -135,3 +136,63 @@ def test_what_breaks_names_stage_task_and_attempt(sandbox, task):
 def test_impossible_stop_rules_are_named(build, name):
     with pytest.raises(ValueError, match=f"loop.{name}"):
         build()
+
+
+def test_the_actor_is_told_which_attempt_it_is_and_what_keeps_coming_back(sandbox, task):
+    model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
+    made = list(loop(model, sandbox, reflector=NoReflection(), stuck=Stuck(3)).attempts(task.public))
+    read = [attempt.trajectory.messages[-1].content for attempt in made]
+    assert ["take a different approach" in text for text in read] == [False, False, True]
+    assert "The last 2 attempts were the same program." in read[2]
+
+
+def test_who_is_shown_nothing_of_its_past_is_not_told_that_it_is_stuck(sandbox, task):
+    model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
+    made = list(loop(model, sandbox, omega=0, reflector=NoReflection(), stuck=Stuck(2)).attempts(task.public))
+    assert len({attempt.trajectory.messages for attempt in made}) == 1
+
+
+def test_what_the_prompt_had_no_room_for_was_not_recalled(sandbox, task):
+    model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```", context=300)
+    made = list(loop(model, sandbox, omega="all", max_attempts=4).attempts(task.public))
+    last = made[-1]
+    assert last.trajectory.left_out
+    assert {*last.recalled, *last.trajectory.left_out} == {f"ep-own/double-{n}" for n in (1, 2, 3)}
+    assert last.memory.in_context == len(last.recalled) < 3
+    for attempt in made:
+        for name in attempt.recalled:
+            assert f"Attempt {name[-1]}:" in attempt.trajectory.messages[-1].content
+
+
+class Half:
+    """Judges every program as half right."""
+
+    def __init__(self, outcome, passed=False):
+        self.verdict = Evaluation(passed=passed, outcome=outcome, reward=0.5)
+
+    def evaluate(self, task, trajectory):
+        return self.verdict
+
+
+@pytest.mark.parametrize(
+    ("outcome", "below", "reflects"),
+    [("fail", 1.0, True), ("fail", 0.5, False), ("fail", 0.6, True), ("timeout", 0.5, True), ("error", 0.1, True)],
+)
+def test_near_a_pass_only_what_broke_is_reflected_on(model, sandbox, task, outcome, below, reflects):
+    made = loop(model, sandbox, max_attempts=1, reflector=Rules(), reflect_below=below)
+    made.evaluator = Half(outcome)
+    (attempt,) = made.attempts(task.public)
+    assert (attempt.reflection is not None) == reflects
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_success_is_reflected_on_only_when_asked_for(model, sandbox, task, wanted):
+    made = loop(model, sandbox, reflector=Rules(), reflect_on_success=wanted)
+    made.evaluator = Half("pass", passed=True)
+    (attempt,) = made.attempts(task.public)
+    assert (attempt.reflection is not None) == wanted
+
+
+def test_an_impossible_gate_is_named(model, sandbox):
+    with pytest.raises(ValueError, match=r"loop\.reflect_below: 0 found"):
+        loop(model, sandbox, reflect_below=0)

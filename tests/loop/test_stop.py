@@ -1,17 +1,17 @@
-"""What the threshold counts."""
+"""Each rule by itself: when it ends a loop, and under which name."""
 
 import pytest
 
-from reflexion_lab.loop.stop import Passed
-from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Trajectory
+from reflexion_lab.loop.stop import Budget, DiminishingReturns, FirstOf, MaxAttempts, Passed, Plateau, TimeOut
+from reflexion_lab.records import Attempt, Check, Critique, Evaluation, MemoryState, Step, Trajectory, Usage
 
 
-def attempt(reward, *checks, passed=False):
+def attempt(reward, *checks, passed=False, number=1, **trajectory):
     return Attempt(
         task_id="t",
-        number=1,
+        number=number,
         recalled=(),
-        trajectory=Trajectory(solution="x", strategy="x"),
+        trajectory=Trajectory(**{"solution": "x", "strategy": "x"} | trajectory),
         evaluation=Evaluation(passed=passed, outcome="pass" if passed else "fail", reward=reward, checks=checks),
         memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
     )
@@ -41,3 +41,77 @@ def test_clean_types_and_lint_reach_no_threshold():
 
 def test_what_passed_has_the_reason_of_its_own_name():
     assert Passed(0.5).reached(attempt(1.0, check("test", "pass"), passed=True), []) == "passed"
+
+
+def ended(rule, *rewards, **trajectory):
+    """After which attempt the rule ends a loop with these rewards, and the reason; None when it goes on."""
+    made = [attempt(reward, number=n, **trajectory) for n, reward in enumerate(rewards, 1)]
+    reasons = [(n, rule.reached(one, made[: n - 1])) for n, one in enumerate(made, 1)]
+    return next(((n, reason) for n, reason in reasons if reason), None)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        ((0.2, 0.2), None),
+        ((0.2, 0.2, 0.2), (3, "plateau")),
+        ((0.2, 0.1, 0.2), (3, "plateau")),
+        ((0.2, 0.1, 0.3, 0.3, 0.1), (5, "plateau")),
+        ((0.1, 0.2, 0.3, 0.4), None),
+        ((0.0, 0.5, 0.4, 0.6), None),
+    ],
+)
+def test_a_plateau_is_so_many_attempts_without_a_new_best(rewards, expected):
+    assert ended(Plateau(2), *rewards) == expected
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        ((0.0, 0.0, 0.0, 0.0), None),
+        ((0.0, 0.5, 0.52, 0.54), (4, "diminishing_returns")),
+        ((0.0, 0.3, 0.6), None),
+        ((0.2, 0.21), None),
+        ((0.2, 0.21, 0.22), (3, "diminishing_returns")),
+    ],
+)
+def test_returns_diminish_only_where_there_were_some(rewards, expected):
+    assert ended(DiminishingReturns(0.1, 2), *rewards) == expected
+
+
+@pytest.mark.parametrize(
+    ("rewards", "last"),
+    [((0.0,) * 6, 2), ((0.0, 0.1, 0.1, 0.1), 3), ((0.0, 0.1, 0.2, 0.3, 0.4, 0.5), 4), ((0.5, 0.1, 0.6, 0.2), 2)],
+)
+def test_every_new_best_earns_an_extra_attempt_up_to_so_many(rewards, last):
+    assert ended(MaxAttempts(2, extra_attempts=2), *rewards) == (last, "max_attempts")
+
+
+def test_without_extra_attempts_improvement_earns_nothing():
+    assert ended(MaxAttempts(2), 0.0, 0.5, 0.9) == (2, "max_attempts")
+
+
+@pytest.mark.parametrize(
+    ("limit", "last"), [({"calls": 6}, 2), ({"tokens": 61}, 3), ({"cost": 0.9}, 3), ({"calls": 100, "tokens": 1}, 1)]
+)
+def test_a_budget_counts_all_roles_and_ends_the_loop_that_reached_it(limit, last):
+    actor = Usage(calls=2, prompt_tokens=10, completion_tokens=10, cost=0.2)
+    spent = {"usage": actor, "others": {"critic": Usage(calls=1, prompt_tokens=5, cost=0.1)}}
+    assert ended(Budget(**limit), 0.0, 0.0, 0.0, 0.0, **spent) == (last, "budget")
+
+
+def test_no_limit_is_no_budget():
+    assert ended(Budget(), 0.0, 0.0, usage=Usage(calls=10**9)) is None
+
+
+def test_the_time_out_counts_tools_and_every_role():
+    critique = Critique(severity=1.0, source="tests", seconds=1.0)
+    spent = {"steps": (Step(seconds=2.0, critique=critique),), "others": {"critic": Usage(seconds=3.0)}}
+    assert attempt(0.0, usage=Usage(seconds=4.0), **spent).seconds == 10.0
+    assert ended(TimeOut(15.0), 0.0, 0.0, usage=Usage(seconds=4.0), **spent) == (2, "timeout")
+
+
+def test_of_several_rules_the_first_with_a_reason_names_the_end():
+    rules = FirstOf(Plateau(1), MaxAttempts(2))
+    assert ended(rules, 0.0, 0.0) == (2, "plateau")
+    assert ended(rules, 0.0, 0.1) == (2, "max_attempts")

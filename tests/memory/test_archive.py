@@ -314,10 +314,10 @@ def test_lessons_keep_to_their_tokens_and_the_ids_are_those_that_are_read():
     known = archive(shown=Shown(wisdom=3, mistakes=3, insights=5, max_tokens=40))
     known.absorb([learnt(task(name, "sum " + name * 200), attempt(name)) for name in "ab"])
     read = known.lessons(task("c", CAUSE + " sum"), [])
-    # 52 characters of wisdom and 24 of insights; no mistake of 200 and more.
+    # 14 tokens of wisdom and 8 of insights; no mistake of 200 and more.
     assert (len(read.wisdom), read.insights, read.mistakes) == (1, ("insight of a", "insight of b"), ())
     assert known.lessons(task("c", CAUSE), []).wisdom
-    tighter = archive(shown=Shown(wisdom=3, insights=5, max_tokens=17))
+    tighter = archive(shown=Shown(wisdom=3, insights=5, max_tokens=21))
     tighter.absorb([learnt(task(name), attempt(name)) for name in "ab"])
     assert tighter.lessons(task("c", CAUSE), []).insights == ("insight of b",)
 
@@ -364,3 +364,21 @@ def test_an_episode_keeps_the_feedback_verdict_and_its_provenance():
     assert replace(episode, timestamp=0.0) == replace(
         episode_of(task("a"), attempt("a", 2, wisdom=("wis-1", "wis-2")), "run/a", "arm"), timestamp=0.0
     )
+
+
+def test_what_came_of_each_class_of_failure_is_counted_over_neighbours_of_one_loop():
+    known = archive()
+    known.absorb(
+        [
+            learnt(task("a"), attempt("a"), attempt("a", 2), attempt("a", 3, passed=True)),
+            learnt(task("b"), attempt("b")),
+        ]
+    )
+    assert known.outcomes == {"assertion": (1, 2)}
+
+
+def test_a_verdict_that_nobody_gave_mends_nothing_and_breaks_nothing():
+    unknown = replace(attempt("a", 2), evaluation=Evaluation(passed=False, outcome="harness_error", reward=0.0))
+    known = archive()
+    known.absorb([learnt(task("a"), attempt("a"), unknown)])
+    assert known.outcomes == {}

@@ -66,7 +66,7 @@ def test_an_impossible_omega_is_named(omega):
 def test_packing_takes_the_newest_first_skips_what_does_not_fit_and_keeps_the_order():
     memory = EpisodicMemory(Window("all", max_tokens=10))
     for number, size in enumerate([4, 16, 400, 20], 1):
-        memory.remember(task("a"), attempt("a", number, "c" * size))
+        memory.remember(task("a"), attempt("a", number, "cccc " * (size // 4)))
     assert shown(memory) == [1, 2, 4]
 
 

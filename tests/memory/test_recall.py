@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.memory.episodic import NothingKnown
-from reflexion_lab.memory.packing import estimated, packed, words
+from reflexion_lab.memory.packing import packed, words
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
+from reflexion_lab.prompts.length import estimated
 from reflexion_lab.records import Episode, Task
 
 TASK = Task(task_id="t", prompt="", entry_point="f")
@@ -69,7 +70,7 @@ def test_other_loops_come_before_the_tasks_own():
 
 
 def test_each_of_the_two_has_a_budget_of_its_own():
-    own = [episode(1, code="c" * 40)]
+    own = [episode(1, code="cccc " * 10)]
     assert ids(WindowThenSimilar(k=1, max_tokens=10).select(own, TASK, Others())) == ["x1", "t1"]
     assert ids(WindowThenSimilar(k=1, max_tokens=9).select(own, TASK, Others())) == ["x1"]
 
@@ -77,7 +78,7 @@ def test_each_of_the_two_has_a_budget_of_its_own():
 def test_of_another_tasks_episode_its_task_counts_too():
     class Described(Others):
         def similar(self, task, own, k, min_score):
-            return [replace(episode(1, code="", task_id="x"), task_description="d" * 400)]
+            return [replace(episode(1, code="", task_id="x"), task_description="dddd " * 100)]
 
     assert ids(Similar(max_tokens=100).select([], TASK, Described())) == ["x1"]
     assert ids(Similar(max_tokens=99).select([], TASK, Described())) == []
@@ -114,7 +115,3 @@ def test_packing_keeps_order_and_budget_and_takes_the_newest_that_fit(sizes, bud
         fits = estimated(words(kept)) <= left
         assert (kept in chosen) == fits
         left -= estimated(words(kept)) if fits else 0
-
-
-def test_four_characters_are_a_token():
-    assert [estimated("x" * n) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]

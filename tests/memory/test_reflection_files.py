@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from reflexion_lab.memory.reflection_analytics import analytics
 from reflexion_lab.memory.reflection_files import ReflectionFiles
-from reflexion_lab.memory.reflection_schema import CATEGORIES, RALPH, ReflectionFile
+from reflexion_lab.memory.reflection_schema import RALPH, WORDS, ReflectionFile
 from reflexion_lab.protocols import StoreError
-from reflexion_lab.records import MemoryState, Reflection
+from reflexion_lab.records import Category, MemoryState, Reflection
 from reflexion_lab.reflectors.classes import CLASSES
 
 REFLECTION = Reflection(
@@ -112,7 +112,10 @@ WRONG = [
     ({"reward": ...}, "reward: nothing found; expected a value"),
     ({"reflection__confidence": 3}, "reflection.confidence: 3 found; expected 0..1"),
     ({"reflection__category": "boredom"}, "reflection.category: 'boredom' found; expected one of syntax, "),
-    ({"reflection__root_cause": " "}, "reflection.root_cause: ' ' found; expected words"),
+    (
+        {f"reflection__{field}": " " for field in WORDS},
+        "reflection: no words found; expected some in root_cause, what_went_wrong, what_to_change, what_worked, text",
+    ),
     ({"reflection__what_to_change": ...}, "reflection.what_to_change: nothing found; expected a value"),
     ({"reflection__lessons": ["a", 5]}, "reflection.lessons[1]: ['a', 5] found; expected str"),
     ({"reflection__usage__calls": "x"}, "reflection.usage.calls: 'x' found; expected int"),
@@ -206,8 +209,15 @@ def test_the_ralph_rules_want_their_own_names(tmp_path, name):
         ReflectionFiles(tmp_path, RALPH).write(made(1, name))
 
 
-def test_the_categories_are_those_of_the_rules():
-    assert tuple(CLASSES) == CATEGORIES
+def test_every_class_of_the_rules_is_a_category():
+    assert set(CLASSES) < set(Category)
+    assert tuple(CLASSES) == tuple(Category)[: len(CLASSES)]
+
+
+def test_a_control_may_leave_fields_empty(files):
+    path = files.write(made(1))
+    changed(path, reflection__root_cause="", reflection__what_to_change="")
+    assert files.faults("my-loop") == []
 
 
 def test_a_disk_that_takes_nothing_is_an_error_that_names_the_file(tmp_path):

@@ -12,6 +12,7 @@ WARM = Sampling(temperature=1.0)
 class Recorder:
     fingerprint = "recorder"
     slots = 5
+    context = 2048
 
     def __init__(self):
         self.samples = []
@@ -55,9 +56,9 @@ def test_two_loops_share_their_draws_and_one_loop_never_does(tmp_path):
     cached.close()
 
 
-def test_fingerprint_and_slots_are_those_of_the_model():
+def test_fingerprint_slots_and_context_are_those_of_the_model():
     draws = Draws(Recorder())
-    assert (draws.fingerprint, draws.slots) == ("recorder", 5)
+    assert (draws.fingerprint, draws.slots, draws.context) == ("recorder", 5, 2048)
 
 
 def test_neighbouring_seeds_share_no_draw():

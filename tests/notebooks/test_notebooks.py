@@ -36,6 +36,17 @@ SAID = {
         "fails once `sum` of mbpp_126_sum shares the namespace",
         "reflexion_mbpp_py.jsonl.gz: 9 later programs call sum; 0 logged as solved, 5 pass alone",
     ],
+    "02_reflections_llm_and_rules": [
+        "in the model's own words",
+        "Control, in a reflection's place",
+        "Cedar canoe orchard hedge",
+        "no_credit | It blames no line, decision or name of the program. | ⚑ |",
+        "return None.strip() | AttributeError | null | ✓ null | ✗ import | ✗ unknown",
+        "Right: lab 11, ten keywords 5, six keywords 1, of 11.",
+        "shuffled: control:shuffled",
+        "stated: 10 forecasts, mean confidence 0.00, came true 0",
+        "simulated: honest | 300 | 0.48 | 145 | 0.187 | 0.002 | 0.066",
+    ],
     "03_retrieval_compared": [
         "same task: other models' reflections on the same task. 475 queries, 74 left out",
         "rare class: the same, where the class is not `assertion`. 108 queries, 3 left out",
@@ -44,10 +55,32 @@ SAID = {
         "jaccard | 27.2\n[19, 37] | 74.7\n[65, 83]",
         "bm25 | 16 % | 20 % | 57 %",
     ],
+    "04_inner_loops": [
+        "What it thought first",
+        "run_tests · against turn 1: − 1 out, + 2 in · 354 + 71 tokens",
+        "4 finish     441 +  17 tokens",
+        "critic 683 + 96 tokens",
+        "severity 0.67  `assert how_many_times('aaa', 'a') == 3` -> expected 3, got 2; ",
+        "ended: max_candidates",
+        "chain of thought | ✓ ✓ | ✓ ✓ | ✓ ✓ | 3 | 714",
+        "ReAct | ✓ ✓ | ✓ ✓ | ✓ ✗ | 8 | 2,808",
+        "critique-revise, model | ✗ ✗ | ✓ ✓ | ✓ ✗ | 8 | 1,790",
+        "candidates | ✗ ✗ | ✓ ✓ | ✓ ✗ | 6 | 885",
+    ],
 }
 """What a notebook's outputs must say, as committed and, where it is not cut short, as executed."""
 
 CUT_SHORT = {
+    "02_reflections_llm_and_rules": (
+        "REFLEXION_LAB_MODEL",
+        "model=scripted model.path=02_script.json actor=continuation",
+        [
+            "The function returns None, since its body does nothing yet",
+            "Right: lab 11, ten keywords 5, six keywords 1, of 11.",
+            "llm | 12 | 12 | 0 of 12 | 0 of 12",
+            "this run: stated | 12 | 0.90 | 0 | 0.810 | 0.810 | 0.000",
+        ],
+    ),
     "01_audit_published_logs": ("REFLEXION_LAB_ROWS", "38", ["reflexion_mbpp_py | 38 | 33/38 | 33/38", "38/38"]),
     "03_retrieval_compared": (
         "REFLEXION_LAB_ROWS",
@@ -59,7 +92,7 @@ CUT_SHORT = {
         ],
     ),
 }
-"""Notebooks that a variable keeps to a part of their data here, and what they then say."""
+"""Notebooks that a variable keeps to a part of their data, or to a script, and what they then say."""
 RECORDED = {"01_audit_published_logs", "03_retrieval_compared"}
 """Notebooks that read the recorded runs."""
 

@@ -124,12 +124,50 @@ def test_dotted_exception_names_are_read_by_their_last_part(name: str) -> None:
         ("Test failed: expected true", "assertion"),
         ("expect(x).toBe(y) failed", "assertion"),
         ("KeyError: 'a'", "index"),
+        ("'NoneType' object is not iterable", "null"),
+        ("unsupported operand type(s) for +: 'int' and 'NoneType'", "null"),
+        ("the time was over before this check ended", "timeout"),
+        ("assert f(1) == 2\nError", "assertion"),
+        ("Error: Cannot find module './parser'", "import"),
         ("something weird happened", "unknown"),
         ("", "unknown"),
     ],
 )
 def test_without_a_type_whole_words_decide(message: str, name: str) -> None:
     assert classify("", message) == name
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("x = (", "syntax"),
+        ("x = 'a", "syntax"),
+        ("if x:\n    y\n  z", "syntax"),
+        ("if x:\npass", "syntax"),
+        ("[].pop()", "index"),
+        ("1 < 'a'", "type"),
+        ("1 + 'a'", "type"),
+        ("int('a')", "type"),
+        ("float('a')", "type"),
+        ("int(1, 2)", "type"),
+        ("round(1j)", "type"),
+        ("a, b = 1, 2, 3", "type"),
+        ("a, b = [1]", "type"),
+        ("(1).items", "type"),
+        ("iter(1)", "type"),
+        ("1()", "type"),
+        ("1[0]", "type"),
+        ("(lambda: 1)(2)", "type"),
+        ("(lambda x: 1)()", "type"),
+        ("(lambda: 1)(x=2)", "type"),
+        ("1 % 0", "type"),
+        ("1.0 / 0", "type"),
+        ("None[0]", "null"),
+        ("None.items", "null"),
+    ],
+)
+def test_words_of_python_itself_decide_where_the_type_is_cut_off(program: str, name: str) -> None:
+    assert classify("", str(raised_by(program))) == name
 
 
 @pytest.mark.parametrize(

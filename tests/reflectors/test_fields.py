@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.reflectors.fields import GRAMMAR, LABELS, Fields, ParseError, parse_fields
+from reflexion_lab.reflectors.fields import FURTHER, GRAMMAR, LABELS, Fields, ParseError, parse_fields
 
 PLAIN = """ROOT_CAUSE: The loop stops one short.
 WHAT_WENT_WRONG: The last item was never added.
@@ -24,12 +25,26 @@ TOKEN = r'"(?:\\.|[^"])*"|\[[^\]]+\]|\{\d+,\d+\}|[()|]|\w+'
 """Of GBNF: a literal, a class, a repetition, a bracket or bar, a rule's name."""
 
 values = st.text().map(lambda text: " ".join(text.split())).filter(lambda text: any(map(str.isalnum, text)))
-fields = st.builds(Fields, root_cause=values, what_went_wrong=values, what_to_change=values, confidence=st.floats(0, 1))
+lessons = values.filter(lambda text: len(text) <= 200 and not re.match(r"[-+*•>] |\d+[.)] ", text))
+fields = st.builds(
+    Fields,
+    root_cause=values,
+    what_went_wrong=values,
+    what_to_change=values,
+    confidence=st.floats(0, 1),
+    what_worked=st.just("") | values,
+    key_insight=st.just("") | values,
+    category=st.just(""),
+    action_items=st.just(()),
+    lessons=st.lists(lessons, max_size=5).map(tuple),
+)
 
 
 def rendered(fields: Fields) -> str:
-    texts = (fields.root_cause, fields.what_went_wrong, fields.what_to_change, repr(fields.confidence))
-    return "\n".join(f"{label}: {text}" for label, text in zip(LABELS, texts, strict=True))
+    """As labelled lines, those that say nothing left out."""
+    values = [str(getattr(fields, label.lower())) for label in (*LABELS, *FURTHER[:2])]
+    lines = [f"{label}: {value}" for label, value in zip((*LABELS, *FURTHER), values, strict=False) if value]
+    return "\n".join([*lines, "LESSONS:", *(f"- {lesson}" for lesson in fields.lessons)])
 
 
 def with_confidence(stated: str) -> str:
@@ -49,6 +64,14 @@ def test_label_soup_gives_fields_or_a_parse_error(pieces: list[str]) -> None:
         return
     assert 0 <= fields.confidence <= 1
     assert fields.root_cause and fields.what_went_wrong and fields.what_to_change
+
+
+@given(
+    st.lists(st.sampled_from([*LABELS, *FURTHER, "conf\u0130dence", "WHAT_WOR\u212aED", "\u017f", ":", "\n", "{", "x"]))
+)
+def test_letters_that_only_look_like_a_labels_are_text(pieces: list[str]) -> None:
+    with pytest.raises(ParseError, match="CONFIDENCE"):  # no piece is a number
+        parse_fields("".join(pieces))
 
 
 @given(st.text())
@@ -226,3 +249,45 @@ def in_form(value: str) -> str:
 )
 def test_the_grammar_bounds_each_value(value: str, allowed: bool) -> None:
     assert bool(re.fullmatch(as_regex(GRAMMAR), in_form(value))) is allowed
+
+
+@pytest.mark.parametrize("label", FURTHER)
+@pytest.mark.parametrize("form", ["{0}: {1}", "**{0}:** {1}", "### {0}\n{1}", "- {0} - {1}"])
+def test_further_labels_are_read_and_end_the_field_before_them(label: str, form: str) -> None:
+    lines = PLAIN.splitlines()
+    for place in range(5):
+        reply = "\n".join([*lines[:place], form.format(label.replace("_", " ").title(), "Kept."), *lines[place:]])
+        said = parse_fields(reply)
+        assert getattr(said, label.lower()) == (("Kept.",) if label == "LESSONS" else "Kept.")
+        assert [getattr(said, name.lower()) for name in LABELS] == [getattr(EXPECTED, name.lower()) for name in LABELS]
+
+
+def test_each_line_below_lessons_is_a_lesson() -> None:
+    reply = PLAIN + "LESSONS: first\n- second\n2. third\n\n  * **fourth**\n-\n"
+    assert parse_fields(reply).lessons == ("first", "second", "third", "**fourth**")
+
+
+def test_lessons_are_bounded() -> None:
+    lessons = parse_fields(PLAIN + "LESSONS:\n" + ("- " + "x" * 400 + "\n") * 9).lessons
+    assert lessons == ("x" * 200,) * 5
+
+
+def test_a_reply_without_further_labels_says_nothing_of_them() -> None:
+    said = parse_fields(PLAIN + "KEY_INSIGHT:\nLESSONS: ...\n")
+    assert (said.what_worked, said.key_insight, said.category, said.action_items, said.lessons) == ("", "", "", (), ())
+
+
+def test_drafts_within_thoughts_do_not_count() -> None:
+    draft = PLAIN.replace("one short", "one long")
+    assert parse_fields(f"<think>\n{draft}</think>\n{PLAIN}") == EXPECTED
+    with pytest.raises(ParseError, match=", ".join(LABELS)):
+        parse_fields(f"<think>\n{PLAIN}")
+
+
+def test_a_long_number_is_judged_at_once() -> None:
+    with pytest.raises(ParseError, match="CONFIDENCE"):
+        parse_fields(with_confidence("1" * 1_000_000 + "x"))
+
+
+def test_the_grammar_is_the_one_that_calls_were_cached_under() -> None:
+    assert hashlib.sha256(GRAMMAR.encode()).hexdigest()[:16] == "65d5fe3ef9c577e3"

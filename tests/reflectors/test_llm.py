@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
+from reflexion_lab.prompts.asking import room
+from reflexion_lab.prompts.length import estimated
+from reflexion_lab.prompts.render import Prompts, known_examples
 from reflexion_lab.protocols import Model, ModelError, Reflector
 from reflexion_lab.records import (
     Attempt,
@@ -21,6 +27,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.reflectors.fallback import WithFallback
 from reflexion_lab.reflectors.fields import GRAMMAR, LABELS
+from reflexion_lab.reflectors.grammars import SERVICE, SESSION, SUCCESS
 from reflexion_lab.reflectors.llm import LLMReflector, ReflectionError
 from reflexion_lab.reflectors.rules import Rules
 
@@ -40,8 +47,9 @@ class Says:
     fingerprint = "says"
     slots = 1
 
-    def __init__(self, answer: str | BaseException, finish_reason: str = "stop") -> None:
+    def __init__(self, answer: str | BaseException, finish_reason: str = "stop", context: int = 0) -> None:
         self.answer = answer
+        self.context = context
         self.finish_reason = finish_reason
         self.asked: list[tuple[Sequence[Message], Sampling, int]] = []
 
@@ -304,3 +312,187 @@ def test_a_program_that_continues_the_prompt_is_shown_without_it() -> None:
     prompt = prompt_for(attempt_with(WRONG, solution=whole))
     assert prompt.count(TASK.prompt.strip()) == 1
     assert "```python\n    return a - b\n```" in prompt
+
+
+def fitted(
+    context: int, task: Task, attempt: Attempt, episodes: Sequence[Episode], examples: int = 0
+) -> tuple[str, int]:
+    """The prompt, and how long it may be."""
+    model, sampling = Says(REPLY, context=context), Sampling(max_tokens=192)
+    LLMReflector(model, sampling, Prompts(examples=examples)).reflect(task, attempt, episodes)
+    limit = room(model, sampling)
+    assert limit is not None
+    return model.prompt, limit
+
+
+LONG = Task(task_id="t/1", prompt="a description of it " * 60, entry_point="f")
+WORST = Task(task_id="t/1", prompt="€" * 3000, entry_point="f")
+
+
+@pytest.mark.parametrize("context", [600, 900, 1300, 2048, 8192])
+@pytest.mark.parametrize("task", [TASK, LONG, WORST])
+@pytest.mark.parametrize("letter", ["x = [1, 2] * 9  # why\n", "é€…", "}"])
+def test_the_prompt_never_exceeds_the_models_context(context: int, task: Task, letter: str) -> None:
+    checks = [Check(name=letter * 60, outcome="error", error_type="E", message=letter * 90) for _ in range(9)]
+    attempt = attempt_with(*checks, solution=letter * 3000)
+    prompt, limit = fitted(
+        context, task, attempt, [episode(n, letter * 90, letter * 90) for n in (1, 2, 3)], examples=3
+    )
+    assert estimated(prompt) <= limit
+    assert "Attempt: 2" in prompt
+
+
+def test_examples_go_first_then_the_oldest_priors_then_program_and_evidence() -> None:
+    attempt, episodes = attempt_with(WRONG, solution="y = 1\n" * 300), [episode(1), episode(2)]
+    names = [example.prompt.splitlines()[0] for example in known_examples()]
+    seen = set()
+    for context in range(4000, 500, -20):
+        prompt, _ = fitted(context, TASK, attempt, episodes, examples=3)
+        shown = sum(name in prompt for name in names)
+        told = ["cause 1." in prompt, "cause 2." in prompt]
+        whole = prompt.count("y = 1") >= 280
+        assert names[:shown] == [name for name in names if name in prompt]
+        assert told == [True, True] or shown == 0
+        assert told in ([True, True], [False, True], [False, False])
+        assert whole or told == [False, False]
+        assert TASK.prompt.strip() in prompt
+        seen.add((shown, *told, whole))
+    assert {(3, True, True, True), (0, True, True, True), (0, False, True, True), (0, False, False, False)} <= seen
+
+
+def test_a_model_whose_context_is_unknown_gets_the_whole_prompt() -> None:
+    model = Says(REPLY)
+    LLMReflector(model, Sampling(), Prompts(examples=3)).reflect(TASK, attempt_with(WRONG), [])
+    assert all(example.root_cause in model.prompt for example in known_examples())
+
+
+@pytest.mark.parametrize("examples", [0, 1, 3])
+def test_so_many_examples_stand_before_the_question_as_the_config_asks_for(examples: int) -> None:
+    model = Says(REPLY)
+    LLMReflector(model, Sampling(), Prompts(examples=examples)).reflect(TASK, attempt_with(WRONG), [])
+    shown = [example for example in known_examples() if example.wrong.strip() in model.prompt]
+    assert shown == list(known_examples()[:examples])
+    for example in shown:
+        for text in (example.evidence, example.root_cause, example.what_went_wrong, example.what_to_change):
+            assert model.prompt.index(text) < model.prompt.index("Attempt: 2")
+
+
+def test_an_example_speaks_as_the_grammar_demands() -> None:
+    example = known_examples()[0]
+    prompt = Prompts(examples=1).render("reflect", description="d", number=1, code="c", evidence="e", priors=[])
+    for opening, text in {
+        "ROOT_CAUSE: My mistake is that": example.root_cause,
+        "WHAT_WENT_WRONG: The check failed because": example.what_went_wrong,
+        "WHAT_TO_CHANGE: In my function I will": example.what_to_change,
+    }.items():
+        assert opening in GRAMMAR
+        assert f"{opening} {text}" in prompt
+
+
+def test_the_lesson_of_a_prior_is_told() -> None:
+    prior = episode(1)
+    assert prior.reflection is not None
+    taught = replace(prior, reflection=replace(prior.reflection, lessons=("Check signs.",)))
+    assert "My change then: change 1. Lesson: Check signs." in prompt_for(attempt_with(WRONG), [taught])
+    assert "Lesson:" not in prompt_for(attempt_with(WRONG), [prior])
+
+
+def test_words_that_were_rejected_are_no_prior() -> None:
+    prior = episode(1)
+    assert prior.reflection is not None
+    rejected = replace(prior, reflection=replace(prior.reflection, root_cause="", what_to_change=""))
+    assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG), [rejected])
+
+
+def test_all_that_the_reply_says_enters_the_reflection() -> None:
+    reply = f"WHAT_WORKED: The loop.\nKEY_INSIGHT: Mind signs.\nLESSONS: Test zero.\n{REPLY}"
+    reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert (reflection.what_worked, reflection.key_insight) == ("The loop.", "Mind signs.")
+    assert reflection.lessons == ("Test zero.",)
+
+
+def test_a_reply_in_json_may_name_its_own_category_and_action_items() -> None:
+    reply = (
+        '{"category": "edge_case_miss", "analysis": "I forgot zero.", "suggestion": "Guard zero.", '
+        '"actionItems": ["add a guard", "try zero"], "confidence": 0.7}'
+    )
+    reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert (reflection.category, reflection.action_items) == ("edge_case_miss", ("add a guard", "try zero"))
+
+
+PASSED = Check(name="assert add(0, 0) == 0", outcome="pass")
+
+
+def passed_attempt() -> Attempt:
+    attempt = attempt_with(PASSED)
+    return replace(attempt, evaluation=Evaluation(passed=True, outcome="pass", reward=1.0, checks=(PASSED,)))
+
+
+def test_of_a_success_the_model_is_asked_what_worked() -> None:
+    model = Says(f"WHAT_WORKED: The operator is right.\n{REPLY}")
+    sampling = Sampling(grammar=GRAMMAR)
+    reflection = LLMReflector(model, sampling).reflect(TASK, passed_attempt(), [])
+    assert reflection.what_worked == "The operator is right."
+    assert reflection.category == "unknown"
+    assert "WHAT_WORKED:" in model.prompt
+    assert all(f"{label}:" in model.prompt for label in LABELS)
+    assert PASSED.name in model.prompt
+    assert "failed" not in model.prompt
+    ((_, received, _),) = model.asked
+    assert received == replace(sampling, grammar=SUCCESS)
+
+
+def test_an_unconstrained_reflector_sends_no_grammar() -> None:
+    for attempt in (attempt_with(WRONG), passed_attempt()):
+        model = Says(REPLY)
+        LLMReflector(model, Sampling(grammar=GRAMMAR), constrained=False).reflect(TASK, attempt, [])
+        assert model.asked[0][1].grammar == ""
+
+
+SERVED = (
+    '{"category": "test_gap", "analysis": "I subtract b in line two", "suggestion": "I add b to a instead",'
+    ' "actionItems": ["I change the operator now"], "confidence": 0.75}'
+)
+SAID = (
+    '{"what_worked": "The signature is just right", "what_failed": "I subtract instead of adding",'
+    ' "root_cause": "I subtract b in line two", "strategy_change": "I add b to a instead",'
+    ' "key_insight": "Read which operator is asked"}'
+)
+
+
+@pytest.mark.parametrize(("shape", "reply", "grammar"), [("service", SERVED, SERVICE), ("session", SAID, SESSION)])
+@pytest.mark.parametrize("passed", [False, True])
+def test_json_is_asked_for_constrained_and_understood(shape: str, reply: str, grammar: str, passed: bool) -> None:
+    model, attempt = Says(reply), passed_attempt() if passed else attempt_with(WRONG)
+    reflection = LLMReflector(model, Sampling(), shape=shape).reflect(TASK, attempt, [])
+    assert (reflection.root_cause, reflection.what_to_change) == ("I subtract b in line two", "I add b to a instead")
+    assert reflection.category == ("test_gap" if shape == "service" else "unknown" if passed else "assertion")
+    assert model.asked[0][1].grammar == grammar
+    assert all(f'"{key}":' in model.prompt for key in json.loads(reply))
+    assert ("Checks that passed:" if passed else "Failing checks:") in model.prompt
+
+
+@pytest.mark.parametrize("grammar", [SERVICE, SESSION])
+def test_a_grammar_defines_every_rule_that_it_uses(grammar: str) -> None:
+    rules = dict(line.split(" ::= ", 1) for line in grammar.strip().splitlines())
+    bare = re.sub(r'"(?:\\.|[^"\\])*"|\[[^\]]*\]', " ", " ".join(rules.values()))
+    assert set(re.findall(r"[a-z]+", re.sub(r"\{.*?\}", " ", bare))) | {"root"} == set(rules)
+
+
+def test_an_unknown_shape_is_named() -> None:
+    with pytest.raises(ValueError, match=r"reflector\.shape: 'prose' found; expected one of fields, service, session"):
+        LLMReflector(Says(REPLY), Sampling(), shape="prose")
+
+
+def test_the_grammar_of_a_success_defines_every_rule_that_it_uses() -> None:
+    defined = {line.partition(" ::= ")[0] for line in SUCCESS.strip().splitlines()}
+    assert set(SUCCESS.strip().splitlines()[0].partition(" ::= ")[2].split()) | {"value", "word"} <= defined
+    assert all(f"{label}: " in SUCCESS for label in ("WHAT_WORKED", *LABELS))
+
+
+def test_rules_step_in_on_a_success_too() -> None:
+    reflection = WithFallback(LLMReflector(Says("hm"), Sampling()), Rules()).reflect(TASK, passed_attempt(), [])
+    assert reflection is not None
+    assert reflection.source == "fallback:passed"
+    assert reflection.what_worked
+    assert (reflection.text, reflection.usage) == ("hm", COST)

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
-import pytest
+from collections.abc import Mapping
 
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.protocols import Known
 from reflexion_lab.records import (
     Attempt,
     Check,
     Episode,
     Evaluation,
     MemoryState,
+    Recollection,
     Reflection,
     Task,
     Trajectory,
@@ -185,3 +190,72 @@ def test_root_cause_is_the_same_for_the_whole_class() -> None:
 
 def test_no_reflection_says_nothing() -> None:
     assert NoReflection().reflect(TASK, attempt_with(WRONG), []) is None
+
+
+class Counted:
+    """What memory knows: outcomes alone."""
+
+    omega = 3
+
+    def __init__(self, **outcomes: tuple[int, int]) -> None:
+        self.outcomes: Mapping[str, tuple[int, int]] = outcomes
+
+    def similar(self, task: Task, own: object, k: int, min_score: float) -> list[Episode]:
+        return []
+
+    def lessons(self, task: Task, own: object) -> Recollection:
+        return Recollection()
+
+
+@pytest.mark.parametrize(
+    ("mended", "cases", "confidence", "source"),
+    [
+        (0, 0, 0.5, "class"),
+        (19, 19, 0.5, "class"),
+        (0, 20, 0.0455, "measured"),
+        (5, 20, 0.2727, "measured"),
+        (20, 20, 0.9545, "measured"),
+    ],
+)
+def test_enough_cases_replace_the_constant_of_the_class(
+    mended: int, cases: int, confidence: float, source: str
+) -> None:
+    known: Known = Counted(assertion=(mended, cases), syntax=(99, 99))
+    reflection = Rules(known).reflect(TASK, attempt_with(WRONG), [])
+    assert (reflection.confidence, reflection.confidence_source) == (confidence, source)
+
+
+def test_what_is_measured_is_not_lowered_by_earlier_reflections() -> None:
+    rules = Rules(Counted(assertion=(5, 20)), enough=20)
+    again = rules.reflect(TASK, attempt_with(WRONG, number=2), [episode_with("A fix.")])
+    assert again.confidence == rules.reflect(TASK, attempt_with(WRONG), []).confidence
+
+
+def test_enough_is_what_the_config_says() -> None:
+    known = Counted(assertion=(1, 4))
+    assert Rules(known, enough=4).reflect(TASK, attempt_with(WRONG), []).confidence == 0.3333
+    assert Rules(known, enough=5).reflect(TASK, attempt_with(WRONG), []).confidence == 0.5
+
+
+def test_a_number_of_cases_below_one_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"reflector\.enough"):
+        Rules(enough=0)
+
+
+def test_words_that_were_kept_from_the_actor_were_no_fix() -> None:
+    rejected = episode_with("x")
+    assert rejected.reflection is not None
+    rejected = replace(rejected, reflection=replace(rejected.reflection, what_to_change=""))
+    attempt = attempt_with(SYNTAX, number=2)
+    assert Rules().reflect(TASK, attempt, [rejected]) == Rules().reflect(TASK, attempt, [])
+
+
+def test_on_a_success_the_rules_say_what_worked_and_blame_nothing() -> None:
+    evaluation = Evaluation(passed=True, outcome="pass", reward=1.0, checks=(PASS,))
+    attempt = replace(attempt_with(PASS, number=2), evaluation=evaluation)
+    reflection = Rules().reflect(TASK, attempt, [episode_with("I will add.")])
+    assert "1 check at attempt 2" in reflection.what_worked
+    assert '"I will add."' in reflection.what_worked
+    assert reflection.root_cause == reflection.what_went_wrong == reflection.what_to_change == ""
+    assert (reflection.source, reflection.category) == ("rules:passed", "unknown")
+    assert reflection == Rules().reflect(TASK, attempt, [episode_with("I will add.")])

@@ -10,7 +10,7 @@ from reflexion_lab.suite_writers.self_tests import SelfTests
 
 def writing(reply, finish_reason="stop", **options) -> SelfTests:
     class Fixed:
-        fingerprint, slots = "fixed", 1
+        fingerprint, slots, context = "fixed", 1, 0
 
         def complete(self, messages, *, sampling, sample=0):
             return Completion(text=reply, model="fixed", finish_reason=finish_reason, usage=Usage(calls=1, seconds=2.0))

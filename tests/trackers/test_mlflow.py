@@ -127,6 +127,9 @@ def test_no_name_of_a_secret_reaches_the_database(tracker: MlflowTracker, run: R
     ]
 
 
+FIGURES = ("convergence", "reflections")
+
+
 def test_files_are_copied_without_drafts(tracker: MlflowTracker, run: Run) -> None:
     path = run()
     (path / ".manifest.json.99").write_text("half")
@@ -136,11 +139,21 @@ def test_files_are_copied_without_drafts(tracker: MlflowTracker, run: Run) -> No
     (found,) = logged(tracker)
     names = {item.path for item in client(tracker).list_artifacts(found.info.run_id)}
     records = {"manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl"}
-    assert names == records | {"reflections", "convergence.png", "convergence.csv"}
+    assert names == records | {"reflections"} | {f"{name}.{kind}" for name in FIGURES for kind in ("png", "csv")}
     (inner,) = client(tracker).list_artifacts(found.info.run_id, "reflections")
     assert inner.path == "reflections/001.json"
     copied = Path(client(tracker).download_artifacts(found.info.run_id, "attempts.jsonl"))
     assert copied.read_bytes() == (path / "attempts.jsonl").read_bytes()
+
+
+def test_figures_of_the_run_are_not_drawn_again(tracker: MlflowTracker, run: Run) -> None:
+    path = run()
+    for name in FIGURES:
+        (path / f"{name}.png").write_bytes(b"drawn")
+    tracker.track(path)
+    (found,) = logged(tracker)
+    for name in FIGURES:
+        assert Path(client(tracker).download_artifacts(found.info.run_id, f"{name}.png")).read_bytes() == b"drawn"
 
 
 def test_tracking_writes_nothing_into_the_run_folder(tracker: MlflowTracker, run: Run) -> None:

@@ -106,7 +106,54 @@ def test_headline_figures_come_with_interval_and_n(run: Run) -> None:
     assert found["final/n", 0] == 4
     assert found["final/attempts_mean", 0] == 2.25
     assert found["final/reflections_by_model_share", 0] == 0.5
-    assert found["usage/actor_tokens", 0] + found["usage/reflector_tokens", 0] == 960
+    assert found["usage/actor/tokens", 0] + found["usage/reflector/tokens", 0] == 960
+
+
+def test_every_role_has_its_own_usage(run: Run) -> None:
+    found = shown(run(solved_at=(1, 2, 3, 0)))
+    assert found["usage/actor/tokens", 0] == 900
+    assert found["usage/actor/calls", 0] == 9
+    assert found["usage/actor/prompt_tokens", 0] == 720
+    assert found["usage/reflector/completion_tokens", 0] == 18
+    assert found["usage/reflector/tokens_per_solved", 0] == 20
+    assert found["usage/cost", 0] == found["usage/actor/cost", 0] + found["usage/reflector/cost", 0]
+
+
+def test_without_a_solved_task_no_tokens_are_those_of_one(run: Run) -> None:
+    assert not [name for name, _ in shown(run(solved_at=(0, 0))) if name.endswith("tokens_per_solved")]
+
+
+def test_reflections_are_figures_where_there_are_any(run: Run) -> None:
+    found = shown(run(solved_at=(1, 2, 3, 0)))
+    assert found["reflections/n", 0] == 6
+    assert found["reflections/read_share", 0] == 0.0
+    assert found["reflections/base", 0] == 2 / 5
+    assert ("reflections/passed_after", 0) not in found  # no retry here read any
+    assert ("reflections/mentions_check_share", 0) not in found  # nor did anybody review them
+    assert not [name for name, _ in shown(run("b", solved_at=(1, 1))) if name.startswith("reflections/")]
+
+
+def test_what_reading_was_worth_is_a_figure(run: Run) -> None:
+    path = run(solved_at=(0, 2), n_expected=2)
+    text = (path / "attempts.jsonl").read_text()
+    second, third = (f'"task_id":"t/0","number":{number},"recalled":[' for number in (2, 3))
+    text = text.replace(second + "]", second + '"ep-t/0-1"]').replace('"flags":[]', '"flags":["generic"]')
+    assert second + '"' in text
+    assert third in text
+    (path / "attempts.jsonl").write_text(text)
+    found = shown(path)
+    assert found["reflections/passed_after", 0] == 0.0
+    assert found["reflections/effect", 0] == -0.5
+    assert found["reflections/effect_low", 0] < -0.5 < found["reflections/effect_high", 0]
+    assert found["reflections/flag_generic", 0] == found["reflections/mentions_check_share", 0] == 1.0
+    assert found["reflections/brier_stated", 0] == 0.25
+
+
+def test_models_of_further_roles_are_tags(run: Run) -> None:
+    log = Log.read(RunFolder.existing(run()))
+    manifest = replace(log.manifest, role_fingerprints={"critic": "big:1"})
+    found = view.tags(manifest, summary(log))
+    assert (found["model_fingerprint"], found["model_fingerprint.critic"]) == ("tiny:1234", "big:1")
 
 
 def test_what_the_feedback_was_worth_is_a_figure_where_there_was_any(run: Run) -> None:

@@ -1,0 +1,209 @@
+"""ReAct (Yao et al., arXiv 2210.03629): thought, action, observation, until the program is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from reflexion_lab.actors.tools import Asked, Observation, run_tests, use
+from reflexion_lab.actors.transcript import DROPPED, Said, Turn, first_that_fits, read
+from reflexion_lab.extract import extract
+from reflexion_lab.prompts.asking import STYLES, room
+from reflexion_lab.prompts.length import estimated
+from reflexion_lab.prompts.render import Prompts, known_examples
+from reflexion_lab.protocols import Executor, Model
+from reflexion_lab.records import Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
+
+STOP = "\nObservation"
+"""Where the model would go on with an observation of its own making."""
+PER_MESSAGE = 8
+"""Tokens that a chat template puts around a message."""
+REPEATS = 3
+"""Times that the same action may come running; then the actor is stuck."""
+
+
+class ReAct:
+    """Thinks, acts and observes in at most `max_steps` turns. Its tools are those of `actors/tools.py`.
+
+    It ends with `finish`, which hands in its program or the newest draft; else the draft that passes most of the
+    visible tests is handed in, the newer on a tie.
+
+    Args:
+        style: `chat` sends the turns as messages, `continuation` as one document that ends in `Thought N:`.
+        max_steps: replies that the model may give, 1 or more.
+        max_observation: characters of an observation, 80 or more.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sandbox: Executor,
+        sampling: Sampling,
+        prompts: Prompts | None = None,
+        style: str = "chat",
+        max_steps: int = 6,
+        max_observation: int = 600,
+    ) -> None:
+        if style not in STYLES:
+            raise ValueError(f"actor.style: {style!r} found; expected one of {', '.join(STYLES)}")
+        if max_steps < 1:
+            raise ValueError(f"actor.max_steps: {max_steps} found; expected 1 or more")
+        if max_observation < 80:
+            raise ValueError(f"actor.max_observation: {max_observation} found; expected 80 characters or more")
+        self.model = model
+        self.sandbox = sandbox
+        self.sampling = replace(sampling, stop=tuple(dict.fromkeys((*sampling.stop, STOP))))
+        self.prompts = prompts or Prompts()
+        self.style = style
+        self.max_steps = max_steps
+        self.max_observation = max_observation
+
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        return _Work(self, task, recollection).trajectory()
+
+
+class Draft(NamedTuple):
+    """A program that defines the task's function."""
+
+    program: str = ""
+    rule: str = "none"
+    turn: int = 0
+    """The turn that wrote it, 1-based; 0 where there is no draft."""
+
+
+class _Work:
+    """One `act`: its turns so far, and the drafts in them."""
+
+    def __init__(self, actor: ReAct, task: Task, recollection: Recollection) -> None:
+        self.actor = actor
+        self.task = task
+        self.room = room(actor.model, actor.sampling)
+        # A quarter is kept for turns: what memory gives stands in every prompt of the transcript, or in none.
+        for_head = None if self.room is None else self.room - self.room // 4
+        name = "react" if actor.style == "chat" else "continue_react"
+        about = {
+            "prompt": task.prompt,
+            "task_id": task.task_id,
+            "max_steps": actor.max_steps,
+            "form": known_examples()[0],
+        }
+        self.head, self.left_out = actor.prompts.fit(name, for_head, recollection, **about)
+        self.turns: list[Turn] = []
+        self.steps: list[Step] = []
+        self.replies: list[Completion] = []
+        self.asked: list[tuple[str, ...]] = []
+        self.drafts = [Draft()]
+        self.passed: dict[str, int] = {}
+        """By program, how many of the visible tests it passed."""
+
+    def trajectory(self) -> Trajectory:
+        ended = ""
+        while not ended:
+            ended = self.turn()
+        submitted = self.drafts[-1] if ended == "finish" else self.best()
+        last = self.replies[-1]
+        return Trajectory(
+            solution=submitted.program,
+            strategy="react",
+            messages=self.steps[0].messages,
+            left_out=self.left_out,
+            reply=last.text,
+            rationale="\n".join(step.thought for step in self.steps if step.thought),
+            extraction=submitted.rule,
+            model=last.model,
+            finish_reason=last.finish_reason,
+            usage=sum((reply.usage for reply in self.replies), Usage()),
+            cached=all(reply.cached for reply in self.replies),
+            steps=tuple(self.steps),
+            ended=ended,
+            status={"finish": "complete", "max_steps": "unfinished"}.get(ended, "stuck"),
+        )
+
+    def turn(self) -> str:
+        """One reply, and what comes of it; says why it was the last one, or ""."""
+        messages = self.messages()
+        completion = self.actor.model.complete(messages, sampling=self.actor.sampling)
+        overflow = completion.finish_reason == "context_overflow"
+        said = read(completion.text)
+        draft = self.drafted(said)
+        seen = Observation("", "the prompt is longer than the model's context") if overflow else self.used(said, draft)
+        self.replies.append(completion)
+        self.turns.append(Turn(len(self.turns) + 1, said, seen.text))
+        step = Step(
+            thought=said.thought,
+            action=said.action,
+            observation=seen.text,
+            error=seen.error,
+            program=draft.program,
+            messages=messages,
+            reply=completion.text,
+            usage=completion.usage,
+            seconds=seen.seconds,
+        )
+        self.steps.append(step)
+        return "context_overflow" if overflow else self.ended(said, seen)
+
+    def drafted(self, said: Said) -> Draft:
+        """The program of a reply, an empty one where it has none.
+
+        What is to be tested or handed in may also be a body, or faulty; other code counts if it defines the function.
+        """
+        found = extract(said.given or said.thought, self.task)
+        known = {"function"} | ({"body", "stub", "unparsed"} if said.action in ("run_tests", "finish") else set())
+        if known.isdisjoint(found.rule.split("+")):
+            return Draft()
+        self.drafts.append(Draft(found.program, found.rule, len(self.turns) + 1))
+        return self.drafts[-1]
+
+    def used(self, said: Said, draft: Draft) -> Observation:
+        newest = self.drafts[-1].program
+        self.asked.append((said.action, said.code, newest if said.action else said.thought))
+        asked = Asked(said.action, said.code, draft.program, newest)
+        seen = use(self.actor.sandbox, self.task, asked, self.actor.max_observation)
+        if said.action == "run_tests" and not seen.error:
+            self.passed[newest] = seen.passed
+        return seen
+
+    def ended(self, said: Said, seen: Observation) -> str:
+        if said.action == "finish" and not seen.error:
+            return "finish"
+        if self.asked[-REPEATS:] == [self.asked[-1]] * REPEATS:
+            return "repeated"
+        return "max_steps" if len(self.steps) == self.actor.max_steps else ""
+
+    def best(self) -> Draft:
+        """The draft that passes most of the visible tests, the newer on a tie; those not yet tested are, now."""
+        seconds = 0.0
+        for draft in self.drafts[1:]:
+            if draft.program not in self.passed:
+                seen = run_tests(self.actor.sandbox, self.task, draft.program, self.actor.max_observation)
+                self.passed[draft.program] = seen.passed
+                seconds += seen.seconds
+        self.steps[-1] = replace(self.steps[-1], seconds=self.steps[-1].seconds + seconds)
+        return max(self.drafts, key=lambda draft: (self.passed.get(draft.program, 0), draft.turn))
+
+    def messages(self) -> tuple[Message, ...]:
+        """The prompt of the next turn, within the room that there is."""
+        layout = first_that_fits(self.turns, self.drafts[-1].turn - 1, lambda levels: self.fits(self.laid_out(levels)))
+        return self.laid_out(layout)
+
+    def fits(self, messages: tuple[Message, ...]) -> bool:
+        size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
+        return self.room is None or size <= self.room
+
+    def laid_out(self, levels: tuple[int, ...]) -> tuple[Message, ...]:
+        shown = [(turn, level) for turn, level in zip(self.turns, levels, strict=True) if level != DROPPED]
+        dropped = len(levels) - len(shown)
+        head = self.head + (f"\n\n({dropped} of your earlier turns are left out.)" if dropped else "")
+        if self.actor.style == "chat":
+            said = [text for turn, level in shown for text in (turn.spoken(level), turn.observed(level))]
+            return tuple(Message(role=role, content=text) for role, text in zip(_roles(), (head, *said), strict=False))
+        past = [f"{turn.spoken(level)}\n{turn.observed(level)}\n" for turn, level in shown]
+        return (Message(role="assistant", content="\n".join((head + "\n", *past, f"Thought {len(levels) + 1}:"))),)
+
+
+def _roles() -> Iterator[str]:
+    while True:
+        yield from ("user", "assistant")

@@ -1,0 +1,41 @@
+"""Retrying warmer each time: a baseline without any reflection (Kapoor et al., arXiv 2407.01502, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from reflexion_lab.protocols import Actor, Model
+from reflexion_lab.records import Completion, Message, Recollection, Sampling, Task, Trajectory
+
+
+class Warming:
+    """Attempt n is drawn at the n-th of `temperatures`, attempts beyond at the last one; else as the actor would.
+
+    `make_actor`: makes the actor for a model. Every call of an attempt is drawn at its temperature.
+    """
+
+    def __init__(self, model: Model, make_actor: Callable[..., Actor], temperatures: Sequence[float]) -> None:
+        if not temperatures or min(temperatures) < 0:
+            raise ValueError(f"actor.temperatures: {list(temperatures)} found; expected one or more, none below 0")
+        self.actors = [make_actor(model=Warmed(model, temperature)) for temperature in temperatures]
+
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        actor = self.actors[min(recollection.attempt, len(self.actors)) - 1]
+        return replace(actor.act(task, recollection), strategy="warming")
+
+
+class Warmed:
+    """`model`, asked at one temperature whatever the sampling says."""
+
+    def __init__(self, model: Model, temperature: float) -> None:
+        self.fingerprint = model.fingerprint
+        self.slots = model.slots
+        self.context = model.context
+        self._model = model
+        self._temperature = temperature
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        warmed = replace(sampling, temperature=self._temperature)
+        return self._model.complete(messages, sampling=warmed, sample=sample)

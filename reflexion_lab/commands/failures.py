@@ -1,0 +1,69 @@
+"""`reflexion-lab failures`: do rules find the class of a real failure?"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from reflexion_lab.commands import place
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "classify real failures by our rules, and by the keywords of earlier systems"
+    sub = commands.add_parser("failures", help=text, description=text)
+    sub.add_argument("files", metavar="FILE", nargs="+", help="transcripts (.jsonl, .jsonl.gz)")
+    sub.add_argument("--labels", metavar="FILE", help="cases that were read by hand (.csv)")
+    sub.add_argument("--draw", metavar="FILE", help="draw cases to read by hand: a .csv, and beside it a .txt")
+    sub.add_argument("--cases", type=place.positive, default=100, metavar="N", help="to draw (default: %(default)s)")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of the draw and of intervals (default: 0)")
+    sub.add_argument("--limit", type=place.positive, metavar="N", help="only the first N failing attempts of each file")
+    sub.add_argument("--out", metavar="DIR", help="write table.csv and figure.svg there")
+    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    sub.set_defaults(command=failures)
+
+
+def failures(options: argparse.Namespace) -> int:
+    import json
+    import time
+
+    from rich.console import Console
+
+    from reflexion_lab.study.failure_cases import compare
+    from reflexion_lab.study.failure_labels import draw, read_labels, write_cases
+    from reflexion_lab.study.failures import execute, read_failures
+    from reflexion_lab.study.failures_plot import save
+    from reflexion_lab.study.failures_report import as_rows, problems, show
+
+    start = time.monotonic()
+    # What is wrong with the arguments shows before minutes are spent on them.
+    _check(options.files, options.out)
+    labels = read_labels(Path(options.labels)) if options.labels else {}
+    found = execute(read_failures(options.files, options.limit))
+    compared = compare(found, labels, options.seed)
+    show(found, compared, Console())
+    written = save(compared, found, Path(options.out)) if options.out else []
+    if options.draw:
+        known = {one.sample.task_id for one in found if one.id in labels}
+        drawn = draw(found, options.seed, options.cases, known=known)
+        written += write_cases(drawn, Path(options.draw), fresh=bool(labels))
+    if written:
+        print("\n".join(f"written: {path}" for path in written))
+    if options.json:
+        told = {"failing": len(found), "problems": problems(found), "pass_here": sum(not one.raised for one in found)}
+        told |= {"assertions": sum(one.recorded == "AssertionError" for one in found)}
+        seconds = round(time.monotonic() - start, 3)
+        print(json.dumps({**told, "rows": list(as_rows(compared)), "seconds": seconds}))
+    return 0
+
+
+def _check(files: Sequence[str], out: str | None) -> None:
+    """Raises ValueError where a file is none, or `out` cannot be a folder."""
+    for file in files:
+        if not Path(file).is_file():
+            raise ValueError(f"{file}: no file found; expected transcripts (.jsonl, .jsonl.gz)")
+    try:
+        if out:
+            Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ValueError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None

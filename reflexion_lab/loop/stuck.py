@@ -1,0 +1,54 @@
+"""A loop that goes round in circles: first it is asked for another approach, then it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from reflexion_lab.records import Attempt
+
+
+class Stuck:
+    """The same program, or the very same failures, `after` times in a row. One repeat earlier `advice` says so.
+
+    `after`: 2 or more; with None nothing is ever stuck. Programs are compared without blank lines and trailing spaces,
+    failures with their values: another wrong answer is another failure.
+    """
+
+    def __init__(self, after: int | None = 3) -> None:
+        if after is not None and after < 2:
+            raise ValueError(f"loop.stuck_after: {after} found; expected 2 or more, or null for never")
+        self.after = after
+
+    def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
+        return "stuck" if self.after and _repeats((*history, attempt))[0] >= self.after else None
+
+    def advice(self, history: Sequence[Attempt]) -> str:
+        """What keeps coming back, for the next attempt's prompt; "" while nothing does."""
+        times, what = _repeats(history)
+        if not self.after or times < max(self.after - 1, 2):
+            return ""
+        return f"The last {times} attempts {what}."
+
+
+def _repeats(history: Sequence[Attempt]) -> tuple[int, str]:
+    """How many of the last attempts are alike, and in what."""
+    same_program, same_failure = (_run(list(map(look, history))) for look in (_program, _failure))
+    if same_program >= same_failure:
+        return same_program, "were the same program"
+    return same_failure, "failed in the very same way"
+
+
+def _run(looks: Sequence[Hashable]) -> int:
+    return next((n for n, look in enumerate(reversed(looks)) if look != looks[-1]), len(looks))
+
+
+def _program(attempt: Attempt) -> Hashable:
+    return tuple(line.rstrip() for line in attempt.trajectory.solution.splitlines() if line.strip())
+
+
+def _failure(attempt: Attempt) -> Hashable:
+    """None equals nothing: where no check failed there is no failure to repeat."""
+    failed = tuple(
+        (check.name, check.outcome, check.error_type, check.message) for check in attempt.evaluation.failures
+    )
+    return failed or (attempt.number,)

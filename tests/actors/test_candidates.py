@@ -1,0 +1,131 @@
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.actors.candidates import Candidates
+from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.records import Check, Evaluation, Recollection, Task, Trajectory, Usage
+
+COST = Usage(calls=1, prompt_tokens=7)
+
+
+def program(body):
+    return f"def double(x):\n    return {body}\n"
+
+
+class Writes:
+    """An actor that writes one program after another."""
+
+    def __init__(self, *programs):
+        self.programs, self.memories = iter(programs), []
+
+    def act(self, task, recollection):
+        self.memories.append(recollection)
+        return Trajectory(
+            solution=next(self.programs),
+            strategy="x",
+            usage=COST,
+            others={"critic": COST},
+            reply=f"{len(self.memories)}",
+        )
+
+
+@pytest.fixture
+def three_tests(task):
+    return replace(task, visible_tests=("assert double(2) == 4", "assert double(0) == 0", "assert double(3) == 6"))
+
+
+def chosen(sandbox, task, rule, *programs, n=None):
+    actor = Writes(*programs)
+    return Candidates(actor, UnitTests(sandbox), n or len(programs), rule).act(task, Recollection())
+
+
+def test_first_stops_at_the_first_that_passes(sandbox, three_tests):
+    made = chosen(sandbox, three_tests, "first", program("x"), program("2 * x"), program("x + x"))
+    assert (made.solution, made.ended, len(made.steps)) == (program("2 * x"), "passed", 2)
+    assert made.usage == COST + COST
+
+
+def test_first_takes_the_best_where_none_passes(sandbox, three_tests):
+    made = chosen(sandbox, three_tests, "first", program("7"), program("x * x"), program("4"))
+    assert (made.solution, made.ended) == (program("x * x"), "max_candidates")
+
+
+def test_best_has_the_highest_worth_and_ties_go_to_the_earlier(sandbox, three_tests):
+    made = chosen(sandbox, three_tests, "best", program("4"), program("x * x"), program("x ** 2"))
+    assert made.solution == program("x * x")
+
+
+def test_confidence_weighs_candidates(three_tests):
+    class Unsure:
+        def evaluate(self, task, trajectory):
+            sure = trajectory.solution == "b"
+            return Evaluation(
+                passed=False, outcome="fail", reward=0.5 if sure else 0.9, confidence=1.0 if sure else 0.4
+            )
+
+    assert Candidates(Writes("a", "b"), Unsure(), 2, "best").act(three_tests, Recollection()).solution == "b"
+
+
+def test_vote_takes_the_largest_group_that_behaves_alike(sandbox, three_tests):
+    programs = program("2 * x"), program("x + 1"), program("1 + x"), program("x - (-1)")
+    assert chosen(sandbox, three_tests, "vote", *programs).solution == program("x + 1")
+
+
+def test_vote_ties_go_to_the_group_that_came_first(sandbox, three_tests):
+    programs = program("x + 1"), program("2 * x"), program("x * 2"), program("1 + x")
+    assert chosen(sandbox, three_tests, "vote", *programs).solution == program("x + 1")
+
+
+def test_replies_without_a_program_have_no_vote(sandbox, three_tests):
+    assert chosen(sandbox, three_tests, "vote", "", "", program("x")).solution == program("x")
+
+
+def test_other_values_and_other_errors_are_other_behaviour():
+    def judged(**check):
+        return Evaluation(passed=False, outcome="fail", reward=0.0, checks=(Check(name="t", **check),))
+
+    verdicts = iter(
+        [judged(outcome="error", error_type="KeyError"), judged(outcome="error", error_type="NameError")]
+        + [judged(outcome="fail", actual="1")] * 2
+    )
+
+    class Verdicts:
+        def evaluate(self, task, trajectory):
+            return next(verdicts)
+
+    task = Task(task_id="t", prompt="", entry_point="f", visible_tests=("t",))
+    assert Candidates(Writes(*"abcd"), Verdicts(), 4, "vote").act(task, Recollection()).solution == "c"
+
+
+@pytest.mark.parametrize("rule", ["first", "best", "vote"])
+def test_without_visible_tests_the_first_candidate_is_the_only_one(sandbox, task, rule):
+    made = chosen(sandbox, replace(task, visible_tests=()), rule, program("x"), program("2 * x"))
+    assert (made.solution, made.ended, made.usage) == (program("x"), "no_tests", COST)
+
+
+def test_every_candidate_is_a_step_with_its_observation_and_all_are_paid(sandbox, task):
+    made = chosen(sandbox, task, "best", program("x"), program("2 * x"))
+    assert [step.program for step in made.steps] == [program("x"), program("2 * x")]
+    assert "expected 4, got 2" in made.steps[0].observation
+    assert made.steps[1].observation == "pass"
+    assert [step.reply for step in made.steps] == ["1", "2"]
+    assert (made.usage, made.others, made.strategy) == (COST + COST, {"critic": COST + COST}, "candidates")
+
+
+def test_all_candidates_read_the_same_memory(sandbox, task):
+    actor, memory = Writes(program("x"), program("x")), Recollection(insights=("look twice",))
+    Candidates(actor, UnitTests(sandbox), 2).act(task, memory)
+    assert actor.memories == [memory, memory]
+
+
+def test_the_selection_never_runs_a_hidden_test(sandbox, task):
+    made = chosen(sandbox, task, "best", program("4"), program("2 * x"))  # the first passes what is shown
+    assert made.solution == program("4")
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [({"n": 0}, "actor.n"), ({"n": 1.5}, "actor.n"), ({"rule": "x"}, "actor.rule")]
+)
+def test_impossible_options_are_named(sandbox, options, name):
+    with pytest.raises(ValueError, match=f"{name}: "):
+        Candidates(Writes(), UnitTests(sandbox), **options)

@@ -1,0 +1,188 @@
+import pytest
+
+from reflexion_lab.actors.critique_revise import CritiqueRevise
+from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.critics.tool import ToolCritic
+from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.protocols import CritiqueError, HarnessError, ModelError
+from reflexion_lab.records import Critique, Message, Recollection, Sampling, Step, Trajectory, Usage
+from reflexion_lab.revisers.llm import LLMReviser
+
+COST = Usage(calls=1, prompt_tokens=10, completion_tokens=5)
+TEXTS = ("a" * 10, "b" * 30, "c" * 60, "d" * 90, "e" * 120)
+
+
+class Drafts:
+    """A generator and a reviser that write one text after another, and remember what they were given."""
+
+    def __init__(self, texts=TEXTS, steps=(), fails_at=None):
+        self.texts, self.steps, self.fails_at = iter(texts), steps, fails_at
+        self.memories, self.revised = [], []
+
+    def act(self, task, recollection):
+        self.memories.append(recollection)
+        return self.next(steps=self.steps)
+
+    def revise(self, task, program, critique):
+        self.revised.append((program, critique))
+        if len(self.revised) == self.fails_at:
+            raise ModelError("the server is gone")
+        return self.next()
+
+    def next(self, **more):
+        text = next(self.texts)
+        asked = (Message(role="user", content=f"write {text[0]}"),)
+        return Trajectory(solution=text, strategy="x", messages=asked, reply=f"say {text[0]}", usage=COST, **more)
+
+
+class Says:
+    """A critic that says one thing after another, or raises it."""
+
+    def __init__(self, *said):
+        self.said, self.saw = iter(said), []
+
+    def critique(self, task, program):
+        self.saw.append(program)
+        said = next(self.said)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+
+def severity(value, score=None, **more):
+    return Critique(severity=value, score=score, source="llm", usage=COST, **more)
+
+
+def run(task, *said, drafts=None, **options):
+    drafts = drafts or Drafts()
+    return CritiqueRevise(drafts, Says(*said), drafts, **options).act(task, Recollection())
+
+
+def test_it_ends_at_the_draft_whose_severity_is_low(task):
+    made = run(task, severity(0.8), severity(0.5), severity(0.2))
+    assert (made.ended, len(made.steps), made.solution) == ("low_severity", 3, TEXTS[2])
+    assert made.strategy == "critique_revise"
+
+
+def test_it_ends_after_so_many_iterations(task):
+    made = run(task, severity(0.8), severity(0.8), max_iterations=2)
+    assert (made.ended, len(made.steps)) == ("max_iterations", 2)
+    scored = run(task, severity(0.8, 0.5), severity(0.8, 0.55), max_iterations=2)
+    assert scored.ended == "score_plateau"  # a rule comes before the end of the count
+
+
+def test_one_iteration_judges_and_never_revises(task):
+    drafts = Drafts()
+    made = run(task, severity(0.9), drafts=drafts, max_iterations=1)
+    assert (made.ended, made.solution, drafts.revised) == ("max_iterations", TEXTS[0], [])
+
+
+def test_each_critique_stands_beside_the_draft_that_it_speaks_of(task):
+    drafts, critic = Drafts(), Says(*(severity(s) for s in (0.9, 0.7, 0.5)))
+    made = CritiqueRevise(drafts, critic, drafts).act(task, Recollection())
+    assert critic.saw == [step.program for step in made.steps] == list(TEXTS[:3])
+    assert [step.critique.severity for step in made.steps] == [0.9, 0.7, 0.5]
+    assert [(program, critique.severity) for program, critique in drafts.revised] == [(TEXTS[0], 0.9), (TEXTS[1], 0.7)]
+    assert [step.reply for step in made.steps] == ["say a", "say b", "say c"]
+    assert [step.messages[0].content for step in made.steps] == ["write a", "write b", "write c"]
+
+
+def test_the_best_draft_is_handed_in_not_the_last(task):
+    scores = (0.2, 0.3, 0.55, 0.4)
+    made = run(task, *(severity(0.9, score) for score in scores), max_iterations=4)
+    assert (made.solution, made.ended) == (TEXTS[2], "max_iterations")
+
+
+def test_a_small_fall_ends_it_as_a_regression_with_the_earlier_draft(task):
+    made = run(task, severity(0.8, 0.88), severity(0.8, 0.85))
+    assert (made.ended, made.solution, len(made.steps)) == ("regression", TEXTS[0], 2)
+
+
+def test_a_reviser_that_changes_nothing_ends_it(task):
+    made = run(task, severity(0.8), severity(0.8), drafts=Drafts(("same", "same")))
+    assert made.ended == "minimal_change"
+
+
+def test_costs_are_kept_by_role(task):
+    made = run(task, severity(0.8), severity(0.5), severity(0.2))
+    assert made.usage.calls == 3
+    assert made.others == {"critic": COST + COST + COST}
+    assert sum((step.usage for step in made.steps), Usage()) == made.usage
+
+
+def test_a_critic_that_cannot_be_understood_keeps_words_cost_and_the_best_draft(task):
+    made = run(task, severity(0.5), severity(0.7), CritiqueError("no label", COST, "Well, hm."))
+    assert (made.ended, made.status, made.solution) == ("error", "stuck", TEXTS[0])
+    assert made.steps[-1].error == "no label"
+    assert made.steps[-1].observation == "Well, hm."
+    assert made.others["critic"].calls == 3
+    assert made.steps[-1].critique is None
+
+
+def test_an_error_at_the_first_critique_hands_in_the_generators_draft(task):
+    made = run(task, ModelError("the server is gone"))
+    assert (made.ended, made.solution, made.steps[0].error) == ("error", TEXTS[0], "the server is gone")
+
+
+def test_a_reviser_that_fails_keeps_the_critiques_so_far(task):
+    made = run(task, severity(0.8), severity(0.6), drafts=Drafts(fails_at=2))
+    assert (made.ended, made.solution) == ("error", TEXTS[1])
+    assert [step.critique.severity for step in made.steps] == [0.8, 0.6]
+    assert made.steps[-1].error == "the server is gone"
+
+
+def test_a_broken_harness_stops_it_loudly(task):
+    with pytest.raises(HarnessError):
+        run(task, HarnessError("no sandbox"))
+
+
+def test_the_generator_alone_reads_memory_and_its_own_turns_are_kept(task):
+    turn = Step(action="run", usage=COST)
+    drafts, memory = Drafts(steps=(turn,)), Recollection(insights=("look twice",))
+    made = CritiqueRevise(drafts, Says(severity(0.1)), drafts).act(task, memory)
+    assert drafts.memories == [memory]
+    assert made.steps[0] == turn
+    assert sum((step.usage for step in made.steps), Usage()) == made.usage
+
+
+@pytest.mark.parametrize("count", [0, 11, 2.5])
+def test_iterations_are_one_to_ten(count):
+    with pytest.raises(ValueError, match=r"actor\.max_iterations: "):
+        CritiqueRevise(Drafts(), Says(), Drafts(), max_iterations=count)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("actor.generator", (Says(), Says(), Drafts())),
+        ("critic", (Drafts(), None, Drafts())),
+        ("critic", (Drafts(), Drafts(), Drafts())),
+        ("reviser", (Drafts(), Says(), Says())),
+    ],
+)
+def test_a_missing_or_wrong_part_is_named(name, parts):
+    with pytest.raises(ValueError, match=f"^{name}: .* found; expected a part with a method"):
+        CritiqueRevise(*parts)
+
+
+def test_thresholds_are_named_as_the_actors():
+    with pytest.raises(ValueError, match=r"actor\.convergence_threshold: 1\.5"):
+        CritiqueRevise(Drafts(), Says(), Drafts(), convergence_threshold=1.5)
+
+
+def test_real_tests_drive_a_real_revision(sandbox, task):
+    def replies(messages):
+        text = messages[-1].content
+        return f"```python\ndef double(x):\n    return {'2 * x' if 'expected 4, got 2' in text else 'x'}\n```"
+
+    model = ScriptedModel(replies)
+    actor = CritiqueRevise(SingleShot(model, Sampling()), ToolCritic(UnitTests(sandbox)), LLMReviser(model, Sampling()))
+    made = actor.act(task.public, Recollection())
+    assert made.ended == "low_severity"
+    assert made.solution == "def double(x):\n    return 2 * x\n"
+    assert [step.critique.score for step in made.steps] == [0.0, 1.0]
+    assert made.others == {}  # no model was asked for a critique
+    assert not any(
+        test in message.content for asked in model.received for message in asked for test in task.hidden_tests
+    )

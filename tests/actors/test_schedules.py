@@ -1,0 +1,60 @@
+"""Warming and escalation: the n-th attempt is made another way, and that is all."""
+
+import functools
+
+import pytest
+
+from reflexion_lab.actors.escalation import Escalation
+from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.actors.warming import Warming
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.records import Recollection, Sampling
+
+CODE = "```python\ndef double(x):\n    return 2 * x\n```"
+
+
+class Noting(ScriptedModel):
+    """Keeps how each call was sampled."""
+
+    def __init__(self, name):
+        super().__init__(lambda _: CODE, name=name)
+        self.sampled = []
+
+    def complete(self, messages, *, sampling, sample=0):
+        self.sampled.append(sampling)
+        return super().complete(messages, sampling=sampling, sample=sample)
+
+
+def make(model=None, **options):
+    return SingleShot(model, Sampling(temperature=0.3, max_tokens=7), **options)
+
+
+def test_each_retry_is_drawn_warmer_and_the_last_temperature_stays(task):
+    model = Noting("a")
+    actor = Warming(model, make, [0.0, 0.5])
+    made = [actor.act(task.public, Recollection(attempt=n)) for n in (1, 2, 3)]
+    assert [sampling.temperature for sampling in model.sampled] == [0.0, 0.5, 0.5]
+    assert {sampling.max_tokens for sampling in model.sampled} == {7}
+    assert {one.strategy for one in made} == {"warming"}
+    assert made[0].solution.endswith("return 2 * x\n")
+
+
+def test_each_retry_asks_the_next_model_and_the_last_one_stays(task):
+    models = {"actor": Noting("weak"), "strong": Noting("strong")}
+    actor = Escalation(models, make, ["actor", "strong"])
+    made = [actor.act(task.public, Recollection(attempt=n)) for n in (1, 2, 3)]
+    assert [len(model.sampled) for model in models.values()] == [1, 2]
+    assert [one.model for one in made] == ["scripted:weak", "scripted:strong", "scripted:strong"]
+    assert {one.strategy for one in made} == {"escalation"}
+
+
+@pytest.mark.parametrize("temperatures", [[], [0.1, -0.1]])
+def test_impossible_temperatures_are_named(temperatures):
+    with pytest.raises(ValueError, match=r"actor\.temperatures: "):
+        Warming(Noting("a"), make, temperatures)
+
+
+@pytest.mark.parametrize("rungs", [[], ["actor", "nobody"]])
+def test_a_rung_without_a_role_is_named(rungs):
+    with pytest.raises(ValueError, match=r"actor\.rungs: .* expected one or more of actor"):
+        Escalation({"actor": Noting("a")}, functools.partial(make), rungs)

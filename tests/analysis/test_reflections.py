@@ -1,0 +1,236 @@
+"""Figures on reflections, by hand."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.reflections import ReflectionFigures, forecasts, reflections
+from reflexion_lab.analysis.uses import readings, uses
+
+RUN_ID = "run-1"
+
+
+@pytest.fixture
+def tried(attempt, reflection):
+    """An attempt at a task: `reads` are numbers of attempts at it, or ids of episodes; it reflects unless it passed."""
+
+    def make(task_id, number, reward, reads=(), source="llm", **fields):
+        words = reflection(number, source) if 0 <= reward < 1 else None
+        words = replace(words, **fields) if words else None
+        recalled = tuple(f"ep-{task_id}-{name}" if isinstance(name, int) else name for name in reads)
+        return replace(attempt(task_id, number, reward, reflection=words), recalled=recalled)
+
+    return make
+
+
+@pytest.fixture
+def made(tried):
+    """Of three retries that read one, one passes; of two that read none, one."""
+    return {
+        "a": [
+            tried("a", 1, 0.5, category="assertion", flags=("generic", "misses_check"), confidence=0.9),
+            tried("a", 2, 0.0, (1,), category="type", flags=("leaks_value",), confidence=0.8),
+            tried("a", 3, 1.0, (1, 2)),
+        ],
+        "b": [
+            tried("b", 1, 0.0, category="type", confidence=0.3, flags=("leaks_value", "holds_code")),
+            tried("b", 2, 0.25, (1,), "rules:type"),
+        ],
+        "c": [tried("c", 1, 0.0, category="assertion"), tried("c", 2, 1.0)],
+        "d": [
+            tried("d", 1, 0.0, source="rules:syntax", category="syntax"),
+            tried("d", 2, 0.5, source="control:advice"),
+        ],
+        "e": [tried("e", 1, 1.0)],
+    }
+
+
+@pytest.fixture
+def log(write_run, made) -> Log:
+    return Log.read(write_run(made=made))
+
+
+@pytest.fixture
+def figures(log) -> ReflectionFigures:
+    return reflections(log)
+
+
+def counted(rate):
+    return rate.k, rate.n
+
+
+def test_a_run_without_any_reflection_has_no_figures(write_run):
+    assert reflections(Log.read(write_run({"a": [(1.0, True)]}))) is None
+
+
+def test_reflections_are_counted_by_who_wrote_them(figures):
+    assert {name: group.n for name, group in figures.by_source.items()} == {"llm": 4, "rules": 2, "control:advice": 1}
+    assert next(iter(figures.by_source)) == "llm"
+    assert (figures.n, figures.tasks) == (7, 4)
+
+
+def test_flags_are_rates_of_all_reflections_whatever_their_names(figures):
+    assert {name: counted(rate) for name, rate in figures.every.flags.items()} == {
+        "generic": (1, 7),
+        "misses_check": (1, 7),
+        "leaks_value": (2, 7),
+        "holds_code": (1, 7),
+    }
+    assert figures.by_source["llm"].flags["generic"].n == 4
+    assert figures.by_source["rules"].flags == {}
+    assert counted(figures.mentions_check) == (6, 7)
+    assert counted(figures.leaks) == (2, 7)
+
+
+def test_a_flag_that_stands_twice_counts_once(write_run, tried):
+    log = Log.read(write_run(made={"a": [tried("a", 1, 0.0, flags=("short", "short"))]}))
+    assert counted(reflections(log).every.flags["short"]) == (1, 1)
+
+
+def test_without_any_flag_nobody_is_said_to_have_looked(write_run, tried):
+    figures = reflections(Log.read(write_run(made={"a": [tried("a", 1, 0.0)]})))
+    assert figures.is_reviewed is False
+    assert figures.mentions_check is figures.leaks is None
+
+
+def test_a_reflection_was_read_where_a_later_attempt_names_its_episode(figures):
+    assert counted(figures.every.read) == (3, 7)
+    assert counted(figures.by_source["rules"].read) == (0, 2)
+
+
+def test_an_attempt_that_read_several_counts_once(figures):
+    assert counted(figures.every.retries) == (1, 3)
+    assert figures.every.tasks == 2
+    assert counted(figures.by_category["assertion"].retries) == (1, 2)
+    assert counted(figures.by_category["type"].retries) == (1, 2)
+
+
+def test_the_base_is_the_retries_that_read_none(figures):
+    assert counted(figures.base) == (1, 2)
+    assert figures.base_of == "retries without a reflection"
+    assert figures.every.effect.value == pytest.approx(1 / 3 - 1 / 2)
+
+
+def test_where_every_retry_read_one_the_base_is_all_of_them(write_run, made):
+    figures = reflections(Log.read(write_run(made={name: made[name] for name in ("a", "b")})))
+    assert (counted(figures.base), figures.base_of) == ((1, 3), "all retries")
+    assert figures.every.effect is None
+    assert figures.by_category["type"].effect.value == pytest.approx(1 / 2 - 1 / 3)
+
+
+def test_the_mean_change_of_reward_is_against_the_attempt_before(figures):
+    assert figures.every.reward_change == pytest.approx((-0.5 + 1.0 + 0.25) / 3)
+
+
+def test_hidden_verdicts_stand_apart(figures):
+    assert counted(figures.every.hidden) == (1, 3)
+
+
+def test_before_the_seal_there_are_no_hidden_verdicts(write_run, made):
+    figures = reflections(Log.read(write_run(made=made, sealed=False)))
+    assert figures.every.hidden is None
+    assert counted(figures.every.retries) == (1, 3)
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_hidden_verdicts_change_no_other_figure(write_run, passes):
+    figures = reflections(Log.read(write_run({"a": [(0.0, False), (1.0, passes)], "b": [(0.0, False), (0.0, passes)]})))
+    assert counted(figures.base) == (1, 2)
+    assert figures.every.hidden.k == 0
+
+
+def test_every_use_says_who_read_what_and_what_came_of_it(log):
+    found = [(use.about_task, use.about_attempt, use.number, use.passed, use.reward_change) for use in uses(log)]
+    assert found == [
+        ("a", 1, 2, False, -0.5),
+        ("a", 1, 3, True, 1.0),
+        ("a", 2, 3, True, 1.0),
+        ("b", 1, 2, False, 0.25),
+    ]
+    assert [use.hidden_passed for use in uses(log)] == [False, True, True, False]
+
+
+def test_another_task_may_read_a_reflection_and_its_first_attempt_is_no_retry(write_run, tried):
+    made = {"a": [tried("a", 1, 0.0), tried("a", 2, 0.0)], "b": [tried("b", 1, 1.0, (f"ep-{RUN_ID}/a-1",))]}
+    log = Log.read(write_run(made=made))
+    (use,) = uses(log)
+    assert (use.about_task, use.task_id, use.number, use.passed, use.reward_change) == ("a", "b", 1, True, None)
+    figures = reflections(log)
+    assert counted(figures.every.read) == (1, 2)
+    assert figures.every.retries.n == 0
+    assert figures.every.effect is None
+
+
+@pytest.mark.parametrize("reads", [{"recalled": ("ep-earlier/a-1",)}, {"recalled_wisdom": ("w",)}])
+def test_who_read_of_other_runs_is_no_base(write_run, tried, reads):
+    retry = replace(tried("a", 2, 1.0), **reads)
+    log = Log.read(write_run(made={"a": [tried("a", 1, 0.0), retry], "b": [tried("b", 1, 0.0), tried("b", 2, 0.0)]}))
+    assert [one.reads_others for one in readings(log)] == [False, True, False, False]
+    assert counted(reflections(log).base) == (0, 1)
+
+
+def test_a_retry_without_a_verdict_is_no_failure(write_run, made, tried):
+    made["f"] = [tried("f", 1, 0.0), tried("f", 2, -1.0, (1,))]
+    log = Log.read(write_run(made=made))
+    assert counted(reflections(log).every.retries) == (1, 3)
+    assert [use.passed for use in uses(log) if use.task_id == "f"] == [None]
+    assert [use.reward_change for use in uses(log) if use.task_id == "f"] == [None]
+
+
+def test_an_episode_that_passed_holds_no_reflection(write_run, tried):
+    made = {"a": [tried("a", 1, 1.0)], "b": [tried("b", 1, 0.0), tried("b", 2, 1.0, ("ep-a-1",))]}
+    log = Log.read(write_run(made=made))
+    assert uses(log) == []
+    assert reflections(log).base_of == "retries without a reflection"
+
+
+def test_words_that_were_kept_back_were_not_read(write_run, tried):
+    empty = dict.fromkeys(("root_cause", "what_went_wrong", "what_to_change"), "")
+    log = Log.read(write_run(made={"a": [tried("a", 1, 0.0, flags=("generic",), **empty), tried("a", 2, 1.0, (1,))]}))
+    assert uses(log) == []
+    assert forecasts(log) == {}
+    figures = reflections(log)
+    assert (figures.n, counted(figures.every.read), counted(figures.every.flags["generic"])) == (1, (0, 1), (1, 1))
+    assert (counted(figures.base), figures.base_of) == ((1, 1), "retries without a reflection")
+
+
+def test_confidence_is_held_against_the_next_attempt_that_read_it(log):
+    found = forecasts(log)
+    pairs = [(one.task_id, one.confidence, one.came_true) for one in found["stated"]]
+    assert pairs == [("a", 0.9, False), ("a", 0.8, True), ("b", 0.3, False)]
+
+
+def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
+    sources = {
+        "a": {"confidence_source": "measured"},
+        "b": {"source": "rules:type"},
+        "c": {"source": "control:advice", "confidence_source": "none"},
+        "d": {"source": "fallback:type", "confidence_source": "measured"},
+    }
+    made = {name: [tried(name, 1, 0.0, **fields), tried(name, 2, 1.0, (1,))] for name, fields in sources.items()}
+    found = forecasts(Log.read(write_run(made=made)))
+    assert {name: [one.task_id for one in told] for name, told in found.items()} == {
+        "measured": ["a", "d"],
+        "class": ["b"],  # older runs call it stated
+    }
+
+
+def test_calibration_by_hand(figures):
+    found = figures.calibration["stated"]
+    assert (found.n, found.tasks) == (3, 2)
+    assert found.brier.value == pytest.approx((0.9**2 + 0.2**2 + 0.3**2) / 3)
+
+
+def test_figures_survive_json(figures):
+    text = json.dumps(msgspec.to_builtins(figures))
+    assert msgspec.json.decode(text, type=ReflectionFigures) == figures
+
+
+def test_the_seed_alone_decides_the_intervals(log, figures):
+    assert reflections(log) == figures
+    assert reflections(log, seed=1).every.retries == figures.every.retries

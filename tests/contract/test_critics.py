@@ -1,0 +1,62 @@
+"""What every critic and every reviser keeps to, whoever it is."""
+
+import pytest
+
+from reflexion_lab.critics.llm import LLMCritic
+from reflexion_lab.critics.merged import Merged
+from reflexion_lab.critics.tool import ToolCritic
+from reflexion_lab.evaluators.static import StaticCheck
+from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.protocols import Critic, Reviser
+from reflexion_lab.records import Critique, Sampling, Usage
+from reflexion_lab.revisers.llm import LLMReviser
+from reflexion_lab.revisers.targeted import Targeted
+
+DRAFTS = {
+    "right": "def double(x):\n    return 2 * x\n",
+    "wrong": "def double(x):\n    return x\n",
+    "no Python": "def double(x:\n",
+    "nothing": "",
+    "endless": "while True:\n    pass\n",
+    "gone": "import os\nos._exit(0)\n",
+    "odd": "# \x00 \ud800 ```\ndef double(x): return x\n",
+}
+
+
+@pytest.fixture(params=["tests", "lint", "llm", "merged"])
+def critic(request, sandbox) -> Critic:
+    model = ScriptedModel(lambda messages: "ISSUE: It is slow.\nSEVERITY: 0.4\nSCORE: 0.5")
+    tests, lint, llm = (
+        ToolCritic(UnitTests(sandbox)),
+        ToolCritic(StaticCheck("ruff"), 0.4),
+        LLMCritic(model, Sampling()),
+    )
+    return {"tests": tests, "lint": lint, "llm": llm, "merged": Merged([tests, lint, llm])}[request.param]
+
+
+@pytest.fixture(params=["chat", "continuation", "targeted"])
+def reviser(request) -> Reviser:
+    model = ScriptedModel(lambda messages: "```python\ndef double(x):\n    return 2 * x\n```")
+    chat, file = LLMReviser(model, Sampling()), LLMReviser(model, Sampling(), style="continuation")
+    return {"chat": chat, "continuation": file, "targeted": Targeted(chat)}[request.param]
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_every_draft_gets_a_critique_in_range(critic, task, draft):
+    said = critic.critique(task.public, DRAFTS[draft])
+    assert 0 <= said.severity <= 1
+    assert 0 <= said.confidence <= 1
+    assert said.score is None or 0 <= said.score <= 1
+    assert said.source
+    assert said.severity < 0.3 or said.issues  # whoever asks for a revision says what for
+    assert said.usage == Usage() or said.messages
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_every_draft_is_revised_whatever_was_said_of_it(reviser, task, draft):
+    for issues in ((), ("SyntaxError: invalid syntax", "name 'math' is not defined", "got None")):
+        made = reviser.revise(task.public, DRAFTS[draft], Critique(severity=1.0, issues=issues, source="test"))
+        assert made.solution.strip()
+        assert made.extraction
+        assert made.usage == Usage() or made.messages

@@ -1,0 +1,208 @@
+"""What every reflector promises, whatever it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reflexion_lab.protocols import Reflector
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Completion,
+    Episode,
+    Evaluation,
+    Manifest,
+    MemoryState,
+    Message,
+    Reflection,
+    Sampling,
+    Task,
+    Trajectory,
+)
+from reflexion_lab.reflectors.fallback import WithFallback
+from reflexion_lab.reflectors.llm import LLMReflector
+from reflexion_lab.reflectors.none import NoReflection
+from reflexion_lab.reflectors.placebo import FeedbackOnly, Generic, Keywords, LengthMatched
+from reflexion_lab.reflectors.reviewed import Reviewed
+from reflexion_lab.reflectors.rules import Rules
+from reflexion_lab.reflectors.shuffled import Shuffled
+from reflexion_lab.run_folder import RunFolder
+
+REPLY = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5"
+EMPTY = MemoryState(capacity=1, size=0, in_context=0, total=0)
+
+
+class Echo:
+    """A model that quotes back whatever it reads: what may not be told must not be asked."""
+
+    fingerprint = "echo"
+    slots = 1
+    context = 2048
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        read = " ".join(messages[-1].content.split()).replace("ROOT_CAUSE", "").replace("CONFIDENCE", "")
+        return Completion(text=REPLY.replace("a\n", f"{read}\n", 1), model="echo")
+
+
+def with_fallback() -> WithFallback:
+    return WithFallback(LLMReflector(Echo(), Sampling(max_tokens=192)), Rules())
+
+
+MAKE: dict[str, Callable[[Path], Reflector]] = {
+    "none": lambda pool: NoReflection(),
+    "rules": lambda pool: Rules(),
+    "llm": lambda pool: with_fallback(),
+    "feedback_only": lambda pool: FeedbackOnly(),
+    "generic": lambda pool: Generic(),
+    "length_matched": lambda pool: LengthMatched(with_fallback(), seed=3),
+    "keywords": lambda pool: Keywords(with_fallback()),
+    "shuffled": lambda pool: Shuffled(pool, seed=3),
+    "reviewed": lambda pool: Reviewed(with_fallback(), "retry"),
+    "rejected": lambda pool: Reviewed(Rules(), "reject", severe=("low_confidence", "short")),
+}
+EVERY = pytest.mark.parametrize("name", MAKE)
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of which enough is left for every attempt of a test."""
+    folder = RunFolder(tmp_path_factory.mktemp("pool"))
+    folder.write_manifest(
+        Manifest(
+            run_id="pool",
+            created_at="",
+            seed=0,
+            config={},
+            config_digest="",
+            git_commit="",
+            dirty=False,
+            package_versions={},
+            benchmark="b",
+            benchmark_digest="",
+            n_expected=1,
+            prompt_digests={},
+            model_fingerprint="",
+            slots=1,
+            feedback_source="visible",
+            isolation=(),
+        )
+    )
+    for number in range(9):
+        said = Reflection(
+            reflection_id="x",
+            about_attempt=1,
+            root_cause=f"cause {number}",
+            what_went_wrong="w",
+            what_to_change="c",
+            confidence=0.5,
+            source="llm",
+        )
+        folder.append("attempts.jsonl", msgspec.structs.replace(failed(f"other/{number}"), reflection=said))
+    folder.close()
+    return folder.path
+
+
+def failed(task_id: str, *checks: Check, number: int = 1, outcome: str = "fail", solution: str = "x = 1\n") -> Attempt:
+    return Attempt(
+        task_id=task_id,
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(solution=solution, strategy="s"),
+        evaluation=Evaluation(passed=outcome == "pass", outcome=outcome, reward=0.0, checks=checks),
+        memory=EMPTY,
+    )
+
+
+def secret(task: str = "t/1") -> Task:
+    return Task(
+        task_id=task,
+        prompt="def f(x):\n",
+        entry_point="f",
+        hidden_tests=("assert f(90210) == 'xyzzy'",),
+        canonical_solution="return plugh",
+    )
+
+
+ODD = [
+    failed("t/1"),
+    failed("t/1", outcome="extraction_failed", solution=""),
+    failed("t/1", Check(name="", outcome="error")),
+    failed("t/1", Check(name="assert f('💥\ud800') == 'é'", outcome="fail", message="\x00\n\u2028"), solution="\ud800"),
+    failed(
+        "t/1", *[Check(name="n" * 5000, outcome="error", error_type="E" * 999, message="m\n" * 9999, line=10**9)] * 99
+    ),
+    failed("t/1", Check(name="assert f(1) == 1", outcome="pass"), outcome="pass"),
+    failed("t/1", Check(name="ROOT_CAUSE: CONFIDENCE: 2 {{ x }} {% if %}", outcome="timeout"), outcome="timeout"),
+    failed("t/1", outcome="memory", solution="y" * 200_000),
+]
+
+
+@EVERY
+@pytest.mark.parametrize("attempt", ODD)
+def test_odd_evidence_gives_one_reflection_or_none(name: str, attempt: Attempt, pool: Path) -> None:
+    said = MAKE[name](pool).reflect(secret(), attempt, [])
+    assert said is None or isinstance(said, Reflection)
+    assert (said is None) == (name == "none")
+    if said:
+        assert 0 <= said.confidence <= 1
+        assert (said.about_attempt, said.reflection_id) == (attempt.number, f"t/1#{attempt.number}")
+
+
+@EVERY
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    texts=st.lists(st.text(max_size=80), min_size=5, max_size=5),
+    outcome=st.sampled_from(["fail", "error", "timeout", "memory", "early_exit"]),
+)
+def test_any_evidence_gives_the_same_words_again(name: str, texts: list[str], outcome: str, pool: Path) -> None:
+    check = Check(name=texts[0], outcome=outcome, error_type=texts[1], message=texts[2], expected=texts[3], line=1)
+    attempt = failed("t/1", check, outcome=outcome, solution=texts[4])
+    first, again = (MAKE[name](pool).reflect(secret(), attempt, []) for _ in range(2))
+    assert first == again
+    assert first is None or 0 <= first.confidence <= 1
+
+
+@EVERY
+def test_a_loop_of_attempts_gives_the_same_words_again(name: str, pool: Path) -> None:
+    def loop() -> list[Reflection | None]:
+        reflector, episodes, said = MAKE[name](pool), list[Episode](), list[Reflection | None]()
+        for number in range(1, 5):
+            attempt = failed("t/1", Check(name="assert f(1) == 2", outcome="fail"), number=number)
+            said.append(reflector.reflect(secret(), attempt, episodes))
+            episodes.append(
+                Episode(
+                    agent_id="a",
+                    task_id="t/1",
+                    attempt_number=number,
+                    code="",
+                    test_results="",
+                    reflection=said[-1],
+                    passed=False,
+                )
+            )
+        return said
+
+    assert loop() == loop()
+
+
+@EVERY
+def test_hidden_tests_and_the_solution_are_never_told(name: str, pool: Path) -> None:
+    for attempt in ODD:
+        said = MAKE[name](pool).reflect(secret(), attempt, [])
+        written = repr(said)
+        assert "xyzzy" not in written
+        assert "90210" not in written
+        assert "plugh" not in written
+
+
+@EVERY
+def test_a_control_names_itself(name: str, pool: Path) -> None:
+    said = MAKE[name](pool).reflect(secret(), ODD[0], [])
+    controls = {"feedback_only", "generic", "length_matched", "keywords", "shuffled"}
+    assert (said is not None and said.source == f"control:{name}") == (name in controls)

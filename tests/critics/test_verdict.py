@@ -1,0 +1,102 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.critics.verdict import CONFIDENCE_UNSTATED, ITEM_CHARS, ITEMS, Unreadable, parse_verdict
+
+
+def test_labelled_lines():
+    said = parse_verdict("ISSUE: The loop ends early.\nISSUE: No empty list.\nSUGGESTION: Use <=.\nSEVERITY: 0.7\n")
+    assert said.issues == ("The loop ends early.", "No empty list.")
+    assert (said.suggestions, said.severity) == (("Use <=.",), 0.7)
+    assert (said.score, said.confidence) == (None, CONFIDENCE_UNSTATED)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "**Severity**: 70%\n\n## Issues\n1. The loop ends early.\n2. No empty list.\n\n## Suggestions\n- Use <=.",
+        "Let me see.\n- **ISSUE 1:** The loop ends early.\n- **ISSUE 2:** No empty list.\nfix: Use <=.\n"
+        "severity (0-1): 7/10",
+        "<think>ISSUE: all wrong\nSEVERITY: 1</think>\nIssues:\n* The loop\n  ends early.\n* No empty list.\n"
+        "Suggestion - Use <=.\nSEVERITY - 0.7",
+        "```\nISSUE: The loop ends early.\nPROBLEM: No empty list.\nissue: the loop ends early.\nSUGGESTION: Use <=.\n"
+        "SEVERITY: `0.7`\nSEVERITY: 0.1\n```",
+        'Here: ```json\n{"severity": 0.7, "issues": ["The loop ends early.", "No empty list."], '
+        '"suggestions": "Use <=."}\n```',
+        '{"note": {"a": 1}, "critique": {"Severity": "70 %", "Issues": [{"text": "The loop ends early."}, '
+        '"No empty list."], "fixes": ["Use <=."]}}',
+    ],
+)
+def test_other_ways_to_say_the_same(reply):
+    said = parse_verdict(reply)
+    assert (said.issues, said.suggestions) == (("The loop ends early.", "No empty list."), ("Use <=.",))
+    assert said.severity == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("stated", "severity"),
+    [
+        ("high", 0.8),
+        ("Minor", 0.2),
+        ("None", 0.0),
+        ("CRITICAL!", 1.0),
+        ("3", 1.0),
+        ("-1", 0.0),
+        ("1e9", 1.0),
+        (".25", 0.25),
+    ],
+)
+def test_severities_in_words_and_out_of_range(stated, severity):
+    assert parse_verdict(f"ISSUE: x is wrong\nSEVERITY: {stated}").severity == severity
+
+
+@pytest.mark.parametrize("reply", ["ISSUE: none", "Issues: No issues found.", "No problems.", '{"issues": []}'])
+def test_the_word_that_there_is_no_issue_is_a_severity_of_zero(reply):
+    said = parse_verdict(reply)
+    assert (said.severity, said.issues) == (0.0, ())
+
+
+def test_issues_without_a_number_neither_end_a_loop_nor_are_the_worst():
+    assert 0.3 < parse_verdict("ISSUE: x is wrong").severity < 1
+    assert 0.3 < parse_verdict("SUGGESTION: sort first\nSEVERITY: dunno").severity < 1
+
+
+def test_score_and_confidence_are_read_where_they_are_given():
+    said = parse_verdict("SEVERITY: 0.5\nSCORE: 6/10\nCONFIDENCE: 90%")
+    assert (said.score, said.confidence) == (0.6, 0.9)
+    said = parse_verdict('{"severity": true, "issues": ["x y"], "score": NaN, "confidence": 2}')
+    assert (said.severity, said.score, said.confidence) == (0.5, None, 1.0)
+
+
+@pytest.mark.parametrize("reply", ["", "I like it.", "SEVERITY: dunno", '{"verdict": "bad"}', "<think>ISSUE: x"])
+def test_a_reply_that_says_nothing_is_unreadable(reply):
+    with pytest.raises(Unreadable, match="expected lines of ISSUE"):
+        parse_verdict(reply)
+
+
+def test_what_is_kept_is_bounded():
+    said = parse_verdict("\n".join(f"ISSUE: {number} {'x' * 1000}" for number in range(50)))
+    assert len(said.issues) == ITEMS
+    assert max(map(len, said.issues)) <= ITEM_CHARS
+
+
+PIECES = st.sampled_from(
+    ["SEVERITY", "ISSUE", "SUGGESTION", "severity", ":", "-", "*", "\n", " ", "0.5", "1e999", "nan", "%", "/10", "none"]
+    + ['{"', '"severity"', '": ', "}", "[", "]", ",", "```", "<think>", "</think>", "\ud800", "\x00", "²", "９"]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=5), max_size=40).map("".join))
+def test_nothing_but_unreadable_is_ever_raised(reply):
+    try:
+        said = parse_verdict(reply)
+    except Unreadable:
+        return
+    assert 0 <= said.severity <= 1
+    assert 0 <= said.confidence <= 1
+    assert said.score is None or 0 <= said.score <= 1
+    json.dumps([*said.issues, *said.suggestions]).encode()
+    "".join((*said.issues, *said.suggestions)).encode()

@@ -1,0 +1,62 @@
+"""Going round in circles: asked for another approach, then stopped."""
+
+import pytest
+
+from reflexion_lab.loop.stuck import Stuck
+from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Trajectory
+
+
+def attempt(program, found="", number=1):
+    checks = (Check(name="assert f(1) == 2", outcome="fail", message=f"expected 2, got {found}"),) if found else ()
+    return Attempt(
+        task_id="t",
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(solution=program, strategy="x"),
+        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, checks=checks),
+        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
+    )
+
+
+def told(stuck, *attempts):
+    """What is advised before each attempt, and why each one ends the loop."""
+    made = [attempt(*one, number=n) for n, one in enumerate(attempts, 1)]
+    return [(stuck.advice(made[:n]), stuck.reached(made[n], made[:n])) for n in range(len(made))]
+
+
+def test_the_same_program_again_is_asked_for_another_approach_and_then_stopped():
+    said = told(Stuck(3), ("a = 1\n", "1"), ("a = 1\n\n", "2"), ("a = 1  ", "3"))
+    assert said == [("", None), ("", None), ("The last 2 attempts were the same program.", "stuck")]
+
+
+def test_the_very_same_failures_count_whatever_the_program():
+    said = told(Stuck(3), ("a", "7"), ("b", "7"), ("c", "7"))
+    assert said[2] == ("The last 2 attempts failed in the very same way.", "stuck")
+
+
+def test_another_wrong_answer_of_another_program_is_no_circle():
+    assert told(Stuck(2), ("a", "7"), ("b", "8"), ("c", "9")) == [("", None)] * 3
+
+
+def test_only_the_last_attempts_count():
+    said = told(Stuck(3), ("a", "1"), ("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"))
+    assert [reason for _, reason in said] == [None] * 5
+    assert [bool(advice) for advice, _ in said] == [False, False, True, False, False]
+
+
+def test_no_program_at_all_again_is_a_circle_too():
+    assert told(Stuck(2), ("", ""), ("", ""))[1][1] == "stuck"
+
+
+def test_where_no_check_failed_there_is_no_failure_to_repeat():
+    assert told(Stuck(2), ("a", ""), ("b", ""))[1] == ("", None)
+
+
+def test_never_is_never():
+    assert told(Stuck(None), *[("a", "1")] * 9) == [("", None)] * 9
+
+
+@pytest.mark.parametrize("after", [1, 0, -3])
+def test_once_is_no_repeat(after):
+    with pytest.raises(ValueError, match=rf"loop\.stuck_after: {after} found; expected 2 or more"):
+        Stuck(after)

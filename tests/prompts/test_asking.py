@@ -1,0 +1,145 @@
+"""Prompts put to a model: they fit its context, and a program comes back."""
+
+import random
+import string
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.actors.chain_of_thought import ChainOfThought
+from reflexion_lab.actors.continuation import Continuation
+from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.models.llama_cpp import LlamaCppModel
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.prompts.asking import ENVELOPE, Asking, continued, room
+from reflexion_lab.prompts.length import estimated
+from reflexion_lab.prompts.render import VARIANTS, Prompts
+from reflexion_lab.records import Completion, Episode, Recollection, Reflection, Sampling, Task, Usage
+
+TASK = Task(task_id="t", prompt='\n\ndef f(x):\n    """Twice x."""\n', entry_point="f")
+ACTORS = {
+    "single_shot": (lambda model, prompts: SingleShot(model, Sampling(max_tokens=512), prompts)),
+    "continuation": (lambda model, prompts: Continuation(model, Sampling(max_tokens=256), prompts)),
+    "chain_of_thought": (lambda model, prompts: ChainOfThought(model, Sampling(max_tokens=512), prompts)),
+    "chain_of_thought_continuation": (
+        lambda model, prompts: ChainOfThought(model, Sampling(max_tokens=320), prompts, "continuation")
+    ),
+}
+
+
+class OneToken:
+    """A real model that reads all of a prompt and answers with a token; it notes what it was asked for."""
+
+    def __init__(self, model):
+        self.model, self.context, self.replies = model, model.context, []
+
+    def complete(self, messages, *, sampling, sample=0):
+        self.asked = sampling
+        self.replies.append(self.model.complete(messages, sampling=replace(sampling, max_tokens=1)))
+        return self.replies[-1]
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    return LlamaCppModel(slots=1)
+
+
+def remembered(tasks, words=lambda task: task.canonical_program):
+    """Many episodes, of which a context of 2,048 tokens has room for a few."""
+    return Recollection(
+        episodes=tuple(
+            Episode(
+                episode_id=f"e{number}", agent_id="a", task_id="other", task_description=task.prompt,
+                attempt_number=number, code=words(task), test_results=words(task), passed=number % 2 == 0,
+                reflection=Reflection(
+                    reflection_id="r", about_attempt=1, root_cause=words(task), what_went_wrong=task.prompt,
+                    what_to_change=words(task), confidence=0.5, source="llm",
+                ),
+            )
+            for number, task in enumerate(tasks)
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("actor", "variant"), zip(ACTORS, (*VARIANTS, "default"), strict=True))
+def test_no_prompt_near_the_limit_overflows_the_context_of_a_real_model(smollm2, actor, variant):
+    tasks = list(humaneval().tasks)
+    model = OneToken(smollm2)
+    made = ACTORS[actor](model, Prompts(variant, 3)).act(tasks[10], remembered(tasks[20:60]))
+    used, (message,) = made.usage.prompt_tokens, made.messages
+    assert made.finish_reason != "context_overflow" and made.left_out and len(model.replies) == 1
+    assert used <= estimated(message.content) + ENVELOPE
+    assert used + model.asked.max_tokens <= smollm2.context
+    assert estimated(message.content) > 0.75 * room(smollm2, model.asked)
+
+
+def test_where_the_estimate_was_too_low_less_is_shown(smollm2):
+    draw = random.Random("letters")
+
+    def letters(task):
+        return " ".join("".join(draw.choices(string.ascii_lowercase, k=8)) for _ in range(150))
+
+    tasks = list(humaneval().tasks)
+    model = OneToken(smollm2)
+    made = SingleShot(model, Sampling(max_tokens=64)).act(tasks[10], remembered(tasks[20:40], letters))
+    assert [reply.finish_reason == "context_overflow" for reply in model.replies] == [True, False]
+    assert made.finish_reason != "context_overflow"
+    assert made.left_out and made.usage == model.replies[0].usage + model.replies[1].usage
+
+
+class Refusing:
+    """Says of every prompt that it is too long."""
+
+    context = 2048
+
+    def __init__(self):
+        self.asked = 0
+
+    def complete(self, messages, *, sampling, sample=0):
+        self.asked += 1
+        return Completion(text="", model="m", finish_reason="context_overflow", usage=Usage(prompt_tokens=9999))
+
+
+def test_a_bare_task_that_is_too_long_is_asked_once_and_a_memory_twice_at_most():
+    model = Refusing()
+    Asking(model, Sampling())("solve", TASK, Recollection())
+    assert model.asked == 1
+    answer = Asking(model, Sampling())("solve", TASK, remembered([TASK] * 2))
+    assert (model.asked, answer.left_out, answer.found.program) == (3, ("e0", "e1"), "")
+
+
+def test_room_is_what_the_reply_and_the_envelope_leave():
+    model = ScriptedModel(lambda messages: "")
+    assert room(model, Sampling()) is None
+    model.context = 2048
+    assert room(model, Sampling(max_tokens=512)) == 2048 - 512 - ENVELOPE
+    assert room(model, Sampling(max_tokens=4096)) == 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_continuation_is_the_prompt_once_and_what_was_added(variant):
+    recalled = remembered([TASK] * 3)
+    model = ScriptedModel(lambda messages: "\n    return 2 * x\n")
+    answer = Asking(model, Sampling(), Prompts(variant, 2), "continuation")("solve", TASK, recalled)
+    assert answer.found.program == TASK.prompt.rstrip() + "\n    return 2 * x\n"
+    assert [message.role for message in answer.messages] == ["assistant"]
+
+
+def test_every_prompt_of_humaneval_can_be_continued():
+    for task in humaneval().tasks:
+        text = Prompts().render("continue_solve", prompt=task.prompt, task_id="t", memory=Recollection())
+        assert continued(text, "\n    pass", task).program == task.prompt.rstrip() + "\n    pass\n"
+
+
+def test_what_the_template_begins_behind_the_prompt_is_part_of_the_program():
+    assert continued('# memory\ndef f(x):\n    """Twice x."""\n    # So:', " 2 * x", TASK).program.endswith(
+        '"""Twice x."""\n    # So: 2 * x\n'
+    )
+    assert continued("whatever", "x = 1", replace(TASK, prompt="")).program == "x = 1\n"
+    assert continued("text", " \n", TASK) == ("", "none")
+
+
+def test_a_style_that_there_is_not_is_named():
+    with pytest.raises(ValueError, match="style: 'letters'"):
+        Asking(ScriptedModel(lambda messages: ""), Sampling(), style="letters")

@@ -1,0 +1,146 @@
+"""How much of memory enters a prompt: the bound, the order, and what is said of the rest."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reflexion_lab.prompts.length import estimated
+from reflexion_lab.prompts.render import VARIANTS, Prompts
+from reflexion_lab.records import Episode, Mistake, Recollection, Reflection, Wisdom
+
+TEXT = st.text(st.sampled_from("abcdefgh ijklm NOP \n\t.,()[]`'\"{}%#01239λ数\0"), max_size=400)
+STEADY = settings(
+    max_examples=150, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@st.composite
+def memories(draw):
+    def episode(name, task_id):
+        said = {key: draw(TEXT) for key in ("root_cause", "what_went_wrong", "what_to_change")}
+        words = Reflection(reflection_id=name, about_attempt=1, confidence=0.5, source="llm", **said)
+        return Episode(
+            episode_id=name, agent_id="a", task_id=task_id, attempt_number=1, task_description=draw(TEXT),
+            code=f"code of {name} {draw(TEXT)}", test_results=f"[{name}] {draw(TEXT)}", passed=False,
+            reflection=words if draw(st.booleans()) else None,
+        )  # fmt: skip
+
+    others, own, lessons = (draw(st.integers(0, 3)) for _ in range(3))
+    return Recollection(
+        episodes=(
+            *(episode(f"other{n}", "other") for n in range(others)),
+            *(episode(f"own{n}", "t") for n in range(own)),
+        ),
+        wisdom=tuple(
+            Wisdom(wisdom_id=f"wise{n}", pattern=f"[wise{n}]" + draw(TEXT), frequency=2, impact=0.1, domain="code")
+            for n in range(lessons)
+        ),
+        mistakes=tuple(
+            Mistake(
+                mistake_id=f"bad{n}",
+                task_id="o",
+                prompt=draw(TEXT),
+                prompt_hash="",
+                mistake=f"[bad{n}] " + draw(TEXT),
+                severity=1.0,
+            )
+            for n in range(lessons)
+        ),
+        insights=tuple(f"[insight{n}] {draw(TEXT)}" for n in range(lessons)),
+        session=draw(st.sampled_from(["", "[session] so far"])),
+        stuck=draw(st.sampled_from(["", "The last 2 attempts were the same program."])),
+    )
+
+
+@STEADY
+@given(
+    memory=memories(),
+    prompt=TEXT,
+    context=st.integers(300, 8192),
+    reply=st.integers(0, 1024),
+    name=st.sampled_from(["solve", "continue_solve"]),
+    variant=st.sampled_from(VARIANTS),
+    examples=st.integers(0, 3),
+)
+def test_a_prompt_never_exceeds_its_room_unless_the_bare_task_does(
+    memory, prompt, context, reply, name, variant, examples
+):
+    prompts, space, about = Prompts(variant, examples), max(context - reply, 0), {"prompt": prompt, "task_id": "t"}
+    fitted = prompts.fit(name, space, memory, **about)
+    bare = Recollection(stuck=memory.stuck)
+    least = Prompts(variant).render(name, memory=bare, **about)
+    assert estimated(fitted.text) <= max(space, estimated(least))
+    ids = [episode.episode_id for episode in memory.episodes]
+    ids += [entry.wisdom_id for entry in memory.wisdom] + [entry.mistake_id for entry in memory.mistakes]
+    assert {one for one in ids if f"[{one}]" not in fitted.text} == set(fitted.left_out)
+    assert prompts.fit(name, None, memory, **about) == (prompts.render(name, memory=memory, **about), ())
+
+
+def episode(name, size, task_id="t"):
+    return Episode(
+        episode_id=name, agent_id="a", task_id=task_id, attempt_number=1, code="x" * 8, test_results="1" * size,
+        reflection=None, passed=False,
+    )  # fmt: skip
+
+
+MEMORY = Recollection(
+    episodes=(episode("far", 60, "o"), episode("near", 60, "o"), episode("old", 60), episode("new", 60)),
+    wisdom=(Wisdom(wisdom_id="wise", pattern="1" * 60, frequency=2, impact=0.1, domain="code"),),
+    mistakes=(Mistake(mistake_id="bad", task_id="o", prompt="q", prompt_hash="", mistake="1" * 60, severity=1.0),),
+    insights=("older insight" + "1" * 60, "newer insight" + "1" * 60),
+    session="the session" + "1" * 60,
+)
+ORDER = ["new", "old", "near", "far", "wise", "bad", "newer insight", "older insight", "the session", "last_vowel"]
+ABOUT = {"prompt": "def f(): ...", "task_id": "t"}
+
+
+def kept(fitted):
+    named = [one for one in ORDER[:6] if one not in fitted.left_out]
+    return named + [words for words in ORDER[6:] if words in fitted.text]
+
+
+def test_the_most_needed_comes_first():
+    prompts, seen = Prompts(examples=1), []
+    whole = estimated(prompts.render("solve", memory=MEMORY, **ABOUT))
+    for space in range(whole + 1):
+        found = kept(prompts.fit("solve", space, MEMORY, **ABOUT))
+        if found not in seen:
+            seen.append(found)
+    assert [found[-1] for found in seen if found == ORDER[: len(found)] and found] == ORDER
+    assert seen[0] == [] and seen[-1] == ORDER
+
+
+def test_what_does_not_fit_is_skipped_and_the_next_one_tried():
+    memory = replace(MEMORY, episodes=(episode("small", 20), episode("large", 800)))
+    fitted = Prompts().fit("solve", 150, memory, **ABOUT)
+    assert "large" in fitted.left_out and "small" not in fitted.left_out
+
+
+def test_what_is_shown_keeps_its_order():
+    space = estimated(Prompts().render("solve", memory=replace(MEMORY, session="", insights=()), **ABOUT))
+    text = Prompts().fit("solve", space, MEMORY, **ABOUT).text
+    assert text.count("similar task, which") == 2
+    assert text.rindex("similar task, which") < text.rindex("\nAttempt 1:")
+
+
+def test_a_task_that_is_too_long_alone_is_left_as_it_is():
+    fitted = Prompts(examples=3).fit("solve", 10, MEMORY, **{**ABOUT, "prompt": "word " * 100})
+    assert fitted.text == Prompts().render("solve", memory=Recollection(), **{**ABOUT, "prompt": "word " * 100})
+    assert fitted.left_out == ("bad", "far", "near", "new", "old", "wise")
+
+
+@pytest.mark.parametrize("space", [None, 100_000])
+def test_what_fits_at_once_is_rendered_once(space, monkeypatch):
+    assert renders(monkeypatch, space) == 1
+
+
+def test_a_tight_fit_costs_one_render_a_part_at_most(monkeypatch):
+    assert renders(monkeypatch, 200) <= len(ORDER) + 2
+
+
+def renders(monkeypatch, space):
+    count, render = [], Prompts.render
+    monkeypatch.setattr(Prompts, "render", lambda *args, **more: count.append(1) or render(*args, **more))
+    Prompts(examples=1).fit("solve", space, MEMORY, **ABOUT)
+    return len(count)

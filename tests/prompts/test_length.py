@@ -1,0 +1,68 @@
+"""The estimate of a text's length, against the tokenizer of a real model."""
+
+import gzip
+import json
+import random
+from itertools import pairwise
+
+import pytest
+
+from reflexion_lab.models.llama_cpp import LlamaCppModel
+from reflexion_lab.prompts.length import estimated
+from reflexion_lab.prompts.render import FOLDER
+from reflexion_lab.records import Message, Sampling
+
+FIELDS = ("code", "raw", "feedback", "reflection")
+WHITE = [" " * 3000, "\n" * 500, "\t" * 300, "\n \n" * 200, "x\n" + " \t" * 100 + "y", "  \r\n" * 100, "\x0b\x0c " * 90]
+
+
+@pytest.fixture(scope="module")
+def count():
+    model = LlamaCppModel(slots=1)
+
+    def counted(text):
+        asked = [Message(role="assistant", content=text)]
+        return model.complete(asked, sampling=Sampling(max_tokens=1)).usage.prompt_tokens
+
+    return counted
+
+
+def test_no_recorded_text_is_longer_than_estimated(recorded_runs, count):
+    draw, texts = random.Random("lengths"), []
+    for path in sorted((recorded_runs / "transcripts").glob("*.jsonl.gz")):
+        with gzip.open(path, "rt") as file:
+            rows = [json.loads(line) for line in file]
+        found = [attempt[field] for row in rows for attempt in row["attempts"] for field in FIELDS if field in attempt]
+        texts += draw.sample([text for text in found if isinstance(text, str) and 50 < len(text) < 1000], 3)
+    texts = draw.sample(texts, min(len(texts), 30))
+    assert len(texts) >= 20
+    ratios = [estimated(text) / count(text) for text in texts]
+    assert min(ratios) >= 1
+    assert sorted(ratios)[len(ratios) // 2] < 1.6
+
+
+@pytest.mark.parametrize("text", WHITE, ids=ascii)
+def test_white_space_is_not_free(text, count):
+    assert estimated(text) >= count(text) * 0.99
+
+
+def test_our_own_prompts_are_no_longer_than_estimated(count):
+    for name in ("solve.paper_style", "reflect", "write_tests", "react"):
+        text = (FOLDER / f"{name}.md.jinja").read_text()
+        assert estimated(text) >= count(text)
+
+
+def test_an_estimate_grows_with_its_text_and_never_fails():
+    assert [estimated(text) for text in ("", "word", "words", "WORD", "a b", "数", "\ud800", "\0")] == [
+        0,
+        1,
+        2,
+        2,
+        2,
+        3,
+        1,
+        1,
+    ]
+    text = "def f(x):\n    return {x: 'λ'}\t\n" * 3
+    sizes = [estimated(text[:size]) for size in range(len(text))]
+    assert all(later >= earlier - 1 for earlier, later in pairwise(sizes))

@@ -1,0 +1,297 @@
+"""Every template in every variant: what it declares, what it shows, and that no text can leave its place."""
+
+import re
+
+import pytest
+from jinja2 import Environment, UndefinedError, meta, nodes
+
+from reflexion_lab.prompts.filters import FILTERS, commented, cut, fenced, line, quoted, sentences
+from reflexion_lab.prompts.render import FOLDER, SUFFIX, VARIANTS, Prompts, declared, digests, known_examples, render
+from reflexion_lab.records import Episode, Mistake, Recollection, Reflection, Wisdom
+from reflexion_lab.reflectors.fields import LABELS
+
+FILES = sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{SUFFIX}"))
+NAMES = sorted(name for name in FILES if "." not in name)
+ACTORS = sorted(name for name in NAMES if "memory" in declared(name) and "prompt" in declared(name))
+"""Templates that an actor asks with: each shows its task and what memory gives."""
+PROMPT = 'def double(x):\n    """Twice x.\n    >>> double(2)\n    4\n    """\n'
+STUCK = "The last 2 attempts were the same program."
+
+
+def reflection(number, **said):
+    words = {
+        "root_cause": f"cause {number}",
+        "what_went_wrong": f"wrong {number}",
+        "what_to_change": f"change {number}",
+    }
+    return Reflection(reflection_id="r", about_attempt=number, confidence=0.5, source="llm", **{**words, **said})
+
+
+def episode(number, task_id="t", **fields):
+    known = {
+        "agent_id": "a", "task_id": task_id, "attempt_number": number, "episode_id": f"{task_id}-{number}",
+        "task_description": f"about {task_id}", "code": f"def code_{number}(): ...",
+        "test_results": f"feedback {number}", "reflection": reflection(number), "passed": False,
+    }  # fmt: skip
+    return Episode(**{**known, **fields})
+
+
+LESSONS = {
+    "wisdom": (Wisdom(wisdom_id="w", pattern="a pattern", frequency=2, impact=0.1, domain="code", advice="an advice"),),
+    "mistakes": (
+        Mistake(mistake_id="m", task_id="o", prompt="a question", prompt_hash="", mistake="a mistake", severity=1.0),
+    ),
+    "insights": ("an insight",),
+    "session": "a session",
+}
+MEMORIES = {
+    "nothing": Recollection(),
+    "one": Recollection(episodes=(episode(1),)),
+    "three": Recollection(episodes=(episode(1), episode(2, code=""), episode(3, reflection=None))),
+    "others": Recollection(episodes=(episode(7, "o"), episode(8, "o", passed=True))),
+    "all": Recollection(episodes=(episode(7, "o"), episode(1)), **LESSONS),
+}
+
+
+def asked(name, variant="default", examples=0, **variables):
+    """The prompt of an actor, with something for all that a template may need."""
+    about = dict.fromkeys(declared(name, variant) - {"examples"}, "    ")
+    about |= {
+        "form": known_examples()[0],
+        "max_steps": 3,
+        "memory": Recollection(),
+        "prompt": PROMPT,
+        "task_id": "t",
+        **variables,
+    }
+    return Prompts(variant, examples).render(name, **about)
+
+
+def reflecting(variant, examples=0, **variables):
+    about = dict.fromkeys(declared("reflect", variant) - {"examples"}, "") | {"priors": [], "number": 2}
+    return Prompts(variant, examples).render("reflect", **{**about, **variables})
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_first_line_names_the_variables_that_the_template_needs(file):
+    name, _, variant = file.partition(".")
+    named = re.match(r"\{# Uses: ([\w, ]*) #\}\n", (FOLDER / f"{file}{SUFFIX}").read_text())
+    assert named, f"{file}: expected a first line {{# Uses: a, b #}}"
+    assert sorted(named[1].split(", ")) == sorted(needed(name, variant or "default"))
+
+
+def needed(name, variant):
+    """The variables that a template does not set itself, those of what it includes among them."""
+    own = FOLDER / f"{name}.{variant}{SUFFIX}"
+    environment = Environment()
+    environment.filters |= FILTERS
+    tree = environment.parse((own if own.is_file() else FOLDER / f"{name}{SUFFIX}").read_text())
+    found = meta.find_undeclared_variables(tree)
+    for included in meta.find_referenced_templates(tree):
+        found |= needed(included.removesuffix(SUFFIX), variant)
+    return found - {name.name for name in tree.find_all(nodes.Name) if name.ctx in ("store", "param")}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_missing_variable_is_an_error_and_is_named(name, variant):
+    prompts = Prompts(variant)
+    for missing in declared(name, variant) - {"examples"}:
+        given = {key: Recollection() for key in declared(name, variant) if key not in (missing, "examples")}
+        with pytest.raises(UndefinedError, match=missing):
+            prompts.render(name, **given)
+
+
+def test_there_is_no_prompt_of_an_unknown_name():
+    with pytest.raises(Exception, match="absent"):
+        render("absent")
+
+
+def test_every_file_has_a_digest_and_the_examples_too():
+    found = digests()
+    assert sorted(found) == sorted([*FILES, "examples.json"])
+    assert len(set(found.values())) == len(found)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if "." in file])
+def test_a_variant_is_a_variant_of_something_and_says_it_differently(file):
+    name, _, variant = file.partition(".")
+    assert name in NAMES and variant in VARIANTS[1:]
+    assert (FOLDER / f"{file}{SUFFIX}").read_text() != (FOLDER / f"{name}{SUFFIX}").read_text()
+
+
+@pytest.mark.parametrize("name", ["solve", "continue_solve"])
+def test_the_variants_of_a_prompt_differ_and_terse_is_the_shortest(name):
+    default, terse, paper = (asked(name, variant, memory=MEMORIES["all"]) for variant in VARIANTS)
+    assert len({default, terse, paper}) == 3
+    assert len(terse) < len(default) and len(terse) < len(paper)
+
+
+def test_included_templates_are_of_the_same_variant():
+    assert [asked("solve", v, memory=MEMORIES["one"]).count("[self-reflection on it]") for v in VARIANTS] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("examples", range(4))
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ACTORS)
+def test_an_actor_reads_its_task_once_and_every_episode(name, variant, memory, examples):
+    text = asked(name, variant, examples, memory=MEMORIES[memory])
+    assert text.count(PROMPT.strip()) == 1
+    for shown in MEMORIES[memory].episodes:
+        assert f"feedback {shown.attempt_number}" in text
+        assert (f"cause {shown.attempt_number}" in text) == (f"change {shown.attempt_number}" in text)
+        assert (f"cause {shown.attempt_number}" in text) == (shown.reflection is not None)
+    for words in ("a pattern", "an advice", "a question", "a mistake", "an insight", "a session"):
+        assert (words in text) == (memory == "all")
+    assert "None" not in text and "Undefined" not in text
+    assert text == text.strip("\n") and "\n\n\n\n" not in text
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ACTORS)
+def test_empty_fields_of_a_reflection_leave_no_label_behind(name, variant):
+    empty = reflection(1, root_cause="", what_went_wrong="", what_to_change="")
+    memories = [Recollection(episodes=(episode(1, reflection=words),)) for words in (empty, None)]
+    assert len({asked(name, variant, memory=memory) for memory in memories}) == 1
+
+
+@pytest.mark.parametrize("memory", ["nothing", "one", "others"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ACTORS)
+def test_an_actor_that_is_stuck_is_asked_once_for_a_different_approach(name, variant, memory):
+    text = asked(name, variant, memory=Recollection(episodes=MEMORIES[memory].episodes, stuck=STUCK))
+    assert text.count(STUCK) == 1
+    assert text.lower().count("different approach") == 1
+    assert "different approach" not in asked(name, variant, memory=MEMORIES[memory]).lower()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_continuation_ends_where_the_model_goes_on(variant):
+    for examples in range(4):
+        for memory in MEMORIES.values():
+            assert asked("continue_solve", variant, examples, memory=memory).endswith(PROMPT.rstrip())
+            text = Prompts(variant, examples).render("continue_tests", prompt=PROMPT, entry_point="double")
+            assert text.endswith("\nassert double")
+
+
+@pytest.mark.parametrize("examples", [0, 3])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_reflection_is_asked_for_by_its_four_labels_with_task_attempt_program_and_evidence(variant, examples):
+    text = reflecting(variant, examples, description="the task", code="the program", evidence="the evidence")
+    assert all(f"\n{label}:" in text for label in LABELS)
+    assert all(f"\n{words}" in text for words in ("the task", "the program", "the evidence"))
+    assert "Attempt: 2" in text and "Prior Reflections: None" in text
+    prior = {"root_cause": "the last cause", "what_to_change": "the last change", "lesson": ""}
+    told = reflecting(variant, examples, priors=[prior])
+    assert "Reflection 1" in told and "the last cause" in told and "the last change" in told and "None" not in told
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_number_of_tests_is_asked_for(variant):
+    text = Prompts(variant).render("write_tests", prompt=PROMPT, entry_point="double", n=7)
+    assert "7" in text and "assert double(...) == ..." in text and PROMPT.strip() in text
+
+
+HOSTILE = "a\n```\nb\n`````\n~~~\n{{ 7 * 7 }}{% raw %}\0\u202e \u2028# c\rd\x0ce\n" + "x" * 5000
+BAD_WORDS = {"root_cause": HOSTILE, "what_went_wrong": HOSTILE, "what_to_change": HOSTILE}
+BAD = {"code": HOSTILE, "test_results": HOSTILE, "reflection": reflection(1, **BAD_WORDS), "task_description": HOSTILE}
+HOSTILE_MEMORY = Recollection(
+    episodes=(episode(1, "o", **BAD), episode(2, "o", passed=True, **BAD), episode(3, **BAD)),
+    wisdom=(Wisdom(wisdom_id="w", pattern=HOSTILE, frequency=2, impact=0.1, domain="code", advice=HOSTILE),),
+    mistakes=(
+        Mistake(
+            mistake_id="m", task_id="o", prompt=HOSTILE, prompt_hash="", mistake=HOSTILE, correction=HOSTILE, severity=1
+        ),
+    ),
+    insights=(HOSTILE,),
+    session=HOSTILE,
+    stuck=STUCK,
+)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", [name for name in ACTORS if not name.startswith("continue_")])
+def test_no_text_of_others_can_leave_its_block(name, variant):
+    text = asked(name, variant, memory=HOSTILE_MEMORY)
+    assert "{{ 7 * 7 }}{% raw %}" in text and "49" not in text
+    outside = without_blocks(text)
+    assert PROMPT.strip() not in outside and STUCK in outside
+    assert not any(inside in outside.splitlines() for inside in ("b", "{{ 7 * 7 }}{% raw %}\0\u202e "))
+    assert len(text) < 25_000
+
+
+def without_blocks(text):
+    """What a reader of markdown takes for text outside of code; every block must have been closed."""
+    outside, fence = [], ""
+    for row in text.split("\n"):
+        mark = re.match(r"(`{3,}|~{3,})", row)
+        if fence and row == fence:
+            fence = ""
+        elif not fence and mark:
+            fence = mark[1]
+        elif not fence:
+            outside.append(row)
+    assert not fence
+    return "\n".join(outside)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_a_continuation_recalls_stays_in_comments(variant):
+    text = asked("continue_solve", variant, memory=HOSTILE_MEMORY)
+    above = text.removesuffix(PROMPT.rstrip())
+    assert all(row.startswith("#") for row in above.splitlines() if row.strip())
+    assert "{{ 7 * 7 }}" in above and "49" not in above
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_hostile_task_or_program_cannot_leave_its_block_in_a_reflection(variant):
+    text = reflecting(variant, description=HOSTILE, code=HOSTILE, evidence=HOSTILE)
+    assert "{{ 7 * 7 }}{% raw %}" not in without_blocks(text)
+
+
+def test_the_syntax_of_templates_is_text_in_a_task():
+    text = asked("solve", prompt="{{ memory }} {% include 'solve.md.jinja' %} {# gone? #}")
+    assert "{{ memory }} {% include 'solve.md.jinja' %} {# gone? #}" in text
+
+
+def test_cutting_says_that_something_is_missing():
+    assert [cut("abcd", n) for n in (5, 4, 3)] == ["abcd", "abcd", "ab…"]
+    assert line(" a\n b\x0bc\u2028d ", 99) == "a b c d"
+    assert sentences(["", "one", "two!", "a\nb"], 10) == "one. two! a b."
+
+
+def test_a_fence_is_longer_than_any_within():
+    assert fenced("x") == "```python\nx\n```"
+    assert fenced("a ````` b", "").startswith("``````\n")
+    assert quoted("no fence, `code`") == "no fence, `code`"
+    assert quoted("a\n ```\nb") == "````text\na\n ```\nb\n````"
+
+
+def test_comments_are_bounded_and_every_line_is_one():
+    assert commented("a\n\nb\x85c", 99) == "# a\n#\n# b\n# c"
+    assert commented("abcdef", 99, width=4) == "# abc…"
+    assert commented("abcdef", 4) == "# abc…"
+    assert commented("", 4) == ""
+
+
+@pytest.mark.parametrize(("options", "name"), [({"variant": "loud"}, "variant"), ({"examples": 4}, "examples")])
+def test_impossible_prompts_are_named(options, name):
+    with pytest.raises(ValueError, match=f"prompts.{name}"):
+        Prompts(**options)
+
+
+def test_the_examples_are_what_they_say(sandbox):
+    for example in known_examples():
+        name = re.search(r"def (\w+)", example.prompt)[1]
+        checks = [
+            f"assert {call.strip()} == {value.strip()}"
+            for call, value in re.findall(r">>> (.*)\n(.*)\n", example.prompt)
+        ]
+        right = sandbox.run(example.right, name, checks).checks
+        wrong = sandbox.run(example.wrong, name, checks).checks
+        assert [check.outcome for check in right] == ["pass"] * len(checks)
+        failing = next(check for check in wrong if check.outcome != "pass")
+        assert failing.name in example.evidence
+        assert (failing.error_type or failing.message) in example.evidence
+        assert example.right.startswith(example.prompt.partition("\n")[0])

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.config import compose
+from reflexion_lab.parts import instantiate, wire
+from reflexion_lab.prompts.length import estimated
+from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.protocols import Reflector
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Episode,
+    Evaluation,
+    MemoryState,
+    Recollection,
+    Reflection,
+    Task,
+    Trajectory,
+    Usage,
+)
+from reflexion_lab.reflectors.none import NoReflection
+from reflexion_lab.reflectors.placebo import WORDS, FeedbackOnly, Generic, Keywords, LengthMatched
+from reflexion_lab.reflectors.quality import flags
+
+TASK = Task(task_id="t/1", prompt='def add(a, b):\n    """The sum."""\n', entry_point="add")
+WRONG = Check(name="assert add(1, 2) == 3", outcome="fail", message="expected 3, got -1", line=2)
+LATE = Check(name="assert add(9, 9) == 18", outcome="timeout")
+COST = Usage(calls=1, prompt_tokens=100, completion_tokens=40, seconds=0.5)
+
+
+def attempt_with(*checks: Check, number: int = 1, task_id: str = "t/1") -> Attempt:
+    return Attempt(
+        task_id=task_id,
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(solution="def add(a, b):\n    return a - b\n", strategy="single_shot"),
+        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, checks=checks),
+        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
+    )
+
+
+def reflection(**fields: object) -> Reflection:
+    said = {
+        "reflection_id": "t/1#1",
+        "about_attempt": 1,
+        "root_cause": "The line `return a - b` subtracts.",
+        "what_went_wrong": "1 - 2 is -1, and the check wanted 3.",
+        "what_to_change": "I will write a + b.",
+        "confidence": 0.9,
+        "source": "llm",
+        "category": "assertion",
+        "key_insight": "Read the operator.",
+        "action_items": ("I will write a + b.",),
+        "lessons": ("Signs matter.",),
+        "text": "the reply",
+        "usage": COST,
+    }
+    return Reflection(**{**said, **fields})  # type: ignore[arg-type]
+
+
+def episode_of(said: Reflection | None, number: int = 1) -> Episode:
+    return Episode(
+        agent_id="a",
+        task_id="t/1",
+        attempt_number=number,
+        code="",
+        test_results="",
+        reflection=said,
+        passed=False,
+    )
+
+
+class Gives:
+    """A reflector that says the same, and remembers what it was told."""
+
+    def __init__(self, said: Reflection | None) -> None:
+        self.said = said
+        self.told: list[Sequence[Episode]] = []
+
+    def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
+        self.told.append(episodes)
+        return self.said
+
+
+def texts(said: Reflection) -> tuple[str, ...]:
+    return (
+        said.root_cause,
+        said.what_went_wrong,
+        said.what_to_change,
+        said.what_worked,
+        said.key_insight,
+        *said.action_items,
+        *said.lessons,
+    )
+
+
+def test_feedback_stands_in_the_place_of_words() -> None:
+    said = FeedbackOnly().reflect(TASK, attempt_with(WRONG, LATE), [])
+    assert said.root_cause == said.what_to_change == ""
+    assert "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)" in said.what_went_wrong
+    assert LATE.name in said.what_went_wrong
+    assert (said.source, said.category) == ("control:feedback_only", "assertion")
+    assert (said.confidence, said.confidence_source, said.usage) == (0.0, "none", Usage())
+
+
+def test_feedback_is_bounded() -> None:
+    checks = [Check(name="x" * 300, outcome="fail", message="y" * 300) for _ in range(50)]
+    assert len(FeedbackOnly(500).reflect(TASK, attempt_with(*checks), []).what_went_wrong) == 500
+    with pytest.raises(ValueError, match=r"reflector\.max_evidence"):
+        FeedbackOnly(0)
+
+
+def test_generic_advice_is_the_same_whatever_happened() -> None:
+    one = Generic().reflect(TASK, attempt_with(WRONG), [])
+    other = Generic().reflect(
+        Task(task_id="t/2", prompt="p", entry_point="f"), attempt_with(LATE, number=3, task_id="t/2"), [episode_of(one)]
+    )
+    assert texts(one) == texts(other)
+    assert (one.source, one.confidence, one.confidence_source) == ("control:generic", 0.0, "none")
+    assert other.category == "timeout"
+
+
+def test_generic_advice_is_what_the_flags_call_generic() -> None:
+    assert {"generic", "no_action", "no_credit"} <= set(
+        flags(Generic().reflect(TASK, attempt_with(WRONG), []), attempt_with(WRONG), [])
+    )
+
+
+def test_filler_is_as_long_as_what_was_said_and_says_nothing_of_it() -> None:
+    said = reflection()
+    filler = LengthMatched(Gives(said), seed=0).reflect(TASK, attempt_with(WRONG), [])
+    assert filler is not None
+    assert list(map(estimated, texts(filler))) == list(map(estimated, texts(said)))
+    assert {word.casefold() for text in texts(filler) for word in text.split()} <= set(WORDS)
+
+
+@given(st.text(max_size=400))
+def test_filler_of_any_text_has_its_length_in_tokens(text: str) -> None:
+    filler = LengthMatched(Gives(reflection(root_cause=text)), seed=1).reflect(TASK, attempt_with(WRONG), [])
+    assert filler is not None
+    assert estimated(filler.root_cause) == estimated(text)
+
+
+def test_filler_goes_by_seed_task_and_attempt_alone() -> None:
+    def filler(seed: int, number: int, task_id: str = "t/1") -> tuple[str, ...]:
+        task = Task(task_id=task_id, prompt="p", entry_point="f")
+        attempt = attempt_with(WRONG, number=number, task_id=task_id)
+        said = LengthMatched(Gives(reflection()), seed).reflect(task, attempt, [])
+        assert said is not None
+        return texts(said)
+
+    assert filler(0, 1) == filler(0, 1)
+    assert len({filler(0, 1), filler(1, 1), filler(0, 2), filler(0, 1, "t/2")}) == 4
+
+
+def test_keywords_are_the_words_that_carry_sense_each_once_in_order() -> None:
+    said = Keywords(Gives(reflection(root_cause="The loop in the loop is the line that I broke."))).reflect(
+        TASK, attempt_with(WRONG), []
+    )
+    assert said is not None
+    assert said.root_cause == "loop line broke"
+    assert said.what_to_change == "write b"
+    assert said.lessons == ("signs matter",)
+
+
+@pytest.mark.parametrize("control", [LengthMatched, Keywords])
+def test_a_reworded_control_keeps_confidence_category_reply_and_cost(control: type) -> None:
+    said = control(Gives(reflection(problem="parse_error: x"))).reflect(TASK, attempt_with(WRONG), [])
+    assert said.source == f"control:{'keywords' if control is Keywords else 'length_matched'}"
+    assert (said.confidence, said.category, said.text, said.usage) == (0.9, "assertion", "the reply", COST)
+    assert said.problem == "parse_error: x"
+
+
+@pytest.mark.parametrize("control", [LengthMatched, Keywords])
+def test_where_nothing_is_said_nothing_is_reworded(control: type) -> None:
+    assert control(NoReflection()).reflect(TASK, attempt_with(WRONG), []) is None
+
+
+@pytest.mark.parametrize("control", [LengthMatched, Keywords])
+def test_the_first_reads_what_it_said_and_not_what_became_of_it(control: type) -> None:
+    first = Gives(reflection())
+    made: Reflector = control(first)
+    replaced = made.reflect(TASK, attempt_with(WRONG), [])
+    assert replaced is not None
+    assert replaced.root_cause != reflection().root_cause
+    made.reflect(TASK, attempt_with(WRONG, number=2), [episode_of(replaced)])
+    (told,) = first.told[-1]
+    assert told.reflection == reflection()
+
+
+def test_templates_leave_empty_fields_out() -> None:
+    said = FeedbackOnly().reflect(TASK, attempt_with(WRONG), [])
+    memory = Recollection(episodes=(episode_of(said),))
+    chat = Prompts().render("solve", prompt=TASK.prompt, task_id="t/1", memory=memory)
+    assert "What went wrong: `assert add(1, 2) == 3`" in chat
+    assert "Root cause" not in chat
+    assert "What to change" not in chat
+
+
+@pytest.mark.parametrize("name", ["feedback_only", "generic", "length_matched", "keywords", "rules", "llm", "none"])
+def test_every_reflector_of_the_config_can_be_made(name: str) -> None:
+    cfg = compose(f"reflector={name}", "seed=7")
+    parts = {"model": None, "prompts": None, "known": None}
+    made = wire(instantiate(cfg.reflector), parts)
+    assert getattr(made, "seed", 7) == 7
+    assert callable(made.reflect)
+
+
+@pytest.mark.parametrize("name", ["length_matched", "keywords"])
+def test_a_control_that_asks_is_asked_as_the_arm_that_it_controls(name: str) -> None:
+    arm, control = compose("reflector=llm").reflector, compose(f"reflector={name}").reflector
+    assert control.first == arm

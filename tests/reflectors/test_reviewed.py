@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.protocols import Reflector
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Completion,
+    Episode,
+    Evaluation,
+    MemoryState,
+    Recollection,
+    Reflection,
+    Task,
+    Trajectory,
+    Usage,
+)
+from reflexion_lab.reflectors.llm import ReflectionError
+from reflexion_lab.reflectors.none import NoReflection
+from reflexion_lab.reflectors.placebo import Generic
+from reflexion_lab.reflectors.reviewed import Reviewed
+from reflexion_lab.reflectors.rules import Rules
+
+TASK = Task(task_id="t/1", prompt="def add(a, b):\n", entry_point="add")
+WRONG = Check(name="assert add(1, 2) == 3", outcome="fail", message="expected 3, got -1", line=2)
+ATTEMPT = Attempt(
+    task_id="t/1",
+    number=1,
+    recalled=(),
+    trajectory=Trajectory(solution="def add(a, b):\n    return a - b\n", strategy="s"),
+    evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, checks=(WRONG,)),
+    memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
+)
+COST = Usage(calls=1, prompt_tokens=100, completion_tokens=40, seconds=0.5, cost=0.25)
+
+
+def said(cause: str, wrong: str, change: str, text: str = "reply") -> Reflection:
+    return Reflection(
+        reflection_id="t/1#1",
+        about_attempt=1,
+        root_cause=cause,
+        what_went_wrong=wrong,
+        what_to_change=change,
+        confidence=0.6,
+        source="llm",
+        key_insight="k",
+        lessons=("l",),
+        action_items=(change,),
+        text=text,
+        usage=COST,
+    )
+
+
+GOOD = said(
+    "The operator in `return a - b` subtracts the second operand.",
+    "For add(1, 2) that gave -1 where 3 was wanted.",
+    "I will replace the minus by a plus.",
+)
+POOR = said("My code is wrong.", "The test failed.", "I will be more careful next time.", "poor reply")
+VAGUE = said("The operator subtracts the second operand.", "add(1, 2) failed.", "I will be careful.")
+
+
+class Gives:
+    """A reflector that gives one answer after another, or raises it."""
+
+    def __init__(self, *answers: Reflection | BaseException | None) -> None:
+        self.answers = list(answers)
+
+    def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def reviewed(first: Reflector, policy: str, **options: Sequence[str]) -> Reflection:
+    found = Reviewed(first, policy, **options).reflect(TASK, ATTEMPT, [])
+    assert found is not None
+    return found
+
+
+def test_flags_are_filled_and_the_words_pass() -> None:
+    found = reviewed(Gives(POOR), "flag")
+    assert {"generic", "no_action"} <= set(found.flags)
+    assert replace(found, flags=()) == POOR
+
+
+@pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
+def test_good_words_pass_at_once(policy: str) -> None:
+    assert reviewed(Gives(GOOD), policy) == replace(GOOD, flags=())
+
+
+def test_a_retry_takes_the_better_answer_and_pays_for_both() -> None:
+    found = reviewed(Gives(POOR, GOOD), "retry")
+    assert found == replace(GOOD, usage=COST + COST)
+
+
+def test_of_two_answers_the_one_with_fewer_severe_flags_is_taken_the_earlier_on_a_tie() -> None:
+    assert reviewed(Gives(POOR, VAGUE), "retry").root_cause == VAGUE.root_cause
+    assert reviewed(Gives(VAGUE, POOR), "retry").root_cause == VAGUE.root_cause
+    other = replace(POOR, text="another reply")
+    assert reviewed(Gives(POOR, other), "retry").text == POOR.text
+
+
+def test_a_retry_asks_once_and_never_again() -> None:
+    first = Gives(POOR, POOR, GOOD)
+    reviewed(first, "retry")
+    assert first.answers == [GOOD]
+
+
+def test_a_retry_that_fails_leaves_the_first_answer_and_its_cost_is_kept() -> None:
+    paid = Completion(text="x", model="m", usage=COST)
+    found = reviewed(Gives(POOR, ReflectionError("parse_error", "no fields", paid)), "retry")
+    assert (found.root_cause, found.usage) == (POOR.root_cause, COST + COST)
+    assert reviewed(Gives(POOR, None), "retry").usage == COST
+
+
+def test_what_is_rejected_reaches_no_actor_and_is_not_lost() -> None:
+    found = reviewed(Gives(POOR), "reject")
+    assert found.root_cause == found.what_went_wrong == found.what_to_change == found.key_insight == ""
+    assert found.lessons == found.action_items == ()
+    assert found.problem == "rejected: no_action, generic"
+    assert (found.text, found.usage, found.confidence) == ("poor reply", COST, 0.6)
+    assert "generic" in found.flags
+    episode = Episode(
+        agent_id="a", task_id="t/1", attempt_number=1, code="", test_results="", reflection=found, passed=False
+    )
+    for template in ("solve", "continue_solve"):
+        prompt = Prompts().render(template, prompt=TASK.prompt, task_id="t/1", memory=Recollection(episodes=(episode,)))
+        assert "careful" not in prompt
+        assert "poor reply" not in prompt
+
+
+def test_rejected_words_that_no_model_wrote_stand_in_the_text() -> None:
+    found = reviewed(Gives(replace(POOR, text="", problem="timeout: late")), "reject")
+    assert POOR.root_cause in found.text
+    assert POOR.what_to_change in found.text
+    assert found.problem == "timeout: late; rejected: no_action, generic"
+
+
+def test_only_severe_flags_are_acted_on() -> None:
+    found = reviewed(Gives(POOR), "reject", severe=("blames_externals",))
+    assert "generic" in found.flags
+    assert found.root_cause == POOR.root_cause
+
+
+@pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
+def test_a_control_is_flagged_and_left_as_it_is(policy: str) -> None:
+    found = reviewed(Generic(), policy)
+    assert "generic" in found.flags
+    assert replace(found, flags=()) == Generic().reflect(TASK, ATTEMPT, [])
+
+
+@pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
+def test_where_nothing_is_said_there_is_nothing_to_review(policy: str) -> None:
+    assert Reviewed(NoReflection(), policy).reflect(TASK, ATTEMPT, []) is None
+
+
+def test_the_first_answers_error_is_not_swallowed() -> None:
+    with pytest.raises(ReflectionError, match="gone"):
+        Reviewed(Gives(ReflectionError("generation_failed", "gone")), "retry").reflect(TASK, ATTEMPT, [])
+
+
+def test_words_of_the_rules_have_no_severe_flag() -> None:
+    found = reviewed(Rules(), "reject")
+    assert not {"no_action", "generic", "duplicate", "short", "misses_check"} & set(found.flags)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"), [({"policy": "drop"}, "policy"), ({"severe": ["vague", "generic"]}, "severe: vague")]
+)
+def test_what_the_config_cannot_mean_is_refused_by_name(options: dict[str, str], field: str) -> None:
+    with pytest.raises(ValueError, match=rf"quality\.{field}"):
+        Reviewed(NoReflection(), **options)
