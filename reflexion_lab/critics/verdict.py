@@ -161,7 +161,9 @@ def _items(value: object) -> tuple[str, ...]:
     entries = value if isinstance(value, list | tuple) else [value]
     kept: dict[str, str] = {}
     for entry in entries:
-        line = " ".join(_BULLET.sub("", " ".join(_texts(entry)), count=1).split()).encode(errors="replace").decode()
+        said = " ".join(_texts(entry))
+        bullet = _BULLET.match(said)
+        line = " ".join(said[bullet.end() if bullet else 0 :].split()).encode(errors="replace").decode()
         if any(map(str.isalnum, line)) and not NONE.fullmatch(line):
             kept.setdefault(line.casefold(), line[:ITEM_CHARS].rstrip())
     return tuple(kept.values())[:ITEMS]

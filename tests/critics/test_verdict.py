@@ -100,3 +100,9 @@ def test_nothing_but_unreadable_is_ever_raised(reply):
     assert said.score is None or 0 <= said.score <= 1
     json.dumps([*said.issues, *said.suggestions]).encode()
     "".join((*said.issues, *said.suggestions)).encode()
+
+
+def test_a_minus_amid_an_issue_is_no_bullet():
+    said = parse_verdict("- ISSUE: len(string) - n runs below zero\nSEVERITY: 0.5\n").issues
+    assert said == ("len(string) - n runs below zero",)
+    assert parse_verdict('{"severity": 0.5, "issues": ["- a * b - c is off"]}').issues == ("a * b - c is off",)
