@@ -399,6 +399,8 @@ def test_a_finished_run_folder_is_complete(tmp_path):
         "convergence.png",
         "grades.jsonl",
         "manifest.json",
+        "reflections.csv",
+        "reflections.png",
         "results.jsonl",
         "summary.json",
     ]
