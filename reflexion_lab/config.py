@@ -11,7 +11,6 @@ import msgspec
 from reflexion_lab.manifest import describe, differences
 from reflexion_lab.parts import (
     ROLES,
-    ConfigError,
     Models,
     instantiate,
     keeps,
@@ -19,13 +18,12 @@ from reflexion_lab.parts import (
     load_benchmark,
     load_models,
     load_sandbox,
-    plain,
     timed,
-    wire,
 )
 from reflexion_lab.protocols import Executor, Model, Stop, SuiteWriter, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.wiring import ConfigError, LoopValues, converted, plain, wire
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -145,21 +143,24 @@ def loop_factory(
     made = {
         name: instantiate(cfg[name]) for name in ("actor", "evaluator", "critic", "reviser", "reflector") if name in cfg
     }
-    recall, prompts = wire(instantiate(cfg.recall), {}), instantiate(cfg.prompts)
+    recall, prompts = wire(instantiate(cfg.recall), {}, "recall"), instantiate(cfg.prompts)
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
+    converted("loop", cfg.loop, LoopValues)  # a value of another type shows here, by its key
     stuck = Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
         parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NothingKnown(), "models": draws}
-        parts |= {"model": draws["actor"], "evaluator": wire(made["evaluator"], parts)}
-        parts["critic"] = wire(made["critic"], {**parts, "model": draws["critic"]})
-        parts["reviser"] = wire(made["reviser"], parts)
+        parts |= {"model": draws["actor"], "evaluator": wire(made["evaluator"], parts, "evaluator")}
+        parts["critic"] = wire(made["critic"], {**parts, "model": draws["critic"]}, "critic")
+        parts["reviser"] = made["reviser"]  # wired where it is asked for: its model is the one of that actor
         return Reflexion(
-            actor=wire(made["actor"], parts),
+            actor=wire(made["actor"], parts, "actor"),
             evaluator=parts["evaluator"],
-            reflector=Reviewed(wire(made["reflector"], {**parts, "model": draws["reflector"]}), **plain(cfg.quality)),
+            reflector=Reviewed(
+                wire(made["reflector"], {**parts, "model": draws["reflector"]}, "reflector"), **plain(cfg.quality)
+            ),
             memory=EpisodicMemory(
                 recall,
                 cfg.memory.max_episodes,
@@ -216,7 +217,9 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Executor) -> Ca
     partial, prompts = instantiate(cfg.suite_writer), instantiate(cfg.prompts)
 
     def writer() -> SuiteWriter:
-        made: SuiteWriter = wire(partial, {"model": Draws(model), "sandbox": sandbox, "prompts": prompts})
+        made: SuiteWriter = wire(
+            partial, {"model": Draws(model), "sandbox": sandbox, "prompts": prompts}, "suite_writer"
+        )
         return made
 
     writer()  # an impossible value shows before anything is written

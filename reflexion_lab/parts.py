@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from reflexion_lab.protocols import Embedder, Model
+from reflexion_lab.wiring import ConfigError, converted, plain, wire
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -47,40 +47,11 @@ ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
 """Who asks a model. Each but the actor may have one of its own, `roles.NAME`; the last two are rungs of escalation."""
 
 
-class ConfigError(ValueError):
-    """The config asks for something impossible: which key, what was found, what was expected."""
-
-
-def wire(partial: functools.partial[Any], parts: Mapping[str, Any]) -> Any:
-    """Call a partial with those `parts` that its constructor names; partials among its arguments come first, and what
-    it has of its own goes before a part of that name.
-
-    An argument `make_…` is handed over as a function that makes the part, again and again, with some parts changed:
-    `make_actor(model=other)`.
-    """
-    inner = {
-        key: functools.partial(_make, value, parts) if key.startswith("make_") else _wired(value, parts)
-        for key, value in partial.keywords.items()
-    }
-    named = inspect.signature(partial.func).parameters
-    return partial(**{**{name: part for name, part in parts.items() if name in named}, **inner})
-
-
-def _make(partial: functools.partial[Any], parts: Mapping[str, Any], **changed: Any) -> Any:
-    return wire(partial, {**parts, **changed})
-
-
-def _wired(value: Any, parts: Mapping[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_wired(item, parts) for item in value]
-    return wire(value, parts) if isinstance(value, functools.partial) else value
-
-
 def load_archive(cfg: DictConfig) -> Archive | None:
     """What all loops share; None where the config has no actor read of other loops and no store keep them."""
     from reflexion_lab.memory.archive import Archive, Shown
 
-    shared, shown = cfg.memory.shared, _converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
     shows = shown != Shown(min_score=shown.min_score, max_tokens=shown.max_tokens)
     reads = shows or shared.priors or not cfg.recall._target_.endswith(".Window")
     if not reads and not keeps(cfg):
@@ -88,7 +59,7 @@ def load_archive(cfg: DictConfig) -> Archive | None:
     parts = {"embedder": load_embedder(cfg)}
     return Archive(
         instantiate(cfg.store),
-        lambda: wire(instantiate(cfg.retriever), parts),
+        lambda: wire(instantiate(cfg.retriever), parts, "retriever"),
         shown=shown,
         match=shared.match,
         same_task=shared.same_task,
@@ -108,7 +79,7 @@ def load_embedder(cfg: DictConfig) -> Embedder:
     from reflexion_lab.embedders.cached import CachedEmbedder
 
     path = None if cfg.cache.mode == "off" else cfg.cache.embeddings
-    return CachedEmbedder(wire(instantiate(cfg.embedder), {}), path)
+    return CachedEmbedder(wire(instantiate(cfg.embedder), {}, "embedder"), path)
 
 
 def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedExecutor:
@@ -139,7 +110,7 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedExecutor | None = None) -> Be
 
     loaded = instantiate(cfg.benchmark.load)
     if isinstance(loaded, functools.partial):
-        loaded = wire(loaded, {"compute": sandbox and sandbox.values})
+        loaded = wire(loaded, {"compute": sandbox and sandbox.values}, "benchmark.load")
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
     chosen = whole.select(
         limit=cfg.benchmark.limit, sample=cfg.benchmark.sample, seed=cfg.seed, ids=plain(cfg.benchmark.ids)
@@ -170,20 +141,24 @@ def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
     """Raises ConfigError: a model that chats would be given the beginning of a file."""
     if not node._target_.endswith(".OpenAIModel") or role in ("reflector", "critic", "suite_writer"):
         return
-    revises = cfg.actor._target_.endswith(".CritiqueRevise")
+    revises = _within(plain(cfg.actor), lambda node: str(node.get("_target_", "")).endswith(".CritiqueRevise"))
     for name, chat in {"actor": "single_shot", **({"reviser": "llm"} if revises else {})}.items():
-        if _continues(plain(cfg[name])):
+        if _within(plain(cfg[name]), _continues):
             raise ConfigError(
                 f"{name}: continuation found with model=openai, whose models chat; expected {name}={chat}"
             )
 
 
-def _continues(node: Any) -> bool:
-    """Whether a part, or one within it, lets its model continue a file."""
+def _continues(node: Mapping[str, Any]) -> bool:
+    """Whether a part lets its model continue a file."""
+    return node.get("style") == "continuation" or str(node.get("_target_", "")).endswith(".Continuation")
+
+
+def _within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether a config, or a part within it, is such a one."""
     if isinstance(node, dict):
-        is_one = node.get("style") == "continuation" or str(node.get("_target_", "")).endswith(".Continuation")
-        return is_one or any(map(_continues, node.values()))
-    return isinstance(node, list) and any(map(_continues, node))
+        return is_such(node) or any(_within(value, is_such) for value in node.values())
+    return isinstance(node, list) and any(_within(value, is_such) for value in node)
 
 
 @functools.cache
@@ -195,25 +170,10 @@ def _model(node: bytes) -> Model:
 def load_limits(cfg: DictConfig) -> Any:
     from reflexion_lab.sandbox.sandbox import Limits
 
-    return _converted("sandbox.limits", cfg.sandbox.limits, Limits)
-
-
-def _converted(key: str, node: Any, kind: type[T]) -> T:
-    try:
-        return msgspec.convert(plain(node), kind)
-    except msgspec.ValidationError as problem:
-        said = str(problem).removeprefix(f"{key}.")
-        raise ConfigError(f"{key}.{said}" if said != str(problem) else f"{key}: {said}") from None
+    return converted("sandbox.limits", cfg.sandbox.limits, Limits)
 
 
 def instantiate(node: Any) -> Any:
     from hydra.utils import instantiate as hydra_instantiate
 
     return hydra_instantiate(node, _convert_="all")
-
-
-def plain(node: Any) -> Any:
-    """A config node as dicts, lists and scalars, interpolations resolved."""
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node

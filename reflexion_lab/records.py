@@ -350,7 +350,8 @@ class Reflection(Record, frozen=True, kw_only=True):
     what_to_change: str
     confidence: float
     source: str
-    """`llm`, `rules:<class>`, `fallback:<class>` when rules stepped in for a model that failed, or `control:<name>`."""
+    """`llm`, `rules:<class>`, `fallback:<class>` when rules stepped in for a model that failed, `failed`
+    where nobody did, or `control:<name>`."""
     category: str = "unknown"
     """One of `Category`: the failure class of the evidence, or what the model calls it where it was asked to."""
     action_items: tuple[str, ...] = ()

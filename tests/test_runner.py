@@ -182,7 +182,7 @@ def test_a_suite_is_written_once_in_a_run_and_read_back_on_resume(task, sandbox,
     assert folder.written_tests["own/0"].tests == ("assert double(1) == 2",)
     assert folder.attempts["own/0"][0].stop_reason == "passed"
     assert len(folder.suite_verdicts) == 2
-    assert summary(Log.read(folder)).usage["test_writer"].calls == 2
+    assert summary(Log.read(folder)).usage["suite_writer"].calls == 2
 
 
 def test_who_breaks_while_writing_tests_says_so(task, sandbox, tmp_path):
@@ -337,7 +337,7 @@ def test_a_run_on_written_tests_needs_one_word_of_config(tmp_path, style):
     found = carry_out(compose(*base, "feedback_source=self_tests", f"suite_writer={style}"))
     assert found.suites.suites == 12
     assert found.suites.empty == (0 if style == "continuation" else 12)
-    assert found.usage["test_writer"].calls == 12
+    assert found.usage["suite_writer"].calls == 12
     (folder,) = tmp_path.glob("*-reflexion-basics-s0")
     assert (folder / "suite_verdicts.jsonl").exists() is (style == "continuation")
 

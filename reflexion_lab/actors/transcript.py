@@ -16,6 +16,8 @@ LABEL = re.compile(
 )
 """What a line begins with that opens a part of a turn; emphasis and numbers are let pass."""
 NAME = re.compile(r"\W*(?P<name>\w+(?:[ -](?:tests?|code)\b)?)(?P<rest>.*)", re.IGNORECASE)
+NAME_CHARS = 40
+"""Of an action that is no tool so much is kept: every later prompt of the transcript shows it."""
 GRAMMAR = r"""
 root ::= " " [A-Z] word (" " word){2,24} ".\n" action
 word ::= [a-zA-Z0-9,']{1,16}
@@ -152,7 +154,7 @@ def _named(text: str) -> tuple[str, str]:
     if match is None:
         return "none", ""
     name = re.sub("[ -]", "_", match["name"].lower())
-    name = next((tool for tool in TOOLS if name in (tool, tool.removesuffix("s"))), name)
+    name = next((tool for tool in TOOLS if name in (tool, tool.removesuffix("s"))), name[:NAME_CHARS])
     rest = match["rest"].strip(" \t`*_.:")
     inside = re.fullmatch(r"[(\[](.*)[)\]]", rest)
     return name, inside[1] if inside else rest

@@ -13,7 +13,8 @@ from reflexion_lab.records import Completion, Message, Recollection, Sampling, T
 class Warming:
     """Attempt n is drawn at the n-th of `temperatures`, attempts beyond at the last one; else as the actor would.
 
-    `make_actor`: makes the actor for a model. Every call of an attempt is drawn at its temperature.
+    `make_actor`: makes the actor for a model. Every call of an attempt is drawn at its temperature, a reviser's too; a
+    critic keeps its own.
     """
 
     def __init__(self, model: Model, make_actor: Callable[..., Actor], temperatures: Sequence[float]) -> None:

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from reflexion_lab.analysis.intervals import LEVEL, RESAMPLES, Estimate, Rate, resamples
+from reflexion_lab.analysis.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resamples
 from reflexion_lab.records import Record
 
 NO_FORECAST = "forecasts: none found; expected at least one"
+FEWEST = 10
+"""Tasks that the bootstrap needs, as in `effect`."""
 
 
 class Forecast(NamedTuple):
@@ -155,7 +157,12 @@ def _bins(forecasts: Sequence[Forecast], edges: Sequence[float]) -> tuple[Bin, .
 
 
 def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
-    """With the percentile interval of resampled tasks (Efron and Tibshirani 1993, ch. 13)."""
+    """With the percentile interval of resampled tasks (Efron and Tibshirani 1993, ch. 13).
+
+    Where there are fewer than `FEWEST` tasks, or all outcomes are alike, there is too little to draw from: the interval
+    then reaches at least as far as the score would if, whatever was forecast, as large a share had come true as an end
+    of Wilson's interval says, for as many forecasts as their tasks are worth at least (`intervals.effective`).
+    """
     import numpy as np
 
     squares: dict[str, list[float]] = {}
@@ -165,7 +172,12 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     often = resamples(len(squares), f"{seed}:calibration")
     low, high = np.quantile((often @ sums) / (often @ counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = float(sums.sum() / counts.sum())
-    return Estimate(value=value, low=min(float(low), value), high=max(float(high), value))
+    ends = [float(low), float(high), value]
+    share = sum(one.came_true for one in forecasts) / len(forecasts)
+    if len(squares) < FEWEST or share in (0, 1):
+        failed, passed = (sum((one.confidence - came) ** 2 for one in forecasts) / len(forecasts) for came in (0, 1))
+        ends += [failed + end * (passed - failed) for end in clustered(share, [len(own) for own in squares.values()])]
+    return Estimate(value=value, low=min(ends), high=max(ends))
 
 
 def _by_chance(forecasts: Sequence[Forecast], edges: Sequence[float], seed: int) -> float:

@@ -120,7 +120,7 @@ def _facts(log: Log, figures: ReflectionFigures, label: str) -> str:
     lines = [
         f"{label}: {figures.n} reflections on {figures.tasks} tasks, {figures.every.read.k} of them read later; "
         f"seed {log.manifest.seed}, {said}.",
-        "Passed: feedback tests. Shares have Wilson 95 % intervals.",
+        "Passed: feedback tests. Shares have Wilson 95 % intervals, which take cases at one task as independent.",
         f"Passed after reading, by failure class: k/n retries, and the difference to the base ({figures.base_of});",
         "95 %: bootstrap over tasks, with few tasks Newcombe 1998. Readers differ in more than the reading.",
     ]

@@ -15,7 +15,7 @@ FLAGS_SHOWN = 3
 """The most frequent flags of a source; `reflections.csv` has all."""
 
 
-def reflection_table(figures: ReflectionFigures) -> Table:
+def reflection_table(figures: ReflectionFigures, feedback_source: str) -> Table:
     """One row a source: how many, how many were read, how retries fared that read one, and what is wrong with them."""
     columns = ("n", "read", "retries\npassed", "against\nbase", "95 %\ninterval", "hidden\npassed")
     table = cells.table("Reflections, and the retries that read them; shares in %", "by", *columns)
@@ -24,7 +24,7 @@ def reflection_table(figures: ReflectionFigures) -> Table:
         rows["all"] = figures.every
     for name, group in rows.items():
         table.add_row(name, *map(cells.line, _cells(group)))
-    table.caption = "\n".join(_caption(figures))
+    table.caption = "\n".join(_caption(figures, feedback_source))
     return table
 
 
@@ -37,11 +37,16 @@ def _cells(group: Group) -> list[str]:
     return [f"{group.n:,}", f"{group.read.k:,}", passed, difference, interval, hidden]
 
 
-def _caption(figures: ReflectionFigures) -> Iterator[str]:
+def _caption(figures: ReflectionFigures, feedback_source: str) -> Iterator[str]:
     base = figures.base
     rate = f"{100 * base.share:.1f} % of {base.n} passed" if base.n else "none with a verdict"
     yield f"base: {figures.base_of}, {rate}"
-    yield "read: by a later attempt; passed: feedback tests; hidden: the others, unseen"
+    if feedback_source == "oracle":
+        yield "UPPER BOUND, not pass@1: the feedback tests are the hidden ones"
+    else:
+        yield f"read: by a later attempt; passed: {feedback_source} feedback; hidden: other tests, unseen"
+    if any(group.effect for group in figures.by_source.values()):
+        yield "readers differ in more than the reading; only other arms say what it does"
     if not figures.mentions_check or not figures.leaks:
         yield "no flag on any of them: not reviewed, or nothing found"
         return

@@ -52,7 +52,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
         _tasks(log, all_tasks),
         *_convergence(log, figures),
         *_feedback(figures),
-        *([reflection_table(figures.reflection_figures)] if figures.reflection_figures else []),
+        *_reflections(figures),
         headline(figures),
         cells.line(""),
         _costs(figures),
@@ -60,6 +60,11 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
     for part in (*warnings, *tables, *warnings):
         console.print(part)
     console.print(cells.line(f"run folder: {run.path}"), soft_wrap=True)
+
+
+def _reflections(figures: Summary) -> Iterator[Table]:
+    if figures.reflection_figures:
+        yield reflection_table(figures.reflection_figures, figures.feedback_source)
 
 
 def _warnings(log: Log, figures: Summary, path: Path) -> Iterator[str]:

@@ -182,7 +182,7 @@ def _known(beginning: Beginning) -> dict[str, int]:
 def _usage(attempts: Iterable[Attempt], suites: Iterable[WrittenTests]) -> dict[str, Usage]:
     total: dict[str, Usage] = {}
     for suite in suites:
-        total["test_writer"] = total.get("test_writer", Usage()) + suite.usage
+        total["suite_writer"] = total.get("suite_writer", Usage()) + suite.usage
     for attempt in attempts:
         for role, usage in attempt.usage.items():
             total[role] = total.get(role, Usage()) + usage

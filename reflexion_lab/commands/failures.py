@@ -37,9 +37,12 @@ def failures(options: argparse.Namespace) -> int:
 
     start = time.monotonic()
     # What is wrong with the arguments shows before minutes are spent on them.
-    _check(options.files, options.out)
+    _check(options.files, options.out, options.draw)
     labels = read_labels(Path(options.labels)) if options.labels else {}
-    found = execute(read_failures(options.files, options.limit))
+    read = read_failures(options.files, options.limit)
+    if labels and not any(one.id in labels for one in read):
+        raise ValueError(f"{options.labels}: none of its {len(labels)} labels is about a failure of these files")
+    found = execute(read)
     compared = compare(found, labels, options.seed)
     show(found, compared, Console())
     written = save(compared, found, Path(options.out)) if options.out else []
@@ -57,11 +60,16 @@ def failures(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check(files: Sequence[str], out: str | None) -> None:
-    """Raises ValueError where a file is none, or `out` cannot be a folder."""
+def _check(files: Sequence[str], out: str | None, drawn: str | None) -> None:
+    """Raises ValueError where a file is none, `out` cannot be a folder, or `drawn` no new table in a folder."""
     for file in files:
         if not Path(file).is_file():
             raise ValueError(f"{file}: no file found; expected transcripts (.jsonl, .jsonl.gz)")
+    if drawn and (Path(drawn).suffix != ".csv" or not Path(drawn).parent.is_dir()):
+        raise ValueError(f"--draw: {drawn!r} found; expected a file (.csv) in a folder that exists")
+    for taken in (Path(drawn), Path(drawn).with_suffix(".txt")) if drawn else ():
+        if taken.exists():
+            raise ValueError(f"--draw: {taken} exists, and may hold labels; name another file")
     try:
         if out:
             Path(out).mkdir(parents=True, exist_ok=True)

@@ -80,6 +80,8 @@ class Reflexion:
                 own = [episode for episode in recollection.episodes if episode.task_id == task.task_id]
                 with stage("reflecting", task, number):
                     attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, own))
+                # Reflecting costs too: what it used up is not there for another attempt.
+                stop = stop or self.stop.reached(attempt, history)
             attempt = replace(attempt, stop_reason=stop or "")
             self.memory.remember(task, attempt)
             history.append(attempt)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 from reflexion_lab.protocols import Stop
@@ -76,6 +76,18 @@ class TimeOut:
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         return "timeout" if sum(past.seconds for past in (*history, attempt)) >= self.seconds else None
+
+
+class Cancelled:
+    """Somebody asked for the end, such as `threading.Event().is_set`: for loops driven by hand. A run that is
+    interrupted ends without a result and is resumed.
+    """
+
+    def __init__(self, is_asked: Callable[[], bool]) -> None:
+        self.is_asked = is_asked
+
+    def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
+        return "cancelled" if self.is_asked() else None
 
 
 class Plateau:

@@ -63,6 +63,8 @@ class Fields(Record, frozen=True, kw_only=True):
     what_went_wrong: str
     what_to_change: str
     confidence: float
+    is_stated: bool = True
+    """Whether the reply states the confidence; one shape has none, and is read as neutral."""
     what_worked: str = ""
     key_insight: str = ""
     category: str = ""
@@ -100,6 +102,7 @@ def parse_fields(text: str) -> Fields:
         what_went_wrong=first["WHAT_WENT_WRONG"],
         what_to_change=first["WHAT_TO_CHANGE"],
         confidence=confidence,
+        is_stated=json_fields.UNSTATED not in found,
         what_worked=first.get("WHAT_WORKED", ""),
         key_insight=first.get("KEY_INSIGHT", ""),
         category=first.get("CATEGORY", ""),

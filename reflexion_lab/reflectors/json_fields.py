@@ -18,6 +18,8 @@ ITEMS, ITEM_CHARS = 5, 200
 """Most entries of a list, and the length of each."""
 NEUTRAL = "0.5"
 """The confidence of a shape that has none: it speaks neither for a reflection nor against it."""
+UNSTATED = "UNSTATED"
+"""Stands beside the labels where the confidence is `NEUTRAL` because none was stated."""
 
 KEYS = {
     "ROOT_CAUSE": ("rootcause", "analysis"),
@@ -38,8 +40,20 @@ WITHOUT_CONFIDENCE = {"whatfailed", "strategychange"}
 
 Lines = tuple[str, ...]
 _BEGINNING = re.compile(r'\{\s*+"')
+
+
+def _first_given(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Of a key given twice, the first with a value counts, as of a label."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        found[key] = found.get(key) or value
+    return found
+
+
 # Numbers stay text: no digit is lost, and NaN is judged where all confidences are.
-_DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_constant=str)
+_DECODER = json.JSONDecoder(
+    strict=False, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_first_given
+)
 
 
 def values(text: str) -> dict[str, Lines]:
@@ -93,7 +107,7 @@ def _labelled(found: dict[str, object]) -> dict[str, Lines]:
     if lines["CATEGORY"]:
         lines["CATEGORY"] = (named(lines["CATEGORY"][0]).value,)
     if given.get("confidence") is None and WITHOUT_CONFIDENCE & given.keys():
-        lines["CONFIDENCE"] = (NEUTRAL,)
+        lines["CONFIDENCE"] = lines[UNSTATED] = (NEUTRAL,)
     return {label: value for label, value in lines.items() if value}
 
 

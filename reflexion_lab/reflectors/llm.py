@@ -101,8 +101,7 @@ class LLMReflector:
             key_insight=fields.key_insight,
             lessons=fields.lessons,
             confidence=fields.confidence,
-            # One shape of reply has none, and is read as neutral: nothing to be calibrated by.
-            confidence_source="stated" if "confidence" in completion.text.casefold() else "none",
+            confidence_source="stated" if fields.is_stated else "none",  # a neutral one is none to calibrate
             source="llm",
             category=fields.category or classify_evaluation(attempt.evaluation)[0],
             action_items=fields.action_items or (fields.what_to_change,),

@@ -74,7 +74,7 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
         "blames_externals": bool(english.BLAME.search(text)),
         "unsupported_confidence": reflection.confidence >= SURE and not cites and not _LINE.search(text),
         "duplicate": any(_same(said, _said(before)) for before in told),
-        "low_confidence": reflection.confidence < UNSURE and no_better,
+        "low_confidence": reflection.confidence_source != "none" and reflection.confidence < UNSURE and no_better,
         "misses_check": bool(failures) and not cites,
         "leaks_value": any(_leaks(written, check) for check in failures),
         "holds_code": _holds_code(said, attempt.trajectory.solution),

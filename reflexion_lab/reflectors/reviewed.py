@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
+from reflexion_lab.reflectors.evidence import classify_evaluation
 from reflexion_lab.reflectors.llm import ReflectionError
 from reflexion_lab.reflectors.quality import FLAGS, flags
 
@@ -21,7 +22,11 @@ class Reviewed:
     `flag` lets the words pass. `retry` asks `first` once more, as another draw, and takes the answer with fewer severe
     flags, the earlier on a tie; both are paid for. At temperature 0 most models repeat themselves. `reject` keeps the
     words from everybody: the fields are empty, `problem` says why, and what was said stands in `text`; confidence and
-    cost stay. A control is only flagged: to improve it would undo it.
+    cost stay.
+
+    A model that failed where no rules step in leaves a reflection without words, `failed`: neither the attempt is lost
+    nor what was paid. What no model said is only flagged: rules would say the same again, and to improve a control
+    would undo it.
     """
 
     def __init__(self, first: Reflector, policy: str = "flag", severe: Sequence[str] = SEVERE) -> None:
@@ -34,9 +39,11 @@ class Reviewed:
         self.severe = tuple(severe)
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        """Raises what `first` raises at the first asking."""
-        said = self._flagged(self.first.reflect(task, attempt, episodes), attempt, episodes)
-        if said is None or not self._faults(said) or said.source.startswith("control:"):
+        try:
+            said = self._flagged(self.first.reflect(task, attempt, episodes), attempt, episodes)
+        except ReflectionError as error:
+            return _failed(error, task, attempt)
+        if said is None or not self._faults(said) or said.source != "llm":
             return said
         if self.policy == "retry":
             return self._again(said, task, attempt, episodes)
@@ -57,6 +64,23 @@ class Reviewed:
             return said
         best = min(said, second, key=lambda answer: len(self._faults(answer)))
         return replace(best, usage=said.usage + second.usage)
+
+
+def _failed(error: ReflectionError, task: Task, attempt: Attempt) -> Reflection:
+    return Reflection(
+        reflection_id=f"{task.task_id}#{attempt.number}",
+        about_attempt=attempt.number,
+        root_cause="",
+        what_went_wrong="",
+        what_to_change="",
+        confidence=0.0,
+        confidence_source="none",
+        source="failed",
+        category=classify_evaluation(attempt.evaluation)[0],
+        text=error.text,
+        problem=f"{error.kind}: {error}",
+        usage=error.usage,
+    )
 
 
 def _rejected(said: Reflection, faults: Sequence[str]) -> Reflection:

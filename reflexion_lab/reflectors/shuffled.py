@@ -38,7 +38,8 @@ class Shuffled:
     """Draws a reflection on another task from `pool`, run folders of earlier runs, its words unchanged. Costs nothing.
 
     Only what a model, or its fallback, said of a failure is drawn: at random, by `seed`, task and attempt, from the
-    words on attempts of the same number, or, where there are none, of any; never the same words twice on one task.
+    words on attempts of the same number, or, where there are none, of any; no words twice on one task while
+    there are others.
     Confidence stays that of its author; the category is that of the evidence at hand.
 
     The folders are read once a process, when they are first named. A run whose words are about hidden tests is refused.
@@ -58,17 +59,14 @@ class Shuffled:
         self._drawn: set[tuple[str, tuple[str, str, str]]] = set()
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        """Raises ValueError when no words on another task are left."""
-        others = [
-            told
-            for told in self._pool
-            if told.task_id != task.task_id and (task.task_id, told.words) not in self._drawn
-        ]
-        if not others:
+        """Raises ValueError when the pool holds no words on another task."""
+        foreign = [told for told in self._pool if told.task_id != task.task_id]
+        if not foreign:
             raise ValueError(
-                f"reflector.pool: {', '.join(self.folders)}: no reflection left that is on another task than "
+                f"reflector.pool: {', '.join(self.folders)}: no reflection found that is on another task than "
                 f"{task.task_id} (attempt {attempt.number}); {EXPECTED}, with more tasks"
             )
+        others = [told for told in foreign if (task.task_id, told.words) not in self._drawn] or foreign
         alike = [told for told in others if told.number == attempt.number]
         drawn = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}").choice(alike or others)
         self._drawn.add((task.task_id, drawn.words))

@@ -66,7 +66,7 @@ def _fresh(some: Sequence[Failure], drawn: Mapping[str, Failure]) -> Failure | N
 
 def write_cases(drawn: Sequence[Failure], path: Path, fresh: bool = False) -> list[Path]:
     """Write `path`, a table without labels, and beside it, as `.txt`, what their reader sees: no exception's type."""
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FIELDS)
         for place, one in enumerate(drawn):
@@ -85,11 +85,15 @@ def read_labels(path: Path) -> dict[tuple[str, str], Label]:
     """By file and attempt.
 
     Raises:
-        OSError: there is no such file.
-        ValueError: a row lacks a field, or holds a label or a part that does not exist, or an attempt comes twice.
+        ValueError: it cannot be read, a row lacks a field, or holds a label or a part that does not exist, or an
+            attempt comes twice.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        columns = ", ".join(FIELDS)
+        raise ValueError(f"{path}: cannot be read ({problem}); expected a table with the columns {columns}") from None
     found: dict[tuple[str, str], Label] = {}
     for line, row in enumerate(rows, 2):
         allowed: Mapping[str, Sequence[str]] = {"label": list(CLASSES), "part": PARTS}

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -105,9 +106,12 @@ def read_failures(paths: Sequence[Path | str], limit: int | None = None) -> list
 
 
 def _read(path: Path, limit: int | None) -> list[Failure]:
-    steps = [
-        (row.text("model", ""), attempt) for row in read_rows(path) for attempt in row.fields.get("attempts") or ()
-    ]
+    samples = read_samples(path, attempts=True)  # it refuses attempts that are no objects
+    steps: list[tuple[str, dict[str, Any]]] = []
+    for row in read_rows(path):
+        if "attempts" not in row.fields:
+            raise row.wrong("attempts", "nothing", "a list of objects, one an attempt")
+        steps += [(row.text("model", ""), attempt) for attempt in row.fields["attempts"]]
     every = [
         Failure(
             file=path.name,
@@ -115,7 +119,7 @@ def _read(path: Path, limit: int | None) -> list[Failure]:
             model=str(attempt.get("model") or model),
             recorded=str(attempt.get("err") or ""),
         )
-        for (model, attempt), sample in zip(steps, read_samples(path, attempts=True), strict=True)
+        for (model, attempt), sample in zip(steps, samples, strict=True)
         if sample.logged is False
     ]
     return every[:limit]

@@ -11,25 +11,26 @@ from reflexion_lab.analysis.intervals import Estimate, Rate
 from reflexion_lab.study.failure_cases import OURS, RULES, SHOWN, Comparison
 from reflexion_lab.study.failure_scores import Case, Score, share
 from reflexion_lab.study.failures import Failure
+from reflexion_lab.study.parsing_report import ENOUGH
 from reflexion_lab.study.sheet import Sheet
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 METHOD = (
-    "Accuracy, recall: Wilson 95 %, cases discounted for sharing problems. Macro-averaged F1: bootstrap over problems."
+    "Accuracy, recall: Wilson 95 %, cases discounted for sharing problems. Macro-averaged F1: bootstrap over problems, "
+    "a point where all or none are right, which is no certainty."
 )
 OTHERS = RULES[1:]
 
 
 def show(failures: Sequence[Failure], found: Sequence[Comparison], console: Console) -> None:
     """Print what was executed, each type of exception, all scores, and for the evidence that readers saw each class."""
-    console.print(executed(failures).table())
-    console.print(by_type(found).table())
-    console.print(overall(found).table())
-    for one in found:
-        if one.against == "labels, held out" and one.evidence == SHOWN:
-            console.print(by_class(one).table())
+    held = [one for one in found if one.against == "labels, held out" and one.evidence == SHOWN]
+    for sheet in (executed(failures), by_type(found), overall(found), *map(by_class, held)):
+        table = sheet.table()
+        table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
+        console.print(table, crop=False)
 
 
 def executed(failures: Sequence[Failure]) -> Sheet:

@@ -259,6 +259,15 @@ def test_observations_that_the_model_makes_up_are_neither_read_nor_shown_again(t
 
 
 @STYLES
+def test_an_action_of_many_letters_fills_no_prompt(task, sandbox, style):
+    model = Script(says("run_" + "x" * 9000, BAD), says("finish", GOOD), context=2000)
+    made = react(model, sandbox, style).act(task.public, NONE)
+    assert made.ended == "finish"
+    assert max(map(estimated, model.texts)) <= room(model, Sampling(max_tokens=100))
+    assert len(made.steps[0].action) == 40
+
+
+@STYLES
 def test_observations_are_capped(task, sandbox, style):
     loud = f"print('x' * 1900)\n{BAD}"
     made = react(Script(says("run_code", loud), says("browse")), sandbox, style, max_observation=90).act(task, NONE)

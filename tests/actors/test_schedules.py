@@ -48,6 +48,14 @@ def test_each_retry_asks_the_next_model_and_the_last_one_stays(task):
     assert {one.strategy for one in made} == {"escalation"}
 
 
+def test_what_a_rung_spends_is_counted_as_its_role_s(task):
+    actor = Escalation({"actor": Noting("weak"), "strong": Noting("strong")}, make, ["actor", "strong"])
+    first, second = (actor.act(task.public, Recollection(attempt=n)) for n in (1, 2))
+    assert (first.usage.calls, first.others) == (1, {})
+    assert second.usage.calls == 0
+    assert {role: usage.calls for role, usage in second.others.items()} == {"strong": 1}
+
+
 @pytest.mark.parametrize("temperatures", [[], [0.1, -0.1]])
 def test_impossible_temperatures_are_named(temperatures):
     with pytest.raises(ValueError, match=r"actor\.temperatures: "):

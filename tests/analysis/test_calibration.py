@@ -133,6 +133,24 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     assert 0.90 <= held / 200 <= 0.99
 
 
+@pytest.mark.parametrize(("confidence", "came"), [(0.7, 0), (0.7, 1), (0.0, 0), (1.0, 1)])
+def test_outcomes_that_are_all_alike_are_no_certainty(confidence, came):
+    one, twelve, often = (
+        calibration([Forecast(f"t{number % tasks}", confidence, bool(came)) for number in range(n)]).brier
+        for n, tasks in ((1, 1), (12, 12), (120, 12))
+    )
+    assert one.value == pytest.approx((confidence - came) ** 2) == pytest.approx(twelve.value)
+    ends = [(confidence - 1) ** 2 * share + confidence**2 * (1 - share) for share in wilson(12 * came, 12)]
+    assert (twelve.low, twelve.high) == pytest.approx((min(ends), max(ends)))
+    assert (often.low, often.high) == pytest.approx((twelve.low, twelve.high))
+    assert one.high - one.low > twelve.high - twelve.low > 0.1 * abs(1 - 2 * confidence)
+
+
+def test_few_tasks_of_either_outcome_are_no_certainty_either():
+    found = calibration(told((0.9, 1), *[(0.9, 0)] * 8)).brier
+    assert found.low == pytest.approx(min(0.01 * share + 0.81 * (1 - share) for share in wilson(1, 9)))
+
+
 LEVELS = tuple(level / 20 for level in range(1, 20))
 
 

@@ -101,7 +101,7 @@ def test_written_tests_are_shown_with_what_they_were_worth(write_run):
     assert row(text, "all tests valid")[:2] == ["0.0", "%"]
     assert row(text, "invalid tests") == ["1", "fail"]
     assert "2 pass, 1 fail on right programs; 1 pass, 4 fail on wrong ones, over all attempts" in text
-    assert row(text, "test_writer")[0] == "0"
+    assert row(text, "suite_writer")[0] == "0"
 
 
 def test_reflections_say_who_wrote_them(shown):
@@ -195,6 +195,15 @@ def test_an_oracle_run_is_loudly_no_pass_at_1(shown):
     assert text.splitlines()[0].startswith("UPPER BOUND, not pass@1")
     assert row(text, "upper bound (not pass@1)")[:2] == ["50.0", "%"]
     assert "\npass@1" not in text
+
+
+def test_reflections_name_their_feedback_and_an_oracles_is_an_upper_bound(shown, attempt, reflection):
+    made = {"a": [attempt("a", 1, 0.0, reflection=reflection(1, "llm")), attempt("a", 2, 1.0)]}
+    for source, told in (("self_tests", "passed: self_tests feedback"), ("oracle", "UPPER BOUND, not pass@1: the")):
+        text = shown(made=made, feedback_source=source)
+        table = text[text.index("Reflections, and") : text.index("written by the model")]
+        assert told in " ".join(table.split())
+        assert ("unseen" in table) == (source != "oracle")
 
 
 def test_an_incomplete_run_says_so_first_and_last_and_how_to_resume(shown):

@@ -119,7 +119,7 @@ def test_a_run_on_written_tests_says_what_they_were_worth_and_what_they_cost(wri
     assert summary(without).suites is None
     found = summary(log)
     assert (found.suites.suites, found.suites.valid.k, found.suites.valid.n) == (2, 4, 5)  # of tasks that have ended
-    assert found.usage["test_writer"] == Usage(calls=2, prompt_tokens=14)
+    assert found.usage["suite_writer"] == Usage(calls=2, prompt_tokens=14)
     spent = [(point.tokens_cum, before.tokens_cum) for point, before in zip(log.points, without.points, strict=True)]
     assert [now - then for now, then in spent] == [14, 14]
 

@@ -4,12 +4,14 @@ import pytest
 
 from reflexion_lab.actors.candidates import Candidates
 from reflexion_lab.actors.critique_revise import CritiqueRevise
-from reflexion_lab.config import compose
+from reflexion_lab.config import compose, loop_factory
 from reflexion_lab.evaluators.static import StaticCheck
+from reflexion_lab.models.cache import CachedModel
 from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.parts import instantiate, wire
+from reflexion_lab.parts import Models, instantiate, load_models
 from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.records import Recollection
+from reflexion_lab.wiring import ConfigError, wire
 
 MODEL = ScriptedModel(lambda messages: "ISSUE: none\nSEVERITY: 0\n```python\ndef double(x):\n    return 2 * x\n```")
 
@@ -30,6 +32,29 @@ def test_every_pair_makes_a_loop_that_works(sandbox, task, critic, reviser):
     assert isinstance(actor, CritiqueRevise)
     made = actor.act(task.public, Recollection())
     assert (made.ended, made.solution) == ("low_severity", "def double(x):\n    return 2 * x\n")
+
+
+def test_a_reviser_is_asked_as_the_actor_around_it_asks(sandbox, task):
+    """Warming draws all calls of an attempt at its temperature, those of a reviser within it too."""
+    sampled = []
+
+    class Noting(ScriptedModel):
+        def complete(self, messages, *, sampling, sample=0):
+            sampled.append(sampling.temperature)
+            return super().complete(messages, sampling=sampling, sample=sample)
+
+    cfg = compose("actor=warming", "actor@actor.make_actor=critique_revise", "model=scripted", "model.path=none")
+    model = CachedModel(Noting(lambda messages: "\n    return x\n"), "unused", "off")
+    loop = loop_factory(cfg, Models({"actor": model}), sandbox)()
+    loop.actor.act(task.public, Recollection(attempt=3))
+    assert sampled == [0.4, 0.4]
+
+
+def test_a_continuing_reviser_within_a_schedule_takes_no_model_that_chats():
+    served = ("model=openai", "model.model=x", "model.base_url=http://127.0.0.1:9/v1")
+    nested = ("actor=warming", "actor@actor.make_actor=critique_revise", "actor@actor.make_actor.generator=single_shot")
+    with pytest.raises(ConfigError, match=r"reviser: continuation found with model=openai"):
+        load_models(compose(*nested, *served))
 
 
 def test_the_lint_critic_has_a_linter_of_its_own(sandbox):

@@ -1,18 +1,29 @@
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.actors.single_shot import SingleShot
 from reflexion_lab.evaluators.unit_tests import UnitTests
 from reflexion_lab.loop.reflexion import Reflexion
-from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
+from reflexion_lab.loop.stop import Budget, FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
 from reflexion_lab.loop.stuck import Stuck
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.records import Evaluation, Sampling
+from reflexion_lab.records import Evaluation, Reflection, Sampling, Usage
 from reflexion_lab.reflectors.fallback import WithFallback
 from reflexion_lab.reflectors.llm import LLMReflector
 from reflexion_lab.reflectors.none import NoReflection
 from reflexion_lab.reflectors.rules import Rules
+
+REFLECTION = Reflection(
+    reflection_id="r",
+    about_attempt=1,
+    root_cause="x itself",
+    what_went_wrong="gave 2",
+    what_to_change="multiply by two",
+    confidence=0.5,
+    source="llm",
+)
 
 
 def loop(model, sandbox, *, omega=1, max_attempts=3, threshold=1.0, reflector=None, **options):
@@ -113,6 +124,20 @@ def test_the_time_out_counts_recorded_work(sandbox, task):
     attempts = list(loop(slow, sandbox, reflector=NoReflection()).attempts(task.public))
     assert stop.reached(attempts[0], []) == "timeout"
     assert TimeOut(1000).reached(attempts[0], []) is None
+
+
+@pytest.mark.parametrize(("rule", "reason"), [(Budget(calls=2), "budget"), (TimeOut(300), "timeout")])
+def test_what_reflecting_used_up_is_not_there_for_another_attempt(sandbox, task, rule, reason):
+    def reflected(*_):
+        return replace(REFLECTION, usage=Usage(calls=1, seconds=400.0))
+
+    reflector = type("Slow", (), {"reflect": reflected})
+    model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
+    one = loop(model, sandbox, reflector=reflector)
+    one.stop = FirstOf(MaxAttempts(3), rule)
+    (attempt,) = one.attempts(task.public)
+    assert attempt.stop_reason == reason
+    assert attempt.reflection is not None
 
 
 def test_what_breaks_names_stage_task_and_attempt(sandbox, task):

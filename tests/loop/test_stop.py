@@ -2,7 +2,16 @@
 
 import pytest
 
-from reflexion_lab.loop.stop import Budget, DiminishingReturns, FirstOf, MaxAttempts, Passed, Plateau, TimeOut
+from reflexion_lab.loop.stop import (
+    Budget,
+    Cancelled,
+    DiminishingReturns,
+    FirstOf,
+    MaxAttempts,
+    Passed,
+    Plateau,
+    TimeOut,
+)
 from reflexion_lab.records import Attempt, Check, Critique, Evaluation, MemoryState, Step, Trajectory, Usage
 
 
@@ -115,3 +124,8 @@ def test_of_several_rules_the_first_with_a_reason_names_the_end():
     rules = FirstOf(Plateau(1), MaxAttempts(2))
     assert ended(rules, 0.0, 0.0) == (2, "plateau")
     assert ended(rules, 0.0, 0.1) == (2, "max_attempts")
+
+
+def test_a_loop_ends_after_the_attempt_in_which_it_was_cancelled():
+    asked = iter([False, True, True])
+    assert ended(Cancelled(lambda: next(asked)), 0.0, 0.0, 0.0) == (2, "cancelled")

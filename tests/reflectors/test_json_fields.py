@@ -139,6 +139,19 @@ def test_the_scored_shape_needs_no_confidence():
     assert parse_fields(json.dumps({**SCORED, "confidence": 0.9})).confidence == 0.9
 
 
+@pytest.mark.parametrize("more", [{}, {"confidence": None}])
+def test_a_neutral_confidence_is_not_said_to_be_stated(more):
+    assert not parse_fields(json.dumps({**SCORED, **more})).is_stated
+    assert parse_fields(json.dumps({**SCORED, "confidence": 0.5})).is_stated
+    assert parse_fields(json.dumps(ANALYSED)).is_stated
+
+
+def test_of_a_key_given_twice_the_first_with_a_value_counts():
+    twice = json.dumps(OURS)[:-1] + ', "ROOT_CAUSE": "", "WHAT_WENT_WRONG": "Later words."}'
+    assert parse_fields(twice) == EXPECTED
+    assert parse_fields('{"ROOT_CAUSE": "", ' + json.dumps(OURS)[1:]) == EXPECTED
+
+
 @pytest.mark.parametrize("shape", [OURS, ANALYSED])
 def test_no_other_shape_goes_without_a_confidence(shape):
     with pytest.raises(ParseError, match="lacks CONFIDENCE; expected"):

@@ -472,6 +472,13 @@ def test_json_is_asked_for_constrained_and_understood(shape: str, reply: str, gr
     assert ("Checks that passed:" if passed else "Failing checks:") in model.prompt
 
 
+def test_a_reply_that_only_speaks_of_confidence_states_none() -> None:
+    speaks = SAID.replace("Read which", "Misplaced confidence: read which")
+    for reply, expected in ((SAID, "none"), (speaks, "none"), (SERVED, "stated"), (REPLY, "stated")):
+        reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+        assert reflection.confidence_source == expected
+
+
 @pytest.mark.parametrize("grammar", [SERVICE, SESSION])
 def test_a_grammar_defines_every_rule_that_it_uses(grammar: str) -> None:
     rules = dict(line.split(" ::= ", 1) for line in grammar.strip().splitlines())

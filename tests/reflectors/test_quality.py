@@ -215,6 +215,11 @@ def test_empty_words_are_no_duplicate_of_empty_words() -> None:
     assert "duplicate" not in flags(none, attempt_with(EMPTY_LIST), [told(none)])
 
 
+def test_words_that_state_no_confidence_have_none_that_is_low() -> None:
+    said = reflection(confidence=0.0, confidence_source="none")
+    assert "low_confidence" not in flags(said, attempt_with(EMPTY_LIST), [])
+
+
 @pytest.mark.parametrize(
     ("confidence", "improved", "flagged"), [(0.49, False, True), (0.5, False, False), (0.1, True, False)]
 )

@@ -161,9 +161,14 @@ def test_where_nothing_is_said_there_is_nothing_to_review(policy: str) -> None:
     assert Reviewed(NoReflection(), policy).reflect(TASK, ATTEMPT, []) is None
 
 
-def test_the_first_answers_error_is_not_swallowed() -> None:
-    with pytest.raises(ReflectionError, match="gone"):
-        Reviewed(Gives(ReflectionError("generation_failed", "gone")), "retry").reflect(TASK, ATTEMPT, [])
+def test_a_model_that_failed_without_rules_costs_neither_the_attempt_nor_what_was_paid() -> None:
+    paid = Completion(text="no fields here", model="m", usage=COST)
+    failed = Reviewed(Gives(ReflectionError("parse_error", "lacks CONFIDENCE", paid)), "retry").reflect(
+        TASK, ATTEMPT, []
+    )
+    assert (failed.source, failed.problem, failed.category) == ("failed", "parse_error: lacks CONFIDENCE", "assertion")
+    assert (failed.text, failed.usage, failed.confidence_source) == ("no fields here", COST, "none")
+    assert not failed.root_cause + failed.what_went_wrong + failed.what_to_change
 
 
 def test_words_of_the_rules_have_no_severe_flag() -> None:

@@ -131,12 +131,16 @@ def test_only_words_of_a_model_or_its_fallback_on_failures_are_drawn(tmp_path: P
         assert Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0"), []).root_cause == "right"
 
 
-def test_a_pool_that_is_used_up_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_pool_that_is_used_up_tells_its_words_again_and_costs_no_attempt(tmp_path: Path) -> None:
     shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/1")))
-    shuffled.reflect(task("t/0"), attempt("t/0"), [])
+    told = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in (1, 2, 3)]
+    assert told == ["cause t/1 1"] * 3
+
+
+def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
+    shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/0")))
     with pytest.raises(ValueError, match=r"reflector\.pool: .*run.*t/0 \(attempt 2\).*reflexion arm first"):
         shuffled.reflect(task("t/0"), attempt("t/0", 2), [])
-    assert shuffled.reflect(task("t/2"), attempt("t/2"), []).root_cause == "cause t/1 1"
 
 
 def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:

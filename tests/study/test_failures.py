@@ -23,7 +23,7 @@ from reflexion_lab.study.failure_scores import Case, compared, macro_f1, score
 from reflexion_lab.study.failures import execute, read_failures, untyped
 from reflexion_lab.study.failures_plot import METHOD, save
 from reflexion_lab.study.failures_plot import draw as plot
-from reflexion_lab.study.failures_report import as_rows, show
+from reflexion_lab.study.failures_report import as_rows, by_class, overall, show
 from reflexion_lab.study.keyword_rules import SIX_CLASSES, SYSTEMS, TEN_CLASSES, classify_by, first_kind
 
 mpl.use("Agg")
@@ -312,6 +312,17 @@ def test_the_report_holds_every_score_and_the_figure_its_facts(executed, tmp_pat
     assert any(METHOD in text.get_text() and "9 failing attempts" in text.get_text() for text in typed.texts)
 
 
+def test_no_name_and_no_figure_is_cut_in_a_narrow_terminal(executed, tmp_path):
+    table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
+    table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,index,"))
+    console = Console(file=io.StringIO(), width=80)
+    show(executed, found := compare(executed, read_labels(table)), console)
+    text = console.file.getvalue()
+    assert "…" not in text
+    for cells in (line for sheet in (overall(found), by_class(found[-1])) for line in sheet.rows):
+        assert all(part in text for cell in cells for part in cell.split("\n"))
+
+
 def test_the_command_writes_what_it_is_asked_for(transcript, tmp_path, capsys):
     top = argparse.ArgumentParser()
     command.add(top.add_subparsers())
@@ -327,6 +338,45 @@ def test_the_command_writes_what_it_is_asked_for(transcript, tmp_path, capsys):
         options = top.parse_args(wrong)
         with pytest.raises(ValueError, match=r"expected transcripts|cannot be a folder"):
             options.command(options)
+
+
+def test_what_is_no_transcript_is_named_by_file_line_and_field(tmp_path):
+    path = tmp_path / "t.jsonl"
+    samples = {"task_id": "HumanEval/0", "completion": "    return 1\n", "passed": False}
+    for wrong in (row("a") | {"attempts": 5}, row("a") | {"attempts": [5]}, samples):
+        path.write_text(json.dumps(wrong) + "\n")
+        with pytest.raises(ValueError, match=r"t\.jsonl, line 1, field attempts: .* found; expected a list of objects"):
+            read_failures([path])
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00", b"file,attempt\n\x00,b\n"])
+def test_labels_that_cannot_be_read_are_named(tmp_path, content):
+    path = tmp_path / "labels.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"labels\.csv.*expected"):
+        read_labels(path)
+
+
+def test_what_is_wrong_with_a_draw_or_labels_shows_before_anything_runs(transcript, tmp_path, monkeypatch):
+    monkeypatch.setattr("reflexion_lab.study.failures.execute", lambda found: pytest.fail("executed"))
+    top = argparse.ArgumentParser()
+    command.add(top.add_subparsers())
+    path, read, shown = str(transcript(row("a", "return 0"))), tmp_path / "read.csv", tmp_path / "shown.txt"
+    read.write_text(",".join(FIELDS) + "\nother.jsonl,r/b/0,m,first,index,read by hand\n")
+    shown.write_text("shown to a reader")
+    wrong = {
+        "read.csv exists": ["--draw", str(read)],
+        "shown.txt exists": ["--draw", str(tmp_path / "shown.csv")],
+        "expected a file": ["--draw", str(tmp_path / "cases.txt")],
+        "in a folder that exists": ["--draw", str(tmp_path / "none" / "cases.csv")],
+        "none of its 1 labels": ["--labels", str(read)],
+    }
+    for told, given in wrong.items():
+        options = top.parse_args(["failures", path, *given])
+        with pytest.raises(ValueError, match=told):
+            options.command(options)
+    assert (shown.read_text(), "read by hand" in read.read_text()) == ("shown to a reader", True)
 
 
 def test_recorded_runs_hold_the_failures_that_their_readme_counts(recorded_runs):
