@@ -122,6 +122,8 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedExecutor | None = None) -> Be
 
 def load_models(cfg: DictConfig) -> Models:
     """The model of every role behind the call cache. Roles with equal model configs share one instance in a process."""
+    from omegaconf import OmegaConf
+
     from reflexion_lab.models.cache import CachedModel
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
@@ -129,6 +131,8 @@ def load_models(cfg: DictConfig) -> Models:
     made: dict[bytes, CachedModel] = {}
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
+        if missing := sorted(OmegaConf.missing_keys(node)):
+            raise ConfigError(f"{missing[0]}: no value found; expected one, {missing[0]}=…")
         _check_style(cfg, role, node)
         key = msgspec.json.encode(plain(node), order="sorted")
         if key not in made:

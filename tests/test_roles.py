@@ -95,6 +95,15 @@ def test_an_unknown_role_is_named(config):
         load_models(config("+roles.editor={_target_: x}"))
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [("model=openai", r"^model\.model: no value"), ("model@roles.critic=gguf", r"^roles\.critic\.path: no value")],
+)
+def test_a_model_without_its_name_is_told_where(config, override, said):
+    with pytest.raises(ConfigError, match=said):
+        load_models(compose(override))
+
+
 def test_a_rung_that_chats_takes_no_begun_file(config):
     served = ("model@roles.strong=openai", "roles.strong.model=x", "roles.strong.base_url=http://127.0.0.1:9/v1")
     with pytest.raises(ConfigError, match=r"actor: continuation found with model=openai"):
