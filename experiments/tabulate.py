@@ -7,8 +7,11 @@ Runs of one arm differ in seed. Tasks are paired across arms by seed and task id
 
 import csv
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from msgspec.structs import replace
 
@@ -17,6 +20,9 @@ from reflexion_lab.analysis.intervals import Rate
 from reflexion_lab.analysis.plots import Curve, convergence
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.run_folder import RunFolder
+
+MOST_CURVES = 5
+"""More arms than that are shown as differences: their curves would hide each other."""
 
 
 class Arm:
@@ -83,6 +89,27 @@ def row(arm: Arm, baseline: Arm) -> dict[str, object]:
     }
 
 
+def differences(rows: Sequence[dict[str, Any]], baseline: str, ax: Axes) -> Axes:
+    """A forest plot: pass@1 minus the baseline's, paired by task and seed, in points; best arm on top."""
+    rows = sorted((row for row in rows if row["arm"] != baseline), key=lambda row: row[f"minus_{baseline}"])
+    for place, row in enumerate(rows):
+        low, middle, high = (100 * row[key] for key in ("difference_low", f"minus_{baseline}", "difference_high"))
+        ax.plot([low, high], [place, place], color="#0072B2", alpha=0.45, linewidth=2)
+        ax.plot([middle], [place], "o", color="#0072B2")
+        ax.annotate(f"{row['repaired']} : {row['damaged']}", (high, place), (6, -3), textcoords="offset points", size=8)
+    ax.axvline(0, color="#555555", linestyle="--", linewidth=1)
+    ax.set_yticks(range(len(rows)), [f"{row['arm']}, {100 * row['pass_at_1']:.1f} %" for row in rows])
+    ax.set_xlabel(f"pass@1 minus {baseline}, points")
+    ax.spines[["top", "right"]].set_visible(False)
+    first = rows[0]
+    caption = (
+        f"n = {first['tasks_x_seeds']} tasks x seeds ({first['seeds']}), {first['feedback_source']} feedback. "
+        "Paired by task and seed,\n95 % by Newcombe's method 10; right of each: tasks won : lost."
+    )
+    ax.annotate(caption, (0, 0), (0, -48), xycoords="axes fraction", textcoords="offset points", size=8, va="top")
+    return ax
+
+
 def main(out: str, baseline: str, *runs: str) -> None:
     arms: dict[str, Arm] = {}
     for run in runs:
@@ -102,9 +129,12 @@ def main(out: str, baseline: str, *runs: str) -> None:
         table.writerows(rows)
     figure = Figure(figsize=(7.2, 4.6))
     ax = figure.add_subplot()
-    for arm in arms.values():
-        if len(arm.curve.points) > 1:
-            convergence(arm.curve, ax)
+    curves = [arm.curve for arm in arms.values() if len(arm.curve.points) > 1]
+    if len(curves) > MOST_CURVES:
+        differences(rows, baseline, ax)
+    else:
+        for one in curves:
+            convergence(one, ax)
     figure.savefig(Path(out) / "figure.svg", bbox_inches="tight", metadata={"Date": None})
 
 
