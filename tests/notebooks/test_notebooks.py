@@ -44,7 +44,7 @@ SAID = {
         "return None.strip() | AttributeError | null | ✓ null | ✗ import | ✗ unknown",
         "Right: lab 11, ten keywords 5, six keywords 1, of 11.",
         "shuffled: control:shuffled",
-        "stated: 10 forecasts, mean confidence 0.00, came true 0",
+        "stated: 9 forecasts, mean confidence 0.00, came true 1",
         "simulated: honest | 300 | 0.48 | 145 | 0.187 | 0.002 | 0.066",
     ],
     "03_retrieval_compared": [
