@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from reflexion_lab.prompts.render import render
+from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling, Task, WrittenTests
 from reflexion_lab.suite_writers.asserts import LONGEST, Sieve, asserts
@@ -24,6 +24,7 @@ class SelfTests:
         self,
         model: Model,
         sampling: Sampling,
+        prompts: Prompts | None = None,
         *,
         style: Literal["chat", "continuation"] = "chat",
         max_tests: int = 6,
@@ -38,6 +39,7 @@ class SelfTests:
             raise ValueError(f"suite_writer.max_chars: {max_chars} found; expected 1 to {LONGEST}")
         self.model = model
         self.sampling = sampling
+        self.prompts = prompts or Prompts()
         self.style = style
         self.max_tests = max_tests
         self.max_chars = max_chars
@@ -60,8 +62,8 @@ class SelfTests:
         # Of the task its prompt alone, so that nothing else can reach the tests.
         about = {"prompt": task.prompt, "entry_point": task.entry_point}
         if self.style == "chat":
-            return Message(role="user", content=render("write_tests", n=self.max_tests, **about))
-        return Message(role="assistant", content=render("continue_tests", **about))
+            return Message(role="user", content=self.prompts.render("write_tests", n=self.max_tests, **about))
+        return Message(role="assistant", content=self.prompts.render("continue_tests", **about))
 
     def _text(self, task: Task, completion: Completion) -> str:
         begun = f"assert {task.entry_point}" if self.style == "continuation" and completion.text.strip() else ""

@@ -3,6 +3,7 @@
 import pytest
 
 from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import SuiteWriter
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.suite_writers.self_tests import SelfTests
@@ -91,3 +92,13 @@ def test_tests_that_the_task_shows_are_dropped_on_demand(task):
 def test_an_impossible_value_is_named_as_in_the_config(options, said):
     with pytest.raises(ValueError, match=said):
         writing("", **options)
+
+
+@pytest.mark.parametrize("style", ["chat", "continuation"])
+def test_the_variant_of_prompts_reaches_the_writer(task, style):
+    asked = []
+    for variant in ("default", "terse", "paper_style"):
+        model = ScriptedModel(lambda _: "assert double(1) == 2")
+        SelfTests(model, Sampling(), Prompts(variant), style=style).write(task.public)
+        asked.append(model.received[0][0].content)
+    assert len(set(asked)) == 3
