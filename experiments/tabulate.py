@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import curve, paired, tokens, verdicts_at
-from reflexion_lab.analysis.intervals import Rate
-from reflexion_lab.analysis.plots import Curve, convergence
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.reports.convergence import Curve, convergence
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.statistics.intervals import Rate
 
 MOST_CURVES = 5
 """More arms than that are shown as differences: their curves would hide each other."""

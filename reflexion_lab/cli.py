@@ -172,7 +172,7 @@ def run(arguments: list[str]) -> int:
 def show(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from reflexion_lab.analysis.report import show as show_run
+    from reflexion_lab.reports.run import show as show_run
     from reflexion_lab.run_folder import RunFolder
 
     show_run(RunFolder.existing(options.folder), Console(), all_tasks=options.all)
@@ -201,8 +201,8 @@ def audit(options: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from reflexion_lab.study.audit import audit_files
-    from reflexion_lab.study.audit_report import as_json, show
+    from reflexion_lab.audits.audit import audit_files
+    from reflexion_lab.audits.audit_report import as_json, show
 
     start = time.monotonic()
     audits = audit_files(options.files, attempts=options.attempts, limit=options.limit, workers=options.workers)

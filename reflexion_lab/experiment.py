@@ -35,10 +35,10 @@ def present(lab: Lab, label: str, quiet: bool) -> Summary:
     """Summary, figure and MLflow, all from the folder; printed unless `quiet`."""
     from rich.console import Console
 
-    from reflexion_lab.analysis.plots import Curve, save_convergence
-    from reflexion_lab.analysis.reflection_plots import save_reflections
-    from reflexion_lab.analysis.report import show
     from reflexion_lab.analysis.summary import Log, summary
+    from reflexion_lab.reports.convergence import Curve, save_convergence
+    from reflexion_lab.reports.reflection_plots import save_reflections
+    from reflexion_lab.reports.run import show
 
     log = Log.read(lab.folder)
     found = summary(log)

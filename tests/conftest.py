@@ -1,12 +1,30 @@
-"""What several rooms' tests share: one sandbox, one small task, a model whose replies depend on what it reads."""
+"""What several rooms' tests share: one sandbox, one small task, a model whose
+replies depend on what it reads, and small runs, written to disk as the runner would write them."""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.records import Task
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Evaluation,
+    Grade,
+    Manifest,
+    MemoryState,
+    Reflection,
+    Task,
+    TaskResult,
+    Trajectory,
+    Usage,
+)
+from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -63,3 +81,151 @@ def pytest_terminal_summary(terminalreporter):
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if "shared/data" in str(report.longrepr)]
     where = "all of them ran" if DATA.is_dir() else f"not found at {DATA}; set REFLEXION_LAB_DATA"
     terminalreporter.write_line(f"recorded runs (../shared/data): {len(skipped)} tests skipped without them ({where})")
+
+
+Verdict = tuple[float, bool]
+"""Feedback reward of an attempt, and whether it passes the hidden tests. A reward below 0: no tests."""
+
+
+def _reflection(number: int, source: str = "llm", words: str = "") -> Reflection:
+    return Reflection(
+        reflection_id=f"r{number}",
+        about_attempt=number,
+        root_cause=words or f"cause {number}",
+        what_went_wrong="wrong",
+        what_to_change="change",
+        confidence=0.5,
+        source=source,
+        usage=Usage(calls=1, prompt_tokens=5, completion_tokens=2) if source == "llm" else Usage(),
+    )
+
+
+def _attempt(task_id: str, number: int, reward: float, solution: str = "code", **fields: object) -> Attempt:
+    passed, outcome = reward == 1, "no_tests" if reward < 0 else "pass" if reward == 1 else "fail"
+    return Attempt(
+        task_id=task_id,
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(
+            solution=solution,
+            strategy="single_shot",
+            usage=Usage(calls=1, prompt_tokens=10, completion_tokens=10, seconds=1.0),
+        ),
+        evaluation=Evaluation(
+            passed=passed,
+            outcome=outcome,
+            reward=max(reward, 0.0),
+            checks=(Check(name="assert True", outcome=outcome),),
+        ),
+        memory=MemoryState(capacity=3, size=0, in_context=0, total=0),
+        **fields,
+    )
+
+
+def _grade(task_id: str, number: int, passed: bool, sealed: bool = False) -> Grade:
+    outcome = "pass" if passed else "fail"
+    return Grade(
+        task_id=task_id,
+        number=number,
+        passed=passed,
+        outcome=outcome,
+        checks_passed=int(passed),
+        checks_total=1,
+        sealed=sealed,
+    )
+
+
+def _manifest(n_expected: int, feedback_source: str, seed: int) -> Manifest:
+    return Manifest(
+        run_id="run-1",
+        created_at="2026-01-01T00:00:00Z",
+        seed=seed,
+        config={},
+        config_digest="",
+        git_commit="",
+        dirty=False,
+        package_versions={},
+        benchmark="toy",
+        benchmark_digest="",
+        n_expected=n_expected,
+        prompt_digests={},
+        model_fingerprint="scripted",
+        slots=1,
+        feedback_source=feedback_source,
+        isolation=(),
+    )
+
+
+def _histories(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, list[Attempt]]:
+    """A reflection follows every failure that there was feedback on, the last included."""
+    made: dict[str, list[Attempt]] = {}
+    for task_id, history in verdicts.items():
+        for number, (reward, _) in enumerate(history, 1):
+            reflection = _reflection(number) if 0 <= reward < 1 else None
+            made.setdefault(task_id, []).append(_attempt(task_id, number, reward, reflection=reflection))
+    return made
+
+
+def _grades(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[tuple[str, int], Grade]:
+    return {
+        (task_id, number): _grade(task_id, number, hidden)
+        for task_id, history in verdicts.items()
+        for number, (_, hidden) in enumerate(history, 1)
+    }
+
+
+@pytest.fixture
+def attempt() -> Callable[..., Attempt]:
+    return _attempt
+
+
+@pytest.fixture
+def reflection() -> Callable[..., Reflection]:
+    return _reflection
+
+
+@pytest.fixture
+def records() -> Callable[..., tuple[dict[str, list[Attempt]], dict[tuple[str, int], Grade]]]:
+    return lambda verdicts: (_histories(verdicts), _grades(verdicts))
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> Callable[..., RunFolder]:
+    def write(
+        verdicts: Mapping[str, Sequence[Verdict]] | None = None,
+        *,
+        made: Mapping[str, Sequence[Attempt]] | None = None,
+        n_expected: int | None = None,
+        feedback_source: str = "visible",
+        sealed: bool = True,
+        seed: int = 7,
+    ) -> RunFolder:
+        histories = made or _histories(verdicts or {})
+        folder = RunFolder(tmp_path / "run")
+        folder.write_manifest(_manifest(len(histories) if n_expected is None else n_expected, feedback_source, seed))
+        grades = _grades(verdicts) if verdicts else {}
+        for task_id, history in histories.items():
+            chosen = submitted_at(history).number
+            for one in history:
+                folder.append("attempts.jsonl", one)
+                grade = grades.get((task_id, one.number), _grade(task_id, one.number, one.evaluation.passed))
+                if sealed or one.number == chosen:
+                    folder.append("grades.jsonl", grade)
+            folder.append("results.jsonl", _result(task_id, history, chosen, feedback_source))
+        folder.close()
+        return folder
+
+    return write
+
+
+def _result(task_id: str, history: Sequence[Attempt], chosen: int, feedback_source: str) -> TaskResult:
+    return TaskResult(
+        task_id=task_id,
+        attempts=len(history),
+        submitted=chosen,
+        best=chosen,
+        last=len(history),
+        stop_reason="passed" if history[-1].evaluation.passed else "max_attempts",
+        feedback_source=feedback_source,
+        duration=2.0,
+    )

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from reflexion_lab.analysis.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resamples
 from reflexion_lab.records import Record
+from reflexion_lab.statistics.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resamples
 
 NO_FORECAST = "forecasts: none found; expected at least one"
 FEWEST = 10

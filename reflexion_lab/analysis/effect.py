@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.intervals import LEVEL, Estimate, apart, clustered, resamples
+from reflexion_lab.statistics.intervals import LEVEL, Estimate, apart, clustered, resamples
 
 if TYPE_CHECKING:
     from numpy import float64

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.intervals import Rate, mcnemar, paired_difference
 from reflexion_lab.records import Attempt, Grade, Record
+from reflexion_lab.statistics.intervals import Rate, mcnemar, paired_difference
 
 
 class Point(Record, frozen=True, kw_only=True):

@@ -6,14 +6,14 @@ Queries about one task are not independent: intervals take the task as the unit,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.intervals import LEVEL, RESAMPLES, Estimate, clustered, effective, resamples
 from reflexion_lab.records import Record
+from reflexion_lab.statistics.intervals import LEVEL, RESAMPLES, Estimate, clustered, effective, resamples
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 __all__ = [
     "RESAMPLES",
@@ -21,10 +21,8 @@ __all__ = [
     "Estimate",
     "Quality",
     "answer",
-    "caption",
     "difference",
     "effective",
-    "forest",
     "quality",
 ]
 
@@ -146,43 +144,3 @@ def _bootstrap(clusters: Sequence[Sequence[float]], seed: int) -> Estimate:
     low, high = np.quantile((often @ sums) / (often @ counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = float(sums.sum() / counts.sum())
     return Estimate(value=value, low=min(float(low), value), high=max(float(high), value))
-
-
-def forest(rows: Mapping[str, Mapping[str, Estimate]], ax: Axes, label: str) -> Axes:
-    """Draw one line a retriever, the first on top, with one dot and interval for each text that it matched.
-
-    Args:
-        rows: by retriever, by text.
-        label: names the measure, in [0, 1].
-    """
-    from reflexion_lab.analysis.plots import COLOURS, FAINT, INK, MARKERS
-
-    series = list(dict.fromkeys(name for row in rows.values() for name in row))
-    step = 0.76 / max(1, len(series))
-    for number, name in enumerate(series):
-        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
-        dot = {**look, "marker": MARKERS[number % len(MARKERS)], "markersize": 6, "markeredgecolor": "white"}
-        offset = (number - (len(series) - 1) / 2) * step
-        for place, found in ((place, row[name]) for place, row in enumerate(rows.values()) if name in row):
-            ax.hlines(place + offset, found.low, found.high, **look, linewidth=2.4, alpha=0.45)
-            ax.plot(found.value, place + offset, **dot, linestyle="", zorder=4, label=name)
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xlim(-0.02, 1.02)
-    ax.set_xlabel(label, color=INK)
-    ax.hlines([place + 0.5 for place in range(len(rows) - 1)], -0.02, 1.02, color=FAINT, linewidth=0.7)
-    ax.grid(axis="x", color=FAINT, linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(length=0, colors=INK)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(FAINT)
-    return ax
-
-
-def caption(ax: Axes, text: str) -> Axes:
-    """Write what it takes to read a figure below `ax`: n, sources, method."""
-    from reflexion_lab.analysis.plots import INK
-
-    where: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, -42), "textcoords": "offset points"}
-    ax.annotate(text, (0, 0), **where, va="top", fontsize=8, color=INK, linespacing=1.5, gid="caption")
-    return ax

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from reflexion_lab.analysis.estimators import Paired, paired, submitted_at, verdicts_at
-from reflexion_lab.analysis.intervals import Rate
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.analysis.reflections import ReflectionFigures
 from reflexion_lab.analysis.reflections import reflections as reflection_figures
@@ -18,6 +17,7 @@ from reflexion_lab.analysis.suite_quality import (
     suite_quality,
 )
 from reflexion_lab.records import Attempt, Beginning, Grade, Record, Usage, WrittenTests
+from reflexion_lab.statistics.intervals import Rate
 
 __all__ = ["Log", "Summary", "summary"]
 

@@ -13,11 +13,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.estimators import Paired, paired
-from reflexion_lab.analysis.intervals import LEVEL, Rate
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.manifest import differences
 from reflexion_lab.records import Attempt, Record
 from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.statistics.intervals import LEVEL, Rate
 
 RESAMPLES = 10_000
 READ = ("wisdom", "mistakes", "episodes")

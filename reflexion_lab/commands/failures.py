@@ -29,11 +29,11 @@ def failures(options: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from reflexion_lab.study.failure_cases import compare
-    from reflexion_lab.study.failure_labels import draw, read_labels, write_cases
-    from reflexion_lab.study.failures import execute, read_failures
-    from reflexion_lab.study.failures_plot import save
-    from reflexion_lab.study.failures_report import as_rows, problems, show
+    from reflexion_lab.audits.failure_cases import compare
+    from reflexion_lab.audits.failure_labels import draw, read_labels, write_cases
+    from reflexion_lab.audits.failures import execute, read_failures
+    from reflexion_lab.audits.failures_plot import save
+    from reflexion_lab.audits.failures_report import as_rows, problems, show
 
     start = time.monotonic()
     # What is wrong with the arguments shows before minutes are spent on them.

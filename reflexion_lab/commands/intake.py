@@ -138,7 +138,7 @@ def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:
 
 def _prompts(path: Path) -> tuple[dict[str, str], str]:
     """By task, from the benchmark that the run names; and why there are none."""
-    from reflexion_lab.study.own_runs import run_samples
+    from reflexion_lab.audits.own_runs import run_samples
 
     try:
         return {sample.task_id: sample.prompt for sample in run_samples(path, attempts=False)}, ""

@@ -97,8 +97,8 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
-    from reflexion_lab.analysis.cells import counts
     from reflexion_lab.commands.sheets import episode_table, say
+    from reflexion_lab.reports.cells import counts
     from reflexion_lab.stores.kinds import KINDS
 
     newest: deque[Episode] = deque(maxlen=options.limit)

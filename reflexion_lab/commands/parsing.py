@@ -24,9 +24,9 @@ def parsing(options: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from reflexion_lab.study.parsing import parse_recorded
-    from reflexion_lab.study.parsing_plot import save
-    from reflexion_lab.study.parsing_report import alarms, as_rows, show
+    from reflexion_lab.audits.parsing import parse_recorded
+    from reflexion_lab.audits.parsing_plot import save
+    from reflexion_lab.audits.parsing_report import alarms, as_rows, show
 
     if options.out:
         _check_folder(options.out)

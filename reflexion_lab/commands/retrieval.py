@@ -31,12 +31,12 @@ def retrieval(options: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from reflexion_lab.study.contestants import NAMES, contestants
-    from reflexion_lab.study.probes import VIEWS, known
-    from reflexion_lab.study.recollected import recollect
-    from reflexion_lab.study.retrieval import compare
-    from reflexion_lab.study.retrieval_plot import save
-    from reflexion_lab.study.retrieval_report import as_rows, show
+    from reflexion_lab.audits.contestants import NAMES, contestants
+    from reflexion_lab.audits.probes import VIEWS, known
+    from reflexion_lab.audits.recollected import recollect
+    from reflexion_lab.audits.retrieval import compare
+    from reflexion_lab.audits.retrieval_plot import save
+    from reflexion_lab.audits.retrieval_report import as_rows, show
 
     start = time.monotonic()
     # What is wrong with the arguments shows before minutes are spent on them.

@@ -20,7 +20,7 @@ CHARS = 120
 
 def short(text: str, chars: int = CHARS) -> str:
     """`text` on one line, of at most `chars` characters, with what no terminal can bear spelt out."""
-    from reflexion_lab.study.sheet import visible
+    from reflexion_lab.audits.sheet import visible
 
     folded = " ".join(text[: 10 * chars].split())
     cut = folded if len(folded) <= chars else f"{folded[: chars - 1]}…"
@@ -29,7 +29,7 @@ def short(text: str, chars: int = CHARS) -> str:
 
 def sheet(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], names: int = 1, note: str = "") -> Table:
     """The first `names` columns are text, the others figures."""
-    from reflexion_lab.analysis.cells import line, table
+    from reflexion_lab.reports.cells import line, table
 
     made = table(title, *columns, names=names)
     for row in rows:
@@ -64,7 +64,7 @@ def say(*parts: Any) -> None:
     """Print tables as they are, and text word for word, unbroken."""
     from rich.console import Console
 
-    from reflexion_lab.study.sheet import visible
+    from reflexion_lab.audits.sheet import visible
 
     console = Console()
     for part in parts:

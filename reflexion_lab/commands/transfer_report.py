@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reflexion_lab.analysis.cells import rate
 from reflexion_lab.analysis.transfer import Against, Change, Success, Transfer
+from reflexion_lab.reports.cells import rate
 
 NAMED = 20
 """Tasks that are spelt out."""

@@ -133,9 +133,9 @@ def stats(options: argparse.Namespace) -> None:
 
 
 def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
-    from reflexion_lab.analysis.cells import counts, rate
-    from reflexion_lab.analysis.intervals import Rate
     from reflexion_lab.commands.sheets import say
+    from reflexion_lab.reports.cells import counts, rate
+    from reflexion_lab.statistics.intervals import Rate
 
     used = [one for one in book if one.use_count]
     uses = sum(one.use_count for one in used)

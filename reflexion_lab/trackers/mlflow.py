@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from reflexion_lab.analysis.plots import COLOURS, Curve, save_convergence
-from reflexion_lab.analysis.reflection_plots import save_reflections
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.records import Manifest
+from reflexion_lab.reports.convergence import Curve, save_convergence
+from reflexion_lab.reports.figure import COLOURS
+from reflexion_lab.reports.reflection_plots import save_reflections
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.trackers import view
 

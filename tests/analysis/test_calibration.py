@@ -10,7 +10,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
 from reflexion_lab.analysis.calibration import Forecast, calibration, equal_count, equal_width
-from reflexion_lab.analysis.intervals import wilson
+from reflexion_lab.statistics.intervals import wilson
 
 
 def told(*pairs):

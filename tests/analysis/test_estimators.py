@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reflexion_lab.analysis.estimators import curve, paired, submitted_at, verdicts_at
-from reflexion_lab.analysis.intervals import wilson
+from reflexion_lab.statistics.intervals import wilson
 
 verdict = st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), st.booleans())
 runs = st.dictionaries(st.sampled_from("abcdef"), st.lists(verdict, min_size=1, max_size=4), min_size=1, max_size=6)

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from scipy.stats import bootstrap
 from sklearn.metrics import ndcg_score
 
-from reflexion_lab.analysis.intervals import wilson
-from reflexion_lab.analysis.retrieval import Answer, Estimate, answer, caption, difference, effective, forest, quality
+from reflexion_lab.analysis.retrieval import Answer, Estimate, answer, difference, effective, quality
+from reflexion_lab.reports.figure import caption, forest
+from reflexion_lab.statistics.intervals import wilson
 
 mpl.use("Agg")
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.intervals import mcnemar
 from reflexion_lab.analysis.transfer import transfer
 from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.statistics.intervals import mcnemar
 
 
 @pytest.fixture

@@ -1,0 +1,240 @@
+"""The audit: clean verdicts beside logged ones, causes that were shown, and no trust in what it reads."""
+
+import gzip
+import itertools
+import json
+
+import pytest
+
+from reflexion_lab.audits import audit as audit_module
+from reflexion_lab.audits.audit import audit, audit_files, execute
+from reflexion_lab.audits.audit_report import as_json, findings, harness_line
+from reflexion_lab.audits.samples import Sample
+from reflexion_lab.cli import main
+from reflexion_lab.protocols import HarnessError
+from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+
+RIGHT, WRONG = "def f(x):\n    return x + 1\n", "def f(x):\n    return x\n"
+
+
+def row(task_id, solution, solved=None, test="assert candidate(1) == 2", **fields):
+    own = {"prompt": "def f(x):\n", "test": f"def check(candidate):\n    {test}\n", "entry_point": "f"}
+    return {"task_id": task_id, "solution": solution, "is_solved": solved, **own, **fields}
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Writes rows to a file."""
+    numbers = itertools.count(1)
+
+    def log(*rows, name=None):
+        path = tmp_path / (name or f"log{next(numbers)}.jsonl")
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return log
+
+
+def audited(path, **options):
+    return audit(path, workers=2, quiet=True, **options)
+
+
+def causes(found):
+    return {verdict.sample.id: (verdict.outcome, verdict.cause) for verdict in found.disagreements}
+
+
+def test_verdicts_are_counted_and_those_without_a_log_are_scored(log):
+    found = audited(log(row("a", RIGHT, True), row("b", WRONG, False), row("c", WRONG, True), row("d", RIGHT)))
+    assert (found.n, found.compared, found.logged_pass, found.agree) == (4, 3, 2, 2)
+    assert (found.rate.k, found.rate.n) == (2, 4)
+    assert [(verdict.sample.id, verdict.outcome) for verdict in found.disagreements] == [("c", "fail")]
+    assert found.disagreements[0].detail.startswith("assert candidate(1) == 2")
+
+
+def test_no_program_is_seen_by_another(log):
+    spoils = "import builtins\nbuiltins.len = lambda x: 0\ndef f(x):\n    return x + 1\n"
+    uses = "def f(x):\n    return x + len('a')\n"
+    found = audited(
+        log(row("a", spoils, True), row("b", uses, True), row("c", "def g(): pass\n", True), row("d", uses))
+    )
+    assert [verdict.passed for verdict in found.verdicts] == [True, True, False, True]
+
+
+def test_a_failure_that_only_a_shared_namespace_makes_names_the_program_that_did_it(log):
+    takes_sum = "def sum(a, b):\n    return a\n\ndef f(x):\n    return x + 1\n"
+    uses_sum = "def f(x):\n    return sum([x, 1])\n"
+    found = audited(log(row("before", uses_sum, True), row("thief", takes_sum, True), row("victim", uses_sum, False)))
+    ((outcome, cause),) = causes(found).values()
+    assert outcome == "pass"
+    assert cause.startswith("passes alone; fails once `sum` of thief shares the namespace (TypeError: ")
+    assert list(findings(found)) == [
+        "shared namespace: logged verdicts that fall alone and hold beside an earlier program: 1, after thief (1)"
+    ]
+
+
+def test_a_pass_that_needs_names_of_others_names_them(log):
+    imports = "import math\ndef f(x):\n    return x + 1\n"
+    lacks = "def f(x):\n    return math.floor(x) + 1\n"
+    forgot = "def g(x):\n    return x + 1\n"
+    found = audited(log(row("a", lacks, True), row("b", imports, True), row("d", forgot, True), row("c", lacks, True)))
+    assert causes(found) == {
+        "a": ("error", "passes with the usual imports"),
+        "c": ("error", "passes with the usual imports; passes once `math` of b shares the namespace"),
+        "d": ("error", "passes once `f` of b shares the namespace"),
+    }
+
+
+def test_a_pass_that_needs_its_prompt_says_so(log):
+    prompt = "def one():\n    return 1\n\ndef f(x):\n    pass\n"
+    found = audited(log(row("a", "def f(x):\n    return x + one()\n", True, prompt=prompt)))
+    assert causes(found) == {"a": ("error", "passes behind its prompt")}
+
+
+def test_only_programs_of_the_same_run_share_a_namespace(log):
+    defines = row("a", "import os\nlate = 1\ndef f(x):\n    return x + 1\n", True, run="one")
+    found = audited(log(defines, row("b", "def f(x):\n    return x + late\n", True, run="two")))
+    assert causes(found) == {"two/b": ("error", "")}
+
+
+def test_solved_without_a_program_or_without_a_test_is_never_a_pass(log):
+    found = audited(log(row("a", "", True), row("b", RIGHT, True, test="pass")))
+    assert causes(found)["a"] == ("extraction_failed", "logged as solved, and no program is stored")
+    assert found.leaks.unstored == ("a",)
+    empty = {**row("c", RIGHT, True), "test": ""}
+    assert causes(audited(log(empty))) == {"c": ("no_tests", "there is no test to hold it against")}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys\nsys.exit(0)",
+        "import os\nos._exit(0)",
+        "(" * 5000,
+        "f = \0",
+        "f = '\ud800'",
+        "def f(x):\n    raise SystemExit",
+        "class V:\n    __eq__ = lambda *a: exit()\ndef f(x):\n    return V()",
+    ],
+)
+def test_a_hostile_program_is_a_failure_and_no_harness_error(log, program):
+    found = audited(log(row("a", program, True), row("b", RIGHT, True)))
+    assert [verdict.passed for verdict in found.verdicts] == [False, True]
+    assert found.harness_errors == 0
+    assert json.loads(json.dumps(as_json([found], 1.0)))["agree"] == 1
+
+
+def test_a_time_out_that_the_log_contradicts_gets_more_time(monkeypatch, log):
+    slow = "import time\ndef f(x):\n    time.sleep(0.5)\n    return x + 1\n"
+    monkeypatch.setattr(audit_module, "LIMITS", Limits(wall_seconds=0.2, cpu_seconds=1))
+    found = audited(log(row("a", slow, True), row("b", slow + "\n", False), row("c", RIGHT, True)))
+    assert [(verdict.passed, verdict.outcome) for verdict in found.verdicts] == [
+        (True, "pass"),
+        (False, "timeout"),
+        (True, "pass"),
+    ]
+
+
+def test_equal_programs_run_once_and_keep_their_own_verdicts(log):
+    found = audited(log(row("a", RIGHT, True), row("b", RIGHT, False), row("c", RIGHT)))
+    assert [(verdict.sample.id, verdict.sample.logged) for verdict in found.verdicts] == [
+        ("a", True),
+        ("b", False),
+        ("c", None),
+    ]
+    assert found.rate.k == 3
+
+
+def test_a_broken_harness_is_no_verdict(monkeypatch, log):
+    def broken(*_):
+        raise HarnessError("The sandbox could not run a program: no fork")
+
+    monkeypatch.setattr(Sandbox, "run", broken)
+    found = audited(log(row("a", RIGHT, True), row("b", WRONG, False)))
+    assert (found.harness_errors, found.compared, found.disagreements, found.rate.n) == (2, 0, [], 0)
+    assert "HARNESS ERRORS: 2 samples have no verdict" in harness_line(found)
+    sample = Sample(id="a", task_id="a", entry_point="f", program=RIGHT, tests=("assert candidate(1) == 2",))
+    with Sandbox(servers=1) as sandbox:
+        assert execute(sandbox, sample).outcome == "harness_error"
+
+
+def test_passes_that_a_program_could_have_forged_are_counted(log):
+    loop = "for i in (1, 2):\n        assert candidate(i) == i + 1"
+    found = audited(log(row("a", RIGHT, True), row("b", RIGHT, True, loop), row("c", WRONG, False, loop)))
+    assert [verdict.in_place for verdict in found.verdicts] == [False, True, True]
+    assert list(findings(found)) == ["judged in place: 1 of 2 passes rest on checks that only run beside the program"]
+
+
+def test_a_limit_takes_the_first_samples_and_rows_are_still_missed_in_the_whole_file(log):
+    rows = [{"task_id": f"HumanEval/{n}", "completion": ""} for n in range(164) if n not in (3, 99)]
+    found = audited(log(*rows, rows[0]), limit=2)
+    assert found.n == 2
+    assert (found.leaks.missing, found.leaks.repeated) == (("HumanEval/3", "HumanEval/99"), ("HumanEval/0 (2 rows)",))
+    for name in ("limit", "workers"):
+        with pytest.raises(ValueError, match=f"{name}: 0 found"):
+            audit(log(rows[0]), **{name: 0})
+
+
+def test_json_is_the_last_line_and_exactly_what_was_agreed(log, capsys):
+    path = log(row("a", RIGHT, True), row("b", WRONG, True, id="mine"), row("c", WRONG))
+    assert main(["audit", str(path), "--json"]) == 0
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert last.pop("seconds") > 0
+    (differing,) = last.pop("disagree")
+    assert last == {"n": 3, "logged_pass": 2, "pass": 1, "agree": 1, "harness_errors": 0}
+    assert differing.pop("detail").startswith("assert candidate(1) == 2")
+    assert differing == {"id": "mine", "logged": True, "verdict": False, "outcome": "fail"}
+
+
+def test_several_files_are_added_up_and_ids_carry_their_name(log, capsys):
+    one, two = (
+        log(row("a", WRONG, True), name="one.jsonl"),
+        log(row("a", RIGHT, True), row("b", RIGHT, False), name="two.jsonl"),
+    )
+    assert main(["audit", str(one), str(two), "--json"]) == 0
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["n"], last["logged_pass"], last["pass"], last["agree"]) == (3, 2, 2, 1)
+    assert [differing["id"] for differing in last["disagree"]] == ["one.jsonl:a", "two.jsonl:b"]
+
+
+def test_two_files_of_one_name_are_told_apart_by_their_paths(tmp_path, log):
+    (tmp_path / "other").mkdir()
+    paths = [str(log(row("a", RIGHT, True), name=name)) for name in ("log.jsonl", "other/log.jsonl")]
+    assert [found.name for found in audit_files(paths, workers=1)] == paths
+
+
+def test_an_absent_file_is_one_line_before_anything_runs(tmp_path, log, capsys):
+    assert main(["audit", str(log(row("a", RIGHT))), str(tmp_path / "absent.jsonl")]) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert "absent.jsonl: no such file; expected a .jsonl file, gzipped or not, or a run folder" in line
+    assert captured.out == ""
+
+
+def first_rows(path, target, first, last):
+    with gzip.open(path, "rt") as lines:
+        target.write_text("".join(itertools.islice(lines, first, last)))
+    return target
+
+
+def test_mbpps_lost_sum_is_found_in_the_published_log(recorded_runs, tmp_path):
+    log = recorded_runs / "published_logs" / "reflexion_mbpp_py.jsonl.gz"
+    found = audited(first_rows(log, tmp_path / "part.jsonl", 120, 300))
+    assert found.disagreements
+    assert {(verdict.sample.logged, verdict.leaked_from) for verdict in found.disagreements} == {
+        (False, "mbpp_126_sum")
+    }
+
+
+def test_the_headline_log_holds_to_the_last_verdict(recorded_runs):
+    found = audited(recorded_runs / "published_logs" / "reflexion_humaneval_py_pass_at_1.jsonl.gz")
+    assert (found.n, found.logged_pass, found.rate.k, found.agree) == (164, 150, 150, 164)
+
+
+@pytest.mark.parametrize(
+    "name", ["agentevals_reflexion_humaneval", "agentevals_simple_repeat", "ldb_mbpp", "noah_mbpp_gpt4"]
+)
+def test_known_verdicts_of_recorded_attempts_are_met(recorded_runs, tmp_path, name):
+    log = recorded_runs / "transcripts" / f"{name}.jsonl.gz"
+    found = audited(first_rows(log, tmp_path / "part.jsonl", 50, 110), attempts=True)
+    assert found.compared == found.n >= 60
+    assert causes(found) == {}

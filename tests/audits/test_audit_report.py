@@ -1,0 +1,94 @@
+"""Sheets and the figure: the same numbers everywhere, and nothing of a stranger's text taken for markup."""
+
+import io
+
+import matplotlib as mpl
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from reflexion_lab.audits.audit import Audit, Verdict
+from reflexion_lab.audits.audit_plot import METHOD, logged_against_executed
+from reflexion_lab.audits.audit_report import Printed, against_paper, disagreements, overview, show
+from reflexion_lab.audits.leaks import Leaks
+from reflexion_lab.audits.samples import Sample
+from reflexion_lab.audits.sheet import Sheet
+
+mpl.use("Agg")
+EVIL = "<b>[red]\x1b[31m\u202e</b>"
+
+
+def verdict(number, logged, passed, **fields):
+    sample = Sample(
+        id=f"{number}{fields.pop('name', '')}", task_id="t", entry_point="f", program="x", tests=(), logged=logged
+    )
+    outcome = fields.pop("outcome", "pass" if passed else "fail")
+    return Verdict(sample=sample, passed=passed, outcome=outcome, **fields)
+
+
+@pytest.fixture
+def found():
+    verdicts = [verdict(n, logged=n < 9, passed=n < 8) for n in range(10)]
+    return Audit(name="log.jsonl.gz", verdicts=tuple(verdicts), leaks=Leaks(), seconds=1.0)
+
+
+def printed(audits):
+    console = Console(width=100, record=True, file=io.StringIO())
+    show(audits, console)
+    return console.export_text()
+
+
+def test_a_row_holds_logged_and_re_executed_with_the_interval(found):
+    assert overview([found]).rows == (("log", "10", "9/10", "8/10", "80.0", "[49.0, 94.3]", "9/10"),)
+    paper = against_paper({"k": Printed("A method", 91.0)}, {"k": found})
+    assert paper.rows == (("A method", "91.0", "9/10", "90.0", "8/10", "80.0", "[49.0, 94.3]"),)
+    assert against_paper({"k": Printed("A method")}, {"k": found}).rows[0][1] == "—"
+
+
+def test_every_disagreement_and_finding_is_printed(found):
+    text = printed([found])
+    assert "1 of 10 logged verdicts are not met" in text
+    assert "8: logged pass, re-executed fail" in text
+    assert disagreements(found).rows == (("8", "pass", "fail", "fail", ""),)
+
+
+def test_harness_errors_are_loud_and_no_verdicts():
+    broken = verdict(0, logged=True, passed=False, outcome="harness_error", detail="no fork")
+    spoilt = Audit(name="log", verdicts=(broken,), leaks=Leaks(), seconds=1.0)
+    text = printed([spoilt])
+    assert "HARNESS ERRORS: 1 samples have no verdict; the first is 0: no fork; run `reflexion-lab doctor`" in text
+    assert "0/0" in text
+
+
+def test_a_strangers_text_is_no_markup():
+    evil = verdict(0, logged=True, passed=False, name=EVIL, detail=EVIL)
+    audit = Audit(name=EVIL, verdicts=(evil,), leaks=Leaks(missing=(EVIL,), unstored=(EVIL,)), seconds=1.0)
+    for text in (printed([audit]), repr(disagreements(audit))):
+        assert "[red]\\x1b[31m\\u202e" in text
+        assert "\x1b" not in text
+    html = disagreements(audit)._repr_html_()
+    assert "&lt;b&gt;[red]\\x1b[31m\\u202e&lt;/b&gt;" in html
+    assert "\u202e" not in html
+
+
+def test_a_sheet_is_a_table_with_its_note():
+    sheet = Sheet(title="T", columns=("a", "b"), rows=(("1", "2"),), note="N")
+    assert repr(sheet) == "T\na | b\n1 | 2\nN"
+    assert sheet._repr_html_().count("<td") == 3
+    assert sheet.table().row_count == 1
+
+
+def test_the_figure_shows_log_programs_and_paper_and_says_how(found):
+    ax = Figure().add_subplot()
+    logged_against_executed({"a": Printed("A", 91.0), "b": Printed("B")}, {"a": found, "b": found}, ax)
+    shown = {(line.get_label(), round(float(line.get_xdata()[0]), 3)) for line in ax.lines}
+    assert shown == {("re-executed", 0.8), ("its log", 0.9), ("paper", 0.91)}
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["A\nn = 10", "B\nn = 10"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["re-executed", "its log", "paper"]
+    assert METHOD in [text.get_text() for text in ax.texts]
+
+
+def test_a_figure_without_logs_is_empty_and_no_error():
+    ax = logged_against_executed({}, {}, Figure().add_subplot())
+    assert len(ax.lines) == 0
+    assert overview([]).rows == ()

@@ -1,0 +1,93 @@
+"""Run folders of ours: audited like any log, and with no more trust."""
+
+import json
+
+import pytest
+
+from reflexion_lab.audits.audit import audit
+from reflexion_lab.audits.samples import read_samples
+from reflexion_lab.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, capsys):
+    """A run over two tasks with a model that never learns."""
+    monkeypatch.chdir(tmp_path)
+    script = [{"when": "", "scope": "conversation", "reply": "\n    return 0"}]
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    run = ["run", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "reflector=rules"]
+    assert main([*run, "benchmark.limit=2", "loop.max_attempts=2"]) == 0
+    capsys.readouterr()
+    (found,) = (tmp_path / "runs").glob("*-reflexion-*")
+    return found
+
+
+def test_a_run_agrees_with_its_grades(folder):
+    one, every = audit(folder, quiet=True), audit(folder, attempts=True, quiet=True)
+    assert (one.n, one.agree, one.harness_errors) == (2, 2, 0)
+    assert every.n == every.agree > 2
+    assert every.verdicts[0].sample.id.endswith("/1")
+    assert one.verdicts[0].sample.tests
+
+
+def test_a_forged_grade_is_found_out(folder):
+    grades = folder / "grades.jsonl"
+    grades.write_text(grades.read_text().replace('"passed":false', '"passed":true'))
+    found = audit(folder, quiet=True)
+    assert len(found.disagreements) == 2
+    assert {verdict.passed for verdict in found.disagreements} == {False}
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"_target_": "os.system", "command": "touch was_here"},
+        {"_target_": "reflexion_lab.benchmarks.basics.basics", "seed": {"_target_": "os.getcwd"}},
+        {"_target_": "reflexion_lab.benchmarks.basics.basics", "seed": "${oc.env:HOME}"},
+        {"_target_": "reflexion_lab.benchmarks.basics.basics.__class__", "seed": 0},
+        {"_target_": "reflexion_lab.benchmarks.basics.basics", "_args_": [1]},
+        {"_target_": "reflexion_lab.benchmarks.basics.basics", "_partial_": {"_target_": "os.getcwd"}},
+        "humaneval",
+    ],
+)
+def test_a_strangers_run_folder_names_a_benchmark_and_runs_nothing_else(folder, load):
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["config"]["benchmark"]["load"] = load
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"config\.benchmark\.load: .* expected a benchmark of this package"):
+        read_samples(folder)
+    assert not (folder.parents[1] / "was_here").exists()
+
+
+def test_another_version_of_the_benchmark_is_no_ground_for_a_verdict(folder):
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["benchmark_digest"] = "0" * 64
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="expected 000000000000, which the run was made with"):
+        read_samples(folder)
+
+
+def test_a_run_on_a_benchmark_that_computes_its_values_is_audited_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.json").write_text(
+        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return x + 1"}])
+    )
+    row = {"task_id": "HumanEval/0", "prompt": 'def f(x):\n    """One more.\n    >>> f(1)\n    2\n    """\n'}
+    row |= {"entry_point": "f", "canonical_solution": "    return x + 1\n", "contract": "", "atol": 0}
+    (tmp_path / "plus.jsonl").write_text(json.dumps(row | {"base_input": [[1]], "plus_input": [[5]]}) + "\n")
+    run = [
+        "run",
+        "model=scripted",
+        f"model.path={tmp_path / 'script.json'}",
+        "tracker=none",
+        "quiet=true",
+        "reflector=rules",
+    ]
+    run += ["benchmark=humaneval_plus", "benchmark.load.path=plus.jsonl", "evaluator=combined"]
+    assert main(run) == 0, capsys.readouterr().err
+    (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
+    found = audit(folder, quiet=True)
+    assert (found.n, found.logged_pass, found.agree) == (1, 1, 1)
+    assert found.verdicts[0].sample.feedback == ("assert f(1) == 2",)  # no finding of a linter among the asserts

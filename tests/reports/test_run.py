@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from reflexion_lab.records import Check, SuiteVerdict, Usage, WrittenTests
+from reflexion_lab.reports.run import show
+
+RUN = {
+    "right at once": [(1.0, True)],
+    "repaired": [(0.0, False), (1.0, True)],
+    "damaged": [(0.5, True), (1.0, False)],
+    "never": [(0.5, False), (0.5, False), (0.0, False)],
+}
+
+
+@pytest.fixture
+def shown(write_run):
+    def report(verdicts=None, all_tasks: bool = False, width: int = 100, **options) -> str:
+        console = Console(file=io.StringIO(), width=width)
+        show(write_run(verdicts or (None if "made" in options else RUN), **options), console, all_tasks=all_tasks)
+        return console.file.getvalue()
+
+    return report
+
+
+def row(text: str, name: str) -> list[str]:
+    """Cells of the first table row that begins with `name`."""
+    line = next(line for line in text.splitlines() if line.strip().startswith(name))
+    return line.replace(name, "", 1).split()
+
+
+def test_every_task_has_a_row_with_both_verdicts(shown):
+    text = shown()
+    assert row(text, "right at once") == ["1", "of", "1", "pass", "pass", "passed"]
+    assert row(text, "repaired") == ["2", "of", "2", "pass", "pass", "repaired", "passed"]
+    assert row(text, "damaged") == ["2", "of", "2", "pass", "fail", "damaged", "passed"]
+    assert row(text, "never") == ["1", "of", "3", "fail", "fail", "max_attempts"]
+
+
+def test_the_headline_carries_n_interval_source_and_seed(shown):
+    lines = shown().splitlines()
+    number = next(number for number, line in enumerate(lines) if line.startswith("pass@1 "))
+    assert "50.0 % [15.0, 85.0] (2 of 4 tasks, Wilson 95 %)" in lines[number]
+    assert "toy, feedback source visible, seed 7" in lines[number + 1]
+
+
+def test_the_gain_is_printed_with_its_baseline_interval_and_p(shown):
+    text = shown()
+    assert row(text, "plain single attempt")[:2] == ["50.0", "%"]
+    assert "+0.0 points [" in text
+    assert "1 repaired, 1 damaged; p = 1, McNemar's exact test" in text
+
+
+def test_a_single_attempt_has_no_gain_over_itself(shown):
+    assert "gain, paired" not in shown({"a": [(1.0, True)], "b": [(0.0, False)]})
+
+
+def test_the_convergence_table_has_a_row_an_attempt(shown):
+    lines = [line.split() for line in shown().split("Convergence")[1].splitlines()]
+    rows = [line for line in lines if len(line) > 1 and line[0] in "123" and "/" in line[1]]
+    assert [line[:3] for line in rows] == [["1", "2/4", "50.0"], ["2", "2/4", "50.0"], ["3", "2/4", "50.0"]]
+
+
+def test_feedback_tests_are_shown_against_hidden_ones(shown):
+    text = shown(width=80)
+    assert row(text, "passed, and right") == ["1", "2", "2"]
+    assert row(text, "passed, but wrong") == ["0", "1", "1"]
+    assert row(text, "failed, but right") == ["1", "0", "1"]
+    assert row(text, "failed, and wrong") == ["2", "1", "4"]  # of attempt 1, submissions, all attempts
+    assert row(text, "without a verdict") == ["0", "0", "0"]
+    assert " ".join(row(text, "wrong if passed")) == "0.0 [0, 79] 33.3 [6, 79] 33.3 [6, 79]"
+
+
+def test_an_oracle_run_makes_no_such_table(shown):
+    assert "wrong if passed" not in shown(feedback_source="oracle")
+
+
+def test_tasks_without_tests_alone_make_no_table(shown):
+    assert "wrong if passed" not in shown({"a": [(-1.0, True)]})
+
+
+def test_written_tests_are_shown_with_what_they_were_worth(write_run):
+    folder = write_run(RUN, feedback_source="self_tests")
+    suites = [
+        WrittenTests(task_id="repaired", tests=("t1", "t2"), dropped={"x": "duplicate"}),
+        WrittenTests(task_id="never", tests=()),
+    ]
+    checks = tuple(Check(name="t", outcome=outcome) for outcome in ("pass", "fail"))
+    for suite in suites:
+        folder.append("written_tests.jsonl", suite)
+    folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id="repaired", checks=checks))
+    console = Console(file=io.StringIO(), width=120)
+    show(folder, console)
+    text = console.file.getvalue()
+    assert "2 kept, 1 of 2 tasks without any; left out: 1 duplicate" in text
+    assert "50.0 % [9.5, 90.5] (1 of 2 tests, Wilson 95 %): the canonical solution passes them" in text
+    assert row(text, "all tests valid")[:2] == ["0.0", "%"]
+    assert row(text, "invalid tests") == ["1", "fail"]
+    assert "2 pass, 1 fail on right programs; 1 pass, 4 fail on wrong ones, over all attempts" in text
+    assert row(text, "suite_writer")[0] == "0"
+
+
+def test_reflections_say_who_wrote_them(shown):
+    text = shown()
+    assert row(text, "reflections") == ["5", "llm"]
+    assert row(text, "written by the model")[:2] == ["100.0", "%"]
+
+
+@pytest.fixture
+def reviewed(attempt, reflection):
+    """Two tasks whose reflections are read and one whose is not."""
+    flags = {"a": ("generic", "short"), "b": ("generic",), "c": ()}
+    made = {}
+    for name, found in flags.items():
+        words = replace(reflection(1, "llm" if name != "c" else "rules:type"), flags=found, confidence=0.5)
+        recalled = () if name == "c" else (f"ep-{name}-1",)
+        second = attempt(name, 2, float(name == "a"))
+        made[name] = [attempt(name, 1, 0.0, reflection=words), replace(second, recalled=recalled)]
+    return made
+
+
+def test_reflections_have_a_row_a_source_with_reading_success_and_flags(shown, reviewed):
+    text = shown(made=reviewed, width=80).split("Reflections, and")[1]
+    llm = row(text, "llm")
+    assert llm[:4] == ["2", "2", "1/2", "+50.0"]
+    assert llm[-1] == "1/2"
+    assert row(text, "rules") == ["1", "0", "-", "-", "-", "0/0"]
+    assert row(text, "all")[:3] == ["3", "2", "1/2"]
+    assert "base: retries without a reflection, 0.0 % of 1 passed" in " ".join(text.split())
+    assert "llm: generic 100 %, short 50 % rules: no flag" in " ".join(text.split())
+    assert "100 % name a failing check, 0 % give away a value or code" in " ".join(text.split())
+
+
+def test_a_run_without_reflections_has_no_such_table(shown):
+    assert "Reflections, and" not in shown({"a": [(1.0, True)]})
+
+
+def test_reflections_without_any_flag_are_said_to_be_perhaps_unreviewed(shown):
+    assert "no flag on any of them: not reviewed, or nothing found" in " ".join(shown().split())
+
+
+def test_confidence_has_its_brier_score_beside_the_naive_one(shown, reviewed):
+    text = " ".join(shown(made=reviewed, width=80).split())
+    assert "confidence, stated Brier 0.250 [0.250, 0.250], 0.250 by always naming the share that passed" in text
+    assert "mean 0.50, 1 of 2 passed" in text
+
+
+def test_further_roles_have_a_row_of_costs_and_tokens_a_solved_task(shown, attempt):
+    first = attempt("a", 1, 1.0)
+    critic = Usage(calls=2, prompt_tokens=300, completion_tokens=40)
+    text = shown(made={"a": [replace(first, trajectory=replace(first.trajectory, others={"critic": critic}))]})
+    assert row(text, "critic") == ["2", "300", "40", "340", "0.0", "0.0000"]
+    assert row(text, "actor")[:4] == ["1", "10", "10", "20"]
+    assert row(text.split("Usage")[1], "all")[:4] == ["3", "310", "50", "360"]
+
+
+def test_without_a_solved_task_there_are_no_tokens_of_one(shown):
+    text = shown({"a": [(0.0, False)]}).split("Usage")[1]
+    assert row(text, "actor")[3] == "-"
+    assert "no task solved" in text
+
+
+def test_the_model_is_named_and_by_role_where_roles_have_their_own(write_run):
+    folder = write_run(RUN)
+    for roles, said in (({}, "model scripted"), ({"reflector": "big:1"}, "models actor scripted, reflector big:1")):
+        folder.write_manifest(replace(folder.manifest, role_fingerprints=roles))
+        console = Console(file=io.StringIO(), width=100)
+        show(folder, console)
+        assert said in " ".join(console.file.getvalue().split())
+
+
+def test_of_many_tasks_failures_and_repairs_come_first(shown):
+    many = {f"plain {i:03}": [(1.0, True)] for i in range(70)} | RUN
+    text = shown(many)
+    assert "14 more tasks left out" in text
+    assert row(text, "never")[-1] == "max_attempts"
+    assert row(text, "repaired")[-2] == "repaired"
+    assert "plain 000" in text
+    assert "plain 069" not in text
+
+
+def test_all_tasks_are_shown_on_demand(shown):
+    many = {f"plain {i:03}": [(1.0, True)] for i in range(70)} | RUN
+    text = shown(many, all_tasks=True)
+    assert "left out;" not in text
+    assert "plain 069" in text
+
+
+def test_an_oracle_run_is_loudly_no_pass_at_1(shown):
+    text = shown(feedback_source="oracle")
+    assert text.splitlines()[0].startswith("UPPER BOUND, not pass@1")
+    assert row(text, "upper bound (not pass@1)")[:2] == ["50.0", "%"]
+    assert "\npass@1" not in text
+
+
+def test_reflections_name_their_feedback_and_an_oracles_is_an_upper_bound(shown, attempt, reflection):
+    made = {"a": [attempt("a", 1, 0.0, reflection=reflection(1, "llm")), attempt("a", 2, 1.0)]}
+    for source, told in (("self_tests", "passed: self_tests feedback"), ("oracle", "UPPER BOUND, not pass@1: the")):
+        text = shown(made=made, feedback_source=source)
+        table = text[text.index("Reflections, and") : text.index("written by the model")]
+        assert told in " ".join(table.split())
+        assert ("unseen" in table) == (source != "oracle")
+
+
+def test_an_incomplete_run_says_so_first_and_last_and_how_to_resume(shown):
+    text = shown(n_expected=10, sealed=False)
+    assert text.count("INCOMPLETE: 4 of 10 tasks have ended") == 2
+    assert "resume" in text.splitlines()[0]
+    assert "Convergence" not in text
+
+
+def spoilt(attempt, **fields):
+    checks = (Check(name="type_check by ty", kind="type", outcome="harness_error", message="it is not installed."),)
+    evaluation = replace(attempt.evaluation, outcome="harness_error", checks=checks, **fields)
+    return replace(attempt, evaluation=evaluation)
+
+
+def test_harness_errors_are_loud_first_and_last_and_no_verdict(shown, attempt):
+    text = shown(made={"a": [spoilt(attempt("a", 1, 0.0))]}, width=200)
+    assert text.startswith("HARNESS ERRORS: 1 verdicts are failures of the harness and say nothing about a program; ")
+    assert text.count("the first: type_check by ty: it is not installed. Run `reflexion-lab doctor`") == 2
+    assert row(text, "without a verdict") == ["1", "1", "1"]
+
+
+def test_a_run_says_what_evaluated_it(shown, attempt):
+    evaluation = replace(attempt("a", 1, 0.0).evaluation, verification_type="lint")
+    text = shown(made={"a": [replace(attempt("a", 1, 0.0), evaluation=evaluation)]})
+    assert "seed 7, evaluated by lint" in text
+    assert "Feedback by lint against hidden tests" in text
+
+
+def test_unit_tests_need_no_such_word(shown):
+    assert "evaluated by" not in shown()
+
+
+def test_forgeable_verdicts_and_parts_that_did_not_run_have_a_line(shown, attempt):
+    checks = [Check(name=mode, outcome="fail", mode=mode) for mode in ("apart", "apart", "in_place")]
+    issues = ("lint by ruff did not run: not installed",)
+    made = attempt("a", 1, 0.0)
+    evaluation = replace(made.evaluation, checks=tuple(checks), verification_type="combined", issues=issues)
+    text = shown(made={"a": [replace(made, evaluation=evaluation)]})
+    assert "1 of 3 feedback verdicts, over all attempts; 0 of" in " ".join(text.split())
+    assert "1 lint by ruff; the other weights make up for it" in text
+
+
+def test_a_complete_run_gives_no_alarm(shown):
+    text = shown()
+    assert "INCOMPLETE" not in text
+    assert "NOT ALL GRADED" not in text
+    assert "HARNESS ERRORS" not in text
+
+
+def test_an_unsealed_run_says_that_grades_are_missing(shown):
+    assert "NOT ALL GRADED" in shown(sealed=False)
+
+
+def test_brackets_in_a_task_id_are_printed_as_they_are(shown):
+    assert row(shown({"a[bold]b": [(1.0, True)]}), "a[bold]b")[:3] == ["1", "of", "1"]
+
+
+def test_the_path_of_the_run_folder_is_not_broken(shown, tmp_path):
+    assert f"run folder: {tmp_path / 'run'}\n" in shown(width=20)
