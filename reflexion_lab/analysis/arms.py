@@ -1,0 +1,170 @@
+"""Arms: the runs of one method over its seeds, put together. Comparisons are made of arms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.manifest import HOW_NOT_WHAT
+from reflexion_lab.records import Attempt, Grade
+from reflexion_lab.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
+"""Config keys in which the runs of one arm may differ, and every key that ends in `.seed`."""
+
+
+class Case(NamedTuple):
+    """One task at one seed: what is paired between arms. Cases of one task are one cluster."""
+
+    seed: int
+    task_id: str
+
+
+class Arm:
+    """The finished runs of one method, at most one a seed.
+
+    Args:
+        label: how tables and figures name it.
+        logs: every attempt graded.
+
+    Raises:
+        ValueError: two runs of one seed; a run that is not finished or not graded; several feedback sources.
+    """
+
+    def __init__(self, label: str, logs: Sequence[Log]) -> None:
+        self.label = label
+        self.logs = tuple(sorted(logs, key=lambda log: log.manifest.seed))
+        if not self.logs:
+            raise ValueError(f"arm {label}: no run found; expected one at least")
+        for log in self.logs:
+            _check_finished(log)
+        _check_alike(label, self.logs)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(log.manifest.seed for log in self.logs)
+
+    @property
+    def feedback_source(self) -> str:
+        return self.logs[0].manifest.feedback_source
+
+    @property
+    def is_upper_bound(self) -> bool:
+        """Hidden tests drove its loops: none of its figures is a pass@1."""
+        return self.feedback_source == "oracle"
+
+    @cached_property
+    def attempts(self) -> dict[Case, list[Attempt]]:
+        return {Case(log.manifest.seed, task_id): made for log in self.logs for task_id, made in log.attempts.items()}
+
+    @cached_property
+    def grades(self) -> dict[Case, dict[int, Grade]]:
+        """Hidden verdicts by case, then by attempt number."""
+        found: dict[Case, dict[int, Grade]] = {}
+        for log in self.logs:
+            for (task_id, number), grade in log.grades.items():
+                found.setdefault(Case(log.manifest.seed, task_id), {})[number] = grade
+        return found
+
+    @property
+    def tasks(self) -> list[str]:
+        """Distinct task ids, sorted: the clusters, and the rows of `outcomes`."""
+        return sorted({case.task_id for case in self.attempts})
+
+    @property
+    def longest(self) -> int:
+        """Attempts of the longest loop."""
+        return max(len(made) for made in self.attempts.values())
+
+    def verdicts(self, t: int | None = None) -> dict[Case, bool]:
+        """By case, the hidden verdict on what would have been submitted had the loop been cut at attempt `t`."""
+        return {case: self.grades[case][submitted_at(made, t).number].passed for case, made in self.attempts.items()}
+
+    def outcomes(self, verdicts: Mapping[Case, bool], tasks: Sequence[str] | None = None) -> NDArray[float64]:
+        """`verdicts` as an array of 0 and 1, shape (tasks, seeds), rows by `tasks` (default: this arm's), columns by
+        `seeds`; not a number where a case has none.
+        """
+        import numpy as np
+
+        rows = {task_id: row for row, task_id in enumerate(tasks or self.tasks)}
+        columns = {seed: column for column, seed in enumerate(self.seeds)}
+        found = np.full((len(rows), len(columns)), np.nan)
+        for case, passed in verdicts.items():
+            if case.task_id in rows:
+                found[rows[case.task_id], columns[case.seed]] = passed
+        return found
+
+
+def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list[Arm]:
+    """The runs grouped into arms, in the order in which they first come.
+
+    Runs of one `arm` that differ in a swept key are arms of their own, named with it: `reflexion recall.omega=3`.
+
+    Args:
+        by: dotted config keys to name arms by, instead of those in which they are found to differ.
+
+    Raises:
+        RunFolderError: a folder is none.
+        ValueError: as `Arm`.
+    """
+    logs = [Log.read(run if isinstance(run, RunFolder) else RunFolder.existing(run)) for run in runs]
+    named: dict[str, list[Log]] = {}
+    for log in logs:
+        named.setdefault(str(log.manifest.config.get("arm", "run")), []).append(log)
+    return [arm for name, found in named.items() for arm in _split(name, found, by)]
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of a config; lists are values."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
+    configs = [dict(flat({k: v for k, v in log.manifest.config.items() if k not in HOW_NOT_WHAT})) for log in logs]
+    keys = by or sorted(
+        key
+        for key in {key for config in configs for key in config}
+        if key not in SEEDED and not key.endswith(".seed") and len({repr(config.get(key)) for config in configs}) > 1
+    )
+    groups: dict[str, list[Log]] = {}
+    for log, config in zip(logs, configs, strict=True):
+        label = " ".join((name, *(f"{key}={config.get(key)}" for key in keys)))
+        groups.setdefault(label, []).append(log)
+    return [Arm(label, found) for label, found in groups.items()]
+
+
+def _check_finished(log: Log) -> None:
+    manifest = log.manifest
+    if len(log.results) != manifest.n_expected:
+        raise ValueError(
+            f"run {manifest.run_id}: {len(log.results)} of {manifest.n_expected} tasks found; expected all of them; "
+            f"finish it with resume="
+        )
+    if not log.is_graded:
+        raise ValueError(f"run {manifest.run_id}: attempts without a hidden verdict found; finish it with resume=")
+
+
+def _check_alike(label: str, logs: Sequence[Log]) -> None:
+    by_seed: dict[int, str] = {}
+    for log in logs:
+        manifest = log.manifest
+        if other := by_seed.get(manifest.seed):
+            raise ValueError(
+                f"arm {label}: two runs of seed {manifest.seed} found, {other} and {manifest.run_id}; "
+                "expected one a seed"
+            )
+        by_seed[manifest.seed] = manifest.run_id
+    if len(sources := {log.manifest.feedback_source for log in logs}) > 1:
+        raise ValueError(f"arm {label}: feedback sources {', '.join(sorted(sources))} found; expected one")

@@ -1,0 +1,195 @@
+"""Equal spending by hand, and what luck does to it."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.budgets import accuracy_by_spending, at, matched, per_solved, spent
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.records import Usage, WrittenTests
+from reflexion_lab.run_folder import RunFolder
+
+R, W = True, False
+
+
+@pytest.fixture
+def make_arm(write_run, tmp_path):
+    """An arm of one run for each table of verdicts, (feedback reward, hidden verdict) by task; seeds from 0.
+
+    An attempt takes 20 tokens in 1 call, a reflection 7 in 1; `change` rewrites attempts, `written` is what tests took.
+    """
+
+    def make(*tables, label="arm", change=lambda attempt: attempt, written=None):
+        logs = []
+        for seed, verdicts in enumerate(tables):
+            write_run(verdicts, seed=seed).path.rename(tmp_path / f"{label}-{seed}")
+            log = Log.read(RunFolder.existing(tmp_path / f"{label}-{seed}"))
+            made = {task_id: [change(one) for one in found] for task_id, found in log.attempts.items()}
+            tests = {task_id: WrittenTests(task_id=task_id, tests=(), usage=written) for task_id in made if written}
+            logs.append(replace(log, attempts=made, written=tests))
+        return Arm(label, logs)
+
+    return make
+
+
+HISTORIES = {
+    "at once": [(1.0, R)],
+    "second": [(0.0, W), (1.0, R)],
+    "third": [(0.0, W), (0.5, W), (1.0, R)],
+    "never": [(0.0, W), (0.0, W), (0.0, W)],
+}
+
+
+def dearer(attempt):
+    """30 tokens instead of 20."""
+    usage = replace(attempt.trajectory.usage, prompt_tokens=20)
+    return replace(attempt, trajectory=replace(attempt.trajectory, usage=usage))
+
+
+def test_an_attempt_is_paid_with_all_that_came_before_it_and_not_with_its_own_reflection(make_arm):
+    arm = make_arm(HISTORIES)
+    assert spent(arm, "tokens")[Case(0, "never")] == [20, 47, 74]
+    assert spent(arm, "calls")[Case(0, "third")] == [1, 3, 5]
+    assert spent(arm, "calls")[Case(0, "at once")] == [1]
+
+
+def test_written_tests_are_paid_before_the_first_attempt(make_arm):
+    arm = make_arm(HISTORIES, written=Usage(calls=2, prompt_tokens=100, cost=0.5))
+    assert spent(arm, "tokens")[Case(0, "second")] == [120, 147]
+    assert spent(arm, "calls")[Case(0, "second")] == [3, 5]
+    assert spent(arm, "cost")[Case(0, "second")] == [0.5, 0.5]
+
+
+def test_other_roles_are_paid_with_the_attempt_in_which_they_work(make_arm):
+    def criticised(attempt):
+        return replace(attempt, trajectory=replace(attempt.trajectory, others={"critic": Usage(calls=3)}))
+
+    assert spent(make_arm(HISTORIES, change=criticised), "calls")[Case(0, "second")] == [4, 9]
+
+
+def test_a_cap_shows_what_would_have_been_submitted_by_then(make_arm):
+    arm = make_arm(HISTORIES)
+    solved = {
+        cap: [case.task_id for case, passed in at(arm, "tokens", cap).items() if passed] for cap in (0, 46, 47, 74)
+    }
+    assert solved == {0: ["at once"], 46: ["at once"], 47: ["at once", "second"], 74: ["at once", "second", "third"]}
+
+
+def test_no_cap_is_what_was_submitted(make_arm):
+    arm = make_arm(HISTORIES, HISTORIES)
+    assert at(arm, "calls", math.inf) == arm.verdicts()
+
+
+def test_a_damaged_submission_is_found_by_the_cap(make_arm):
+    arm = make_arm({"damaged": [(0.5, R), (1.0, W)]})
+    assert [at(arm, "tokens", cap)[Case(0, "damaged")] for cap in (20, 47)] == [R, W]
+
+
+def test_the_dearer_arm_is_cut_to_the_mean_of_the_cheaper(make_arm):
+    many = {f"{name} {i}": history for i in range(10) for name, history in HISTORIES.items()}
+    cheap, dear = make_arm(many, label="cheap"), make_arm(many, label="dear", change=dearer)
+    for found, place in ((matched(cheap, dear, "tokens"), 2), (matched(dear, cheap, "tokens"), 1)):
+        assert found.dearer == place
+        assert found.is_matched
+        own, other = (found.first_spend, found.second_spend)[:: 1 if place == 1 else -1]
+        assert other == fmean(ends[-1] for ends in spent(cheap, "tokens").values()) == 53.75
+        assert other - 37 / 40 < own <= other  # one more attempt of one more case would be too much
+    found = matched(cheap, dear, "tokens")
+    assert found.cap == 30
+    assert found.first == cheap.verdicts()
+    assert sum(found.second.values()) < sum(found.first.values())
+    assert found.equal.estimate.value < 0
+
+
+def test_cases_that_spend_the_same_are_cut_by_a_drawn_order_and_not_all_together(make_arm):
+    """Retries cost one call: to cut all of them at once would fall far below what may be spent."""
+    short = {f"t{i}": [(0.0, W)] + [(1.0, R)] * (i % 2) for i in range(40)}
+    long = {f"t{i}": [(0.0, W), (1.0, R)] for i in range(40)}
+    cheap, dear = make_arm(short, label="cheap"), make_arm(long, label="dear")
+    found = matched(cheap, dear, "calls")
+    assert (found.first_spend, found.second_spend) == (2.0, 2.0)
+    assert sum(found.second.values()) == 20
+    assert found == matched(cheap, dear, "calls")
+    assert found.second != matched(cheap, dear, "calls", seed=1).second
+    assert found.equal.estimate.value == pytest.approx(0.0)
+
+
+def test_arms_that_spend_the_same_are_not_cut(make_arm):
+    one, other = make_arm(HISTORIES, label="one"), make_arm(HISTORIES, label="other")
+    for unit in ("tokens", "cost"):
+        found = matched(one, other, unit)
+        assert (found.cap, found.dearer, found.is_matched) == (None, 0, True)
+        assert found.first == found.second == one.verdicts()
+        assert found.equal.p == 1.0
+
+
+def test_first_attempts_that_cost_too_much_are_kept_and_said(make_arm):
+    single = {task_id: history[:1] for task_id, history in HISTORIES.items()}
+    found = matched(make_arm(single, label="cheap"), make_arm(HISTORIES, label="dear", change=dearer), "tokens")
+    assert not found.is_matched
+    assert found.second_spend == 30 > found.first_spend == 20
+    assert sum(found.second.values()) == 1
+
+
+def test_only_cases_that_both_have_are_matched(make_arm):
+    more = make_arm({**HISTORIES, "alone": [(0.0, W)] * 5}, HISTORIES, label="more")
+    less = make_arm(HISTORIES, label="less")
+    found = matched(more, less, "tokens")
+    assert found.first.keys() == found.second.keys() == less.attempts.keys()
+    assert found.dearer == 0
+
+
+def test_arms_without_a_case_in_common_are_refused(make_arm):
+    with pytest.raises(ValueError, match="no case found in both"):
+        matched(make_arm({"a": [(1.0, R)]}, label="one"), make_arm({"b": [(1.0, R)]}, label="other"), "calls")
+
+
+@pytest.mark.parametrize("work", [spent, accuracy_by_spending, per_solved, lambda arm, unit: at(arm, unit, 1.0)])
+def test_an_unknown_unit_is_refused(make_arm, work):
+    with pytest.raises(ValueError, match="unit: 'hours'"):
+        work(make_arm(HISTORIES), "hours")
+
+
+def test_the_curve_over_spending_is_that_over_attempts(make_arm):
+    arm = make_arm(HISTORIES)
+    spots = accuracy_by_spending(arm, "tokens")
+    assert [spot.attempt for spot in spots] == [1, 2, 3]
+    assert [spot.spend for spot in spots] == [20, (20 + 3 * 47) / 4, (20 + 47 + 2 * 74) / 4]
+    assert [spot.pass_at_1.value for spot in spots] == [0.25, 0.5, 0.75]
+
+
+def test_what_a_solved_task_costs_is_all_that_was_paid(make_arm):
+    found = per_solved(make_arm(HISTORIES, HISTORIES), "tokens")
+    assert found.value == pytest.approx((20 + 47 + 74 + (74 + 7)) / 3)  # with the last reflection, which nobody read
+    assert found.low <= found.value <= found.high
+    assert per_solved(make_arm({"a": [(0.0, W)]}, label="none"), "tokens") is None
+
+
+def test_equal_arms_are_not_told_apart_more_often_than_is_said(make_arm, records):
+    """The whole way from records: same tasks, same chances, drawn twice."""
+    template = make_arm({"t0": [(1.0, R)]}).logs[0]
+    rng, n, rounds = np.random.default_rng(1), 30, 40
+
+    def drawn(label, chances):
+        verdicts = {}
+        for task, chance in enumerate(chances):
+            passed = [bool(one) for one in rng.random(3) < chance]
+            made = passed.index(True) + 1 if True in passed else 3
+            verdicts[f"t{task}"] = [(float(one), one) for one in passed[:made]]
+        attempts, grades = records(verdicts)
+        manifest = replace(template.manifest, n_expected=n)
+        results = dict.fromkeys(verdicts, template.results["t0"])
+        return Arm(label, [replace(template, manifest=manifest, results=results, attempts=attempts, grades=grades)])
+
+    found = []
+    for _ in range(rounds):
+        chances = rng.beta(0.6, 0.6, n)
+        found.append(matched(drawn("one", chances), drawn("other", chances), "calls").equal)
+    assert sum(one.p <= 0.05 for one in found) <= 6  # 2 expected; more than 6 in one of 300 such tests
+    assert sum(one.estimate.low <= 0 <= one.estimate.high for one in found) >= 34

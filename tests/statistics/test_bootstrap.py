@@ -1,0 +1,240 @@
+"""Intervals over tasks: against another implementation, where nothing varies, and how often they hold the truth."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+
+from reflexion_lab.statistics.bootstrap import FEWEST, bands, difference, interval, ratio
+from reflexion_lab.statistics.intervals import Estimate, clustered, paired_difference, wilson
+
+ABSENT = math.nan
+
+
+def drawn(rng, rounds, tasks, seeds, mean, spread):
+    """Verdicts of tasks whose chances to pass follow a beta distribution: `spread` 0 makes all tasks alike, 1 sure."""
+    chances = rng.beta(mean * (1 / spread - 1), (1 - mean) * (1 / spread - 1), (rounds, tasks, 1))
+    return (rng.random((rounds, tasks, seeds)) < chances).astype(float)
+
+
+def held(truth, estimates):
+    return sum(one.low <= truth <= one.high for one in estimates) / len(estimates)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_the_interval_agrees_with_scipys_bootstrap_over_tasks(seeds):
+    rng = np.random.default_rng(1)
+    outcomes = drawn(rng, 1, 120, seeds, 0.6, 0.5)[0]
+    other = bootstrap((outcomes.mean(axis=1),), np.mean, n_resamples=20_000, method="percentile", rng=rng)
+    found = interval(outcomes, draws=20_000)
+    assert found.value == pytest.approx(outcomes.mean())
+    assert (found.low, found.high) == pytest.approx(other.confidence_interval, abs=0.006)
+
+
+def test_the_difference_agrees_with_scipys_bootstrap_of_pairs():
+    rng = np.random.default_rng(2)
+    first, second = drawn(rng, 2, 120, 3, 0.6, 0.5)
+    other = bootstrap(
+        (first.mean(axis=1), second.mean(axis=1)),
+        lambda one, two, axis: two.mean(axis=axis) - one.mean(axis=axis),
+        paired=True,
+        n_resamples=20_000,
+        method="percentile",
+        rng=rng,
+    )
+    found = difference(first, second, draws=20_000)
+    assert found.value == pytest.approx(second.mean() - first.mean())
+    assert (found.low, found.high) == pytest.approx(other.confidence_interval, abs=0.008)
+
+
+def test_the_ratio_agrees_with_scipys_bootstrap_of_pairs():
+    rng = np.random.default_rng(3)
+    spent, solved = rng.integers(100, 900, 80), rng.integers(0, 4, 80)
+    other = bootstrap(
+        (spent, solved),
+        lambda one, two, axis: one.sum(axis=axis) / two.sum(axis=axis),
+        paired=True,
+        n_resamples=20_000,
+        method="percentile",
+        rng=rng,
+    )
+    found = ratio(spent, solved, draws=20_000)
+    assert found.value == pytest.approx(spent.sum() / solved.sum())
+    assert (found.low, found.high) == pytest.approx(other.confidence_interval, rel=0.03)
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not():
+    outcomes = drawn(np.random.default_rng(4), 1, 60, 3, 0.5, 0.5)[0]
+    assert interval(outcomes, seed=1) == interval(outcomes, seed=1)
+    assert interval(outcomes, seed=1, draws=200) != interval(outcomes, seed=2, draws=200)
+
+
+def test_the_order_of_tasks_and_seeds_changes_nothing():
+    outcomes = drawn(np.random.default_rng(5), 1, 60, 3, 0.5, 0.5)[0]
+    assert interval(outcomes[::-1, ::-1]) == interval(outcomes)
+    assert difference(outcomes[::-1], 1 - outcomes[::-1]) == difference(outcomes, 1 - outcomes)
+
+
+def test_absent_cases_weigh_nothing():
+    outcomes = drawn(np.random.default_rng(6), 1, 60, 2, 0.5, 0.5)[0]
+    padded = np.pad(outcomes, ((0, 5), (0, 1)), constant_values=ABSENT)
+    assert interval(padded) == interval(outcomes)
+    assert difference(padded, 1 - padded) == difference(outcomes, 1 - outcomes)
+    assert bands(padded[None]) != []
+
+
+def test_a_case_that_one_side_lacks_is_no_pair():
+    first, second = np.array([[1.0, 0.0], [1.0, ABSENT]]), np.array([[0.0, ABSENT], [1.0, 0.0]])
+    assert difference(first, second).value == -0.5
+
+
+def test_equal_sides_still_leave_a_width():
+    outcomes = drawn(np.random.default_rng(7), 1, 40, 3, 0.5, 0.5)[0]
+    found = difference(outcomes, outcomes)
+    assert found.low < found.value == 0.0 < found.high
+
+
+def test_one_seed_with_few_discordant_tasks_has_newcombes_interval():
+    first = np.array([[1.0]] * 20 + [[0.0]] * 20)
+    second = first.copy()
+    second[18:23] = 1 - second[18:23]  # two lost, three won
+    assert difference(first, second) == Estimate(value=1 / 40, **ends(paired_difference(18, 2, 3, 17)))
+
+
+def test_several_seeds_of_few_discordant_tasks_are_worth_no_more_than_their_tasks():
+    first, second = np.zeros((40, 3)), np.zeros((40, 3))
+    second[:4] = 1
+    found = difference(first, second)
+    assert (found.low, found.high) == pytest.approx(paired_difference(0, 0, 4, 36))
+
+
+@pytest.mark.parametrize("passed", [0, 3, 40])
+def test_few_tasks_on_a_side_have_wilsons_interval(passed):
+    outcomes = np.array([[1.0]] * passed + [[0.0]] * (40 - passed))
+    assert interval(outcomes) == Estimate(value=passed / 40, **ends(wilson(passed, 40)))
+    assert bands(outcomes[None]) == [interval(outcomes)]
+
+
+def test_the_fallback_is_discounted_to_the_tasks():
+    outcomes = np.zeros((40, 5))
+    outcomes[:2] = 1
+    assert interval(outcomes) == Estimate(value=0.05, **ends(clustered(0.05, [5] * 40)))
+
+
+@pytest.mark.parametrize("tasks", [1, 2, FEWEST - 1, FEWEST, 3 * FEWEST])
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_no_interval_is_without_width_and_all_hold_their_value(tasks, seeds):
+    for outcomes in drawn(np.random.default_rng(8), 5, tasks, seeds, 0.6, 0.9):
+        for found in (interval(outcomes, draws=200), *bands([outcomes, outcomes], draws=200)):
+            assert 0 <= found.low <= found.value <= found.high <= 1
+            assert found.low < found.high
+
+
+def ends(pair):
+    return {"low": pair[0], "high": pair[1]}
+
+
+def test_one_seed_makes_the_band_the_interval_over_tasks():
+    outcomes = drawn(np.random.default_rng(9), 1, 80, 1, 0.5, 0.5)[0]
+    band, own = bands(outcomes[None], draws=20_000)[0], interval(outcomes, draws=20_000)
+    assert (band.value, band.low, band.high) == pytest.approx((own.value, own.low, own.high), abs=0.01)
+
+
+def test_a_band_grows_with_what_a_seed_does_to_all_tasks():
+    rng = np.random.default_rng(10)
+    calm = (rng.random((100, 5)) < 0.5).astype(float)
+    moody = (rng.random((100, 5)) < [0.2, 0.35, 0.5, 0.65, 0.8]).astype(float)
+    (calm_band, moody_band), moody_interval = bands([calm, moody]), interval(moody)
+    assert moody_band.high - moody_band.low > 1.5 * (calm_band.high - calm_band.low)
+    assert moody_band.high - moody_band.low > 1.5 * (moody_interval.high - moody_interval.low)
+
+
+def test_bands_agree_with_drawing_tasks_and_seeds_by_hand():
+    rng = np.random.default_rng(11)
+    curves = np.sort((rng.random((2, 50, 3)) < 0.6), axis=0).astype(float)
+    curves[:, 7, 1] = ABSENT
+    by_hand = []
+    for _ in range(2500):
+        tasks, seeds = rng.integers(0, 50, 50), rng.integers(0, 3, 3)
+        by_hand.append(np.nanmean(curves[:, tasks][:, :, seeds], axis=(1, 2)))
+    low, high = np.quantile(by_hand, [0.025, 0.975], axis=0)
+    found = bands(curves)
+    assert [one.low for one in found] == pytest.approx(low, abs=0.012)
+    assert [one.high for one in found] == pytest.approx(high, abs=0.012)
+
+
+def test_a_ratio_of_nothing_is_none_and_one_of_a_single_task_has_no_upper_end():
+    assert ratio([3.0, 4.0], [0.0, 0.0]) is None
+    found = ratio([10.0] * 20, [1.0] + [0.0] * 19)
+    assert (found.value, found.high) == (200.0, math.inf)
+    assert 0 < found.low < 200
+
+
+@pytest.mark.parametrize(
+    ("work", "field"),
+    [
+        (lambda: interval([1.0, 0.0]), "outcomes"),
+        (lambda: interval([[ABSENT]]), "no case"),
+        (lambda: interval([[2.0]]), "outside"),
+        (lambda: difference([[1.0]], [[1.0], [0.0]]), "second"),
+        (lambda: difference([[1.0, ABSENT]], [[ABSENT, 1.0]]), "no case"),
+        (lambda: bands([[1.0]]), "curves"),
+        (lambda: ratio([1.0], [-1.0]), "denominators"),
+        (lambda: ratio([1.0, 2.0], [1.0]), "denominators"),
+    ],
+)
+def test_what_is_no_table_of_outcomes_is_refused(work, field):
+    with pytest.raises(ValueError, match=field):
+        work()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "seeds", "mean", "spread", "least"),
+    [
+        (164, 1, 0.98, 0.3, 0.925),  # 3 failures: percentiles alone hold 87 %
+        (164, 3, 0.8, 0.6, 0.93),
+        (60, 3, 0.5, 0.6, 0.93),
+        (30, 3, 0.3, 0.3, 0.92),
+        (20, 3, 0.8, 0.6, 0.95),
+        (10, 3, 0.5, 0.6, 0.95),
+    ],
+)
+def test_the_interval_holds_the_truth_about_as_often_as_it_says(tasks, seeds, mean, spread, least):
+    outcomes = drawn(np.random.default_rng(12), 500, tasks, seeds, mean, spread)
+    assert held(mean, [interval(one, draws=300) for one in outcomes]) >= least
+
+
+@pytest.mark.parametrize(
+    ("tasks", "seeds", "contested", "gain", "least"),
+    [(164, 1, 0.1, 0.05, 0.92), (164, 3, 0.2, 0.05, 0.92), (40, 1, 0.6, 0.0, 0.91), (20, 3, 0.4, 0.1, 0.95)],
+)
+def test_the_difference_holds_the_truth_about_as_often_as_it_says(tasks, seeds, contested, gain, least):
+    """Contested tasks are solved by chance on either side, more often on the second; the others alike by both."""
+    rng = np.random.default_rng(13)
+    shape = (500, tasks, seeds)
+    is_contested, is_easy = rng.random((500, tasks, 1)) < contested, rng.random((500, tasks, 1)) < 0.6
+    first = np.where(is_contested, rng.random(shape) < 0.5, is_easy).astype(float)
+    second = np.where(is_contested, rng.random(shape) < 0.5 + gain / contested, is_easy).astype(float)
+    found = [difference(one, two, draws=300) for one, two in zip(first, second, strict=True)]
+    assert held(gain, found) >= least
+
+
+def test_seeds_that_are_taken_for_tasks_would_hold_the_truth_too_seldom():
+    """Why tasks are the clusters: three seeds of sure tasks are one case each, not three."""
+    outcomes = drawn(np.random.default_rng(14), 300, 60, 3, 0.5, 0.9)
+    assert held(0.5, [interval(one.reshape(-1, 1), draws=300) for one in outcomes]) < 0.85
+    assert held(0.5, [interval(one, draws=300) for one in outcomes]) > 0.92
+
+
+@pytest.mark.parametrize(
+    ("seeds", "mood", "least", "most"),
+    [(3, 0.0, 0.95, 1.0), (3, 0.05, 0.91, 0.99), (10, 0.05, 0.92, 0.98), (1, 0.05, 0.88, 0.96)],
+)
+def test_bands_hold_what_other_tasks_and_seeds_would_give(seeds, mood, least, most):
+    rng = np.random.default_rng(15)
+    chances = rng.beta(0.7 * 2 / 3, 0.3 * 2 / 3, (300, 60, 1)) + rng.normal(0, mood, (300, 1, seeds))
+    outcomes = (rng.random((300, 60, seeds)) < chances).astype(float)
+    assert least <= held(0.7, [bands(one[None], draws=300)[0] for one in outcomes]) <= most

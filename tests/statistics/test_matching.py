@@ -1,0 +1,101 @@
+"""Equal spending: what is compared, and that luck in the matching is not taken for a difference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reflexion_lab.statistics.matching import Path, equal
+from reflexion_lab.statistics.permutation import sign_flip
+
+
+def loops(rng, chances, attempts, unit, seeds=1, price=1.0):
+    """Loops that end at success, each attempt after the first behind a reflection."""
+    found = []
+    for task, chance in enumerate(chances):
+        for _ in range(seeds):
+            took = np.ones(2 * attempts) if unit == "calls" else rng.integers(100, 400, 2 * attempts) * 1.0
+            solved = rng.random(attempts) < chance
+            made = int(solved.argmax()) + 1 if solved.any() else attempts
+            spent = np.cumsum(took)[::2][:made] * price
+            found.append(Path(task, spent.tolist(), solved[:made].tolist()))
+    return found
+
+
+def test_equal_arms_do_not_differ():
+    arm = loops(np.random.default_rng(1), np.full(60, 0.4), 4, "tokens")
+    found = equal(arm, arm)
+    assert (found.estimate.value, found.p) == (0.0, 1.0)
+    assert found.estimate.low < 0 < found.estimate.high
+
+
+def test_the_dearer_arm_is_cut_between_two_caps_in_proportion():
+    """First: one attempt of 1, half of the tasks solved. Second: 1 and then 3, the rest solved by attempt 2."""
+    first = [Path(task, [1.0], [task < 10]) for task in range(20)]
+    second = [Path(task, [1.0], [True]) if task < 10 else Path(task, [1.0, 4.0], [False, True]) for task in range(20)]
+    assert equal(first, second, draws=50).estimate.value == 0.0
+    richer = [Path(task, [1.75], [task < 10]) for task in range(20)]  # pays for half of the second attempts
+    assert equal(richer, second, draws=50).estimate.value == pytest.approx(0.25)
+    richest = [Path(task, [2.5], [task < 10]) for task in range(20)]
+    assert equal(richest, second, draws=50).estimate.value == pytest.approx(0.5)
+
+
+def test_first_attempts_that_cost_more_than_all_of_the_other_arm_count_all_the_same():
+    cheap = [Path(task, [1.0], [False]) for task in range(20)]
+    dear = [Path(task, [5.0, 9.0], [task < 5, True]) for task in range(20)]
+    assert equal(cheap, dear, draws=50).estimate.value == pytest.approx(0.25)
+
+
+def test_changing_sides_changes_the_sign_alone():
+    rng = np.random.default_rng(2)
+    first, second = (loops(rng, np.full(40, chance), 4, "tokens", 2) for chance in (0.3, 0.5))
+    one, other = equal(first, second), equal(second, first)
+    assert one.estimate.value == pytest.approx(-other.estimate.value)
+    assert one.estimate.low == pytest.approx(-other.estimate.high, abs=0.02)
+    assert one.p == pytest.approx(other.p, abs=0.02)
+
+
+def test_without_a_cut_p_is_that_of_sign_flips():
+    """Where every attempt costs the same on both sides, and loops never go on, matching changes nothing."""
+    rng = np.random.default_rng(3)
+    passed = rng.random((2, 50)) < [[0.4], [0.6]]
+    first, second = ([Path(task, [1.0], [bool(one)]) for task, one in enumerate(side)] for side in passed)
+    expected = sign_flip(passed[0][:, None], passed[1][:, None])
+    assert equal(first, second, draws=20_000).p == pytest.approx(expected, abs=0.012)
+
+
+def test_a_price_of_nothing_for_both_is_no_cut():
+    free = [Path(task, [0.0, 0.0], [False, task < 12]) for task in range(30)]
+    none = [Path(task, [0.0], [False]) for task in range(30)]
+    assert equal(none, free, draws=50).estimate.value == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(("first", "second"), [([], []), ([Path(0, [1.0], [True])], [Path(1, [1.0], [True])])])
+def test_other_cases_are_refused(first, second):
+    with pytest.raises(ValueError, match="first and second"):
+        equal(first, second)
+
+
+@pytest.mark.parametrize(("unit", "tasks", "attempts", "seeds"), [("calls", 40, 2, 1), ("tokens", 40, 4, 2)])
+def test_arms_that_do_not_differ_are_found_to_no_more_often_than_is_said(unit, tasks, attempts, seeds):
+    rng = np.random.default_rng(4)
+    found = []
+    for _ in range(150):
+        chances = rng.beta(0.6, 0.6, tasks)
+        first, second = (loops(rng, chances, attempts, unit, seeds) for _ in range(2))
+        found.append(equal(first, second, draws=150))
+    assert np.mean([one.p <= 0.05 for one in found]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+    assert np.mean([one.estimate.low <= 0 <= one.estimate.high for one in found]) >= 0.90
+
+
+def test_the_interval_holds_a_true_difference_about_as_often_as_it_says():
+    """The second arm fails never once it goes on, at twice the price. The truth is that of very many tasks."""
+    rng = np.random.default_rng(5)
+
+    def arms(tasks):
+        chances = rng.beta(1.0, 1.0, tasks)
+        return loops(rng, chances, 3, "tokens"), loops(rng, np.sqrt(chances), 3, "tokens", price=2.0)
+
+    truth = equal(*arms(6_000), draws=1).estimate.value
+    found = [equal(*arms(60), draws=200).estimate for _ in range(150)]
+    assert 0.9 <= np.mean([one.low <= truth <= one.high for one in found]) <= 0.99

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from reflexion_lab.statistics.intervals import mcnemar
+from reflexion_lab.statistics.power import minimum_detectable, needed, power_of
+
+
+@pytest.mark.parametrize(
+    ("discordant", "split"), [(16, (13, 3)), (33, (23, 10)), (6, (6, 0)), (5, None), (1, None), (0, None)]
+)
+def test_the_published_splits(discordant, split):
+    """Of HumanEval's 164 tasks, 16 discordant pairs must split 13 : 3 (6.1 points), and 33 of them 23 : 10 (7.9)."""
+    assert needed(discordant) == split
+
+
+@settings(deadline=None)
+@given(st.integers(0, 300), st.sampled_from([0.001, 0.01, 0.05, 0.2]))
+def test_the_split_is_the_least_that_is_significant(discordant, alpha):
+    split = needed(discordant, alpha)
+    if split is None:
+        assert mcnemar(discordant, 0) > alpha
+        return
+    wins, losses = split
+    assert wins + losses == discordant
+    assert mcnemar(wins, losses) <= alpha
+    assert 2 * (losses + 1) > discordant or mcnemar(wins - 1, losses + 1) > alpha
+
+
+@pytest.mark.parametrize(
+    ("n", "discordant", "difference"), [(20, 0.5, 0.3), (164, 0.2, 0.08), (60, 1.0, 0.4), (9, 0.3, 0.0)]
+)
+def test_the_power_is_what_enumeration_says(n, discordant, difference):
+    pairs, wins = np.mgrid[: n + 1, : n + 1]
+    p_values = np.minimum(1, 2 * binom.sf(wins - 1, pairs, 0.5))
+    found = (wins <= pairs) & (2 * wins > pairs) & (p_values <= 0.05)
+    chances = binom.pmf(pairs, n, discordant) * binom.pmf(wins, pairs, (1 + difference / discordant) / 2)
+    expected = chances[found].sum()
+    assert power_of(n, discordant, difference) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "discordant"), [(164, 0.1), (164, 0.2), (60, 0.3), (500, 0.05)])
+def test_the_least_difference_is_found_four_times_in_five(n, discordant):
+    found = minimum_detectable(n, discordant)
+    assert 0 < found <= discordant
+    rng = np.random.default_rng(1)
+    shares = [(discordant + found) / 2, (discordant - found) / 2, 1 - discordant]
+    drawn = rng.multinomial(n, shares, size=4000)
+    power = np.mean([wins > losses and mcnemar(int(losses), int(wins)) <= 0.05 for wins, losses, _ in drawn])
+    assert power == pytest.approx(0.8, abs=0.025)
+
+
+def test_more_tasks_find_smaller_differences_and_more_discord_hides_them():
+    assert minimum_detectable(1000, 0.2) < minimum_detectable(164, 0.2) < minimum_detectable(60, 0.2)
+    assert minimum_detectable(164, 0.1) < minimum_detectable(164, 0.3) < minimum_detectable(164, 0.6)
+    assert minimum_detectable(164, 0.2, power=0.5) < minimum_detectable(164, 0.2)
+
+
+def test_where_too_few_pairs_differ_nothing_can_be_found():
+    assert minimum_detectable(5, 1.0) is None
+    assert minimum_detectable(164, 0.02) is None
+
+
+def test_it_lies_near_the_normal_approximation():
+    """Connor 1987 (Biometrics 43:207-211), which is somewhat smaller, as the exact test is conservative."""
+    n, discordant = 1000, 0.2
+    found = minimum_detectable(n, discordant)
+    approximate = (1.959964 * np.sqrt(discordant) + 0.841621 * np.sqrt(discordant - found**2)) / np.sqrt(n)
+    assert approximate < found < 1.1 * approximate
+
+
+@pytest.mark.parametrize(
+    ("work", "field"),
+    [
+        (lambda: needed(-1), "discordant"),
+        (lambda: needed(5, 1.0), "alpha"),
+        (lambda: minimum_detectable(0, 0.5), "n: 0"),
+        (lambda: minimum_detectable(10, 0.0), "discordant"),
+        (lambda: minimum_detectable(10, 1.1), "discordant"),
+        (lambda: minimum_detectable(10, 0.5, power=1.0), "power"),
+        (lambda: power_of(10, 0.1, 0.2), "difference"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(work, field):
+    with pytest.raises(ValueError, match=field):
+        work()

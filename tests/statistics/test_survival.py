@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifelines import KaplanMeierFitter
+from lifelines.utils import restricted_mean_survival_time
+
+from reflexion_lab.statistics.intervals import wilson
+from reflexion_lab.statistics.survival import kaplan_meier
+
+cases = st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=40)
+
+few = settings(deadline=None, max_examples=25)  # lifelines takes its time
+
+
+def fitted(found):
+    return KaplanMeierFitter().fit([attempts for attempts, _ in found], [solved for _, solved in found])
+
+
+@few
+@given(cases)
+def test_the_curve_and_its_interval_are_those_of_lifelines(found):
+    ours, other = kaplan_meier(*zip(*found, strict=True)), fitted(found)
+    for step in ours.steps:
+        share = other.predict(step.attempt)
+        assert step.unsolved.value == pytest.approx(share)
+        if 0 < step.unsolved.value < 1:
+            low, high = other.confidence_interval_.loc[: step.attempt].iloc[-1]
+            assert (step.unsolved.low, step.unsolved.high) == pytest.approx((low, high))
+
+
+@few
+@given(cases)
+def test_the_median_is_that_of_lifelines(found):
+    shares = fitted(found).survival_function_["KM_estimate"]
+    median = shares.index[shares <= 0.5 + 1e-9].min()  # its own median misses shares that are a hair off
+    assert kaplan_meier(*zip(*found, strict=True)).median == (None if np.isnan(median) else median)
+
+
+@few
+@given(cases)
+def test_the_restricted_mean_is_that_of_lifelines(found):
+    ours = kaplan_meier(*zip(*found, strict=True))
+    longest = max(attempts for attempts, _ in found)
+    assert ours.mean_attempts.value == pytest.approx(restricted_mean_survival_time(fitted(found), t=longest))
+    assert 1 <= ours.mean_attempts.low <= ours.mean_attempts.value <= ours.mean_attempts.high <= longest
+
+
+@few
+@given(cases)
+def test_the_numbers_at_risk_add_up(found):
+    steps = kaplan_meier(*zip(*found, strict=True)).steps
+    assert steps[0].at_risk == len(found)
+    assert sum(step.solved + step.censored for step in steps) == len(found)
+    for before, after in pairwise(steps):
+        assert after.at_risk == before.at_risk - before.solved - before.censored
+
+
+def test_without_censoring_it_is_what_one_counts():
+    steps = kaplan_meier([1, 1, 2, 3, 3], [True, True, True, True, False]).steps
+    assert [step.unsolved.value for step in steps] == pytest.approx([0.6, 0.4, 0.2])
+
+
+def test_the_leukaemia_patients_of_freireich():
+    """6-MP against placebo, as worked in Kleinbaum and Klein 2012, table 2.1: medians of 23 weeks, and of 8."""
+    weeks = [6, 6, 6, 7, 10, 13, 16, 22, 23, 6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    found = kaplan_meier(weeks, [True] * 9 + [False] * 12)
+    shares = {step.attempt: step.unsolved.value for step in found.steps if step.solved}
+    assert [round(shares[week], 4) for week in (6, 7, 10, 13, 16, 22, 23)] == [
+        0.8571, 0.8067, 0.7529, 0.6902, 0.6275, 0.5378, 0.4482,
+    ]  # fmt: skip
+    assert found.median == 23
+    placebo = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
+    assert kaplan_meier(placebo, [True] * 21).median == 8
+
+
+def test_nothing_solved_leaves_a_width_and_no_median():
+    found = kaplan_meier([4] * 20, [False] * 20)
+    assert found.median is None
+    assert all((step.unsolved.low, step.unsolved.high) == (wilson(20, 20)[0], 1.0) for step in found.steps)
+    assert found.mean_attempts.low < found.mean_attempts.value == 4
+
+
+def test_everything_solved_at_once_leaves_a_width():
+    found = kaplan_meier([1] * 19 + [3], [True] * 19 + [False])
+    assert found.steps[0].unsolved.high > 0.05
+    assert kaplan_meier([1] * 20, [True] * 20).steps[0].unsolved.high == wilson(0, 20)[1]
+
+
+def test_seeds_of_a_task_are_worth_one_case():
+    """Three cases that are one each: the interval is that of a third as many."""
+    once = kaplan_meier([1, 2, 3, 3, 2, 1, 3, 3], [True] * 3 + [False] + [True] * 2 + [False] * 2)
+    thrice = kaplan_meier(
+        [1, 2, 3, 3, 2, 1, 3, 3] * 3, ([True] * 3 + [False] + [True] * 2 + [False] * 2) * 3, [*range(8)] * 3
+    )
+    assert (thrice.n, thrice.clusters) == (24, 8)
+    for ours, other in zip(thrice.steps, once.steps, strict=True):
+        assert (ours.unsolved.low, ours.unsolved.high) == pytest.approx((other.unsolved.low, other.unsolved.high))
+    assert thrice.mean_attempts.low == pytest.approx(once.mean_attempts.low)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "solved", "tasks"),
+    [([], [], None), ([1], [True, False], None), ([1], [True], []), ([0], [True], None)],
+)
+def test_what_are_no_cases_is_refused(attempts, solved, tasks):
+    with pytest.raises(ValueError, match="attempts"):
+        kaplan_meier(attempts, solved, tasks)
+
+
+def test_the_intervals_hold_the_truth_about_as_often_as_they_say():
+    """Each attempt solves 3 in 10; a quarter of the loops are cut short by chance."""
+    rng = np.random.default_rng(1)
+    rounds, n, longest = 1000, 60, 5
+    solves = rng.geometric(0.3, (rounds, n))
+    ends = np.minimum(
+        longest, np.where(rng.random((rounds, n)) < 0.25, rng.integers(1, longest + 1, (rounds, n)), longest)
+    )
+    found = [kaplan_meier(np.minimum(s, e).tolist(), (s <= e).tolist()) for s, e in zip(solves, ends, strict=True)]
+    for attempt in range(1, longest + 1):
+        shares = [one.steps[attempt - 1].unsolved for one in found]
+        assert 0.925 <= np.mean([one.low <= 0.7**attempt <= one.high for one in shares]) <= 0.97
+    mean = sum(0.7**t for t in range(longest))
+    assert 0.925 <= np.mean([one.mean_attempts.low <= mean <= one.mean_attempts.high for one in found]) <= 0.97
+
+
+def test_with_several_seeds_the_intervals_hold_the_truth_at_least_as_often():
+    """A task's chance is its own; three seeds each. The discount is for the worst case, so they may hold more."""
+    rng = np.random.default_rng(2)
+    rounds, n, longest = 500, 40, 4
+    truth = float(np.mean((1 - rng.beta(0.6, 1.4, 400_000)) ** 2))
+    solved = rng.random((rounds, n, 3, longest)) < rng.beta(0.6, 1.4, (rounds, n, 1, 1))
+    tasks, held = np.repeat(np.arange(n), 3).tolist(), 0
+    for drawn in solved.reshape(rounds, n * 3, longest):
+        ever = drawn.any(axis=1)
+        found = kaplan_meier(np.where(ever, drawn.argmax(axis=1) + 1, longest).tolist(), ever.tolist(), tasks)
+        held += found.steps[1].unsolved.low <= truth <= found.steps[1].unsolved.high
+    assert held / rounds >= 0.94
