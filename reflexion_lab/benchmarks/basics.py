@@ -1,54 +1,57 @@
-"""`basics`: forty easy tasks in HumanEval's form, with names, constants and calls drawn by seed.
+"""`basics`: parametric tasks in HumanEval's form, easy to hard, with names, constants and calls drawn by seed.
 
-The texts are our own. Ideas such as the sum of digits are old, and a model may know them; the constants and
-calls are drawn by seed. No expected value is typed by hand: each comes from running the
-template's reference.
+No expected value is typed by hand: each comes from running the template's reference. What the tests are worth is
+measured, not hoped for: the hidden tests of a task reject the template's slip, its solution with every other
+constant, and every mutant of its solution that any of the calls drawn for it tells from the solution.
+
+Contamination. The texts, constants, calls and tests are our own and drawn by seed, so that no task can stand word
+for word in a corpus that is older than its seed, and remembered tests are of no use. The ideas behind many templates
+(the sum of digits, a palindrome) are old, and a model has met programs for them: `basics` measures whether it can
+apply them to this name and this constant, not whether it could have invented them. Templates and default seeds
+are public from the day of their release on; draw another seed where that matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import chain, zip_longest
+from collections.abc import Sequence
+from functools import cache
 from random import Random
-from textwrap import dedent, indent
-from typing import Any, NamedTuple
+from textwrap import indent
+from typing import Any
 
+from reflexion_lab.benchmarks.basics_dicts import DICTIONARIES
 from reflexion_lab.benchmarks.basics_lists import LISTS
+from reflexion_lab.benchmarks.basics_logic import LOGIC
 from reflexion_lab.benchmarks.basics_numbers import NUMBERS
+from reflexion_lab.benchmarks.basics_pairs import PAIRS
+from reflexion_lab.benchmarks.basics_parsing import PARSING
+from reflexion_lab.benchmarks.basics_pool import Case, Pool, body_of, chosen, pool
+from reflexion_lab.benchmarks.basics_sequences import SEQUENCES
 from reflexion_lab.benchmarks.basics_strings import STRINGS
 from reflexion_lab.benchmarks.basics_template import Template
 from reflexion_lab.records import Task
 
-THEMES = {"numbers": NUMBERS, "strings": STRINGS, "lists": LISTS}
-EXAMPLES = 2
-HIDDEN = 6
-POOL = 100
-"""Calls drawn per task, from which the examples and the hidden tests are chosen."""
-
-Program = Callable[..., object]
-
-
-class Case(NamedTuple):
-    """One call of a task's function and what it must return."""
-
-    arguments: tuple[object, ...]
-    value: object
-
-    def rejects(self, program: Program) -> bool:
-        """True if `program` raises or returns something else."""
-        try:
-            return program(*self.arguments) != self.value
-        except Exception:  # a wrong program may fail in any way
-            return True
+THEMES = {
+    "numbers": NUMBERS,
+    "strings": STRINGS,
+    "lists": LISTS,
+    "dictionaries": DICTIONARIES,
+    "pairs": PAIRS,
+    "parsing": PARSING,
+    "logic": LOGIC,
+    "sequences": SEQUENCES,
+}
+LEVELS = ("easy", "medium", "hard")
+TRIES = 20
+"""Draws of examples before a prompt is let come twice."""
 
 
 def basics(seed: int = 0, n: int = 40) -> list[Task]:
     """Draw `n` tasks; the first ones are the same for every `n`, and any prefix mixes the levels.
 
-    Beyond forty, every template is drawn again, with another name and another constant as long as they last.
-    The visible tests are the examples of the docstring; they reject the template's slip and the stubs that
-    return None or their first argument. The hidden tests are other calls and reject every other constant too.
+    Once every template had its turn, each is drawn again, with another name, constant and other calls as long as they
+    last. The visible tests are the examples of the docstring; they reject the template's slip and the stubs that
+    return None or their first argument. A task's tags are `basics`, its theme and its level.
 
     Raises:
         ValueError: `n` is below 1.
@@ -56,80 +59,64 @@ def basics(seed: int = 0, n: int = 40) -> list[Task]:
     if n < 1:
         raise ValueError(f"benchmark.load.n must be at least 1, found {n}: ask `basics` for one task or more.")
     order = _order(seed)
-    return [_task(*order[i % len(order)], seed=seed, draw=i // len(order)) for i in range(n)]
+    prompts: set[str] = set()
+
+    @cache
+    def calls(at: int, constant: int) -> Pool:
+        template = order[at][1]
+        k = template.constants[constant]
+        return pool(template, k, Random(f"{seed}:{template.names[0]}:{k!r}"))
+
+    def drawn(number: int) -> Task:
+        draw, at = divmod(number, len(order))
+        theme, template = order[at]
+        key = template.names[0]
+        name = _nth(template.names, f"{seed}:{key}:name", draw)
+        constant = _nth(range(len(template.constants)), f"{seed}:{key}:constant", draw)
+        rng = Random(f"{seed}:{key}:{draw}")
+        for _ in range(TRIES):
+            task = _task(theme, template, draw, name, template.constants[constant], *chosen(calls(at, constant), rng))
+            if task.prompt not in prompts:
+                break
+        prompts.add(task.prompt)
+        return task
+
+    return [drawn(number) for number in range(n)]
 
 
 def _order(seed: int) -> list[tuple[str, Template]]:
-    """All templates with their themes: easy, medium, hard and again, shuffled within a level."""
+    """All templates with their themes, shuffled within a level; every prefix has the shares of the whole."""
     rng = Random(f"{seed}:order")
     rows = [(theme, template) for theme, templates in THEMES.items() for template in templates]
-    levels = [[row for row in rows if row[1].level == level] for level in ("easy", "medium", "hard")]
-    shuffled = [rng.sample(level, len(level)) for level in levels]
-    return [row for row in chain.from_iterable(zip_longest(*shuffled)) if row]
+    placed = []
+    for number, level in enumerate(LEVELS):
+        of_level = [row for row in rows if row[1].level == level]
+        for i, row in enumerate(rng.sample(of_level, len(of_level))):
+            placed.append(((i + 0.5) / len(of_level), number, row))
+    return [row for _, _, row in sorted(placed, key=lambda place: place[:2])]
 
 
-def _task(theme: str, template: Template, *, seed: int, draw: int) -> Task:
-    key = template.names[0]
-    name = _nth(template.names, Random(f"{seed}:{key}:name"), draw)
-    k = _nth(template.constants, Random(f"{seed}:{key}:constant"), draw)
-    examples, hidden = _cases(template, k, Random(f"{seed}:{key}:{draw}"))
-    sentence = template.sentence.format(k=k)
-    docstring = "\n".join([sentence, *(f">>> {_call(name, case)}\n{case.value!r}" for case in examples)])
+def _task(
+    theme: str, template: Template, draw: int, name: str, k: Any, examples: Sequence[Case], hidden: Sequence[Case]
+) -> Task:
+    shown = [f">>> {name}{case.arguments}\n{case.value}" for case in examples]
+    docstring = "\n".join([template.sentence.format(k=k), *shown])
     return Task(
-        task_id=f"basics/{key}/{draw}",
+        task_id=f"basics/{template.names[0]}/{draw}",
         prompt=f"def {name}{template.signature}:\n" + indent(f'"""{docstring}\n"""\n', "    "),
         entry_point=name,
         visible_tests=tuple(_check(name, case) for case in examples),
         hidden_tests=tuple(_check(name, case) for case in hidden),
-        canonical_solution=_body(template.body, k),
+        canonical_solution=body_of(template.body, k),
         tags=("basics", theme, template.level),
     )
 
 
-def _nth(choices: Sequence[Any], rng: Random, draw: int) -> Any:
-    """One of `choices`, in an order of the seed's own: none comes twice before all came once."""
-    return rng.sample(choices, len(choices))[draw % len(choices)]
-
-
-def _cases(template: Template, k: Any, rng: Random) -> tuple[list[Case], list[Case]]:
-    """Draw calls, run the reference on them, and choose the examples and the hidden cases."""
-    compiled = partial(_program, template.signature)
-    reference = compiled(template.body, k)
-    calls = (template.inputs(rng, k) for _ in range(POOL))
-    pool = [Case(call, reference(*call)) for call in {repr(call): call for call in calls}.values()]
-    others = [compiled(template.body, other) for other in template.constants if other != k]
-    wrong: list[Program] = [lambda *_: None, lambda first, *_: first]
-    if template.slip:
-        wrong.append(compiled(template.slip, k))
-    examples = _rejecting(wrong, pool, EXAMPLES)
-    return examples, _rejecting(wrong + others, [case for case in pool if case not in examples], HIDDEN)
-
-
-def _rejecting(wrong: Sequence[Program], pool: Sequence[Case], size: int) -> list[Case]:
-    """Choose `size` cases greedily: most wrong programs newly rejected, then the value least seen so far."""
-    chosen: list[Case] = []
-    for _ in range(size):
-        alive = [program for program in wrong if not any(case.rejects(program) for case in chosen)]
-        values = [case.value for case in chosen]
-        rest = (case for case in pool if case not in chosen)
-        chosen.append(max(rest, key=lambda case: (sum(map(case.rejects, alive)), -values.count(case.value))))
-    return chosen
-
-
-def _program(signature: str, body: str, k: Any) -> Program:
-    namespace: dict[str, Any] = {}
-    exec(f"def program{signature}:\n{_body(body, k)}", namespace)
-    program: Program = namespace["program"]
-    return program
-
-
-def _body(body: str, k: Any) -> str:
-    return indent(dedent(body).strip().format(k=k), "    ") + "\n"
-
-
-def _call(name: str, case: Case) -> str:
-    return f"{name}({', '.join(map(repr, case.arguments))})"
+def _nth(choices: Sequence[Any], name: str, draw: int) -> Any:
+    """One of `choices`, in orders of the name's own: none comes twice before all came once."""
+    block, place = divmod(draw, len(choices))
+    return Random(f"{name}:{block}").sample(choices, len(choices))[place]
 
 
 def _check(name: str, case: Case) -> str:
-    return f"assert {_call(name, case)} == {case.value!r}"
+    return f"assert {name}{case.arguments} == {case.value}"

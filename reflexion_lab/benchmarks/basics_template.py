@@ -61,3 +61,13 @@ def mirrored(r: Random) -> str:
     whole = half + r.choice(("", r.choice("aeiou"))) + half[::-1]
     cut = r.randint(1, len(whole) - 1)
     return r.choice((whole, whole.title(), f"{whole[:cut]} {whole[cut:]}"))
+
+
+def quantities(r: Random, low: int, high: int, *, fewest: int = 2, most: int = 4) -> dict[str, int]:
+    """`fewest` to `most` different words, each with a whole number in [low, high]."""
+    return {word: r.randint(low, high) for word in words(r, fewest, most)}
+
+
+def pairs(r: Random, low: int, high: int, *, fewest: int = 2, most: int = 4) -> list[tuple[int, int]]:
+    """`fewest` to `most` pairs of whole numbers in [low, high]."""
+    return [(r.randint(low, high), r.randint(low, high)) for _ in range(r.randint(fewest, most))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import gzip
 import hashlib
 import textwrap
@@ -44,8 +45,10 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     test: str
 
 
+@functools.cache
 def humaneval() -> Benchmark:
-    """All 164 tasks. Visible tests are the prompt's own examples; the hidden ones are `check`, split up.
+    """All 164 tasks, read once a process. Visible tests are the prompt's own examples; the hidden ones are `check`,
+    split up.
 
     `canonical_solution` is the body that completes `prompt`. Only data is read; nothing of it is executed.
     """

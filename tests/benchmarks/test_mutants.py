@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from reflexion_lab.benchmarks.mutants import mutants
+
+
+def made(program: str) -> set[str]:
+    return {mutant.program for mutant in mutants(program)}
+
+
+@pytest.mark.parametrize(
+    ("program", "mutant"),
+    [
+        ("x = a < b", "x = a <= b"),
+        ("x = a < b", "x = a >= b"),
+        ("x = a < b < c", "x = a < b <= c"),
+        ("x = a in b", "x = a not in b"),
+        ("x = 3", "x = 4"),
+        ("x = 3", "x = 2"),
+        ("x = True", "x = False"),
+        ("x = 'ab'", "x = 'a'"),
+        ("x = ''", "x = 'x'"),
+        ("x = a + b", "x = a - b"),
+        ("x += a", "x -= a"),
+        ("x = a and b", "x = a or b"),
+        ("x = not a", "x = a"),
+        ("x = -a", "x = a"),
+        ("x = a[1:n]", "x = a[:n]"),
+        ("x = a[1:n]", "x = a[1:]"),
+        ("x = a[1:n]", "x = a[1:n + 1]"),
+        ("x = a[::-1]", "x = a[:]"),
+        ("x = a if b else c", "x = c if b else a"),
+        ("if a:\n    b()\nelse:\n    c()", "if a:\n    c()\nelse:\n    b()"),
+        ("if a:\n    b()", "if not a:\n    b()"),
+        ("x = min(a)", "x = max(a)"),
+        ("x = a.upper()", "x = a.lower()"),
+        ("a.append(b)", "pass"),
+        ("for a in b:\n    break", "for a in b:\n    continue"),
+        ("def f(a):\n    return a", "def f(a):\n    return None"),
+        ("def f(a):\n    return a", "def f(a):\n    return 0\n    return a"),
+        ("def f(a):\n    'Says.'\n    return a", 'def f(a):\n    """Says."""\n    return 0\n    return a'),
+    ],
+)
+def test_the_usual_small_mistakes_are_made(program: str, mutant: str) -> None:
+    assert mutant in made(program)
+
+
+PROGRAM = '''
+def f(numbers: list[int], k: "int" = 3) -> "dict[str, int]":
+    """Count 1 or 2."""
+    total = 0
+    for i, n in enumerate(sorted(numbers)):
+        if n > k and not i % 2 == 0:
+            total += n * 2
+    return {"total": -total, "rest": numbers[1:k]}
+'''
+
+
+def test_mutants_are_different_programs_that_parse() -> None:
+    found = list(mutants(PROGRAM))
+    assert len({mutant.program for mutant in found}) == len(found) > 20
+    for mutant in found:
+        assert ast.dump(ast.parse(mutant.program)) != ast.dump(ast.parse(PROGRAM))
+
+
+def test_a_mutant_differs_in_the_line_that_it_names() -> None:
+    origin = ast.unparse(ast.parse(PROGRAM)).splitlines()
+    for mutant in mutants("\n".join(origin)):
+        changed = mutant.program.splitlines()
+        if len(changed) == len(origin):
+            (line,) = (i for i, pair in enumerate(zip(origin, changed, strict=True), 1) if pair[0] != pair[1])
+            assert line == mutant.line, mutant
+
+
+def test_docstrings_and_types_are_left_as_they_are() -> None:
+    for mutant in mutants(PROGRAM):
+        assert '"""Count 1 or 2."""' in mutant.program
+        assert ": list[int], k: 'int'" in mutant.program
+        assert "-> 'dict[str, int]'" in mutant.program
+
+
+def test_lines_before_the_first_are_left_as_they_are() -> None:
+    found = list(mutants("a = 1\nb = 2\nc = 3\n", first_line=2))
+    assert [mutant.line for mutant in found] == [2, 2, 3, 3]
+    assert all("a = 1" in mutant.program for mutant in found)
+
+
+def test_an_origin_without_anything_to_change_has_no_mutants() -> None:
+    assert not made("x = a")
+
+
+def test_what_is_no_python_raises() -> None:
+    with pytest.raises(SyntaxError):
+        made("def f(:")

@@ -1,0 +1,69 @@
+"""`reflexion-lab lint-dataset`, from words to exit code."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab import cli
+from reflexion_lab.commands.lint_dataset import overrides
+
+
+@pytest.fixture
+def lint(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = cli.main(["lint-dataset", *arguments, "--json"])
+        lines = capsys.readouterr().out.splitlines()
+        return code, json.loads(lines[-1]) if code < 2 else {}
+
+    return run
+
+
+def written(path, *tasks):
+    path.write_bytes(b"\n".join(map(msgspec.json.encode, tasks)))
+    return str(path)
+
+
+def test_a_file_of_sound_tasks_ends_with_0(lint, task, tmp_path):
+    code, told = lint(written(tmp_path / "own tasks'.jsonl", task))
+    assert code == 0
+    assert (told["benchmark"], told["tasks"], told["errors"]) == ("own tasks'", 1, 0)
+    assert told["mutation_score"]["hidden"]["n"] > 0
+
+
+def test_a_warning_ends_with_0_and_with_1_where_it_is_strict(lint, task, tmp_path):
+    path = written(tmp_path / "own.jsonl", replace(task, visible_tests=()))
+    assert lint(path, "--mutants", "0")[0] == 0
+    code, told = lint(path, "--mutants", "0", "--strict")
+    assert code == 1
+    assert told["checks"]["tests there"] == {"error": 1}
+
+
+def test_an_error_ends_with_1(lint, task, tmp_path):
+    code, told = lint(written(tmp_path / "own.jsonl", replace(task, canonical_solution="    return 3 * x\n")))
+    assert code == 1
+    assert told["checks"]["canonical passes"] == {"error": 1}
+
+
+def test_overrides_are_those_of_run(lint):
+    code, told = lint("benchmark=basics", "benchmark.load.n=3", "seed=4", "--mutants", "2")
+    assert code == 0
+    assert (told["benchmark"], told["tasks"], told["findings"]) == ("basics", 3, [])
+
+
+@pytest.mark.parametrize("arguments", [["no_such_benchmark"], ["nowhere.jsonl"], ["benchmark.limit=0"]])
+def test_what_cannot_be_loaded_is_one_line_and_2(lint, arguments):
+    assert lint(*arguments) == (2, {})
+
+
+def test_words_become_overrides(tmp_path):
+    assert overrides(["humaneval", "benchmark.limit=5"]) == ["benchmark=humaneval", "benchmark.limit=5"]
+    assert overrides(["a/b.jsonl.gz"]) == ["benchmark=jsonl", "benchmark.load.path='a/b.jsonl.gz'"]
+    odd = tmp_path / "n=3.jsonl"
+    odd.touch()
+    assert overrides([str(odd)]) == ["benchmark=jsonl", f"benchmark.load.path='{odd}'"]
