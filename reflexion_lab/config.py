@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from reflexion_lab.manifest import describe, differences
+from reflexion_lab import registration
+from reflexion_lab.manifest import HOW_NOT_WHAT, describe, differences
 from reflexion_lab.parts import (
     ROLES,
     Models,
@@ -75,6 +76,13 @@ def compose(*overrides: str) -> DictConfig:
     return cfg
 
 
+def restored(config: Mapping[str, Any]) -> DictConfig:
+    """The config that a manifest holds; keys of how a run is carried out that it lacks are null."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.create({**dict.fromkeys(HOW_NOT_WHAT), **config})
+
+
 def assemble(cfg: DictConfig) -> Lab:
     """One component a line, in the order of the data.
 
@@ -103,6 +111,7 @@ def assemble(cfg: DictConfig) -> Lab:
     )
     tracker = instantiate(cfg.tracker)
     folder = open_folder(cfg, benchmark, models, sandbox.layers)
+    models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
     rounds = begin(archive, cfg, folder)
     graded = [grade.task_id for grade in folder.grades.values() if not grade.sealed]
     runner = Runner(
@@ -232,6 +241,8 @@ def open_folder(cfg: DictConfig, benchmark: Benchmark, models: Models, isolation
     if cfg.resume is None:
         folder = RunFolder(Path(cfg.run_root) / manifest.run_id)
         folder.write_manifest(manifest)
+        if cfg.study:
+            registration.keep(Path(cfg.study), folder.path, manifest)
         return folder
     folder = RunFolder.existing(cfg.resume)
     if changed := differences(folder.manifest, manifest):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from reflexion_lab.config import Lab, assemble
+from reflexion_lab.parts import instantiate
+from reflexion_lab.protocols import Tracker
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from reflexion_lab.analysis.log import Log
     from reflexion_lab.analysis.summary import Summary
 
 
@@ -20,40 +25,54 @@ def carry_out(cfg: DictConfig) -> Summary:
 
     Whatever breaks, everything finished is in the run folder, and the last line says how to go on.
     """
-    lab = assemble(cfg)
+    return finish(assemble(cfg), cfg)
+
+
+def finish(lab: Lab, cfg: DictConfig) -> Summary:
+    """Run what is put together, close it, and present it."""
     try:
         lab.runner.run()
     except BaseException:
-        print(f"stopped; finish it with the same command and resume={lab.folder.path}", file=sys.stderr)
+        if not cfg.sweep_id:  # a sweep goes on with it by itself
+            print(f"stopped; finish it with the same command and resume={lab.folder.path}", file=sys.stderr)
         raise
     finally:
         lab.close()
-    return present(lab, cfg.arm, cfg.quiet)
+    return present(lab, cfg)
 
 
-def present(lab: Lab, label: str, quiet: bool) -> Summary:
-    """Summary, figure and MLflow, all from the folder; printed unless `quiet`."""
-    from rich.console import Console
+def present(lab: Lab, cfg: DictConfig) -> Summary:
+    """Summary, figures and MLflow, all from the folder; printed unless `quiet`.
 
+    The cells of a sweep are looked at together: theirs are drawn where something shows them.
+    """
     from reflexion_lab.analysis.summary import Log, summary
-    from reflexion_lab.reports.convergence import Curve, save_convergence
-    from reflexion_lab.reports.reflection_plots import save_reflections
-    from reflexion_lab.reports.run import show
 
     log = Log.read(lab.folder)
     found = summary(log)
     lab.folder.write_json("summary.json", msgspec.to_builtins(found))
-    figures = save_convergence(lab.folder.path, [Curve.of(log, label)]), save_reflections(lab.folder.path, log, label)
-    if not quiet:
+    figures = [] if cfg.sweep_id else drawn(lab, log, cfg.arm)
+    if not cfg.quiet:
+        from rich.console import Console
+
+        from reflexion_lab.reports.run import show
+
         show(lab.folder, Console())
-        print("\n".join(f"figure: {figure}" for figure in figures if figure))
-        models = lab.models.distinct
-        made, stored = sum(m.misses for m in models), sum(m.hits + m.coalesced for m in models)
-        print(f"model calls: {made} made, {stored} from the cache")
+        print("\n".join(f"figure: {figure}" for figure in figures))
+        print(f"model calls: {lab.models.made} made, {lab.models.stored} from the cache")
     link = track(lab)
-    if link and not quiet:
+    if link and not cfg.quiet:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
     return found
+
+
+def drawn(lab: Lab, log: Log, label: str) -> list[Path]:
+    """The figures of the run, in its folder."""
+    from reflexion_lab.reports.convergence import Curve, save_convergence
+    from reflexion_lab.reports.reflection_plots import save_reflections
+
+    reflections = save_reflections(lab.folder.path, log, label)
+    return [save_convergence(lab.folder.path, [Curve.of(log, label)]), *([reflections] if reflections else [])]
 
 
 def track(lab: Lab) -> str:
@@ -63,3 +82,13 @@ def track(lab: Lab) -> str:
     except OSError as problem:
         print(f"not tracked: {problem}", file=sys.stderr)
         return ""
+
+
+def track_arms(cfg: DictConfig, runs: Sequence[Path]) -> dict[str, str]:
+    """Show the arms that `runs` make to the tracker; returns where to look. As with a run, nothing is lost by it."""
+    try:
+        tracker: Tracker = instantiate(cfg.tracker)
+        return tracker.track_arms(runs) if runs else {}
+    except (OSError, ValueError) as problem:
+        print(f"arms not tracked: {problem}", file=sys.stderr)
+        return {}

@@ -14,12 +14,13 @@ from typing import Any
 
 import msgspec
 
+from reflexion_lab import registration
 from reflexion_lab.prompts.render import digests
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Manifest
 
 PACKAGE = Path(__file__).parent
-HOW_NOT_WHAT = ("run_root", "workers", "resume", "quiet", "cache", "tracker", "sweep_id")
+HOW_NOT_WHAT = ("run_root", "workers", "resume", "quiet", "cache", "tracker", "sweep_id", "study", "caps", "prices")
 """Config keys that say how a run is carried out, not what it measures: no part of its digest."""
 VERSIONED = (
     "reflexion_lab",
@@ -52,7 +53,10 @@ def describe(
     models: Mapping[str, Model],
     isolation: Sequence[str],
 ) -> Manifest:
-    """The manifest of a run that begins now. `models`: by role; the actor's is always there."""
+    """The manifest of a run that begins now. `models`: by role; the actor's is always there. Raises ValueError: the
+    study that the config names cannot be read.
+    """
+    study = registration.read(config["study"]) if config.get("study") else None
     config = without_logins(config)
     commit, dirty = git_state()
     began = time.time()
@@ -75,6 +79,9 @@ def describe(
         slots=models["actor"].slots,
         feedback_source=config["feedback_source"],
         isolation=tuple(isolation),
+        prices={role: str(model.price) for role, model in models.items() if hasattr(model, "price")},
+        study=study.name if study else "",
+        study_digest=study.digest if study else "",
     )
 
 
@@ -98,7 +105,15 @@ def differences(one: Manifest, other: Manifest) -> list[str]:
     """Names of what keeps two runs from being one: top-level config keys, data, prompts, weights."""
     keys = sorted((one.config.keys() | other.config.keys()) - set(HOW_NOT_WHAT))
     found = [key for key in keys if one.config.get(key) != other.config.get(key)]
-    for field in ("benchmark_digest", "n_expected", "prompt_digests", "model_fingerprint", "role_fingerprints"):
+    fields = (
+        "benchmark_digest",
+        "n_expected",
+        "prompt_digests",
+        "model_fingerprint",
+        "role_fingerprints",
+        "study_digest",
+    )
+    for field in fields:
         if getattr(one, field) != getattr(other, field):
             found.append(field)
     return found

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from reflexion_lab.models.capped import Meter
+from reflexion_lab.models.ledger import Caps
 from reflexion_lab.protocols import Embedder, Model
+from reflexion_lab.records import Usage
 from reflexion_lab.wiring import ConfigError, converted, plain, wire
 
 if TYPE_CHECKING:
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from reflexion_lab.benchmarks.benchmark import Benchmark
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.models.cache import CachedModel
+    from reflexion_lab.models.prices import Entry
     from reflexion_lab.records import Task
     from reflexion_lab.sandbox.cached import CachedExecutor
 
@@ -29,6 +34,8 @@ class Models(NamedTuple):
 
     by_role: Mapping[str, CachedModel]
     """`actor` is always there."""
+    meter: Meter = Meter()
+    """What they newly spend, held within the caps."""
 
     def of(self, role: str) -> CachedModel:
         """The role's own, else the actor's."""
@@ -38,9 +45,25 @@ class Models(NamedTuple):
     def distinct(self) -> list[CachedModel]:
         return list({id(model): model for model in self.by_role.values()}.values())
 
+    @property
+    def made(self) -> int:
+        """Calls that were paid for."""
+        return sum(model.misses for model in self.distinct)
+
+    @property
+    def stored(self) -> int:
+        """Calls that cost nothing, since an equal one had been made."""
+        return sum(model.hits + model.coalesced for model in self.distinct)
+
+    @property
+    def spent(self) -> Usage:
+        """What the calls that were made took."""
+        return sum((model.spent for model in self.distinct), Usage())
+
     def close(self) -> None:
         for model in self.distinct:
             model.close()
+        self.meter.close()
 
 
 ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
@@ -121,13 +144,17 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedExecutor | None = None) -> Be
 
 
 def load_models(cfg: DictConfig) -> Models:
-    """The model of every role behind the call cache. Roles with equal model configs share one instance in a process."""
+    """The model of every role: within the caps, behind the call cache. Roles of equal config share one instance in a
+    process.
+    """
     from omegaconf import OmegaConf
 
-    from reflexion_lab.models.cache import CachedModel
+    from reflexion_lab.models.prices import check_currency, read
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError(f"roles: {', '.join(strange)} found; expected some of {', '.join(ROLES[1:])}")
+    caps, lists = converted("caps", cfg.caps or {}, Caps), read((cfg.prices or {}).get("path"))
+    meter = Meter(caps, Path(cfg.run_root) / "spending.sqlite", cfg.sweep_id or "")
     made: dict[bytes, CachedModel] = {}
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
@@ -136,9 +163,26 @@ def load_models(cfg: DictConfig) -> Models:
         _check_style(cfg, role, node)
         key = msgspec.json.encode(plain(node), order="sorted")
         if key not in made:
-            made[key] = CachedModel(_model(key), cfg.cache.path, cfg.cache.mode)
+            made[key] = _cached(cfg, role, plain(node), meter, lists)
         by_role[role] = made[key]
-    return Models(by_role)
+    check_currency([model.price for model in made.values()])
+    return Models(by_role, meter)
+
+
+def _cached(
+    cfg: DictConfig, role: str, node: dict[str, Any], meter: Meter, lists: Sequence[Sequence[Entry]]
+) -> CachedModel:
+    from reflexion_lab.models.cache import CachedModel
+    from reflexion_lab.models.capped import CappedModel, longest_reply
+    from reflexion_lab.models.prices import RECORDED, settled
+
+    price = settled(role, node, lists, meter.caps.cost)
+    model = _model(msgspec.json.encode(node, order="sorted"))
+    if isinstance(model, functools.partial):  # one that needs to know the tasks
+        model = wire(model, {"tasks": load_benchmark(cfg).tasks}, "model")
+    if price is not RECORDED:
+        model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
+    return CachedModel(model, cfg.cache.path, cfg.cache.mode, price)
 
 
 def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:

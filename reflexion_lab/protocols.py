@@ -269,3 +269,10 @@ class Tracker(Protocol):
 
     def track(self, folder: Path) -> str:
         """Log the run in `folder`; returns where to look at it, "" for nowhere."""
+
+    def track_arms(
+        self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
+    ) -> dict[str, str]:
+        """Log the arms that the runs in `folders` make, each over its seeds; returns by name where to look, {} for
+        nowhere. Raises ValueError: they make no arms.
+        """

@@ -630,4 +630,10 @@ class Manifest(Record, frozen=True, kw_only=True):
     feedback_source: str
     isolation: tuple[str, ...]
     """The sandbox layers that were in force."""
+    study: str = ""
+    """The name of the registered study that the run belongs to; "" where none is."""
+    study_digest: str = ""
+    """Of the study's file as it stood before the first call."""
+    prices: dict[str, str] = {}
+    """By role, what a token was taken to cost, of which day, by whose list."""
     schema_version: int = SCHEMA_VERSION

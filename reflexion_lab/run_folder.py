@@ -11,9 +11,12 @@ memory.json            what memory held of earlier runs, where tasks learn from 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -89,6 +92,21 @@ class RunFolder:
             descriptor = self._open[name]
             if os.write(descriptor, line) != len(line):
                 raise OSError(f"{self.path / name}: the disk took only a part of a record; free some space and resume")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else writes into the folder meanwhile; the hold falls with the process.
+
+        Raises:
+            RunFolderError: another process, or another thread, is at it.
+        """
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                said = "another process writes into this run; expected it to be at an end; wait for it, or stop it"
+                raise RunFolderError(f"{self.path}: {said}") from None
+            yield
 
     def sync(self) -> None:
         """Force what was appended so far to the disk."""

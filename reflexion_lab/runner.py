@@ -17,7 +17,7 @@ from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.memory.rounds import OneRound, Rounds
 from reflexion_lab.progress import Progress
 from reflexion_lab.protocols import SuiteWriter
-from reflexion_lab.records import Attempt, SuiteVerdict, Task, TaskResult, WrittenTests
+from reflexion_lab.records import FEEDBACK_SOURCES, Attempt, SuiteVerdict, Task, TaskResult, WrittenTests
 from reflexion_lab.run_folder import RunFolder
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Runner:
         rounds: when what the tasks have learnt becomes known to the others; never, when left out.
 
     Raises:
-        ValueError: `self_tests` without a `suite_writer`.
+        ValueError: an unknown `feedback_source`, or `self_tests` without a `suite_writer`.
     """
 
     def __init__(
@@ -54,6 +54,10 @@ class Runner:
         suite_writer: Callable[[], SuiteWriter] | None = None,
         rounds: Rounds | OneRound | None = None,
     ) -> None:
+        if feedback_source not in FEEDBACK_SOURCES:
+            raise ValueError(
+                f"feedback_source: {feedback_source!r} found; expected one of {', '.join(FEEDBACK_SOURCES)}"
+            )
         if feedback_source == "self_tests" and suite_writer is None:
             raise ValueError(
                 "feedback_source: self_tests found without a suite_writer; expected somebody to write them"
@@ -81,7 +85,14 @@ class Runner:
 
         The first exception of any task stops the rest and is raised once everything finished has been written;
         so does an interrupt.
+
+        Raises:
+            RunFolderError: somebody else is writing into the folder.
         """
+        with self.folder.held():
+            self._run()
+
+    def _run(self) -> None:
         try:
             attempts = self.folder.attempts
             for result in self.ungraded:

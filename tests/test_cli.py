@@ -53,7 +53,10 @@ def test_every_command_has_help(capsys):
         ("recall.omga=1", "recall.omga: no such key"),
         ("loop.confidence_threshold=1.5", "loop.confidence_threshold: 1.5 found; expected a share in (0, 1]"),
         ("loop.max_attempts=0", "loop.max_attempts: 0 found"),
-        ("model=gpt5", "Could not find 'model/gpt5' Available options in 'model': gguf openai replay scripted smollm2"),
+        (
+            "model=gpt5",
+            "Could not find 'model/gpt5' Available options in 'model': gguf openai replay scripted simulated smollm2",
+        ),
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),
         ("benchmark.limit=0", "benchmark"),
@@ -145,7 +148,8 @@ def test_a_run_needs_no_mlflow_when_nothing_is_tracked(tmp_path):
 
 def test_every_experiment_begins_with_the_command_that_runs_it():
     for path in (CONF / "experiment").glob("*.yaml"):
-        assert f"reflexion-lab run experiment={path.stem}" in path.read_text()
+        flag = "-m " if path.stem.endswith("_sweep") else ""
+        assert f"reflexion-lab run {flag}experiment={path.stem}" in path.read_text()
 
 
 def test_the_doctor_finds_this_machine_sound(capsys):

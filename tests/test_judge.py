@@ -1,7 +1,22 @@
+"""The judge: one hidden verdict a task while loops could still learn of it, all others after the seal, all counted."""
+
+import re
+import threading
+
+import msgspec
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.config import assemble, compose
 from reflexion_lab.judge import AskedTwice, HiddenTests
+from reflexion_lab.parts import ConfigError
+from reflexion_lab.records import Grade
+from reflexion_lab.reports.run import show
+from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.runner import Runner
 
 
 def test_a_second_grade_before_the_seal_is_refused(sandbox, task):
@@ -29,3 +44,60 @@ def test_a_grade_says_how_many_of_its_checks_ran_beside_the_program(sandbox, tas
     loose = replace(task, hidden_tests=(*task.hidden_tests, "for x in (1, 2):\n    assert candidate(x) == 2 * x"))
     grade = HiddenTests(sandbox).grade(loose, 1, "def double(x):\n    return 2 * x\n")
     assert (grade.checks_passed, grade.checks_total, grade.checks_in_place) == (3, 3, 1)
+
+
+def test_two_threads_that_ask_at_once_get_one_verdict(sandbox, task):
+    judge, asked = HiddenTests(sandbox), []
+
+    def ask(number):
+        try:
+            asked.append(judge.grade(task, number, "def double(x):\n    return 2 * x\n").passed)
+        except AskedTwice:
+            asked.append("refused")
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, asked)) == ["True", "refused", "refused", "refused"]
+
+
+def test_the_log_counts_the_hidden_verdicts_and_when_they_were_asked_for(write_run):
+    folder = write_run({"a": [(0.0, False), (1.0, True)], "b": [(0.5, True)], "c": [(0.0, False), (0.5, False)]})
+    lines = (folder.path / "grades.jsonl").read_text().splitlines()
+    opened = {"a": 2, "b": 1, "c": 2}  # what was submitted
+    grades = [msgspec.json.decode(line, type=Grade) for line in lines]
+    grades = [replace(grade, sealed=grade.number != opened[grade.task_id]) for grade in grades]
+    (folder.path / "grades.jsonl").write_bytes(b"".join(msgspec.json.encode(grade) + b"\n" for grade in grades))
+    found = summary(Log.read(folder))
+    assert (found.hidden_asked_open, found.hidden_asked_sealed) == (3, 2)
+    console = Console(record=True, width=150)
+    show(folder, console)
+    assert re.search(r"hidden verdicts\s+3 while the run was open, 3 tasks; 2 after the seal", console.export_text())
+
+
+def test_a_run_without_a_feedback_source_is_refused(sandbox, task, tmp_path):
+    made = {"tasks": [task], "loop": list, "judge": HiddenTests(sandbox), "folder": RunFolder(tmp_path), "workers": 1}
+    with pytest.raises(TypeError, match="feedback_source"):
+        Runner(**made)
+    for source in ("", "hidden", None):
+        with pytest.raises(ValueError, match="feedback_source"):
+            Runner(**made, feedback_source=source)
+
+
+@pytest.mark.parametrize("source", ["null", "''", "hidden"])
+def test_a_config_without_a_feedback_source_is_refused(tmp_path, source):
+    with pytest.raises(ConfigError, match="feedback_source"):
+        assemble(compose(f"feedback_source={source}", f"run_root={tmp_path}", "tracker=none"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_of_a_run_without_a_feedback_source_is_refused(write_run):
+    folder = write_run({"a": [(1.0, True)]})
+    told = msgspec.json.decode((folder.path / "manifest.json").read_bytes())
+    del told["feedback_source"]
+    folder.write_json("manifest.json", told)
+    for table in (lambda: show(folder, Console(record=True)), lambda: arms([folder.path])):
+        with pytest.raises(RunFolderError, match="feedback_source"):
+            table()

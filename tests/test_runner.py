@@ -393,7 +393,7 @@ def test_a_finished_run_folder_is_complete(tmp_path):
     (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
     carry_out(compose("model=scripted", f"model.path={tmp_path / 'script.json'}", f"run_root={tmp_path}", *OVERRIDES))
     (folder,) = tmp_path.glob("*-reflexion-basics-s0")
-    assert sorted(path.name for path in Path(folder).iterdir()) == [
+    assert sorted(path.name for path in Path(folder).glob("[!.]*")) == [
         "attempts.jsonl",
         "convergence.csv",
         "convergence.png",

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# About a quarter of an hour a seed on two idle cores. Then: python experiments/tabulate.py
-# experiments/words_and_their_controls feedback_only runs/FOLDER...
+# About a quarter of an hour a seed on two idle cores. Then:
+# reflexion-lab report --out report --figures svg --baseline feedback_only runs/FOLDER...
+# which writes table.csv and figures. Those beside this file are of an earlier version, whose intervals took tasks x seeds
+# for independent; `report` takes tasks as clusters, and matches tokens, too.
 set -euo pipefail
 for seed in 0 1; do
     lab="reflexion-lab run benchmark=basics quiet=true model.threads=1 seed=$seed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from reflexion_lab.analysis.estimators import Point, curve, submitted_at
 from reflexion_lab.records import Attempt, Beginning, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
 from reflexion_lab.run_folder import RunFolder, RunFolderError
@@ -41,6 +43,12 @@ class Log(Record, frozen=True, kw_only=True):
             beginning=fresh.beginning,
             torn=fresh.torn,
         )
+
+    @property
+    def by_task(self) -> Log:
+        """The same with the tasks sorted: sums of seconds and cost depend on their order in the last digit."""
+        attempts, results, written = (dict(sorted(d.items())) for d in (self.attempts, self.results, self.written))
+        return replace(self, attempts=attempts, results=results, written=written)
 
     @property
     def every(self) -> list[Attempt]:

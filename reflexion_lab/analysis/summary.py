@@ -61,6 +61,10 @@ class Summary(Record, frozen=True, kw_only=True):
     hidden_tests: int
     """Hidden checks that what was submitted was graded by."""
     hidden_in_place: int
+    hidden_asked_open: int
+    """Hidden verdicts that were given while loops could still learn of them: one a task, on what was submitted."""
+    hidden_asked_sealed: int
+    """Those that were given when all loops had ended."""
     verification_types: dict[str, int]
     """By what attempts were evaluated."""
     did_not_run: dict[str, int]
@@ -105,7 +109,8 @@ class Summary(Record, frozen=True, kw_only=True):
 
 
 def summary(log: Log) -> Summary:
-    """The headline figures of `Log.read(run)`."""
+    """The headline figures of `Log.read(run)`, to the last digit the same in whatever order its tasks ended."""
+    log = log.by_task
     manifest, every, submitted = log.manifest, log.every, log.submitted
     hidden = [grade for _, grade in submitted.values()]
     reflections = [attempt.reflection for attempt in every if attempt.reflection]
@@ -136,6 +141,8 @@ def summary(log: Log) -> Summary:
         feedback_in_place=modes.count("in_place"),
         hidden_tests=sum(grade.checks_total for grade in hidden),
         hidden_in_place=sum(grade.checks_in_place for grade in hidden),
+        hidden_asked_open=sum(not grade.sealed for grade in log.grades.values()),
+        hidden_asked_sealed=sum(grade.sealed for grade in log.grades.values()),
         verification_types=dict(Counter(attempt.evaluation.verification_type for attempt in every)),
         did_not_run=_did_not_run(every),
         suites=suite_quality(log.written.values(), log.suite_verdicts) if log.written else None,

@@ -12,8 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.models.call_store import CallStore
+from reflexion_lab.models.prices import FREE, Price
 from reflexion_lab.protocols import Model, ModelError
-from reflexion_lab.records import Completion, Message, Record, Sampling
+from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 
 MODES = ("off", "read-write", "replay-only")
 
@@ -54,6 +55,7 @@ class CachedModel:
     of the first. Thread-safe.
 
     Args:
+        price: what its tokens cost. A reply that was stored when nobody knew that has it put on.
         mode: `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to
             it; `replay-only` never asks `model`.
 
@@ -68,14 +70,18 @@ class CachedModel:
     """Calls that the file did not hold."""
     coalesced: int
     """Calls that waited for an equal one under way."""
+    spent: Usage
+    """What the calls took that `model` answered."""
 
-    def __init__(self, model: Model, path: str | Path, mode: str = "read-write") -> None:
+    def __init__(self, model: Model, path: str | Path, mode: str = "read-write", price: Price = FREE) -> None:
         if mode not in MODES:
             raise ValueError(f"cache.mode: {mode!r} found; expected one of {', '.join(MODES)}")
         self.fingerprint = model.fingerprint
         self.slots = model.slots
         self.context = model.context
+        self.price = price
         self.hits = self.misses = self.coalesced = 0
+        self.spent = Usage()
         self._model = model
         self._mode = mode
         self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only")
@@ -87,7 +93,7 @@ class CachedModel:
         if self._store is None:
             with self._lock:
                 self.misses += 1
-            return self._model.complete(messages, sampling=sampling, sample=sample)
+            return self._ask(messages, sampling, sample)
         request = _Request(fingerprint=self.fingerprint, messages=tuple(messages), sampling=sampling, sample=sample)
         body = _canonical(request)
         key = hashlib.sha256(body).hexdigest()
@@ -114,11 +120,17 @@ class CachedModel:
             self.hits += stored is not None
             self.misses += stored is None
         if stored is not None:
-            return replace(stored, cached=True)
+            return replace(self.price.put_on(stored), cached=True)
         if self._mode == "replay-only":
             raise unseen(store.path, request.messages, request.sample)
-        completion = self._model.complete(request.messages, sampling=request.sampling, sample=request.sample)
+        completion = self._ask(request.messages, request.sampling, request.sample)
         return store.put(key, self.fingerprint, body, completion)
+
+    def _ask(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> Completion:
+        completion = self._model.complete(messages, sampling=sampling, sample=sample)
+        with self._lock:
+            self.spent += completion.usage
+        return completion
 
     def close(self) -> None:
         """Close the file. Every finished call is in it already."""

@@ -12,6 +12,7 @@ import msgspec
 
 from reflexion_lab.models.draws import draw_seed
 from reflexion_lab.models.pace import Pace
+from reflexion_lab.models.prices import Price
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
@@ -25,9 +26,14 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
 class _Tokens(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
 
 
 class _Reply(msgspec.Struct):
@@ -53,7 +59,8 @@ class OpenAIModel:
         requests_per_minute: retries included.
         slots: calls that the server is given at once.
         context: tokens of prompt and reply together; prompts are cut to it. 0: unknown, nothing is cut.
-        price_per_million: price of a million prompt tokens and of a million completion tokens.
+        price_per_million: price of a million prompt tokens, of a million completion tokens, and where it differs of a
+            million prompt tokens that the server had in its cache. None: nobody knows, and the cost stays 0.
         extra_body: fields of the request that are added or replaced; None takes a field out. Part of the
             fingerprint.
 
@@ -73,10 +80,10 @@ class OpenAIModel:
         requests_per_minute: float | None = None,
         slots: int = 8,
         context: int = 0,
-        price_per_million: Sequence[float] = (0.0, 0.0),
+        price_per_million: Sequence[float] | None = None,
         extra_body: Mapping[str, object] | None = None,
     ) -> None:
-        per_minute, self._prices = requests_per_minute, tuple(price_per_million)
+        per_minute, prices = requests_per_minute, price_per_million
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
         _check("base_url", base_url, _is_web(base_url), "an address that begins with http:// or https://")
         _check("retries", retries, retries >= 0, "0 or more")
@@ -84,7 +91,8 @@ class OpenAIModel:
         _check("requests_per_minute", per_minute, per_minute is None or per_minute > 0, "more than 0, or null")
         _check("slots", slots, slots >= 1, "1 or more")
         _check("context", context, context >= 0, "0 or more")
-        _check("price_per_million", self._prices, len(self._prices) == 2, "two prices")
+        _check("price_per_million", prices, prices is None or len(prices) in (2, 3), "two or three prices, or null")
+        self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
         self.slots = slots
         self.context = context
         self._model = model
@@ -136,6 +144,7 @@ class OpenAIModel:
             raise ValueError(f"the reply is no chat completion, {error}: {found}") from None
         choice, tokens = reply.choices[0], reply.usage or _Tokens()
         counts = tokens.prompt_tokens or 0, tokens.completion_tokens or 0
+        had = (tokens.prompt_tokens_details or _Details()).cached_tokens or 0
         return Completion(
             # A lone surrogate is valid JSON, and nothing that a file can hold.
             text=(choice.message.content or "").encode(errors="replace").decode(),
@@ -146,7 +155,7 @@ class OpenAIModel:
                 prompt_tokens=counts[0],
                 completion_tokens=counts[1],
                 seconds=seconds,
-                cost=(counts[0] * self._prices[0] + counts[1] * self._prices[1]) / 1e6,
+                cost=self._price.cost(*counts, min(had, counts[0])),
             ),
         )
 

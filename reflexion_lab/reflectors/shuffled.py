@@ -42,15 +42,17 @@ class Shuffled:
     there are others.
     Confidence stays that of its author; the category is that of the evidence at hand.
 
-    The folders are read once a process, when they are first named. A run whose words are about hidden tests is refused.
+    A folder that is no run but holds runs stands for the first finished one of arm `reflexion` at this seed on each
+    benchmark. The folders are read once a process, when they are first named. A run whose words are about hidden tests
+    is refused.
 
     Raises:
-        ValueError: a folder of `pool` is no run folder, comes from the oracle arm, or holds no such reflection.
+        ValueError: a folder of `pool` is neither, comes from the oracle arm, or holds no such reflection.
     """
 
     def __init__(self, pool: Sequence[str | Path] | str | Path = (), seed: int = 0) -> None:
         folders = [pool] if isinstance(pool, str | os.PathLike) else pool
-        self.folders = tuple(str(Path(folder).resolve()) for folder in folders)
+        self.folders = tuple(str(run.resolve()) for folder in folders for run in _runs(Path(folder), seed))
         if not self.folders:
             raise ValueError(f"reflector.pool: no folder found; {EXPECTED}")
         self.seed = seed
@@ -60,7 +62,7 @@ class Shuffled:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         """Raises ValueError when the pool holds no words on another task."""
-        foreign = [told for told in self._pool if told.task_id != task.task_id]
+        foreign = [told for told in self._pool if told.task_id != task.task_id and _alike(told.task_id, task.task_id)]
         if not foreign:
             raise ValueError(
                 f"reflector.pool: {', '.join(self.folders)}: no reflection found that is on another task than "
@@ -80,6 +82,27 @@ class Shuffled:
             problem="",
             usage=Usage(),
         )
+
+
+def _runs(folder: Path, seed: int) -> list[Path]:
+    """The folder itself if it is a run; else the first finished run of arm `reflexion` on each benchmark in it."""
+    if not folder.is_dir() or (folder / "manifest.json").exists():
+        return [folder]
+    first: dict[str, Path] = {}
+    for path in sorted(folder.glob("*/manifest.json")):
+        run = RunFolder(path.parent)
+        manifest = run.manifest
+        is_meant = (manifest.config.get("arm"), manifest.seed) == ("reflexion", seed)
+        if is_meant and len(run.results) == manifest.n_expected:
+            first.setdefault(manifest.benchmark_digest, path.parent)
+    if not first:
+        raise ValueError(f"reflector.pool: {folder}: no finished run of arm reflexion at seed {seed} found; {EXPECTED}")
+    return list(first.values())
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two tasks are of one benchmark, as far as their names tell."""
+    return one.partition("/")[0] == other.partition("/")[0]
 
 
 @cache

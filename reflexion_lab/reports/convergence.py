@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.summary import Log
 from reflexion_lab.records import Record
-from reflexion_lab.reports.figure import COLOURS, FAINT, INK, MARKERS, Style
+from reflexion_lab.reports.figure import COLOURS, FAINT, INK, MARKERS, Style, watermark
+from reflexion_lab.statistics.bootstrap import bands
+from reflexion_lab.statistics.intervals import Rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +50,29 @@ class Curve(Record, frozen=True, kw_only=True):
         source = manifest.feedback_source
         return cls(label=label, feedback_source=source, seeds=(manifest.seed,), points=tuple(points))
 
+    @classmethod
+    def over(cls, arm: Arm, longest: int = 0, seed: int = 0) -> Curve:
+        """The curve of an arm over all of its seeds; n counts cases, a task at a seed each.
+
+        With several seeds the intervals are bootstrap bands over tasks and seeds (`statistics.bootstrap.bands`), with
+        one they are Wilson's.
+
+        Args:
+            longest: attempts up to which it goes; 0 for those of the arm's longest loop.
+            seed: of the bootstrap.
+        """
+        last = longest or arm.longest
+        points = [_pooled(points) for points in zip(*(log.curve(last) for log in arm.logs), strict=True)]
+        if len(arm.seeds) > 1:
+            cases = [arm.outcomes(arm.verdicts(point.attempt)) for point in points]
+            ends = bands(cases, seed)
+            points = [replace(point, low=end.low, high=end.high) for point, end in zip(points, ends, strict=True)]
+        return cls(label=arm.label, feedback_source=arm.feedback_source, seeds=arm.seeds, points=tuple(points))
+
+    @property
+    def is_upper_bound(self) -> bool:
+        return self.feedback_source == "oracle"
+
     @property
     def facts(self) -> str:
         """One line for the caption."""
@@ -62,7 +89,7 @@ def convergence(curve: Curve, ax: Axes) -> Axes:
     """
     number = sum(line.get_gid() == "pass_at_1" for line in ax.lines)
     style: Style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
-    name = "upper bound, not pass@1" if curve.feedback_source == "oracle" else "pass@1"
+    name = "upper bound, not pass@1" if curve.is_upper_bound else "pass@1"
     x, shares = [point.attempt for point in curve.points], [point.pass_at_1 for point in curve.points]
     _band(ax, curve, style["color"])
     solid: Style = {"linewidth": 2.2, "markersize": 7.5, "markeredgecolor": "white", "zorder": 4}
@@ -80,6 +107,8 @@ def convergence(curve: Curve, ax: Axes) -> Axes:
     _figure_at_end(ax, x[-1], shares[-1], style["color"])
     _frame(ax)
     _caption(ax, curve.facts)
+    if curve.is_upper_bound:
+        watermark(ax, [curve.label])
     return ax
 
 
@@ -100,6 +129,25 @@ def save_convergence(folder: Path, curves: Sequence[Curve]) -> Path:
     figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.2)
     _write_table(folder / "convergence.csv", curves)
     return path
+
+
+def _pooled(points: Sequence[Point]) -> Point:
+    """One cut of several runs as if they were one."""
+    rate = Rate.of(sum(point.solved for point in points), sum(point.n for point in points))
+    shares = {
+        name: sum(getattr(point, name) * point.n for point in points) / rate.n
+        for name in ("any_solved", "visible_pass", "reward")
+    }
+    return Point(
+        attempt=points[0].attempt,
+        n=rate.n,
+        solved=rate.k,
+        pass_at_1=rate.share,
+        low=rate.low,
+        high=rate.high,
+        tokens_cum=sum(point.tokens_cum for point in points),
+        **shares,
+    )
 
 
 def _band(ax: Axes, curve: Curve, colour: str) -> None:

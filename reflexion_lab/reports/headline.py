@@ -46,6 +46,8 @@ def _results(figures: Summary) -> Iterator[tuple[str, str]]:
         feedback = f"{figures.feedback_in_place} of {figures.feedback_tests} feedback verdicts, over all attempts"
         hidden = f"{figures.hidden_in_place} of {figures.hidden_tests} hidden ones on what was submitted"
         yield "judged in place", f"{feedback}; {hidden}; those a program can forge"
+    while_open = f"{figures.hidden_asked_open} while the run was open, {figures.n_logged} tasks"
+    yield "hidden verdicts", f"{while_open}; {figures.hidden_asked_sealed} after the seal"
     if figures.did_not_run:
         yield "left out of the reward", f"{cells.counts(figures.did_not_run)}; the other weights make up for it"
 

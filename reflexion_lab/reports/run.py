@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
         *_reflections(figures),
         headline(figures),
         cells.line(""),
-        _costs(figures),
+        _costs(figures, log.manifest.prices),
     ]
     for part in (*warnings, *tables, *warnings):
         console.print(part)
@@ -168,16 +168,20 @@ def _giver(figures: Summary) -> str:
     return f"by {', '.join(others)}" if others else "tests"
 
 
-def _costs(figures: Summary) -> Table:
+def _costs(figures: Summary, prices: Mapping[str, str]) -> Table:
     columns = ("calls", "prompt\ntokens", "completion\ntokens", "a solved\ntask", "model\nseconds", "cost")
     table = cells.table("Usage", "role", *columns)
     unread = {"after the last attempt": figures.usage_last_reflections}
     rows = {**figures.usage, "all": sum(figures.usage.values(), Usage()), **unread}
     solved = figures.pass_at_1.k
+    unpriced = {role for role in rows if prices.get(role, prices.get("actor")) == "unknown"}
+    unpriced |= {"all", "after the last attempt"} if "unknown" in prices.values() else set()
     for role, usage in rows.items():
         tokens = (f"{count:,}" for count in (usage.prompt_tokens, usage.completion_tokens))
         each = f"{usage.tokens / solved:,.0f}" if solved else "-"
-        table.add_row(role, f"{usage.calls:,}", *tokens, each, f"{usage.seconds:,.1f}", f"{usage.cost:,.4f}")
+        cost = "unknown" if role in unpriced else f"{usage.cost:,.4f}"
+        table.add_row(role, f"{usage.calls:,}", *tokens, each, f"{usage.seconds:,.1f}", cost)
     each = "a solved task: tokens of both kinds, over all tasks" if solved else "no task solved"
-    table.caption = f"{each}; cached replies count what they took when first drawn"
+    unknown = "; cost: unknown, since nobody knows a price" if unpriced else ""
+    table.caption = f"{each}; cached replies count what they took when first drawn{unknown}"
     return table

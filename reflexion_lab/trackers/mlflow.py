@@ -1,4 +1,4 @@
-"""MLflow as a view of run folders: one flat run each, since its charts leave out nested ones."""
+"""MLflow as a view of run folders: one flat run each, since its charts leave out nested ones, and one for each arm."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ import importlib.util
 import os
 import re
 import shlex
-import tempfile
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.records import Manifest
-from reflexion_lab.reports.convergence import Curve, save_convergence
-from reflexion_lab.reports.figure import COLOURS
-from reflexion_lab.reports.reflection_plots import save_reflections
 from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.trackers import view
+from reflexion_lab.trackers import writing
+from reflexion_lab.trackers.arm_runs import Compared
+from reflexion_lab.trackers.arm_runs import write as write_arms
+from reflexion_lab.trackers.arm_view import group_keys
+from reflexion_lab.trackers.saved_views import BY_ARM, Page, missing
+from reflexion_lab.trackers.traces import TraceWriter
 
 INSTALL = "pip install 'mlflow>=3.5,<4'"
-RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")
-"""Of runs in charts: those of our figures, then some of Paul Tol's and grey."""
 
 
 class TrackerError(OSError):
@@ -37,10 +34,14 @@ class MlflowTracker:
 
     Args:
         uri: `sqlite:///FILE`, made absolute here and now; another database's address; or a server's `http://…`.
-        experiment: name of the MLflow experiment; made when it is missing.
+        experiment: name of the MLflow experiment of runs that belong to no registered study; a study's has the study's
+            name. Made when it is missing.
         artifacts: folder for copies of the runs' files; by default `mlartifacts` beside an SQLite file, else
             where the server wants them. Counts when the experiment is made.
         host, port: where `command` serves the database, and links point.
+        traces: the tasks whose attempts are also shown span by span, drawn by the run's seed: a share in [0, 1], or
+            above 1 so many. They are written after the run, about 80 attempts a second.
+        max_traces: attempts of one run that are shown so, at most.
 
     Raises:
         ValueError: an argument is impossible.
@@ -54,9 +55,12 @@ class MlflowTracker:
         artifacts: str | None = None,
         host: str = "127.0.0.1",
         port: int = 5000,
+        traces: float = 0.0,
+        max_traces: int = 1000,
     ) -> None:
         if not experiment.strip():
             raise ValueError("tracker.experiment is empty; expected a name")
+        self._traces = TraceWriter(traces, max_traces)
         if importlib.util.find_spec("mlflow") is None:
             raise TrackerError(f"tracker: mlflow is not installed; {INSTALL}, or run with tracker=none")
         self.database = _database(uri)
@@ -86,10 +90,10 @@ class MlflowTracker:
             TrackerError: MLflow failed.
         """
         with self._reported("tracker.uri"):
-            return self._open()[1]
+            return self._open(self.experiment)[1]
 
     def track(self, folder: Path) -> str:
-        """Log the run in `folder`; returns the address of the experiment's charts.
+        """Log the run in `folder`; returns the address of charts: of its sweep, else of all runs of the experiment.
 
         A run that is there already is replaced: the new one is written in whole, then the old one goes to the
         trash, which `mlflow gc` empties. A run that has not come to its end is marked `KILLED`.
@@ -101,15 +105,57 @@ class MlflowTracker:
         folder = Path(folder).absolute()
         log = Log.read(RunFolder.existing(folder))
         with self._reported(f"run {log.manifest.run_id}", folder):
-            client, experiment_id = self._open()
-            former = client.search_runs([experiment_id], filter_string=f'tags.run_id = "{log.manifest.run_id}"')
-            _write(client, experiment_id, folder, log, _colour(client, experiment_id, former))
-            for run in former:
-                client.delete_run(run.info.run_id)
-        return f"{self.site}/#/experiments/{experiment_id}/runs?compareRunsMode=CHART&workflowType=machine_learning"
+            client, experiment_id = self._open(log.manifest.study or self.experiment)
+            entry = writing.job(folder, log, summary(log))
 
-    def _open(self) -> tuple[Any, str]:
-        """The client, and the id of the experiment."""
+            def fill(run_id: str) -> None:
+                writing.files(client, run_id, folder, log)
+                self._traces.write(client, experiment_id, run_id, log, entry.began)
+
+            writing.write(client, experiment_id, entry, _runs_of(client, experiment_id, log), fill)
+            sweep_id = str(log.manifest.config.get("sweep_id") or "")
+            _save_views(client, experiment_id, sweep_id, BY_ARM)
+        return Page(self.site, experiment_id, sweep_id).charts
+
+    def track_arms(
+        self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
+    ) -> dict[str, str]:
+        """Log the runs that are not there yet, and one summary of each arm that they make; returns the addresses of
+        their table, of that of the runs, and of the runs' charts, as `arms`, `runs` and `charts`.
+
+        A summary of the same study, sweep and arm is replaced.
+
+        Args:
+            baseline: label of the arm that the others are compared with; see `analysis.comparison.compare`.
+            one_seed: also say differences that rest on one seed.
+
+        Raises:
+            RunFolderError: a folder holds no run.
+            ValueError: runs that make no arms or no comparison, or that belong to several studies.
+            TrackerError: MLflow failed; the summaries that it had before, it still has.
+        """
+        folders = [Path(folder).absolute() for folder in folders]
+        compared = Compared.of(folders, baseline, one_seed)
+        for folder in folders:
+            self._track_missing(folder)
+        with self._reported("arms"):
+            client, experiment_id = self._open(compared.study or self.experiment)
+            with _locked(self.database, "arms") if self.database else contextlib.nullcontext():
+                write_arms(client, experiment_id, compared)
+            _save_views(client, experiment_id, compared.sweep_id, group_keys(compared.arms))
+        page = Page(self.site, experiment_id, compared.sweep_id)
+        return {"arms": page.arms, "runs": page.runs, "charts": page.charts}
+
+    def _track_missing(self, folder: Path) -> None:
+        log = Log.read(RunFolder.existing(folder))
+        with self._reported(f"run {log.manifest.run_id}", folder):
+            client, experiment_id = self._open(log.manifest.study or self.experiment)
+            former = _runs_of(client, experiment_id, log)
+        if not any(run.info.status == "FINISHED" for run in former):
+            self.track(folder)
+
+    def _open(self, name: str) -> tuple[Any, str]:
+        """The client, and the id of the experiment of that name."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("DO_NOT_TRACK", "true")
         from mlflow import MlflowClient
@@ -117,12 +163,12 @@ class MlflowTracker:
         # MLflow's migrations of a new file die when several processes begin them.
         with _locked(self.database) if self.database else contextlib.nullcontext():
             client = MlflowClient(self.uri)
-            found = client.get_experiment_by_name(self.experiment)
-            return client, str(found.experiment_id) if found else self._create(client)
+            found = client.get_experiment_by_name(name)
+            return client, str(found.experiment_id) if found else self._create(client, name)
 
-    def _create(self, client: Any) -> str:
-        place = f"{self.artifacts.as_uri()}/{quote(self.experiment, safe='')}" if self.artifacts else None
-        return str(client.create_experiment(self.experiment, artifact_location=place))
+    def _create(self, client: Any, name: str) -> str:
+        place = f"{self.artifacts.as_uri()}/{quote(name, safe='')}" if self.artifacts else None
+        return str(client.create_experiment(name, artifact_location=place))
 
     @contextlib.contextmanager
     def _reported(self, what: str, folder: Path | None = None) -> Iterator[None]:
@@ -135,6 +181,18 @@ class MlflowTracker:
             if folder:
                 text += f"; the run is safe in its folder; show it later with `reflexion-lab track {folder}`"
             raise TrackerError(text) from problem
+
+
+def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
+    """Those that show this run already."""
+    where = f'tags.run_id = "{log.manifest.run_id}"'
+    return list(client.search_runs([experiment_id], filter_string=where))
+
+
+def _save_views(client: Any, experiment_id: str, sweep_id: str, group_by: Sequence[str]) -> None:
+    there = client.get_experiment(experiment_id).tags
+    for key, value in missing(there, sweep_id, group_by):
+        client.set_experiment_tag(experiment_id, key, value)
 
 
 def _database(uri: str) -> Path | None:
@@ -150,72 +208,9 @@ def _database(uri: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def _locked(database: Path) -> Iterator[None]:
+def _locked(database: Path, what: str = "") -> Iterator[None]:
     """One process or thread at a time; the lock falls with the process that holds it."""
     database.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{database}.lock").open("w") as file:
+    with Path(f"{database}{f'.{what}' if what else ''}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _colour(client: Any, experiment_id: str, former: list[Any]) -> str:
-    """A replaced run passes its colour on; a new one has none of the newest runs'. MLflow's own draw repeats soon."""
-    newest = client.search_runs([experiment_id], max_results=len(RUN_COLOURS) - 1)
-    kept, taken = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
-    return next((colour for colour in kept if colour), next(one for one in RUN_COLOURS if one not in taken))
-
-
-def _write(client: Any, experiment_id: str, folder: Path, log: Log, colour: str) -> None:
-    """One run, in whole or not at all."""
-    from mlflow.entities import Metric, Param, RunTag
-
-    found, (began, ended) = summary(log), _times(folder, log)
-    tags = view.tags(log.manifest, found) | {"mlflow.note.content": view.note(log, found, folder)}
-    tags |= {"mlflow.source.name": "reflexion-lab", "mlflow.source.git.commit": log.manifest.git_commit}
-    tags["mlflow.runColor"] = colour
-    run_id = client.create_run(experiment_id, start_time=began, run_name=view.run_name(log.manifest)).info.run_id
-    try:
-        client.log_batch(
-            run_id,
-            metrics=[Metric(shown.name, shown.value, ended, shown.step) for shown in view.metrics(log, found)],
-            params=[Param(*item) for item in view.params(log.manifest).items()],
-            tags=[RunTag(*item) for item in tags.items()],
-            synchronous=True,
-        )
-        client.log_inputs(run_id, [_data_set(log.manifest)])
-        _write_files(client, run_id, folder, log)
-        client.set_terminated(run_id, "FINISHED" if view.is_complete(log) else "KILLED", ended)
-    except BaseException:
-        with contextlib.suppress(Exception):
-            client.delete_run(run_id)
-        raise
-
-
-def _times(folder: Path, log: Log) -> tuple[int, int]:
-    """When the run began and when its last record was written, in milliseconds since the epoch."""
-    began = datetime.fromisoformat(log.manifest.created_at)
-    began = began if began.tzinfo else began.replace(tzinfo=UTC)
-    written = [path.stat().st_mtime for path in (folder / "manifest.json", *folder.glob("*.jsonl"))]
-    return round(began.timestamp() * 1000), round(max(began.timestamp(), *written) * 1000)
-
-
-def _data_set(manifest: Manifest) -> Any:
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    digest = manifest.benchmark_digest[:8]  # as long as MLflow's own; a tag has the whole
-    data_set = Dataset(manifest.benchmark, digest, source_type="benchmark", source=manifest.benchmark)
-    return DatasetInput(data_set, [InputTag("mlflow.data.context", "evaluation")])
-
-
-def _write_files(client: Any, run_id: str, folder: Path, log: Log) -> None:
-    """The folder's files but for hidden ones, which are drafts; and the figures, should they be missing."""
-    for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder)
-        if path.is_file() and not any(part.startswith(".") for part in place.parts):
-            client.log_artifact(run_id, str(path), None if len(place.parts) == 1 else place.parent.as_posix())
-    with tempfile.TemporaryDirectory() as scratch:
-        if log.points and not (folder / "convergence.png").exists():
-            save_convergence(Path(scratch), [Curve.of(log, view.run_name(log.manifest))])
-        if not (folder / "reflections.png").exists():
-            save_reflections(Path(scratch), log, view.run_name(log.manifest))
-        client.log_artifacts(run_id, scratch)

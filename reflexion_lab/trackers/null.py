@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -11,3 +12,9 @@ class NullTracker:
     def track(self, folder: Path) -> str:
         """Does nothing with `folder`; there is nowhere to look."""
         return ""
+
+    def track_arms(
+        self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
+    ) -> dict[str, str]:
+        """Likewise."""
+        return {}

@@ -65,8 +65,6 @@ def metrics(log: Log, found: Summary) -> list[Metric]:
     """
     headline = "upper_bound" if found.is_upper_bound else "pass_at_1"
     figures = {
-        "usage/cost": sum(usage.cost for usage in found.usage.values()),
-        "usage/seconds": sum(usage.seconds for usage in found.usage.values()),
         "final/n": found.pass_at_1.n,
         "final/attempts_mean": found.attempts_mean,
         "final/harness_errors": found.harness_errors,
@@ -95,8 +93,9 @@ def metrics(log: Log, found: Summary) -> list[Metric]:
 
 
 def _usage(found: Summary) -> dict[str, float]:
-    """By role."""
-    shown: dict[str, float] = {}
+    """In all, and by role."""
+    total = sum(found.usage.values(), Usage())
+    shown = {f"usage/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
     for role, usage in found.usage.items():
         counts = {name: float(getattr(usage, name)) for name in ("tokens", *Usage.__struct_fields__)}
         if found.pass_at_1.k:
@@ -128,8 +127,9 @@ def points(log: Log) -> list[Point]:
     if not log.attempts or not log.is_graded:
         return []
     longest = max(len(made) for made in log.attempts.values())
-    allowed = _at(log.manifest.config, "loop", "max_attempts")
-    return log.curve(max(longest, allowed if isinstance(allowed, int) else 1))
+    keys = "max_attempts", "extra_attempts"
+    allowed = sum(found for key in keys if isinstance(found := _at(log.manifest.config, "loop", key), int))
+    return log.curve(max(longest, allowed))
 
 
 def is_complete(log: Log) -> bool:
@@ -143,6 +143,7 @@ def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
         "kind": "job",
         "run_id": manifest.run_id,
         "sweep_id": manifest.config.get("sweep_id"),
+        "study": manifest.study,
         "feedback_source": manifest.feedback_source,
         "benchmark_digest": manifest.benchmark_digest,
         "config_digest": manifest.config_digest,
@@ -202,8 +203,12 @@ def _flat(node: object, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: object) -> str:
-    """Words as they are, the rest as a config file writes it; a log-in inside an address is cut out."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    """Words as they are, the rest as a config file writes it."""
+    return without_login(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+
+
+def without_login(text: str) -> str:
+    """Without what stands before the `@` of an address."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 

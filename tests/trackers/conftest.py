@@ -1,10 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import reflexion_lab
 from reflexion_lab.records import (
     Attempt,
     Evaluation,
@@ -17,6 +23,7 @@ from reflexion_lab.records import (
     Usage,
 )
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.trackers.mlflow import MlflowTracker
 
 CONFIG: dict[str, object] = {
     "arm": "reflexion",
@@ -44,6 +51,20 @@ CONFIG: dict[str, object] = {
     "run_root": "runs",
     "sweep_id": "sweep-7",
 }
+
+
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+}
+TRACK = """
+import sys
+from pathlib import Path
+from reflexion_lab.trackers.mlflow import MlflowTracker
+sys.stdin.readline()
+print(MlflowTracker(sys.argv[1]).track(Path(sys.argv[2])))
+"""
 
 
 def with_values(**values: object) -> dict[str, object]:
@@ -142,6 +163,12 @@ def write_task(folder: RunFolder, task_id: str, solved: int, allowed: int) -> No
     folder.append("results.jsonl", result)
 
 
+@pytest.fixture(scope="session")
+def write() -> Callable[..., Path]:
+    """Writes a run folder at a path."""
+    return write_run
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Path]:
     """Writes a run folder below `tmp_path` and returns its path."""
@@ -150,3 +177,65 @@ def run(tmp_path: Path) -> Callable[..., Path]:
         return write_run(tmp_path / name, **values)  # type: ignore[arg-type]
 
     return write
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with pytest.MonkeyPatch.context() as patch:
+        values = SETTINGS | {"HOME": str(tmp_path_factory.mktemp("home"))}
+        for name, value in values.items():
+            patch.setenv(name, value)
+        yield values
+
+
+@pytest.fixture(scope="session")
+def born_together(
+    tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
+) -> tuple[Path, list[str], list[str]]:
+    """A database that four processes made at once, each to track a run; what each printed and how each failed."""
+    place = tmp_path_factory.mktemp("born")
+    database = place / "new" / "mlflow.db"
+    folders = [write_run(place / f"run-{seed}", seed=seed) for seed in range(4)]
+    for folder in folders:
+        for name in ("convergence.png", "reflections.png"):  # what is there is not drawn
+            (folder / name).write_bytes(b"drawn")
+    pipe = subprocess.PIPE
+    root = str(Path(reflexion_lab.__file__).parents[1])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", TRACK, f"sqlite:///{database}", str(folder)],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            env={**os.environ, **settings, "PYTHONPATH": root},
+        )
+        for folder in folders
+    ]
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    ends = [process.communicate() for process in processes]
+    failures = [error for process, (_, error) in zip(processes, ends, strict=True) if process.returncode]
+    return database, [printed.strip() for printed, _ in ends], failures
+
+
+@pytest.fixture
+def tracker(tmp_path: Path, born_together: tuple[Path, list[str], list[str]]) -> MlflowTracker:
+    """On a copy of a migrated file, since migrating takes seconds."""
+    shutil.copy(born_together[0], tmp_path / "mlflow.db")
+    return MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", experiment="trial")
+
+
+@pytest.fixture
+def logged(tracker: MlflowTracker) -> Callable[..., list[Any]]:
+    """Reads back the runs of a kind that are not in the trash."""
+    from mlflow import MlflowClient
+
+    def read(kind: str = "job", experiment: str = "trial") -> list[Any]:
+        client = MlflowClient(tracker.uri)
+        place = client.get_experiment_by_name(experiment).experiment_id
+        return list(client.search_runs([place], filter_string=f"tags.kind = '{kind}'"))
+
+    return read

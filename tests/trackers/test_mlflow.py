@@ -1,69 +1,20 @@
 from __future__ import annotations
 
-import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.run_folder import RunFolder, RunFolderError
 from reflexion_lab.trackers.mlflow import MlflowTracker, TrackerError
+from reflexion_lab.trackers.saved_views import TAG
 
 Run = Callable[..., Path]
-
-SETTINGS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
-}
-PREPARE = """
-import sys
-from reflexion_lab.trackers.mlflow import MlflowTracker
-sys.stdin.readline()
-print(MlflowTracker(sys.argv[1]).prepare())
-"""
-
-
-@pytest.fixture(scope="session", autouse=True)
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with pytest.MonkeyPatch.context() as patch:
-        values = SETTINGS | {"HOME": str(tmp_path_factory.mktemp("home"))}
-        for name, value in values.items():
-            patch.setenv(name, value)
-        yield values
-
-
-@pytest.fixture(scope="session")
-def born_together(
-    tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
-) -> tuple[Path, list[str], list[str]]:
-    """A database that three processes made at once; what each printed and how each failed."""
-    database = tmp_path_factory.mktemp("born") / "new" / "mlflow.db"
-    command = [sys.executable, "-c", PREPARE, f"sqlite:///{database}"]
-    pipe = subprocess.PIPE
-    processes = [
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **settings})
-        for _ in range(3)
-    ]
-    for process in processes:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    ends = [process.communicate() for process in processes]
-    failures = [error for process, (_, error) in zip(processes, ends, strict=True) if process.returncode]
-    return database, [printed.strip() for printed, _ in ends], failures
-
-
-@pytest.fixture
-def tracker(tmp_path: Path, born_together: tuple[Path, list[str], list[str]]) -> MlflowTracker:
-    """On a copy of a migrated file, since migrating takes seconds."""
-    shutil.copy(born_together[0], tmp_path / "mlflow.db")
-    return MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", experiment="trial")
 
 
 def client(tracker: MlflowTracker) -> Any:
@@ -78,14 +29,19 @@ def logged(tracker: MlflowTracker) -> list[Any]:
     return list(client(tracker).search_runs([experiment.experiment_id]))
 
 
-def test_three_processes_may_make_a_new_database_at_once(
+def test_four_processes_may_make_a_new_database_and_track_at_once(
     born_together: tuple[Path, list[str], list[str]],
 ) -> None:
-    database, experiments, failures = born_together
+    database, links, failures = born_together
     assert failures == []
-    assert len(set(experiments)) == 1
-    with sqlite3.connect(database) as connection:
-        assert connection.execute("select count(*) from experiments where name = 'reflexion'").fetchone() == (1,)
+    assert len(links) == 4
+    assert len(set(links)) == 1
+    found = client(MlflowTracker(f"sqlite:///{database}"))
+    experiment = found.get_experiment_by_name("reflexion")
+    runs = found.search_runs([experiment.experiment_id])
+    assert sorted(run.data.params["seed"] for run in runs) == ["0", "1", "2", "3"]
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert all(len(found.get_metric_history(run.info.run_id, "curve/pass_at_1")) == 3 for run in runs)
 
 
 def test_a_folder_is_one_flat_finished_run(tracker: MlflowTracker, run: Run) -> None:
@@ -182,11 +138,31 @@ def test_two_folders_are_two_runs(tracker: MlflowTracker, run: Run) -> None:
     assert len({found.data.tags["mlflow.runColor"] for found in logged(tracker)}) == 2
 
 
-def test_the_link_opens_the_charts_of_the_experiment(tracker: MlflowTracker, run: Run) -> None:
+def test_the_link_opens_the_charts_of_the_sweep_by_a_view_that_is_there(tracker: MlflowTracker, run: Run) -> None:
     link = tracker.track(run())
     experiment = client(tracker).get_experiment_by_name("trial")
     charts = f"http://127.0.0.1:5000/#/experiments/{experiment.experiment_id}/runs?compareRunsMode=CHART"
-    assert link == f"{charts}&workflowType=machine_learning"
+    assert link == f"{charts}&workflowType=machine_learning&viewStateShareKey=charts-sweep-7"
+    assert f"{TAG}charts-sweep-7" in experiment.tags
+
+
+def test_a_view_that_a_reader_has_changed_stays(tracker: MlflowTracker, run: Run) -> None:
+    tracker.track(run())
+    experiment = client(tracker).get_experiment_by_name("trial")
+    client(tracker).set_experiment_tag(experiment.experiment_id, f"{TAG}runs", "changed")
+    tracker.track(run())
+    assert client(tracker).get_experiment_by_name("trial").tags[f"{TAG}runs"] == "changed"
+
+
+def test_runs_of_a_registered_study_have_an_experiment_of_its_name(tracker: MlflowTracker, run: Run) -> None:
+    path = run()
+    folder = RunFolder.existing(path)
+    folder.write_manifest(replace(folder.manifest, study="does it help", study_digest="ab"))
+    tracker.track(path)
+    experiment = client(tracker).get_experiment_by_name("does it help")
+    (found,) = client(tracker).search_runs([experiment.experiment_id])
+    assert found.data.tags["study"] == "does it help"
+    assert client(tracker).get_experiment_by_name("trial") is None
 
 
 def test_a_failure_keeps_the_former_run_and_says_how_to_try_again(

@@ -1,0 +1,137 @@
+"""What a sweep costs: the union of its trajectories. Last line: one JSON object.
+
+    python bench/sweep.py [--tasks N]
+
+A grid Ω x max attempts x threshold of 75 cells on HumanEval, with a scripted model whose replies depend on the whole
+prompt, so that every cell that reads something else goes another way.
+
+(a) The sweep with shared caches: calls, against the distinct calls (prompt and draw) and the distinct prompts.
+(b) The same cells one by one, each with caches of its own: calls, and whether every result is the same.
+(c) The same sweep again, as a whole process: calls and seconds.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from reflexion_lab import parts
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.benchmarks.humaneval import humaneval
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.experiment import finish
+from reflexion_lab.grid import lines
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.study.sweep import sweep
+
+GRID = {
+    "recall.omega": [0, 1, 2, 3, 5],
+    "loop.max_attempts": [1, 2, 3, 4, 5],
+    "loop.confidence_threshold": [0.34, 0.67, 1.0],
+}
+
+
+def chance(*parts):
+    """A share in [0, 1) that these texts always give."""
+    return int(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8], 16) / 2**32
+
+
+class Student:
+    """Right on easy tasks at once, on harder ones the more often, the more it has read; a guess otherwise."""
+
+    def __init__(self, tasks):
+        self.bodies = {task.prompt.strip(): task.canonical_solution for task in tasks}
+
+    def __call__(self, messages):
+        text = "\n".join(message.content for message in messages)
+        if "ROOT_CAUSE" in messages[-1].content:
+            cause = f"cause {chance(text):.6f}"
+            return f"ROOT_CAUSE: {cause}\nWHAT_WENT_WRONG: wrong\nWHAT_TO_CHANGE: mend {cause}\nCONFIDENCE: 0.5\n"
+        prompt = next(prompt for prompt in self.bodies if prompt in text)
+        if chance(text) < 0.25 + 0.3 * chance(prompt):
+            return self.bodies[prompt]
+        return f"\n    return {['None', '0', '[]', 'True', repr('')][int(5 * chance(text, 'guess'))]}\n"
+
+
+def overrides(root, limit):
+    (Path(root) / "unused.json").write_text('[{"when": "", "reply": ""}]')
+    fixed = {"model": "scripted", "model.path": f"{root}/unused.json", "benchmark": "humaneval", "tracker": "none"}
+    return {**fixed, "run_root": f"{root}/runs", "workers": 8} | ({"benchmark.limit": limit} if limit else {}) | GRID
+
+
+def essence(run):
+    """What a run found out, without names, times and cache marks."""
+    log = Log.read(RunFolder.existing(run))
+    rows = [
+        (a.task_id, a.number, a.trajectory.solution, a.evaluation.passed, a.evaluation.reward, a.stop_reason,
+         a.reflection.text if a.reflection else "", log.grades[a.task_id, a.number].passed)
+        for a in log.every
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()
+
+
+def model_for(student):
+    model = ScriptedModel(student, name="student")
+    parts._model = lambda _node: model
+    return model
+
+
+def shared(root, limit, student):
+    model, start = model_for(student), time.perf_counter()
+    made = sweep(overrides(root, limit))
+    seconds = time.perf_counter() - start
+    assert len(made.runs) == 75, next(state.problem for state in made.states.values() if state.problem)
+    prompts = len({tuple((m.role, m.content) for m in received) for received in model.received})
+    attempts = sum(len(Log.read(RunFolder.existing(run)).every) for run in made.runs)
+    return made, {
+        "cells": len(made), "attempts": attempts, "calls": len(model.received), "distinct_prompts": prompts,
+        "calls_per_distinct_prompt": round(len(model.received) / prompts, 3), "seconds": round(seconds, 1),
+    }  # fmt: skip
+
+
+def one_by_one(root, made, student):
+    calls, same, start = 0, 0, time.perf_counter()
+    for cell, run in zip(made, made.runs, strict=True):
+        model = model_for(student)
+        alone = [one for one in cell.overrides if not one.startswith("run_root=")]
+        cfg = compose(*alone, f"run_root={root}/alone-{cell.number}", "quiet=true")
+        lab = assemble(cfg)
+        finish(lab, cfg)
+        calls += len(model.received)
+        same += essence(lab.folder.path) == essence(run)
+    return {"calls": calls, "identical_cells": same, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def again(root, limit):
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "reflexion_lab", "run", "-m", *lines(overrides(root, limit))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "120"})
+    seconds = time.perf_counter() - start
+    said = next(line for line in done.stdout.splitlines() if " cells: " in line)
+    return {"said": said, "calls": 0 if "75 kept" in said else None, "seconds": round(seconds, 2)}
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--tasks", type=int, help="only the first N tasks")
+    limit = options.parse_args().tasks
+    student = Student(humaneval())
+    with tempfile.TemporaryDirectory() as root:
+        made, found = shared(root, limit, student)
+        second = again(root, limit)
+        alone = one_by_one(root, made, student)
+    print(json.dumps({
+        "subject": "sweep", "shared": found, "again": second, "one_by_one": alone,
+        "times_fewer_calls": round(alone["calls"] / found["calls"], 2),
+        "times_faster": round(alone["seconds"] / found["seconds"], 2),
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

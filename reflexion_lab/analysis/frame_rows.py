@@ -1,0 +1,149 @@
+"""What the rows of `frames` are made of: a run, its loops, their attempts, and the parts of these."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.records import Attempt, Grade, TaskResult, Usage
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.statistics.intervals import Rate
+
+SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
+"""An id in memory: its run, left out where tasks know nothing of each other; its task; an attempt or a digest."""
+
+
+class Loop:
+    """One task's loop in one run, which has ended."""
+
+    def __init__(self, run: Run, result: TaskResult) -> None:
+        self.run = run
+        self.result = result
+        self.head = run.log.manifest.run_id, run.arm, run.log.manifest.seed, result.task_id
+        self.attempts: Sequence[Attempt] = run.log.attempts[result.task_id]
+        found = (run.log.grades.get((result.task_id, attempt.number)) for attempt in self.attempts)
+        self.grades: list[Grade | None] = list(found)
+        self.usages = [attempt.usage for attempt in self.attempts]
+        self.spent = [sum(usage.values(), Usage()) for usage in self.usages]
+        written = run.log.written.get(result.task_id)
+        self.before = written.usage if written else Usage()
+        """Spent on tests that the model wrote before the first attempt."""
+        self.so_far = list(itertools.accumulate(self.spent, initial=self.before))[1:]
+
+    @property
+    def loop(self) -> Loop:
+        """Itself, so that a loop may be asked like its parts."""
+        return self
+
+    @cached_property
+    def submitted(self) -> int:
+        """The place of what was submitted among the attempts, from 0."""
+        return self.attempts.index(submitted_at(self.attempts))
+
+    @property
+    def any_solved(self) -> bool | None:
+        """Whether any attempt passes the hidden tests; None until all are graded."""
+        passed = [grade.passed for grade in self.grades if grade]
+        return any(passed) if len(passed) == len(self.grades) else None
+
+
+class Run:
+    """A run folder, read."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.path: Path = folder.path
+        self.log = Log.read(folder)
+        self.loops = [Loop(self, result) for result in self.log.results.values()]
+        self.usage = sum((loop.so_far[-1] for loop in self.loops), Usage())
+
+    @property
+    def arm(self) -> str:
+        return str(self.log.manifest.config.get("arm", "run"))
+
+    @property
+    def is_upper_bound(self) -> bool:
+        return self.log.manifest.feedback_source == "oracle"
+
+    @cached_property
+    def solved(self) -> Rate | None:
+        """Hidden verdicts on what was submitted; None until the run is finished."""
+        verdicts = [grade.passed for loop in self.loops if (grade := loop.grades[loop.submitted])]
+        return Rate.of(sum(verdicts), len(verdicts)) if len(verdicts) == self.log.manifest.n_expected else None
+
+
+class Made(NamedTuple):
+    """An attempt in its loop."""
+
+    loop: Loop
+    place: int
+    """From 0."""
+    number: int
+    attempt: Attempt
+    grade: Grade | None
+    spent: Usage
+    so_far: Usage
+
+
+class Part(NamedTuple):
+    """A check, a reflection or something recalled."""
+
+    loop: Loop
+    number: int
+    place: int
+    """From 1."""
+    of: Any
+
+
+class Recalled(NamedTuple):
+    """Something that memory gave an attempt, and where it was from as far as its id says."""
+
+    kind: str
+    name: str
+    was_read: bool
+    run: str | None
+    task: str | None
+    number: int | None
+
+
+def attempts(loops: Iterable[Loop]) -> Iterator[Made]:
+    for loop in loops:
+        for place, attempt in enumerate(loop.attempts):
+            spent, so_far = loop.spent[place], loop.so_far[place]
+            yield Made(loop, place, attempt.number, attempt, loop.grades[place], spent, so_far)
+
+
+def checks(made: Iterable[Made]) -> Iterator[Part]:
+    for one in made:
+        for place, check in enumerate(one.attempt.evaluation.checks, 1):
+            yield Part(one.loop, one.number, place, check)
+
+
+def reflections(made: Iterable[Made]) -> Iterator[Part]:
+    for one in made:
+        if one.attempt.reflection:
+            yield Part(one.loop, one.number, 1, one.attempt.reflection)
+
+
+def memories(made: Iterable[Made]) -> Iterator[Part]:
+    for one in made:
+        attempt, own = one.attempt, one.loop.run.log.manifest.run_id
+        kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
+        left_out = attempt.trajectory.left_out
+        given = [(kind, name, name not in left_out) for kind, names in kinds.items() for name in names]
+        for place, (kind, name, was_read) in enumerate(given, 1):
+            yield Part(one.loop, one.number, place, Recalled(kind, name, was_read, *_source(name, own)))
+
+
+def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
+    """Run, task and attempt; a name without a run is of the run `own`."""
+    found = SOURCE.fullmatch(name.replace(f"-{own}/", "-", 1))
+    if not found:
+        return None, None, None
+    number = int(found["last"]) if name.startswith("ep-") and found["last"].isdecimal() else None
+    return found["run"] or own, found["task"], number

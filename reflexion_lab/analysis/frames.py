@@ -1,0 +1,145 @@
+"""Run folders as pandas frames, for notebooks.
+
+    frames = load("runs/*")
+
+Rows join on `run_id`, `task_id` and `number`. Tasks whose loops have not ended are left out. What hidden tests said
+stands in columns whose names begin with `hidden_`, and in `pass_at_1` and `upper_bound` of a run; missing (NA) where a
+verdict still is.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from reflexion_lab.analysis.arms import flat
+from reflexion_lab.analysis.frame_columns import (
+    ATTEMPT_TEXTS,
+    ATTEMPTS,
+    CHECK_TEXTS,
+    CHECKS,
+    HEAD,
+    MEMORY,
+    NUMBER,
+    REFLECTION_TEXTS,
+    REFLECTIONS,
+    RUNS,
+    TASKS,
+    Columns,
+)
+from reflexion_lab.analysis.frame_rows import Made, Run, attempts, checks, memories, reflections
+from reflexion_lab.manifest import HOW_NOT_WHAT
+from reflexion_lab.records import Usage
+from reflexion_lab.run_folder import RunFolder, RunFolderError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_USAGE = Usage()
+
+
+class Frames(NamedTuple):
+    """The tables of some runs. A cached reply counts the tokens, calls, seconds and cost of when it was first drawn."""
+
+    runs: pd.DataFrame
+    """One row a run. Config values in which the runs differ are columns, by dotted key. `pass_at_1`, or an oracle's
+    `upper_bound`, with its Wilson 95 % interval `low`, `high`; all missing until the run is finished."""
+    tasks: pd.DataFrame
+    """One row a task of a run."""
+    attempts: pd.DataFrame
+    """One row an attempt. `passed` is the feedback verdict, missing where nobody could tell. `tokens_so_far` and
+    `cost_so_far` add up a loop, with the tests that the model wrote for it."""
+    checks: pd.DataFrame
+    """One row a feedback check of an attempt; `place` counts from 1."""
+    reflections: pd.DataFrame
+    """One row a reflection; `number` is the attempt that it is about."""
+    memory: pd.DataFrame
+    """One row an episode, wisdom or mistake that memory gave an attempt. Sources are missing where an id names none."""
+
+
+def load(*runs: Path | str | RunFolder, texts: bool = False) -> Frames:
+    """The tables of all `runs`, in their order; a run that is named twice counts once.
+
+    Args:
+        runs: run folders, or patterns such as `runs/*`, of which every folder that holds a run is taken.
+        texts: with columns for programs, prompts, replies, feedback and reflections.
+
+    Raises:
+        RunFolderError: a folder is none, a pattern fits none, or a file cannot be read.
+    """
+    read = [Run(folder) for folder in _folders(runs)]
+    loops = [loop for run in read for loop in run.loops]
+    made = list(attempts(loops))
+    return Frames(
+        runs=_frame(read, RUNS | _swept(read)),
+        tasks=_frame(loops, HEAD | TASKS),
+        attempts=_frame(made, HEAD | NUMBER | ATTEMPTS | _by_role(made) | (ATTEMPT_TEXTS if texts else {})),
+        checks=_frame(list(checks(made)), HEAD | NUMBER | CHECKS | (CHECK_TEXTS if texts else {})),
+        reflections=_frame(list(reflections(made)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
+        memory=_frame(list(memories(made)), HEAD | NUMBER | MEMORY),
+    )
+
+
+def _folders(runs: Iterable[Path | str | RunFolder]) -> list[RunFolder]:
+    found: dict[Path, RunFolder] = {}
+    for run in runs:
+        for folder in [run] if isinstance(run, RunFolder) else _matching(run):
+            found.setdefault(folder.path.resolve(), RunFolder.existing(folder.path))
+    return list(found.values())
+
+
+def _matching(run: Path | str) -> list[RunFolder]:
+    if Path(run).exists() or not glob.has_magic(str(run)):
+        return [RunFolder(Path(run))]
+    paths = map(Path, sorted(glob.glob(str(run), recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if folders := [RunFolder(path) for path in paths if (path / "manifest.json").is_file()]:
+        return folders
+    raise RunFolderError(f"{run}: no manifest.json found in any folder; expected a pattern that fits run folders")
+
+
+def _frame(rows: Sequence[object], columns: Columns) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(
+        {name: pd.Series([of(row) for row in rows], dtype=kind) for name, (kind, of) in columns.items()}
+    )
+
+
+def _swept(runs: Sequence[Run]) -> Columns:
+    """Config values in which runs differ; missing where a run has no such key."""
+    configs = {run: dict(flat(run.log.manifest.config)) for run in runs}
+    known = {"arm", "seed", "feedback_source", "benchmark.name"}
+    keys = list(dict.fromkeys(key for config in configs.values() for key in config))
+    found: Columns = {}
+    for key in keys:
+        values = [config.get(key) for config in configs.values()]
+        if key.partition(".")[0] in HOW_NOT_WHAT or key in known or len({*map(repr, values)}) == 1:
+            continue
+        found[key] = _kind(values), functools.partial(_value, configs, key)
+    return found
+
+
+def _value(configs: Mapping[Run, Mapping[str, object]], key: str, run: Run) -> object:
+    """Lists as text: a column of lists cannot be grouped by."""
+    value = configs[run].get(key)
+    return str(value) if isinstance(value, list) else value
+
+
+def _kind(values: Iterable[object]) -> str:
+    kinds = {type(value) for value in values} - {type(None)}
+    return {frozenset({bool}): "boolean", frozenset({int}): "Int64", frozenset({float}): "Float64"}.get(
+        frozenset(kinds), "Float64" if kinds == {int, float} else "object" if len(kinds) > 1 else "category"
+    )
+
+
+def _by_role(made: Sequence[Made]) -> Columns:
+    """Tokens of each role that any attempt has."""
+    roles = dict.fromkeys(role for one in made for role in one.loop.usages[one.place])
+    return {f"tokens_{role}": ("int64", functools.partial(_tokens, role)) for role in roles}
+
+
+def _tokens(role: str, row: Made) -> int:
+    return row.loop.usages[row.place].get(role, NO_USAGE).tokens

@@ -1,0 +1,167 @@
+"""One arm's line in the table of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.budgets import matched, per_solved
+from reflexion_lab.analysis.differences import AS_RUN, Cut, Difference, compared
+from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
+from reflexion_lab.analysis.tallies import Tallies, tallies
+from reflexion_lab.analysis.transitions import Moves, transitions
+from reflexion_lab.records import Record
+from reflexion_lab.registration import Registration, exploratory
+from reflexion_lab.statistics.area import area
+from reflexion_lab.statistics.bootstrap import FEWEST, interval
+from reflexion_lab.statistics.intervals import Estimate, Rate
+
+METRIC = "pass_at_1"
+"""What a registration calls the share as run, and with `_equal_tokens` and such behind it the share at one budget."""
+ONE_SEED = "one seed: ask with --one-seed"
+WILSON = "Wilson"
+BOOTSTRAP = f"bootstrap over tasks (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """Figures of one arm. A case is one task at one seed; cases of a task are one cluster."""
+
+    arm: str
+    feedback_source: str
+    is_upper_bound: bool
+    """Hidden tests drove its loops: `first`, `final` and `curve` are no pass@1."""
+    study: str
+    """The registered study that all of its runs belong to; "" where there is none."""
+    models: dict[str, tuple[str, ...]]
+    """Fingerprints by role; several where its runs differ."""
+    run_ids: tuple[str, ...]
+    seeds: tuple[int, ...]
+    tasks: int
+    """Distinct ones."""
+    n_expected: int
+    n_logged: int
+    """Cases."""
+    absent: tuple[Case, ...]
+    """Cases that the baseline has and this arm has not; no difference is about them."""
+    alone: tuple[Case, ...]
+    """Cases that this arm has and the baseline has not; likewise."""
+    no_feedback: int
+    """Cases that showed no test: one attempt, submitted as it was."""
+    curve: tuple[float, ...]
+    """Share of cases solved, had every loop been cut at attempt 1, 2, ... up to the longest loop of all arms."""
+    first: Estimate
+    """The share at attempt 1, the plain single attempt."""
+    final: Estimate
+    method: str
+    """Of both intervals."""
+    area: float
+    """Mean height of `curve`, in [0, 1]: higher is more, or sooner."""
+    as_run: Difference | None
+    """Against the baseline; None for the baseline, and where `refused`."""
+    matched: Difference | None
+    """The same with the dearer of the two cut to what the cheaper spent."""
+    refused: str
+    """Why there is no difference; "" where there is one, and for the baseline."""
+    moves: Moves
+    """From attempt 1 to what was submitted: repair and damage."""
+    feedback: Confusion
+    """Feedback verdicts on all attempts against the hidden ones."""
+    spent: Tallies
+    tokens_per_solved: Estimate | None
+    """All tokens over the solved cases, with the bootstrap over tasks; None where none was solved."""
+    cost_per_solved: Estimate | None
+    """Likewise; None also where no price is known."""
+
+
+def row(
+    arm: Arm, base: Arm | None, longest: int, unit: str, one_seed: bool = False, study: Registration | None = None
+) -> Row:
+    """`longest`: attempts of the longest loop of all arms. Raises ValueError where `base` has no case of this arm's."""
+    manifests = [log.manifest for log in arm.logs]
+    curve = [arm.verdicts(t) for t in range(1, longest + 1)]
+    shares = tuple(sum(one.values()) / len(one) for one in curve)
+    others = base.attempts.keys() if base else arm.attempts.keys()
+    refused = _refused(arm, base, one_seed)
+    has_partner = base is not None and base is not arm and not refused
+    counted = tallies(arm)
+    return Row(
+        arm=arm.label,
+        feedback_source=arm.feedback_source,
+        is_upper_bound=arm.is_upper_bound,
+        study=manifests[0].study if len({manifest.study_digest for manifest in manifests}) == 1 else "",
+        models=_models(arm),
+        run_ids=tuple(manifest.run_id for manifest in manifests),
+        seeds=arm.seeds,
+        tasks=len(arm.tasks),
+        n_expected=sum(manifest.n_expected for manifest in manifests),
+        n_logged=len(arm.attempts),
+        absent=tuple(sorted(others - arm.attempts.keys())),
+        alone=tuple(sorted(arm.attempts.keys() - others)),
+        no_feedback=sum(made[0].evaluation.outcome == "no_tests" for made in arm.attempts.values()),
+        curve=shares,
+        first=_share(arm, curve[0]),
+        final=_share(arm, curve[-1]),
+        method=WILSON if len(arm.seeds) == 1 else BOOTSTRAP,
+        area=float(area(shares)),
+        as_run=_as_run(arm, base, study) if base and has_partner else None,
+        matched=_matched(arm, base, unit, study) if base and has_partner else None,
+        refused=refused,
+        moves=transitions(arm).ends,
+        feedback=feedback_confusion(
+            (one, arm.grades[case][one.number]) for case, made in arm.attempts.items() for one in made
+        ),
+        spent=counted,
+        tokens_per_solved=per_solved(arm, "tokens"),
+        cost_per_solved=per_solved(arm, "cost") if counted.usage.cost else None,
+    )
+
+
+def _share(arm: Arm, verdicts: Mapping[Case, bool]) -> Estimate:
+    if len(arm.seeds) > 1:
+        return interval(arm.outcomes(verdicts))
+    rate = Rate.of(sum(verdicts.values()), len(verdicts))
+    return Estimate(value=rate.share, low=rate.low, high=rate.high)
+
+
+def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
+    """Raises ValueError."""
+    if base is None or base is arm:
+        return ""
+    shared = {case.seed for case in arm.attempts.keys() & base.attempts.keys()}
+    if not shared:
+        both = " and ".join(f"{one.label} (seeds {', '.join(map(str, one.seeds))})" for one in (arm, base))
+        raise ValueError(f"arms: no case found in both {both}; expected the same tasks at the same seeds")
+    return ONE_SEED if len(shared) == 1 and not one_seed else ""
+
+
+def _as_run(arm: Arm, base: Arm, study: Registration | None) -> Difference:
+    reasons, least = _registered(arm, base, METRIC, study)
+    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, least)
+
+
+def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
+    reasons, least = _registered(arm, base, f"{METRIC}_equal_{unit}", study)
+    found = matched(base, arm, unit)
+    cut = Cut(
+        shorter=("", base.label, arm.label)[found.dearer],
+        spend=found.second_spend,
+        baseline_spend=found.first_spend,
+        is_matched=found.is_matched,
+    )
+    return compared(found.second, found.first, f"equal {unit}", cut, reasons, least, found.equal)
+
+
+def _registered(arm: Arm, base: Arm, metric: str, study: Registration | None) -> tuple[list[str], float]:
+    """Why this comparison was not, and the least effect that counts where it was."""
+    reasons = exploratory(
+        study, arm.label, metric, baseline=base.label, runs=[log.manifest for one in (arm, base) for log in one.logs]
+    )
+    return reasons, study.minimum_detectable_effect if study and not reasons else 0.0
+
+
+def _models(arm: Arm) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for log in arm.logs:
+        for role, fingerprint in {"actor": log.manifest.model_fingerprint, **log.manifest.role_fingerprints}.items():
+            found.setdefault(role, {})[fingerprint] = None
+    return {role: tuple(names) for role, names in found.items()}

@@ -1,0 +1,121 @@
+"""The cells of a sweep, as Hydra's basic sweeper would run them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reflexion_lab.config import CONF
+from reflexion_lab.manifest import config_digest, without_logins
+from reflexion_lab.wiring import plain
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
+
+
+class Cell(NamedTuple):
+    """One run of a sweep."""
+
+    number: int
+    """From 0, in Hydra's order: the last swept key varies fastest."""
+    overrides: tuple[str, ...]
+    """Swept or not; what only concerns Hydra is left out."""
+    cfg: DictConfig
+
+    @property
+    def digest(self) -> str:
+        """Of what the cell measures; the manifest of its run holds the same."""
+        return digest_of(self.cfg)
+
+
+def digest_of(cfg: DictConfig) -> str:
+    """The `config_digest` that the manifest of a run with this config has."""
+    return config_digest(without_logins(plain(cfg)))
+
+
+def cells(overrides: Sequence[str]) -> list[Cell]:
+    """What `reflexion-lab run -m *overrides` runs, without running it.
+
+    Values are set on a config that is composed once for each choice of groups: composing anew takes Hydra a tenth of a
+    second, which a sweep of a hundred finished cells would otherwise wait for.
+
+    Raises:
+        HydraException: an override cannot be read, or names what is not there.
+    """
+    from hydra import initialize_config_dir
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+        asked = [one for one in parser.parse_overrides(list(overrides)) if not _is_hydras(one)]
+        params = _swept_by_config([one.input_line or "" for one in asked if not one.is_sweep_override()])
+        grid = BasicSweeper.split_arguments(parser.parse_overrides(params) + asked, None)[0]
+        composed: dict[tuple[str, ...], DictConfig] = {}
+        return [
+            Cell(number, tuple(chosen), _composed(parser.parse_overrides(chosen), composed))
+            for number, chosen in enumerate(grid)
+        ]
+
+
+def lines(grid: dict[str, Any]) -> list[str]:
+    """A grid as override lines: `{"recall.omega": [0, 1], "seed": 0}` is `recall.omega=0,1 seed=0`.
+
+    A list or a range is swept over; a list within it is a value.
+    """
+    return [f"{key}={_values(value)}" for key, value in grid.items()]
+
+
+def _values(value: Any) -> str:
+    if isinstance(value, list | tuple | range):
+        return ",".join(_value(one) for one in value)
+    return _value(value)
+
+
+def _value(value: Any) -> str:
+    """As Hydra's grammar writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_value(inner)}" for key, inner in value.items()) + "}"
+    text = str(value)
+    is_plain = not isinstance(value, str) or all(part.isalnum() for part in text.replace("_", "").split("-") if part)
+    return text if is_plain and text else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _is_hydras(override: Override) -> bool:
+    return str(override.key_or_group).replace("/", ".").startswith("hydra.")
+
+
+def _swept_by_config(fixed: list[str]) -> list[str]:
+    """What the chosen experiment itself sweeps over, `hydra.sweeper.params`."""
+    from hydra import compose
+
+    params = compose("config", overrides=fixed, return_hydra_config=True).hydra.sweeper.params
+    return [f"{key}={value}" for key, value in (params or {}).items()]
+
+
+def _composed(chosen: Sequence[Override], composed: dict[tuple[str, ...], DictConfig]) -> DictConfig:
+    from hydra import compose
+    from omegaconf import OmegaConf
+
+    groups = tuple(one.input_line or "" for one in chosen if _chooses(one))
+    if groups not in composed:
+        composed[groups] = compose("config", overrides=list(groups))
+    cfg = copy.deepcopy(composed[groups])
+    for one in chosen:
+        if not _chooses(one):
+            OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True)
+    return cfg
+
+
+def _chooses(override: Override) -> bool:
+    """Whether it is more than a value of a key that there is: a choice of a group, an addition, a deletion."""
+    key = override.key_or_group
+    changes = (override.is_add(), override.is_force_add(), override.is_delete(), override.package is not None)
+    return any(changes) or "/" in key or (CONF / key).is_dir()

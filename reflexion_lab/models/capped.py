@@ -1,0 +1,159 @@
+"""Hard caps on what is newly spent, shared by the roles of a run, the cells of a sweep, threads and processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reflexion_lab.models.ledger import Caps, Ledger, Spending
+from reflexion_lab.models.prices import FREE, Price
+from reflexion_lab.protocols import Model
+from reflexion_lab.records import Completion, Message, Sampling
+
+TEMPLATE = 64, 16
+"""Tokens that a server's chat template may add to a prompt, and to each of its messages."""
+
+
+class CapReached(RuntimeError):
+    """No new call may be made. What had finished is kept; which cap it was, what was spent, how to go on."""
+
+
+class Meter:
+    """Lets calls through as long as the most that they can take stays within `caps`. Thread-safe.
+
+    Args:
+        path: the ledger's file; None keeps none.
+        scope: what shares the caps: a sweep, or a run. May be set until the first call.
+    """
+
+    def __init__(
+        self,
+        caps: Caps | None = None,
+        path: Path | None = None,
+        scope: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.caps = caps or Caps()
+        self.scope = scope
+        self._ledger = Ledger(path)
+        self._clock = clock
+        self._seen = clock()
+        self._under_way = 0
+        self._reached = ""
+        self._settled = threading.Condition()
+
+    def reserve(self, most: Spending) -> None:
+        """Take `most` before a call. Where that is too much it waits for the calls under way, which take less in the
+        end.
+
+        Raises:
+            CapReached: it is too much, and always will be; from then on for every call.
+        """
+        with self._settled:
+            while not self._reached:
+                cap, spent = self._ledger.add(self.scope, self._timed(most), self.caps)
+                if not cap:
+                    self._seen = self._clock()
+                    self._under_way += 1
+                    return
+                if cap == "seconds" or not self._under_way:
+                    self._reached = self._said(cap, spent, most)
+                    self._settled.notify_all()
+                else:
+                    self._settled.wait()
+            raise CapReached(self._reached)
+
+    def settle(self, most: Spending, spent: Spending) -> None:
+        """What a call that had reserved `most` took."""
+        with self._settled:
+            self._ledger.add(self.scope, self._timed(spent.plus(most, -1)), Caps())
+            self._seen = self._clock()
+            self._under_way -= 1
+            self._settled.notify_all()
+
+    @property
+    def spent(self) -> Spending:
+        """So far, by all that share the scope; with the most that calls under way can take."""
+        return self._ledger.spent(self.scope)
+
+    def close(self) -> None:
+        self._ledger.close()
+
+    def _timed(self, amount: Spending) -> Spending:
+        return amount._replace(seconds=self._clock() - self._seen)
+
+    def _said(self, cap: str, spent: Spending, most: Spending) -> str:
+        limit, needed = getattr(self.caps, cap), getattr(spent, cap) + getattr(most, cap)
+        more = (
+            "" if cap == "seconds" else f", and the next call may take {Spending(*most[:3], 0.0)}".removesuffix(", 0 s")
+        )
+        return (
+            f"caps.{cap}={limit:g} is reached: newly spent are {spent}{more}; what had finished is kept. To go on, "
+            f"raise it, such as caps.{cap}={2 * max(limit, needed):.6g}"
+        )
+
+
+class CappedModel:
+    """`model`, whose calls `meter` lets through. Thread-safe.
+
+    A call that fails, or whose server counts no tokens, counts as the most that it could have taken: a token for every
+    byte of the prompt, those of a chat template, and the longest reply allowed. What a server adds beyond that, or
+    charges for requests that failed and were sent again, no cap can hold.
+
+    Args:
+        longest_reply: tokens, where the model may write more than `sampling.max_tokens`.
+    """
+
+    def __init__(self, model: Model, meter: Meter, price: Price = FREE, longest_reply: int = 0) -> None:
+        self.fingerprint = model.fingerprint
+        self.slots = model.slots
+        self.context = model.context
+        self._model = model
+        self._meter = meter
+        self._price = price
+        self._longest = longest_reply
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        """Raises CapReached, and what the model raises."""
+        spent = most = self._most(messages, sampling)
+        self._meter.reserve(most)
+        try:
+            completion = self._model.complete(messages, sampling=sampling, sample=sample)
+            spent = _taken(completion, most)
+        finally:
+            self._meter.settle(most, spent)
+        return completion
+
+    def _most(self, messages: Sequence[Message], sampling: Sampling) -> Spending:
+        prompt = TEMPLATE[0] + sum(TEMPLATE[1] + len(m.content.encode(errors="replace")) for m in messages)
+        reply = max(sampling.max_tokens, self._longest)
+        if self.context:
+            prompt, reply = min(prompt, self.context), min(reply, self.context)
+        tokens = min(prompt + reply, self.context) if self.context else prompt + reply
+        return Spending(1, tokens, self._price.cost(prompt, reply))
+
+
+def _taken(completion: Completion, most: Spending) -> Spending:
+    if completion.finish_reason == "context_overflow":  # it was refused, and nothing was computed
+        return Spending(1)
+    usage = completion.usage
+    return Spending(1, usage.tokens, usage.cost) if usage.tokens else most
+
+
+def longest_reply(node: Mapping[str, Any], caps: Caps) -> int:
+    """Tokens that a model of this config may write, where its own request fields say so; 0 where they do not.
+
+    Raises:
+        ValueError: they take the limit away, and there is a cap on tokens or cost.
+    """
+    extra = node.get("extra_body") or {}
+    limits = [int(extra[name]) for name in ("max_tokens", "max_completion_tokens") if extra.get(name)]
+    if "max_tokens" in extra and not limits and (caps.tokens, caps.cost) != (None, None):
+        raise ValueError(
+            "model.extra_body: max_tokens is taken out and nothing put in its place, so that no cap on tokens or cost "
+            "could hold; expected max_completion_tokens"
+        )
+    return max(limits, default=0)

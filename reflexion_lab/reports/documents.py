@@ -1,0 +1,52 @@
+"""A report as a folder: the same sheets and figures as Markdown, HTML and LaTeX, and the numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.reports.comparison import sheets, warnings
+from reflexion_lab.reports.figures import save_figures
+from reflexion_lab.reports.latex import latex
+from reflexion_lab.reports.markdown import markdown
+from reflexion_lab.reports.page import page
+from reflexion_lab.reports.sheets import Document, Sheet, listed, plain
+from reflexion_lab.reports.table import write_table
+
+
+def save_report(
+    folder: Path, found: Comparison, arms: Sequence[Arm], kind: Literal["png", "svg"] = "png"
+) -> list[Path]:
+    """Write `report.md`, `report.html`, `report.tex`, `table.csv` and the figures into `folder`; returns their paths.
+
+    Args:
+        found: of these very arms.
+        kind: of the figures. LaTeX includes PNG by itself; SVG has to be converted first.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    figures = save_figures(folder, found, arms, kind)
+    document = Document(
+        title=f"{plain(found.benchmark)}: {listed((plain(row.arm) for row in found.rows), 6)}",
+        warnings=tuple(warnings(found)),
+        sheets=(*sheets(found), _folders(found)),
+        figures=tuple(figures),
+    )
+    written = []
+    for name, write in (("report.md", markdown), ("report.html", page), ("report.tex", latex)):
+        written.append(folder / name)
+        written[-1].write_text(write(document), encoding="utf-8", errors="backslashreplace")
+    return [*written, write_table(folder / "table.csv", found), *(figure.path for figure in figures)]
+
+
+def _folders(found: Comparison) -> Sheet:
+    rows = tuple(
+        (plain(row.arm), str(seed), plain(run_id))
+        for row in found.rows
+        for seed, run_id in zip(row.seeds, row.run_ids, strict=True)
+    )
+    return Sheet(title="Run folders", columns=("arm", "seed", "run"), rows=rows, names=3)

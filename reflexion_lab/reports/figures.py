@@ -1,0 +1,54 @@
+"""All figures of a comparison, each as a picture with the very numbers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.reports import (
+    budget_plots,
+    config_curves,
+    curves,
+    difference_plot,
+    feedback_plot,
+    outcome_map,
+    survival_plot,
+    transition_plots,
+)
+from reflexion_lab.reports.drawing import Drawing, Figure, save
+
+MOST = 14
+"""Arms that curves can tell apart; a sweep of more is drawn over its config keys and as differences."""
+
+__all__ = ["Figure", "save_figures"]
+
+
+def save_figures(
+    folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Literal["png", "svg"] = "png"
+) -> list[Figure]:
+    """Write the figures that make sense for these arms into `folder`; those that would be empty are left out.
+
+    Args:
+        comparison: of these very arms.
+        arms: one at least.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return [save(folder, drawing, kind) for drawing in _drawings(comparison, arms) if drawing]
+
+
+def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing | None]:
+    has_room = len(arms) <= MOST
+    if has_room:
+        yield curves.drawing(arms)
+        yield budget_plots.drawing(arms)
+    yield difference_plot.drawing(comparison, arms)
+    for key in config_curves.swept(arms):
+        yield config_curves.drawing(arms, key)
+    yield feedback_plot.drawing(arms)
+    if has_room:
+        yield transition_plots.drawing(arms)
+        yield survival_plot.drawing(arms)
+        yield outcome_map.drawing(arms)

@@ -1,0 +1,92 @@
+"""A comparison as numbers: one line an arm, shares in [0, 1], for whatever reads CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.differences import Difference
+from reflexion_lab.analysis.row import Row
+from reflexion_lab.reports.sheets import plain
+from reflexion_lab.statistics.intervals import Estimate, Rate
+
+DIGITS = 6
+
+
+def write_table(path: Path, found: Comparison) -> Path:
+    """`table.csv`, or whatever `path` is called; returns it. Raises OSError."""
+    lines = [dict(_line(row, found)) for row in found.rows]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+    return path
+
+
+def _line(row: Row, found: Comparison) -> Iterator[tuple[str, object]]:
+    """Columns and values; the same columns for every row. An upper bound has a column of its own, and no pass@1."""
+    final = "upper_bound" if row.is_upper_bound else "pass_at_1"
+    yield from (("arm", _text(row.arm)), ("feedback_source", row.feedback_source), ("study", _text(row.study)))
+    yield from (("seeds", " ".join(map(str, row.seeds))), ("tasks", row.tasks))
+    yield from (("n_expected", row.n_expected), ("n_logged", row.n_logged))
+    yield from _estimate("pass_at_1_first", row.first)
+    for name in ("pass_at_1", "upper_bound"):
+        yield from _estimate(name, row.final if name == final else None)
+    yield from (("interval", row.method), ("area", _round(row.area)), ("baseline", _text(found.baseline or "")))
+    yield from _difference("as_run", row.as_run)
+    yield from _difference(f"equal_{found.unit}", row.matched)
+    yield "refused", row.refused
+    yield from (("repaired", row.moves.wc), ("damaged", row.moves.cw))
+    yield from (*_estimate("repair", row.moves.repair), *_estimate("damage", row.moves.damage))
+    yield from _rate("false_positives", row.feedback.false_positive_rate)
+    yield from _rate("false_negatives", row.feedback.false_negative_rate)
+    yield "attempts", row.spent.timeouts.n
+    yield from _rate("extraction_failures", row.spent.extraction_failures)
+    yield from _rate("timeouts", row.spent.timeouts)
+    yield from _rate("harness_errors", row.spent.harness_errors)
+    usage = row.spent.usage
+    yield from (("calls", usage.calls), ("tokens", usage.tokens), ("prompt_tokens", usage.prompt_tokens))
+    yield from (("completion_tokens", usage.completion_tokens), ("cost", _round(usage.cost)))
+    yield "tokens_per_case", _round(usage.tokens / row.n_logged)
+    yield from _estimate("tokens_per_solved", row.tokens_per_solved)
+    yield "cost_per_case", _round(usage.cost / row.n_logged)
+    yield from _estimate("cost_per_solved", row.cost_per_solved)
+    yield from (("no_feedback", row.no_feedback), ("absent", len(row.absent)), ("alone", len(row.alone)))
+    yield "models", _text("; ".join(" ".join((role, *names)) for role, names in row.models.items()))
+
+
+def _difference(name: str, one: Difference | None) -> Iterator[tuple[str, object]]:
+    yield from _estimate(f"{name}_difference", one.estimate if one else None)
+    yield f"{name}_pairs", one.n if one else ""
+    yield f"{name}_won", one.won if one else ""
+    yield f"{name}_lost", one.lost if one else ""
+    for field in ("p", "p_tasks", "p_holm", "least", "minimum"):
+        yield f"{name}_{field}", _round(getattr(one, field)) if one else ""
+    yield f"{name}_detected", one.is_detected if one else ""
+    yield f"{name}_exploratory", bool(one.exploratory) if one else ""
+    yield f"{name}_interval", one.method if one else ""
+    yield f"{name}_spend", _round(one.cut.spend) if one and one.cut else ""
+    yield f"{name}_baseline_spend", _round(one.cut.baseline_spend) if one and one.cut else ""
+
+
+def _estimate(name: str, one: Estimate | None) -> Iterator[tuple[str, object]]:
+    yield name, _round(one.value) if one else ""
+    yield f"{name}_low", _round(one.low) if one else ""
+    yield f"{name}_high", _round(one.high) if one else ""
+
+
+def _rate(name: str, one: Rate) -> Iterator[tuple[str, object]]:
+    yield name, one.k
+    yield f"{name}_rate", _round(one.share) if one.n else ""
+
+
+def _round(value: float | None) -> object:
+    return "" if value is None else round(value, DIGITS)
+
+
+def _text(text: str) -> str:
+    """On one line, and never a formula: a spreadsheet obeys what begins with one of these."""
+    safe = plain(text)
+    return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe

@@ -1,0 +1,54 @@
+"""How the cells of a sweep stand: `cells.jsonl` in the sweep's folder, which any number of processes append to."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+
+from reflexion_lab.records import Record, Usage
+from reflexion_lab.statistics.intervals import Rate
+
+STATUSES = ("waiting", "running", "done", "kept", "failed", "stopped", "elsewhere")
+"""`kept`: finished by an earlier run. `stopped`: by a cap. `elsewhere`: another process has it under way."""
+
+
+class CellState(Record, frozen=True, kw_only=True):
+    """How one cell stands; the newest line on it counts."""
+
+    number: int
+    status: str
+    folder: str = ""
+    problem: str = ""
+    """In one line; the whole is in `cell-NUMBER.log` beside this file."""
+    feedback_source: str = ""
+    pass_at_1: Rate | None = None
+    """Of an oracle's cell an upper bound, and no pass@1."""
+    made: int = 0
+    """Model calls that were paid for."""
+    stored: int = 0
+    """Model calls that were answered by what an equal one had got, in this cell or in another."""
+    spent: Usage = Usage()
+    """What the calls that were made took."""
+    seconds: float = 0.0
+    at: float = 0.0
+    """When this was written, seconds since the epoch."""
+
+
+def record(folder: Path, state: CellState) -> None:
+    """Add a line to `cells.jsonl`; one write, so that processes may share the file."""
+    line = msgspec.json.encode(msgspec.structs.replace(state, at=time.time())) + b"\n"
+    with (folder / "cells.jsonl").open("ab", buffering=0) as file:
+        file.write(line)
+
+
+def read_states(folder: Path) -> list[CellState]:
+    """The lines of `cells.jsonl`, oldest first; a torn one is skipped."""
+    path, found = folder / "cells.jsonl", []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            found.append(msgspec.json.decode(line, type=CellState))
+        except msgspec.MsgspecError:
+            continue
+    return found

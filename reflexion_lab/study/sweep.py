@@ -1,0 +1,185 @@
+"""A sweep: cells that share the call cache and the execution cache, so that what they have in common is paid once.
+
+A cell whose run is finished is not run again, whoever ran it; one that was cut off goes on where it stopped; one that
+fails costs the sweep nothing but itself. The folder `<run_root>/sweeps/<sweep_id>` says how each cell stands.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.config import Lab, assemble
+from reflexion_lab.experiment import finish, track_arms
+from reflexion_lab.grid import Cell, cells, digest_of, lines
+from reflexion_lab.models.capped import CapReached
+from reflexion_lab.study.cell_states import CellState, read_states, record
+from reflexion_lab.study.finished import Run, Runs, What, kept
+from reflexion_lab.wiring import ConfigError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+class Sweep:
+    """Cells and how they stand.
+
+    Args:
+        cells: at least one.
+        sweep_id: names its folder and its MLflow runs; the cells themselves give one where it is left out, so that
+            the same command goes on with the same sweep.
+    """
+
+    def __init__(self, cells: Sequence[Cell], sweep_id: str = "") -> None:
+        if not cells:
+            raise ValueError("sweep: no cell found; expected one at least")
+        self.cells = tuple(cells)
+        self.sweep_id = sweep_id or name_of(self.cells)
+        self.root = Path(cells[0].cfg.run_root)
+        self.folder = self.root / "sweeps" / self.sweep_id
+
+    @classmethod
+    def of(cls, overrides: Sequence[str]) -> Sweep:
+        """The sweep that `reflexion-lab run -m *overrides` is."""
+        found = cells(overrides)
+        return cls(found, found[0].cfg.sweep_id or "")
+
+    @property
+    def states(self) -> dict[int, CellState]:
+        """By number, every cell, in order."""
+        known = {state.number: state for state in read_states(self.folder)}
+        return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
+
+    @property
+    def runs(self) -> list[Path]:
+        """The run folders of the finished cells, each once, in the order of the cells."""
+        finished = (state.folder for state in self.states.values() if state.status in ("done", "kept"))
+        return [Path(folder) for folder in dict.fromkeys(finished)]
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def keep(self) -> list[Cell]:
+        """Take in what is finished; returns the cells that are left to run."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        runs, left, states = Runs(self.root), [], self.states
+        for cell in self:
+            if run := runs.finished(What.of(cell.cfg)):
+                record(self.folder, kept(cell.number, run, states[cell.number]))
+            else:
+                left.append(cell)
+        return left
+
+    def track(self) -> dict[str, str]:
+        """Show its arms to the tracker; returns where to look."""
+        return track_arms(self.cells[0].cfg, self.runs)
+
+    def _repr_html_(self) -> str:
+        from reflexion_lab.study.sweep_report import as_html
+
+        return as_html(self)
+
+
+def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep:
+    """Run a sweep from Python: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` is, cell by cell, what
+    `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2` is.
+
+    Args:
+        grid: by config key a value, or a list of them to sweep over; or override lines as the command takes them.
+
+    Raises:
+        KeyboardInterrupt: what had finished stands, and the same call goes on from there.
+    """
+    from reflexion_lab.study.sweep_progress import shown
+
+    made = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
+    with shown(made, quiet):
+        left = made.keep()
+        for cell in left:
+            cell.cfg.sweep_id = made.sweep_id
+            carry_out_cell(cell.cfg, cell.number)
+    if left:
+        made.track()
+    return made
+
+
+def carry_out_cell(cfg: DictConfig, number: int) -> float:
+    """Run one cell, or find its run finished; returns its pass@1, not a number where it has none.
+
+    Never raises for what is wrong with the cell: the sweep goes on.
+    """
+    folder = Path(cfg.run_root) / "sweeps" / cfg.sweep_id
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder / f".{digest_of(cfg)}.lock") as alone:
+        if alone:
+            state = _carried_out(cfg, number, folder)
+        else:
+            state = CellState(number=number, status="elsewhere", problem="another process runs this very cell")
+    record(folder, state)
+    return state.pass_at_1.share if state.pass_at_1 else float("nan")
+
+
+def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
+    began, cfg.quiet = time.monotonic(), True
+    try:
+        runs, what = Runs(Path(cfg.run_root)), What.of(cfg)
+        if run := runs.finished(what):
+            return kept(number, run)
+        lab = _assembled(cfg, runs.unfinished(what))
+        record(folder, CellState(number=number, status="running", folder=str(lab.folder.path)))
+        found = finish(lab, cfg)
+    except Exception as problem:
+        (folder / f"cell-{number}.log").write_text("".join(traceback.format_exception(problem)))
+        said = " ".join(f"{type(problem).__name__}: {problem}".split())
+        status = "stopped" if isinstance(problem, CapReached) else "failed"
+        return CellState(number=number, status=status, problem=said, seconds=time.monotonic() - began)
+    return CellState(
+        number=number,
+        status="done",
+        folder=str(lab.folder.path),
+        problem=f"{found.harness_errors} harness errors" if found.harness_errors else "",
+        feedback_source=found.feedback_source,
+        pass_at_1=found.pass_at_1,
+        made=lab.models.made,
+        stored=lab.models.stored,
+        spent=lab.models.spent,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _assembled(cfg: DictConfig, unfinished: Run | None) -> Lab:
+    """Going on with the run that was cut off, unless its data or weights were others."""
+    if unfinished:
+        cfg.resume = str(unfinished.folder)
+        with suppress(ConfigError):
+            return assemble(cfg)
+        cfg.resume = None
+    return assemble(cfg)
+
+
+def name_of(cells: Sequence[Cell]) -> str:
+    """The experiment's name and a digest of the cells, as in `omega_sweep-3fa2c1d0`."""
+    chosen = {one.removeprefix("experiment=") for one in cells[0].overrides if one.startswith("experiment=")}
+    digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
+    return f"{''.join(chosen) or 'sweep'}-{digest}"
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Whether no other process has this cell; until the end, none will."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

@@ -1,0 +1,85 @@
+"""Summaries of arms as MLflow runs: each takes the place of the one that it renews."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reflexion_lab import registration
+from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.comparison import Comparison, compare
+from reflexion_lab.reports.convergence import Curve
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.trackers import arm_view
+from reflexion_lab.trackers.writing import Entry, times
+from reflexion_lab.trackers.writing import write as write_run
+
+
+class Compared(NamedTuple):
+    """Arms, and what was found out of them."""
+
+    arms: Sequence[Arm]
+    found: Comparison
+    study: str
+    """"" where the runs belong to none."""
+    sweep_id: str
+    """"" where they are not of one sweep."""
+    began: int
+    """When the first run did, in milliseconds since the epoch."""
+    ended: int
+    """When the last record of any run was written."""
+
+    @classmethod
+    def of(cls, folders: Sequence[Path], baseline: str | None, one_seed: bool) -> Compared:
+        """Raises RunFolderError; ValueError as `arms` and `compare`, and where the runs belong to several studies."""
+        manifests = [RunFolder.existing(folder).manifest for folder in folders]
+        if len(studies := {manifest.study for manifest in manifests}) > 1:
+            names = ", ".join(sorted(name or "none" for name in studies))
+            raise ValueError(f"study: {names} found; expected runs of one study; `reflexion-lab compare` takes others")
+        sweeps = {str(manifest.config.get("sweep_id") or "") for manifest in manifests}
+        registered = registration.of_runs(folders, manifests)
+        made = arms(folders)
+        spans = [times(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)]
+        return cls(
+            arms=made,
+            found=compare(made, baseline, one_seed=one_seed, study=registered),
+            study=studies.pop(),
+            sweep_id=sweeps.pop() if len(sweeps) == 1 else "",
+            began=min(began for began, _ in spans),
+            ended=max(ended for _, ended in spans),
+        )
+
+
+def write(client: Any, experiment_id: str, compared: Compared) -> None:
+    """One run for each arm. All of them hold the whole report, since a reader may open any."""
+    from reflexion_lab.reports.documents import save_report
+
+    with tempfile.TemporaryDirectory() as scratch:
+        save_report(Path(scratch), compared.found, compared.arms)
+        for place, arm in enumerate(compared.arms):
+            where = f'tags.summary_id = "{arm_view.summary_id(arm, compared.sweep_id)}"'
+            former = client.search_runs([experiment_id], filter_string=where)
+            write_run(
+                client,
+                experiment_id,
+                _entry(compared, place),
+                former,
+                lambda run_id: client.log_artifacts(run_id, scratch),
+            )
+
+
+def _entry(compared: Compared, place: int) -> Entry:
+    arm, row = compared.arms[place], compared.found.rows[place]
+    tags = arm_view.tags(arm, row, compared.found, compared.sweep_id)
+    return Entry(
+        name=arm_view.name(arm),
+        began=compared.began,
+        ended=compared.ended,
+        status="FINISHED",
+        metrics=arm_view.metrics(row, compared.found, Curve.over(arm, len(row.curve))),
+        params=arm_view.params(arm),
+        tags=tags | {"mlflow.note.content": arm_view.note(row, compared.found)},
+        data=arm.logs[0].manifest,
+    )

@@ -1,0 +1,292 @@
+"""A comparison's figures against ones that were worked out by hand, on runs of a few tasks."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.arms import Case, arms
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.records import Usage
+from reflexion_lab.registration import Budget, Registration
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.statistics.bootstrap import interval
+from reflexion_lab.statistics.intervals import mcnemar, paired_difference, wilson
+
+RIGHT, WRONG = (1, True), (0, False)
+BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
+WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
+"""Repairs b and c; damages d, whose feedback tests reject the right program and accept the wrong one."""
+SIMPLE = {name: made[:1] for name, made in BASE.items()}
+
+
+@pytest.fixture
+def run(write_run, tmp_path):
+    """Writes one run of an arm; what is left out is as in the other runs."""
+
+    def write(arm, verdicts=None, seed=7, made=None, feedback_source="visible", **manifest):
+        folder = write_run(verdicts, made=made, seed=seed, feedback_source=feedback_source)
+        known = {"config": {"arm": arm}, "run_id": f"{arm}-s{seed}"} | manifest
+        folder.write_manifest(replace(folder.manifest, **known))
+        return RunFolder(folder.path.rename(tmp_path / f"{arm}-{seed}"))
+
+    return write
+
+
+@pytest.fixture
+def two_seeds(run):
+    return [
+        run(arm, verdicts, seed) for arm, verdicts in (("feedback_only", BASE), ("words", WORDS)) for seed in (7, 8)
+    ]
+
+
+def named(comparison, arm):
+    return next(row for row in comparison.rows if row.arm == arm)
+
+
+def test_shares_at_attempt_one_and_at_the_end_are_those_of_hidden_verdicts_on_submissions(two_seeds):
+    row = named(compare(arms(two_seeds)), "words")
+    assert (row.first.value, row.final.value) == (0.5, 0.75)
+    assert row.curve == (0.5, 0.75)
+    assert row.area == 0.625
+    assert (row.tasks, row.seeds, row.n_logged, row.n_expected) == (4, (7, 8), 8, 8)
+
+
+def test_repair_and_damage_are_counted_from_attempt_one_to_the_submission(two_seeds):
+    moves = named(compare(arms(two_seeds)), "words").moves
+    assert (moves.cc, moves.cw, moves.wc, moves.ww) == (2, 2, 4, 0)
+    assert (moves.repair.value, moves.damage.value) == (1.0, 0.5)
+
+
+def test_errors_of_feedback_tests_are_counted_over_all_attempts(two_seeds):
+    feedback = named(compare(arms(two_seeds)), "words").feedback
+    assert (feedback.false_positive_rate.k, feedback.false_positive_rate.n) == (2, 6)
+    assert (feedback.false_negative_rate.k, feedback.false_negative_rate.n) == (2, 8)
+
+
+def test_calls_and_tokens_are_those_of_attempts_and_reflections(two_seeds):
+    row = named(compare(arms(two_seeds)), "words")
+    assert (row.spent.usage.calls, row.spent.usage.tokens) == (2 * 10, 2 * 161)
+    assert row.tokens_per_solved.value == 2 * 161 / 6
+    assert row.cost_per_solved is None
+
+
+def test_a_difference_pairs_cases_and_takes_tasks_for_the_unit(two_seeds):
+    found = named(compare(arms(two_seeds)), "words").as_run
+    assert (found.n, found.won, found.lost, found.estimate.value) == (8, 2, 0, 0.25)
+    assert found.p == mcnemar(0, 2) == 0.5
+    assert found.p_tasks == 1.0  # one task alone differs, at both seeds alike
+    assert not found.is_detected
+
+
+def test_two_seeds_that_agree_in_all_are_worth_no_more_than_one(run):
+    tasks = {f"t{i}": [RIGHT] if i < 10 else [WRONG] for i in range(20)}
+    (both,) = arms([run("simple", tasks, seed) for seed in (1, 2)])
+    found = compare([both]).rows[0].final
+    low, high = wilson(10, 20)
+    assert found == interval(both.outcomes(both.verdicts()))
+    assert found.high - found.low == pytest.approx(high - low, abs=0.05)
+
+
+def test_a_gain_from_one_seed_is_refused_unless_asked_for(run):
+    both = arms([run("feedback_only", BASE), run("words", WORDS)])
+    refused = named(compare(both), "words")
+    assert refused.as_run is refused.matched is None
+    assert "--one-seed" in refused.refused
+    given = named(compare(both, one_seed=True), "words")
+    assert given.refused == ""
+    assert given.as_run.seeds == (7,)
+    assert (given.as_run.estimate.low, given.as_run.estimate.high) == paired_difference(2, 0, 1, 1)
+    assert (given.final.low, given.final.high) == wilson(3, 4)
+
+
+def test_two_arms_that_share_one_seed_alone_are_refused_too(run):
+    runs = [run("feedback_only", BASE, 1), run("feedback_only", BASE, 2), run("words", WORDS, 1)]
+    assert named(compare(arms(runs)), "words").refused
+
+
+def test_at_equal_tokens_the_dearer_arm_is_cut(run):
+    runs = [run(arm, made, s) for arm, made in (("feedback_only", BASE), ("simple", SIMPLE)) for s in (7, 8)]
+    row = named(compare(arms(runs)), "simple")
+    assert row.as_run.estimate.value == -0.25
+    assert row.matched.estimate.value == 0.0
+    assert row.matched.budget == "equal tokens"
+    assert (row.matched.cut.shorter, row.matched.cut.spend, row.matched.cut.baseline_spend) == ("feedback_only", 20, 20)
+    assert named(compare(arms(runs), unit="calls"), "simple").matched.budget == "equal calls"
+
+
+def test_at_an_equal_budget_p_is_never_below_what_the_verdicts_alone_could_say(run):
+    """An arm that pays far more may be told from its baseline by its spending, which says nothing of what it solves."""
+    base = {f"t{i:02}": [WRONG] if i < 20 else [WRONG, RIGHT] if i < 26 else [RIGHT] for i in range(40)}
+    dear = {f"t{i:02}": [WRONG] * 5 if i < 26 else [RIGHT] for i in range(40)}
+    runs = [run(arm, made, s) for arm, made in (("feedback_only", base), ("dear", dear)) for s in (1, 2)]
+    found = named(compare(arms(runs)), "dear").matched
+    assert (found.won, found.lost) == (0, 12)
+    assert found.p_tasks >= mcnemar(6, 0)  # six tasks, each the same at both seeds
+
+
+def test_cost_is_no_budget_where_nothing_has_a_price(two_seeds):
+    with pytest.raises(ValueError, match="unit: cost found, but feedback_only has no prices"):
+        compare(arms(two_seeds), unit="cost")
+
+
+def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, records):
+    made, _ = records(BASE)
+    paid = {
+        task_id: [
+            replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1, completion_tokens=9, cost=0.5)))
+            for one in history
+        ]
+        for task_id, history in made.items()
+    }
+    row = compare(arms([run("feedback_only", made=paid)]), unit="cost").rows[0]
+    assert row.spent.usage.cost == 3.5
+    assert row.cost_per_solved.value == 1.75
+
+
+def test_the_baseline_is_feedback_only_else_the_first_that_saw_no_hidden_test(run):
+    bound = [run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8)]
+    words = [run("words", WORDS, s) for s in (7, 8)]
+    assert compare(arms(bound)).baseline is None
+    assert compare(arms([*bound, *words])).baseline == "words"
+    base = [run("feedback_only", BASE, s) for s in (7, 8)]
+    assert compare(arms([*bound, *words, *base])).baseline == "feedback_only"
+    assert compare(arms([*words, *base]), "words").baseline == "words"
+
+
+def test_an_upper_bound_is_no_baseline_and_an_unknown_arm_neither(run, two_seeds):
+    both = arms([*two_seeds, *(run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8))])
+    with pytest.raises(ValueError, match="baseline: 'oracle' found, an upper bound"):
+        compare(both, "oracle")
+    with pytest.raises(ValueError, match="baseline: 'none' found; expected one of the arms: feedback_only, words"):
+        compare(both, "none")
+
+
+def many(won, n=40):
+    """Tasks of which the first `won` are right."""
+    return {f"t{i:02}": [RIGHT] if i < won else [WRONG] for i in range(n)}
+
+
+def test_a_large_difference_is_detected_and_a_small_one_is_not(run):
+    sizes = {"feedback_only": 10, "much": 24, "little": 12}
+    comparison = compare(arms([run(arm, many(won), s) for arm, won in sizes.items() for s in (1, 2)]))
+    much, little = (named(comparison, arm).as_run for arm in ("much", "little"))
+    assert much.is_detected
+    assert (much.won, much.lost, much.needed) == (28, 0, (20, 8))
+    assert much.least == (20 - 8) / 80
+    assert not little.is_detected
+    assert little.needed is None  # of 4 discordant pairs not even 4 : 0 is significant
+
+
+def test_p_values_are_corrected_for_all_arms_but_the_bounds(run):
+    sizes = {"feedback_only": 10, "more": 16, "most": 20}
+    runs = [run(arm, many(won), s) for arm, won in sizes.items() for s in (1, 2)]
+    runs += [run("oracle", many(30), s, feedback_source="oracle") for s in (1, 2)]
+    comparison = compare(arms(runs))
+    more, most, oracle = (named(comparison, arm).as_run for arm in ("more", "most", "oracle"))
+    assert most.p_holm == pytest.approx(2 * most.p_tasks)
+    assert more.p_holm == pytest.approx(max(more.p_tasks, most.p_holm))
+    assert oracle.p_holm == oracle.p_tasks
+
+
+def test_cases_without_a_partner_are_named_and_no_difference_is_about_them(run):
+    runs = [run("feedback_only", BASE, s) for s in (1, 2, 3)] + [run("words", WORDS, s) for s in (1, 2)]
+    row = named(compare(arms(runs)), "words")
+    assert row.absent == tuple(Case(3, name) for name in "abcd")
+    assert row.alone == ()
+    assert row.as_run.n == 8
+    assert named(compare(arms(runs), "words"), "feedback_only").alone == row.absent
+
+
+def test_arms_without_a_seed_in_common_are_an_error_that_names_both(run):
+    with pytest.raises(ValueError, match=r"words \(seeds 2\) and feedback_only \(seeds 1\)"):
+        compare(arms([run("feedback_only", BASE, 1), run("words", WORDS, 2)]))
+
+
+def test_other_tasks_at_a_seed_are_an_error_that_names_both(run):
+    runs = [run("feedback_only", BASE, benchmark_digest="aaa"), run("words", WORDS, benchmark_digest="bbb")]
+    with pytest.raises(ValueError, match=r"toy aaa in feedback_only, .* and toy bbb in words"):
+        compare(arms(runs))
+    runs = [run("simple", BASE, benchmark="one"), run("other", WORDS, 8, benchmark="two")]
+    with pytest.raises(ValueError, match=r"one .* in simple, .* and two .* in other"):
+        compare(arms(runs))
+
+
+def test_seeds_may_draw_tasks_of_their_own(run):
+    runs = [run(arm, BASE, s, benchmark_digest=str(s)) for arm in ("feedback_only", "words") for s in (1, 2)]
+    assert named(compare(arms(runs)), "words").as_run.n == 8
+
+
+def test_other_models_are_allowed_and_kept_by_name(run):
+    runs = [run("feedback_only", BASE, model_fingerprint="small"), run("words", WORDS, model_fingerprint="large")]
+    assert [row.models for row in compare(arms(runs)).rows] == [{"actor": ("small",)}, {"actor": ("large",)}]
+
+
+def test_what_broke_is_counted_and_never_dropped(run, attempt):
+    made = {
+        "a": [attempt("a", 1, 0.0, solution=" ")],
+        "b": [replace(one := attempt("b", 1, 0.0), evaluation=replace(one.evaluation, outcome="timeout"))],
+        "c": [replace(one := attempt("c", 1, 0.0), evaluation=replace(one.evaluation, outcome="harness_error"))],
+        "d": [attempt("d", 1, -1)],
+    }
+    row = compare(arms([run("simple", made=made)])).rows[0]
+    counts = [rate.k for rate in (row.spent.extraction_failures, row.spent.timeouts, row.spent.harness_errors)]
+    assert counts == [1, 1, 1]
+    assert (row.spent.timeouts.n, row.n_logged, row.no_feedback) == (4, 4, 1)
+
+
+@pytest.fixture
+def study():
+    return Registration(
+        name="words help",
+        hypotheses=("words solve more than feedback alone",),
+        primary_metric="pass_at_1",
+        arms=("feedback_only", "words"),
+        baseline="feedback_only",
+        benchmark="toy",
+        n_tasks=40,
+        seeds=(1, 2),
+        budget=Budget(calls=1000),
+        minimum_detectable_effect=0.1,
+        exclusions=(),
+        stopping="after all runs",
+    )
+
+
+def test_only_the_registered_comparison_is_not_exploratory(run, study):
+    known = {"study": study.name, "study_digest": study.digest}
+    sizes = {"feedback_only": 10, "words": 24, "other": 12}
+    both = arms([run(arm, many(won), s, **known) for arm, won in sizes.items() for s in (1, 2)])
+    comparison = compare(both, study=study)
+    assert named(comparison, "words").as_run.exploratory == ()
+    assert named(comparison, "words").matched.exploratory
+    assert named(comparison, "other").as_run.exploratory
+    assert named(compare(both, "other", study=study), "words").as_run.exploratory
+    assert named(compare(both), "words").as_run.exploratory
+
+
+def test_a_difference_below_the_registered_minimum_is_not_detected(run, study):
+    demanding = Registration(
+        **{**{f: getattr(study, f) for f in study.__struct_fields__}, "minimum_detectable_effect": 0.5}
+    )
+    for one, is_detected in ((study, True), (demanding, False)):
+        known = {"study": one.name, "study_digest": one.digest}
+        runs = [run(arm, many(won), s, **known) for arm, won in (("feedback_only", 10), ("words", 24)) for s in (1, 2)]
+        found = named(compare(arms(runs), study=one), "words").as_run
+        assert found.is_detected is is_detected
+        for folder in runs:
+            folder.path.rename(folder.path.with_name(f"{folder.path.name}-{is_detected}"))
+
+
+def test_without_an_arm_or_with_an_unknown_unit_there_is_no_comparison(run):
+    with pytest.raises(ValueError, match="arms: none found"):
+        compare([])
+    with pytest.raises(ValueError, match="unit: 'hours' found; expected one of"):
+        compare(arms([run("simple", BASE)]), unit="hours")
+
+
+def test_one_run_alone_has_figures_and_no_difference(run):
+    (row,) = compare(arms([run("simple", BASE)])).rows
+    assert row.as_run is row.matched is None
+    assert row.refused == ""
+    assert row.final.value == 0.5

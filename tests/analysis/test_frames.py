@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.summary import summary
+from reflexion_lab.records import Check, MemoryState, Usage, WrittenTests
+from reflexion_lab.run_folder import RunFolder, RunFolderError
+
+VERDICTS = {"a": [(1.0, True)], "b": [(0.5, False), (1.0, False)], "c": [(0.0, True), (0.5, False), (0.5, True)]}
+FAMILIAR = "20260101-000000-000001-reflexion-toy-s3"
+
+
+@pytest.fixture
+def named(write_run, tmp_path):
+    """A run written to a folder of its own, with a config."""
+
+    def make(name, config=None, verdicts=None, **options):
+        made = write_run(VERDICTS if verdicts is None and "made" not in options else verdicts, **options)
+        moved = RunFolder(made.path.rename(tmp_path / name))
+        moved.write_manifest(replace(moved.manifest, run_id=name, config=config or {}))
+        return moved
+
+    return make
+
+
+def test_every_task_attempt_check_and_reflection_has_one_row(named):
+    frames = load(named("one"))
+    assert [len(frame) for frame in frames] == [1, 3, 6, 6, 4, 0]
+    assert list(zip(frames.attempts.task_id, frames.attempts.number, strict=True)) == [
+        ("a", 1), ("b", 1), ("b", 2), ("c", 1), ("c", 2), ("c", 3),
+    ]  # fmt: skip
+
+
+def test_the_figures_of_a_run_are_those_of_its_summary(named):
+    run = named("one")
+    found, (row,) = summary(Log.read(run)), load(run).runs.to_dict("records")
+    assert (row["pass_at_1"], row["low"], row["high"]) == (
+        found.pass_at_1.share,
+        found.pass_at_1.low,
+        found.pass_at_1.high,
+    )
+    assert row["tokens"] == sum(usage.tokens for usage in found.usage.values())
+    assert row["calls"] == sum(usage.calls for usage in found.usage.values())
+    assert (row["n"], row["attempts"], row["seed"], row["feedback_source"]) == (3, 6, 7, "visible")
+
+
+def test_tasks_hold_what_was_submitted_and_its_hidden_verdict(named):
+    tasks = load(named("one")).tasks.set_index("task_id")
+    assert tasks.submitted.to_dict() == {"a": 1, "b": 2, "c": 2}
+    assert tasks.hidden_passed.to_dict() == {"a": True, "b": False, "c": False}
+    assert tasks.hidden_passed_first.to_dict() == {"a": True, "b": False, "c": True}
+    assert tasks.hidden_any_solved.to_dict() == {"a": True, "b": False, "c": True}
+    assert tasks.passed.to_dict() == {"a": True, "b": True, "c": False}
+    assert tasks.stop_reason.to_dict() == {"a": "passed", "b": "passed", "c": "max_attempts"}
+
+
+def test_the_curve_can_be_computed_from_the_attempts(named):
+    run = named("one")
+    attempts = load(run).attempts
+    for point in Log.read(run).points:
+        so_far = attempts[attempts.number <= point.attempt]
+        assert so_far.groupby("task_id", observed=True).hidden_passed.max().mean() == point.any_solved
+        assert so_far.tokens.sum() == point.tokens_cum
+
+
+def test_what_hidden_tests_said_is_only_in_columns_that_say_so(named):
+    frames = load(named("one"), texts=True)
+    told = {name for frame in frames[1:] for name in frame if name.startswith("hidden_")}
+    assert told == {
+        "hidden_passed",
+        "hidden_outcome",
+        "hidden_passed_first",
+        "hidden_any_solved",
+    }
+    feedback = frames.attempts.set_index(["task_id", "number"]).passed
+    assert feedback["b", 2]
+    assert not feedback["c", 1]  # the hidden verdicts are the other way round
+
+
+def test_an_unfinished_run_has_no_final_figures(named):
+    frames = load(named("half", n_expected=5, sealed=False))
+    (run,) = frames.runs.to_dict("records")
+    assert (run["n"], run["n_expected"]) == (3, 5)
+    assert frames.runs[["pass_at_1", "upper_bound", "low", "high"]].isna().all(axis=None)
+    assert frames.attempts.hidden_passed.isna().tolist() == [False, True, False, True, False, True]
+    assert frames.tasks.set_index("task_id").hidden_any_solved.isna().to_dict() == {"a": False, "b": True, "c": True}
+    assert frames.attempts.passed.notna().all()
+
+
+def test_a_run_that_has_just_begun_has_empty_tables_with_all_columns(named, write_run):
+    full = load(named("full"))
+    empty = load(named("empty", verdicts={}, n_expected=3))
+    assert [len(frame) for frame in empty] == [1, 0, 0, 0, 0, 0]
+    for frame, other in zip(empty[1:], full[1:], strict=True):
+        kept = [name for name in other if not name.startswith("tokens_") or name in frame]
+        assert list(frame) == kept
+        assert [frame[name].dtype.name for name in frame] == [other[name].dtype.name for name in kept]
+
+
+def test_a_torn_line_is_skipped_and_counted(named):
+    run = named("torn")
+    with (run.path / "attempts.jsonl").open("ab") as file:
+        file.write(b'{"task_id":"d","num')
+    frames = load(run)
+    assert frames.runs.torn.tolist() == [1]
+    assert len(frames.attempts) == 6
+
+
+def test_an_upper_bound_is_never_called_pass_at_1(named):
+    runs = load(named("bound", feedback_source="oracle")).runs
+    assert runs.upper_bound.tolist() == [pytest.approx(1 / 3)]
+    assert runs.pass_at_1.isna().all()
+
+
+def test_several_runs_stand_below_each_other_with_what_differs_in_columns(named):
+    config = {"model": {"name": "m"}, "seed": 7, "run_root": "x"}
+    first = named("one", {**config, "arm": "simple", "recall": {"omega": 1}, "stop": ["plateau"]})
+    second = named("two", {**config, "arm": "reflexion", "recall": {"omega": "all"}, "stop": [], "run_root": "y"})
+    frames = load(first, second)
+    assert frames.runs.run_id.tolist() == ["one", "two"]
+    assert frames.runs.arm.tolist() == ["simple", "reflexion"]
+    assert frames.runs["recall.omega"].tolist() == [1, "all"]
+    assert frames.runs["stop"].tolist() == ["['plateau']", "[]"]
+    assert not {"model.name", "run_root"} & set(frames.runs)
+    assert frames.attempts.groupby("arm", observed=True).size().to_dict() == {"simple": 6, "reflexion": 6}
+
+
+def test_a_swept_number_is_a_number_and_missing_where_there_is_none(named):
+    runs = [
+        named(name, {"recall": found}) for name, found in {"one": {"omega": 1}, "two": {"omega": 3}, "no": {}}.items()
+    ]
+    omega = load(*runs).runs["recall.omega"]
+    assert omega.dtype.name == "Int64"
+    assert omega.isna().tolist() == [False, False, True]
+    assert omega.sum() == 4
+
+
+def test_patterns_folders_and_paths_are_runs_and_each_counts_once(named, tmp_path):
+    run = named("one")
+    named("two")
+    (tmp_path / "calls.sqlite").write_text("")
+    frames = load(run, tmp_path / "one", f"{tmp_path}/*")
+    assert frames.runs.run_id.tolist() == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere/*"])
+def test_what_is_no_run_is_said(tmp_path, name):
+    with pytest.raises(RunFolderError, match=r"no manifest.json found.*expected"):
+        load(tmp_path / name)
+
+
+def test_texts_come_only_when_asked_for(named):
+    run = named("one")
+    plain, told = load(run), load(run, texts=True)
+    assert set(told.attempts) - set(plain.attempts) == {"solution", "prompt", "reply", "feedback"}
+    assert {"what_to_change", "text"} <= set(told.reflections) - set(plain.reflections)
+    assert {"expected", "actual", "message"} <= set(told.checks) - set(plain.checks)
+    assert told.attempts.solution.tolist() == ["code"] * 6
+
+
+def test_tokens_are_told_by_role_and_add_up(named):
+    attempts = load(named("one")).attempts
+    assert attempts.tokens_actor.tolist() == [20] * 6
+    assert attempts.tokens_reflector.tolist() == [0, 7, 0, 7, 7, 7]
+    assert (attempts.tokens_actor + attempts.tokens_reflector).tolist() == attempts.tokens.tolist()
+    assert attempts[attempts.task_id == "c"].tokens_so_far.tolist() == [27, 54, 81]
+
+
+def test_tests_that_the_model_wrote_are_paid_before_the_first_attempt(named):
+    run = named("one")
+    run.append("written_tests.jsonl", WrittenTests(task_id="b", tests=(), usage=Usage(calls=1, prompt_tokens=100)))
+    run.close()
+    frames = load(run)
+    assert frames.attempts[frames.attempts.task_id == "b"].tokens_so_far.tolist() == [127, 147]
+    assert frames.tasks.set_index("task_id").tokens["b"] == 147
+    assert frames.runs.tokens.tolist() == [frames.tasks.tokens.sum()]
+    assert frames.runs.tokens[0] == Log.read(run).points[-1].tokens_cum
+
+
+def test_a_program_without_any_test_has_neither_passed_nor_failed(named):
+    frames = load(named("none", verdicts={"a": [(-1.0, True)]}))
+    assert frames.attempts.passed.isna().all()
+    assert frames.tasks.passed.isna().all()
+    assert frames.tasks.hidden_passed.tolist() == [True]
+
+
+def test_memories_name_the_run_and_task_that_they_are_from(named, attempt):
+    second = replace(
+        attempt("own/b", 1, 1.0),
+        recalled=(f"ep-{FAMILIAR}/own/a-2", "ep-one/own/a-1", "ep-own/b-7", "ep-0123456789abcdef"),
+        recalled_wisdom=("wis-12",),
+        recalled_mistakes=(f"mistake-{FAMILIAR}/own/c-9f",),
+        memory=MemoryState(capacity=3, size=1, in_context=1, total=1, omega=3),
+    )
+    second = replace(second, trajectory=replace(second.trajectory, left_out=("wis-12",)))
+    memory = load(named("one", made={"own/b": [second]})).memory
+    assert memory.kind.tolist() == ["episode"] * 4 + ["wisdom", "mistake"]
+    assert memory.source_run.astype("string").fillna("").tolist() == [FAMILIAR, "one", "one", "", "", FAMILIAR]
+    assert memory.source_task.astype("string").fillna("").tolist() == ["own/a", "own/a", "own/b", "", "", "own/c"]
+    assert memory.source_number.fillna(0).tolist() == [2, 1, 7, 0, 0, 0]
+    assert memory.was_read.tolist() == [True] * 4 + [False, True]
+
+
+def test_checks_keep_their_order(named, attempt):
+    one = attempt("a", 1, 0.5)
+    checks = (Check(name="first", outcome="pass"), Check(name="second", outcome="error", error_type="KeyError", line=3))
+    frame = load(named("one", made={"a": [replace(one, evaluation=replace(one.evaluation, checks=checks))]})).checks
+    assert list(zip(frame.place, frame.name, frame.outcome, strict=True)) == [
+        (1, "first", "pass"),
+        (2, "second", "error"),
+    ]
+    assert frame.error_type.isna().tolist() == [True, False]
+    assert frame.line.fillna(0).tolist() == [0, 3]
+
+
+def test_importing_the_frames_loads_no_heavy_library():
+    code = "import reflexion_lab.analysis.frames, sys; print({'pandas', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,201 @@
+"""`reflexion-lab compare` and `report`, as the shell would call them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.cli import main
+from reflexion_lab.records import Usage
+from reflexion_lab.registration import Budget, Registration
+
+RIGHT, WRONG = (1, True), (0, False)
+BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
+WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
+
+
+@pytest.fixture
+def run(write_run, tmp_path):
+    """Writes one run of an arm and returns its folder's name."""
+
+    def write(arm, verdicts, seed=7, feedback_source="visible", config=None, **manifest):
+        folder = write_run(verdicts, seed=seed, feedback_source=feedback_source)
+        known = {"config": {"arm": arm, **(config or {})}, "run_id": f"{arm}-s{seed}"} | manifest
+        folder.write_manifest(replace(folder.manifest, **known))
+        return str(folder.path.rename(tmp_path / f"run {len(list(tmp_path.iterdir()))}"))
+
+    return write
+
+
+@pytest.fixture
+def four(run):
+    return [run(arm, verdicts, s) for arm, verdicts in (("feedback_only", BASE), ("words", WORDS)) for s in (7, 8)]
+
+
+@pytest.fixture
+def said(capsys):
+    """What the command printed, its lines unbroken; and its exit code."""
+
+    def call(*arguments):
+        code = main([str(argument) for argument in arguments])
+        told = capsys.readouterr()
+        return code, " ".join((told.out + told.err).split()), told.out
+
+    return call
+
+
+def test_compare_prints_the_table(four, said):
+    code, text, _ = said("compare", *four)
+    assert code == 0
+    for part in (
+        "pass@1",
+        "Difference to feedback_only",
+        "75.0 [",
+        "2:0",
+        "not detected",
+        "= tokens",
+        "visible",
+        "4 x 2",
+    ):
+        assert part in text
+
+
+def test_compare_takes_baseline_and_unit(four, said):
+    code, text, _ = said("compare", *four, "--baseline", "words", "--unit", "calls")
+    assert code == 0
+    assert "Difference to words" in text
+    assert "= calls" in text
+
+
+def test_arms_are_named_by_the_keys_that_are_asked_for(run, said):
+    runs = [run("words", WORDS, s, config={"recall": {"omega": omega}}) for omega in (1, 2) for s in (7, 8)]
+    _, _, out = said("compare", *runs, "--by", "recall.omega", "--json")
+    assert [row["arm"] for row in json.loads(out)["rows"]] == ["words recall.omega=1", "words recall.omega=2"]
+
+
+def test_json_is_one_object_and_nothing_else(four, said):
+    _, _, out = said("compare", *four, "--json")
+    found = json.loads(out)
+    assert found["baseline"] == "feedback_only"
+    assert found["rows"][1]["as_run"]["won"] == 2
+
+
+def test_csv_is_written_beside_the_table(four, said, tmp_path):
+    said("compare", *four, "--csv", tmp_path / "t.csv")
+    rows = list(csv.DictReader((tmp_path / "t.csv").open()))
+    assert [row["pass_at_1"] for row in rows] == ["0.5", "0.75"]
+
+
+def test_one_seed_has_to_be_asked_for(four, said):
+    assert "one seed: ask with --one-seed" in said("compare", four[0], four[2])[1]
+    assert "not detected one seed" in said("compare", four[0], four[2], "--one-seed")[1]
+
+
+def test_a_run_that_is_named_twice_counts_once(four, said):
+    code, text, _ = said("compare", *four, four[0], f"{four[0]}/")
+    assert code == 0
+    assert "4 x 2" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--baseline", "nobody"], "baseline: 'nobody' found; expected one of the arms: feedback_only, words"),
+        (["--unit", "cost"], "unit: cost found, but feedback_only has no prices"),
+        (["no such folder"], "no such folder: no manifest.json found"),
+        (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(four, said, options, expected):
+    code, text, out = said("compare", *four, *options)
+    assert code == 2
+    assert text.count("error:") == 1
+    assert expected in text
+    assert out == ""
+
+
+def test_a_run_that_is_not_finished_is_named(run, four, said):
+    unfinished = run("words", WORDS, 9, n_expected=5, run_id="cut-off")
+    code, text, _ = said("compare", *four, unfinished)
+    assert code == 2
+    assert "cut-off: 4 of 5 tasks found" in text
+
+
+def test_what_was_registered_is_told_from_what_was_not(run, said):
+    study = Registration(
+        name="words help",
+        hypotheses=("words solve more",),
+        primary_metric="pass_at_1",
+        arms=("feedback_only", "words"),
+        baseline="feedback_only",
+        benchmark="toy",
+        n_tasks=4,
+        seeds=(7, 8),
+        budget=Budget(calls=1000),
+        minimum_detectable_effect=0.1,
+        exclusions=(),
+        stopping="after all runs",
+    )
+    known = {"study": study.name, "study_digest": study.digest}
+    runs = [run(arm, made, s, **known) for arm, made in (("feedback_only", BASE), ("words", WORDS)) for s in (7, 8)]
+    for folder in runs:
+        fields = {name: getattr(study, name) for name in study.__struct_fields__} | {"budget": {"calls": 1000}}
+        with (Path(folder) / "study.yaml").open("w") as file:
+            json.dump(fields, file)  # JSON is YAML
+    other = [run("other", WORDS, s) for s in (7, 8)]
+    rows = {row["arm"]: row for row in json.loads(said("compare", *runs, *other, "--json")[2])["rows"]}
+    assert rows["words"]["as_run"]["exploratory"] == []
+    assert rows["other"]["as_run"]["exploratory"]
+    assert "registered: words help" in said("compare", *runs, *other)[1]
+
+
+def test_report_writes_every_document_into_a_new_folder(four, said, tmp_path):
+    code, text, _ = said("report", *four, "--out", tmp_path / "new" / "report")
+    assert code == 0
+    names = {path.name for path in (tmp_path / "new" / "report").iterdir()}
+    assert {"report.md", "report.html", "report.tex", "table.csv"} <= names
+    assert all(f"written: {tmp_path / 'new' / 'report' / name}" in text for name in ("report.md", "table.csv"))
+
+
+def test_report_draws_the_kind_of_figure_that_is_asked_for(four, said, tmp_path):
+    said("report", *four, "--out", tmp_path / "report", "--figures", "svg")
+    kinds = {path.suffix for path in (tmp_path / "report").iterdir()}
+    assert ".svg" in kinds
+    assert ".png" not in kinds
+    assert "data:image/svg+xml" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_report_on_a_single_run_works(four, said, tmp_path):
+    assert said("report", four[0], "--out", tmp_path / "report")[0] == 0
+
+
+def test_a_file_is_no_folder_to_report_into(four, said, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    code, text, _ = said("report", *four, "--out", tmp_path / "taken")
+    assert code == 2
+    assert "--out" in text
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_money_is_a_budget_where_there_are_prices(write_run, records, tmp_path, said):
+    runs = []
+    for arm, verdicts in (("feedback_only", BASE), ("words", WORDS)):
+        histories, _ = records(verdicts)
+        made = {
+            task_id: [
+                replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1, prompt_tokens=9, cost=0.5)))
+                for one in history
+            ]
+            for task_id, history in histories.items()
+        }
+        folder = write_run(made=made)
+        folder.write_manifest(replace(folder.manifest, config={"arm": arm}))
+        runs.append(str(folder.path.rename(tmp_path / arm)))
+    code, text, _ = said("compare", *runs, "--unit", "cost", "--one-seed")
+    assert code == 0
+    assert "= cost" in text
+    assert "0.875" in text  # 7 attempts at 0.50 over 4 cases

@@ -1,0 +1,364 @@
+"""Caps on what is newly spent: never exceeded, a clean stop, and a ledger that survives."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import reflexion_lab
+from reflexion_lab import cli
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.models.cache import CachedModel
+from reflexion_lab.models.capped import CappedModel, CapReached, Meter, longest_reply
+from reflexion_lab.models.ledger import Caps, Ledger, Spending
+from reflexion_lab.models.prices import Price
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.protocols import HarnessError, ModelError
+from reflexion_lab.records import Completion, Message, Sampling, Usage
+from reflexion_lab.run_folder import RunFolder
+
+SAMPLING = Sampling(max_tokens=100)
+DEAR = Price(per_million=(1e6, 2e6), words="")
+PYTHONPATH = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
+
+
+def says(text):
+    return [Message(role="user", content=text)]
+
+
+class Served:
+    """Answers with a fixed usage; `hold` keeps calls under way until it is set."""
+
+    fingerprint, slots, context = "served", 64, 0
+
+    def __init__(self, tokens=10, cost=0.0, finish="stop"):
+        self.tokens, self.cost, self.finish = tokens, cost, finish
+        self.begun = self.ended = 0
+        self.started = threading.Semaphore(0)
+        self.hold = threading.Event()
+        self.hold.set()
+        self._lock = threading.Lock()
+
+    def complete(self, messages, *, sampling, sample=0):
+        with self._lock:
+            self.begun += 1
+        self.started.release()
+        self.hold.wait(60)
+        with self._lock:
+            self.ended += 1
+        if messages[-1].content == "broken":
+            raise ModelError("broken")
+        usage = Usage(calls=1, prompt_tokens=self.tokens, cost=self.cost)
+        return Completion(text="ok", model="served", usage=usage, finish_reason=self.finish)
+
+
+def ask_until_capped(model, most=1000):
+    """How many calls came through, and what was said then."""
+    for number in range(most):
+        try:
+            model.complete(says(f"{number:04}"), sampling=SAMPLING)
+        except CapReached as reached:
+            return number, str(reached)
+    return most, ""
+
+
+# What counts
+
+
+def test_without_caps_nothing_is_stopped_and_everything_is_counted():
+    meter = Meter()
+    assert ask_until_capped(CappedModel(Served(), meter), 20) == (20, "")
+    assert meter.spent[:3] == (20, 200, 0.0)
+
+
+def test_so_many_calls_and_not_one_more():
+    served = Served()
+    count, said = ask_until_capped(CappedModel(served, Meter(Caps(calls=7))))
+    assert (count, served.begun) == (7, 7)
+    assert "caps.calls=7 is reached: newly spent are 7 calls, 70 tokens" in said
+    assert "such as caps.calls=16" in said
+
+
+def test_a_cap_of_nothing_lets_no_call_through():
+    for caps in (Caps(calls=0), Caps(tokens=0), Caps(seconds=0)):
+        served = Served()
+        assert ask_until_capped(CappedModel(served, Meter(caps)))[0] == served.begun == 0
+
+
+def test_tokens_are_reserved_before_the_call_and_never_exceeded():
+    """A call may take 64 + 16 + 4 of its prompt and 100 of its reply; it takes 10."""
+    meter = Meter(Caps(tokens=250))
+    assert ask_until_capped(CappedModel(Served(), meter))[0] == 7
+    assert meter.spent.tokens == 70
+    dear = Meter(Caps(tokens=250))
+    ask_until_capped(CappedModel(Served(tokens=184), dear))
+    assert dear.spent.tokens == 184
+
+
+def test_a_context_bounds_what_a_call_can_take():
+    served = Served()
+    served.context = 120
+    meter = Meter(Caps(tokens=250))
+    assert ask_until_capped(CappedModel(served, meter))[0] == 14
+
+
+def test_money_is_reserved_at_the_price_of_prompt_and_reply():
+    meter = Meter(Caps(cost=1000.0))
+    assert ask_until_capped(CappedModel(Served(cost=30.0), meter, DEAR))[0] == 24
+    assert meter.spent.cost == pytest.approx(720.0)
+
+
+def test_a_longer_reply_that_the_request_itself_asks_for_is_reserved():
+    caps = Caps(tokens=1)
+    assert longest_reply({"extra_body": {"max_tokens": None, "max_completion_tokens": 4000}}, caps) == 4000
+    assert longest_reply({"extra_body": None}, caps) == longest_reply({}, caps) == 0
+    assert ask_until_capped(CappedModel(Served(), Meter(Caps(tokens=1000)), longest_reply=4000))[0] == 0
+
+
+def test_a_failed_call_counts_as_the_most_that_it_could_have_taken():
+    meter = Meter(Caps(tokens=10_000))
+    with pytest.raises(ModelError):
+        CappedModel(Served(), meter).complete(says("broken"), sampling=SAMPLING)
+    assert meter.spent[:2] == (1, 64 + 16 + 6 + 100)
+
+
+def test_a_server_that_counts_no_tokens_is_counted_for():
+    meter = Meter()
+    CappedModel(Served(tokens=0), meter).complete(says("0000"), sampling=SAMPLING)
+    assert meter.spent.tokens == 184
+
+
+def test_a_prompt_that_was_refused_as_too_long_took_no_tokens():
+    meter = Meter()
+    CappedModel(Served(tokens=9999, finish="context_overflow"), meter).complete(says("0"), sampling=SAMPLING)
+    assert meter.spent[:2] == (1, 0)
+
+
+def test_replies_from_the_cache_are_free(tmp_path):
+    meter = Meter(Caps(calls=1))
+    model = CachedModel(CappedModel(ScriptedModel(lambda messages: "ok"), meter), tmp_path / "calls.sqlite")
+    for _ in range(5):
+        model.complete(says("same"), sampling=SAMPLING)
+    with pytest.raises(CapReached):
+        model.complete(says("new"), sampling=SAMPLING)
+    assert model.complete(says("same"), sampling=SAMPLING).cached
+    model.close()
+
+
+def test_wall_time_is_capped_by_the_clock_of_the_run():
+    now = [0.0]
+    meter = Meter(Caps(seconds=10), clock=lambda: now[0])
+    model = CappedModel(Served(), meter)
+    model.complete(says("0"), sampling=SAMPLING)
+    now[0] = 9.9
+    model.complete(says("1"), sampling=SAMPLING)
+    now[0] = 10.0
+    with pytest.raises(CapReached, match=r"caps\.seconds=10 is reached"):
+        model.complete(says("2"), sampling=SAMPLING)
+
+
+# Threads
+
+
+def test_many_threads_exceed_no_cap_and_use_nearly_all_of_it():
+    served, caps = Served(tokens=50), Caps(tokens=2000)
+    meter = Meter(caps)
+    model = CappedModel(served, meter)
+    with ThreadPoolExecutor(16) as pool:
+        through = sum(pool.map(lambda _: ask_until_capped(model, 20)[0], range(16)))
+    assert meter.spent[:2] == (through, through * 50)
+    assert 2000 - 184 < meter.spent.tokens <= 2000
+
+
+def test_a_call_that_might_not_fit_waits_for_those_under_way():
+    served = Served(tokens=10)
+    served.hold.clear()
+    model = CappedModel(served, Meter(Caps(tokens=200)))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(model.complete, says("0000"), sampling=SAMPLING)
+        assert served.started.acquire(timeout=60)
+        second = pool.submit(model.complete, says("0001"), sampling=SAMPLING)
+        served.hold.set()
+        assert first.result(60).text == second.result(60).text == "ok"
+
+
+def test_calls_under_way_end_when_a_cap_is_reached():
+    served = Served()
+    served.hold.clear()
+    model = CappedModel(served, Meter(Caps(calls=3)))
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(model.complete, says(str(number)), sampling=SAMPLING) for number in range(8)]
+        for _ in range(3):
+            assert served.started.acquire(timeout=60)
+        served.hold.set()
+        stopped = [call.exception(60) for call in calls]
+    assert served.begun == served.ended == 3
+    assert sum(isinstance(one, CapReached) for one in stopped) == 5
+
+
+def test_after_a_cap_is_reached_no_smaller_call_slips_through():
+    served = Served()
+    model = CappedModel(served, Meter(Caps(tokens=250)))
+    with pytest.raises(CapReached):
+        model.complete(says("long" * 100), sampling=SAMPLING)
+    with pytest.raises(CapReached):
+        model.complete(says("s"), sampling=SAMPLING)
+    assert served.begun == 0
+
+
+# The ledger
+
+
+def test_what_a_scope_spent_before_counts(tmp_path):
+    path = tmp_path / "spending.sqlite"
+    for caps, through in ((Caps(calls=3), 3), (Caps(calls=3), 0), (Caps(calls=5), 2)):
+        meter = Meter(caps, path, "run")
+        assert ask_until_capped(CappedModel(Served(), meter))[0] == through
+        meter.close()
+    other = Meter(Caps(calls=3), path, "another")
+    assert ask_until_capped(CappedModel(Served(), other))[0] == 3
+    other.close()
+
+
+def test_nothing_spent_leaves_no_ledger(tmp_path):
+    meter = Meter(Caps(calls=3), tmp_path / "spending.sqlite", "run")
+    meter.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_ledger_that_is_another_file_is_told_in_one_line(tmp_path):
+    path = tmp_path / "spending.sqlite"
+    path.write_text("no database, and longer than a header of SQLite would be, so that it is looked at as one" * 2)
+    with pytest.raises(HarnessError, match=r"spending\.sqlite: the ledger of spending failed"):
+        Ledger(path).add("run", Spending(1), Caps())
+
+
+SPENDER = """
+import sys
+from reflexion_lab.models.capped import CapReached, CappedModel, Meter
+from reflexion_lab.models.ledger import Caps
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.records import Message, Sampling
+from pathlib import Path
+path, kills = Path(sys.argv[1]), sys.argv[2] == "kill"
+def reply(messages):
+    if kills:
+        print("under way", flush=True)
+        sys.stdin.read()
+    return "ok"
+model, count = CappedModel(ScriptedModel(reply), Meter(Caps(calls=40), path, "sweep")), 0
+try:
+    while True:
+        model.complete([Message(role="user", content="x")], sampling=Sampling())
+        count += 1
+except CapReached:
+    print(count)
+"""
+
+
+def spender(path, how):
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", SPENDER, str(path), how]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=PYTHONPATH)
+
+
+def test_processes_share_a_cap(tmp_path):
+    cells = [spender(tmp_path / "spending.sqlite", "spend") for _ in range(3)]
+    counts = [int(cell.communicate(timeout=120)[0]) for cell in cells]
+    assert sum(counts) == 40
+
+
+def test_a_killed_process_loses_nothing_of_the_ledger(tmp_path):
+    """Its call under way may have been charged for, and counts in full."""
+    path = tmp_path / "spending.sqlite"
+    cell = spender(path, "kill")
+    assert cell.stdout.readline() == "under way\n"
+    cell.send_signal(signal.SIGKILL)
+    cell.wait(60)
+    cell.stdin.close()
+    cell.stdout.close()
+    meter = Meter(Caps(calls=40), path, "sweep")
+    assert meter.spent[:2] == (1, 64 + 16 + 1 + 512)
+    assert ask_until_capped(CappedModel(Served(), meter))[0] == 39
+    meter.close()
+
+
+# Runs
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rules = [{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]
+    (tmp_path / "rules.json").write_text(json.dumps(rules))
+    return ["model=scripted", "model.path=rules.json", "tracker=none", "quiet=true", "reflector=rules", "workers=1"] + [
+        "benchmark.limit=6",
+        "loop.max_attempts=2",
+        "loop.stuck_after=null",
+    ]
+
+
+def the_run(tmp_path):
+    (folder,) = (path.parent for path in (tmp_path / "runs").glob("*/manifest.json"))
+    return RunFolder(folder)
+
+
+def test_a_run_stops_at_its_cap_and_goes_on_with_a_higher_one(command, tmp_path, capsys):
+    assert cli.main(["run", *command, "caps.calls=7"]) == 3
+    said = capsys.readouterr().err
+    folder = the_run(tmp_path)
+    assert f"resume={folder.path.relative_to(tmp_path)}" in said
+    assert "cap reached: caps.calls=7 is reached: newly spent are 7 calls" in said
+    assert "such as caps.calls=16" in said
+    results = folder.results
+    assert len(results) == 3
+    assert all(len(folder.attempts[task_id]) == result.attempts == 2 for task_id, result in results.items())
+    assert {task_id for task_id, _ in folder.grades} == results.keys()
+    assert cli.main(["run", *command, "caps.calls=7", f"resume={folder.path}"]) == 3
+    assert len(folder.results) == 3
+    assert cli.main(["run", *command, "caps.calls=12", f"resume={folder.path}"]) == 0
+    assert len(folder.results) == 6
+
+
+def test_caps_and_prices_are_no_part_of_what_is_measured(command):
+    labs = [assemble(compose(*command, *more)) for more in ((), ("caps.calls=9", "caps.seconds=1000"))]
+    digests = {lab.folder.manifest.config_digest for lab in labs}
+    for lab in labs:
+        lab.close()
+    assert len(digests) == 1
+
+
+def test_the_manifest_says_what_a_token_was_taken_to_cost(command):
+    lab = assemble(compose(*command))
+    assert lab.folder.manifest.prices == {"actor": "nothing is paid: it runs here"}
+    lab.close()
+
+
+def test_a_run_whose_prices_nobody_knows_prints_no_zero(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+    assert cli.main(["run", *command]) == 0
+    folder = the_run(tmp_path)
+    manifest = json.loads((folder.path / "manifest.json").read_text())
+    folder.write_json("manifest.json", manifest | {"prices": {"actor": "unknown"}})
+    capsys.readouterr()
+    assert cli.main(["show", str(folder.path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "cost: unknown" in shown
+    assert "0.0000" not in shown
+
+
+def test_the_cells_of_a_sweep_share_the_caps(command, tmp_path, capsys):
+    rest = [part for part in command if not part.startswith("loop.max_attempts")]
+    cells = ["-m", "loop.max_attempts=1,2", "seed=0,1", "caps.calls=14", "sweep_id=one"]
+    assert cli.main(["run", *rest, *cells]) != 0
+    finished = list((tmp_path / "runs").glob("*/summary.json"))
+    assert 2 <= len(finished) < 4
+    meter = Meter(Caps(), tmp_path / "runs" / "spending.sqlite", "one")
+    assert meter.spent.calls == 14
+    meter.close()

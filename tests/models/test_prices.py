@@ -1,0 +1,185 @@
+"""Prices: dated, of somebody's list, and never a silent 0."""
+
+import datetime
+import warnings
+
+import msgspec
+import pytest
+
+from reflexion_lab.config import compose
+from reflexion_lab.models.cache import CachedModel
+from reflexion_lab.models.prices import FREE, LIST, UNKNOWN, Entry, Price, look_up, price_of, read, settled
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.parts import ConfigError, load_models
+from reflexion_lab.records import Completion, Message, Sampling, Usage
+
+HOST = "api.openai.com"
+HELLO = [Message(role="user", content="hello")]
+OWN = """
+- models: [{models}]
+  provider: Own
+  host: "{host}"
+  currency: {currency}
+  prompt: 1.0
+  completion: 2.0
+  as_of: {as_of}
+  source: a bill
+"""
+
+
+def own_file(tmp_path, models="tiny-*", host="*", currency="USD", as_of="2020-01-01"):
+    path = tmp_path / "own.yaml"
+    path.write_text(OWN.format(models=models, host=host, currency=currency, as_of=as_of))
+    return path
+
+
+def node(**changed):
+    return {"_target_": "x.OpenAIModel", "model": "gpt-4o-mini", "base_url": None, "price_per_million": None} | changed
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    for name in ("REFLEXION_LAB_PRICES", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+
+
+def test_every_entry_of_our_list_has_a_day_in_the_past_and_a_source():
+    for entry in msgspec.yaml.decode(LIST.read_bytes(), type=list[Entry]):
+        assert datetime.date(2023, 1, 1) <= entry.as_of <= datetime.date.today(), entry.models
+        assert entry.source.strip(), entry.models
+        assert entry.host == HOST
+
+
+@pytest.mark.parametrize("lacking", ["as_of", "source", "currency", "host"])
+def test_an_entry_that_lacks_its_day_or_source_is_refused_by_name(tmp_path, lacking):
+    path = own_file(tmp_path)
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if f"{lacking}:" not in line))
+    with pytest.raises(ValueError, match=rf"prices\.path: .*own\.yaml cannot be used .*{lacking}"):
+        read(str(path))
+
+
+def test_a_source_of_blanks_is_none(tmp_path):
+    path = own_file(tmp_path)
+    path.write_text(path.read_text().replace("a bill", '" "'))
+    with pytest.raises(ValueError, match="names its models, provider, host and source"):
+        read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "completion"),
+    [
+        ("gpt-4o-mini", 0.15, 0.60),
+        ("gpt-4o", 2.5, 10.0),
+        ("gpt-4-turbo", 10.0, 30.0),
+        ("gpt-4", 30.0, 60.0),
+        ("gpt-3.5-turbo-0125", 0.5, 1.5),
+    ],
+)
+def test_well_known_list_prices_are_found_by_their_exact_names(model, prompt, completion):
+    price = look_up(model, HOST, read())
+    assert price.per_million == (prompt, completion)
+    assert price.words.startswith(f"{prompt:g}/{completion:g} USD per million, as of 202")
+    assert "list OpenAI" in price.words
+
+
+@pytest.mark.parametrize("model", ["gpt-4-32k", "gpt-4o-audio-preview", "gpt-4o-mini-tts", "gpt-5", ""])
+def test_a_model_that_only_begins_like_a_known_one_has_no_price(model):
+    assert look_up(model, HOST, read()) is UNKNOWN
+
+
+def test_a_gateway_has_prices_of_its_own():
+    assert price_of(node(), read()).per_million == (0.15, 0.6)
+    assert price_of(node(base_url="https://gateway.example/v1"), read()) is UNKNOWN
+
+
+def test_a_users_own_file_goes_first_and_its_newest_entry_counts(tmp_path, monkeypatch):
+    path = own_file(tmp_path, models="gpt-4o-*, tiny-*", host="*")
+    newer = OWN.format(models="tiny-*", host="*", currency="USD", as_of="2021-01-01").replace("1.0", "7.0")
+    path.write_text(path.read_text() + newer)
+    assert look_up("gpt-4o-mini", HOST, read(str(path))).per_million == (1.0, 2.0)
+    assert look_up("tiny-x", "any", read(str(path))).per_million == (7.0, 2.0)
+    monkeypatch.setenv("REFLEXION_LAB_PRICES", str(path))
+    assert look_up("tiny-x", "any", read()).per_million == (7.0, 2.0)
+
+
+def test_prices_in_the_config_win():
+    price = price_of(node(price_per_million=[3, 4]), read())
+    assert price.per_million == (3.0, 4.0)
+    assert price.words == "3/4 per million, as the config says"
+
+
+@pytest.mark.parametrize("given", [[1.0], [1.0, -2.0], "free", [1, 2, 3, 4]])
+def test_impossible_prices_in_the_config_are_refused(given):
+    with pytest.raises(ValueError, match=r"model\.price_per_million: .* found; expected two prices"):
+        price_of(node(price_per_million=given), [])
+
+
+def test_a_model_that_runs_here_is_free_and_a_recorded_one_says_what_it_cost():
+    assert price_of({"_target_": "x.LlamaCppModel"}, []) is FREE
+    assert "recorded" in str(price_of({"_target_": "x.ReplayModel"}, []))
+
+
+def test_a_price_that_nobody_knows_is_said_loudly():
+    with pytest.warns(UserWarning, match=r"cost: unknown\. actor: nobodys at api\.openai\.com has no known price"):
+        assert settled("actor", node(model="nobodys"), read()).per_million is None
+
+
+def test_a_price_older_than_a_year_is_said_and_a_newer_one_is_not(tmp_path):
+    old = read(str(own_file(tmp_path, as_of=datetime.date.today() - datetime.timedelta(days=366))))
+    with pytest.warns(UserWarning, match="more than a year old, 1/2 USD per million, as of .*list Own"):
+        settled("actor", node(model="tiny-1"), old)
+    new = read(str(own_file(tmp_path, as_of=datetime.date.today())))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        settled("actor", node(model="tiny-1"), new)
+
+
+def test_a_cap_on_cost_is_refused_where_nobody_knows_the_price(tmp_path):
+    cfg = compose("model=openai", "model.model=nobodys", "actor=single_shot", "caps.cost=5", f"run_root={tmp_path}")
+    with pytest.raises(ValueError, match=r"caps\.cost: 5 found, but nobody knows what nobodys \(actor\)"):
+        load_models(cfg)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cap_that_no_limit_of_the_reply_could_hold_is_refused(tmp_path):
+    served = ("model=openai", "model.model=gpt-4o-mini", "actor=single_shot", f"run_root={tmp_path}")
+    with pytest.raises(ValueError, match=r"model\.extra_body: max_tokens is taken out"):
+        load_models(compose(*served, "caps.tokens=5", "model.extra_body={max_tokens:null}"))
+
+
+@pytest.mark.filterwarnings("ignore:actor")
+def test_money_of_two_currencies_is_not_added_up(tmp_path):
+    path = own_file(tmp_path, currency="EUR")
+    roles = ("model@roles.critic=openai", "roles.critic.model=tiny-2", f"prices.path={path}")
+    cfg = compose("model=openai", "model.model=gpt-4o-mini", "actor=single_shot", f"run_root={tmp_path}", *roles)
+    with pytest.raises(ValueError, match="prices in EUR and USD found"):
+        load_models(cfg)
+
+
+def test_an_impossible_cap_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"caps.*: -1 found; expected 0 or more"):
+        load_models(compose("model=replay", "caps.calls=-1", f"run_root={tmp_path}"))
+    with pytest.raises(ConfigError, match=r"caps.*Expected `int \| null`"):
+        load_models(compose("model=replay", "caps.tokens=many", f"run_root={tmp_path}"))
+
+
+def test_cached_prompt_tokens_have_their_own_price_where_one_is_known():
+    assert Price(per_million=(4.0, 8.0), words="").cost(100, 10, 60) == pytest.approx(480e-6)
+    assert Price(per_million=(4.0, 8.0, 1.0), words="").cost(100, 10, 60) == pytest.approx((160 + 60 + 80) / 1e6)
+
+
+def test_a_reply_stored_without_a_cost_gets_one_when_the_price_is_known(tmp_path):
+    """Otherwise the cache would turn an unknown cost into 0."""
+    path = tmp_path / "calls.sqlite"
+    for price in (UNKNOWN, Price(per_million=(1e6, 1e6), words="")):
+        model = CachedModel(ScriptedModel(lambda messages: "x" * 12), path, price=price)
+        found = model.complete(HELLO, sampling=Sampling())
+        model.close()
+    assert (found.cached, found.usage.tokens, found.usage.cost) == (True, 5, 5.0)
+
+
+def test_a_cost_that_was_paid_stays_as_it_was():
+    paid = Completion(text="", model="", usage=Usage(calls=1, prompt_tokens=5, cost=0.25))
+    assert Price(per_million=(1e6, 1e6), words="").put_on(paid) == paid
+    assert UNKNOWN.put_on(paid) == paid

@@ -1,0 +1,188 @@
+"""A model of known skill: it does what its numbers say, again and again, and is marked as no honest model."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.memory.episodic import episode_of
+from reflexion_lab.models.simulated import SimulatedModel, wrong
+from reflexion_lab.prompts.render import VARIANTS, Prompts
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Message, Recollection, Sampling, Task
+from reflexion_lab.run_folder import RunFolder
+
+SAMPLING = Sampling()
+
+
+def made(number):
+    return Task(
+        task_id=f"own/{number}",
+        prompt=f'def add_{number}(x):\n    """x and {number}."""\n',
+        entry_point=f"add_{number}",
+        visible_tests=(f"assert add_{number}(1) == {number + 1}",),
+        hidden_tests=(f"assert candidate(5) == {number + 5}",),
+        canonical_solution=f"    return x + {number}\n",
+    )
+
+
+TASKS = [made(number) for number in range(600)]
+
+
+def share_right(model, recollection=lambda task: Recollection(), sampling=SAMPLING):
+    actor = SingleShot(model, sampling)
+    programs = [actor.act(task.public, recollection(task)).solution for task in TASKS]
+    return sum("wrong draft" not in program for program in programs) / len(TASKS)
+
+
+@pytest.fixture
+def after(attempt):
+    """What an actor reads after such a program at its first attempt."""
+
+    def of(task, program):
+        failed = attempt(task.task_id, 1, 0.0, program)
+        return Recollection(episodes=(episode_of(task, failed, "session", "actor"),), attempt=2)
+
+    return of
+
+
+# 600 draws: four standard errors are at most 0.082.
+
+
+def test_the_first_program_is_right_as_often_as_the_model_is_told():
+    assert share_right(SimulatedModel(TASKS, first=0.8)) == pytest.approx(0.8, abs=0.082)
+    assert share_right(SimulatedModel(TASKS, first=0.3, spread=0)) == pytest.approx(0.3, abs=0.082)
+    assert share_right(SimulatedModel(TASKS, first=0)) == 0
+    assert share_right(SimulatedModel(TASKS, first=1)) == 1
+
+
+def test_a_wrong_program_is_mended_with_the_chance_of_repair(after):
+    model = SimulatedModel(TASKS, first=0, repair=0.4)
+    assert share_right(model, lambda task: after(task, wrong(task, "0f0f"))) == pytest.approx(0.4, abs=0.082)
+
+
+def test_a_right_program_that_is_said_to_fail_is_broken_with_the_chance_of_damage(after):
+    model = SimulatedModel(TASKS, first=0, damage=0.3)
+    assert share_right(model, lambda task: after(task, task.canonical_program)) == pytest.approx(0.7, abs=0.082)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_of_the_prompt_shows_it_the_last_program(after, variant):
+    model = SimulatedModel(TASKS[:9], first=0.5, repair=1, damage=1)
+    actor = SingleShot(model, SAMPLING, Prompts(variant, examples=2))
+    for task in TASKS[:9]:
+        assert "wrong draft" not in actor.act(task.public, after(task, wrong(task, "0f0f"))).solution
+        assert "wrong draft" in actor.act(task.public, after(task, task.canonical_program)).solution
+
+
+def test_another_tasks_program_is_not_its_own_past(after):
+    model = SimulatedModel(TASKS, first=1, repair=0, damage=1)
+    assert share_right(model, lambda task: after(TASKS[task is TASKS[0]], wrong(TASKS[task is TASKS[0]], "0f0f"))) == 1
+
+
+def test_at_full_spread_every_draw_of_a_task_is_alike():
+    model = SimulatedModel(TASKS, first=0.5, spread=1)
+    ask = [
+        Message(
+            role="user", content=Prompts().render("solve", prompt=TASKS[3].prompt, task_id="", memory=Recollection())
+        )
+    ]
+    drawn = {"wrong draft" in model.complete(ask, sampling=SAMPLING, sample=n).text for n in range(30)}
+    assert len(drawn) == 1
+    mixed = SimulatedModel(TASKS, first=0.5, spread=0)
+    assert len({"wrong draft" in mixed.complete(ask, sampling=SAMPLING, sample=n).text for n in range(30)}) == 2
+
+
+def test_a_reply_depends_on_seed_prompt_and_draw_alone():
+    ask = [
+        Message(
+            role="user", content=Prompts().render("solve", prompt=TASKS[3].prompt, task_id="", memory=Recollection())
+        )
+    ]
+    one, two = (SimulatedModel(TASKS, first=0.5, spread=0) for _ in range(2))
+    draws = [one.complete(ask, sampling=SAMPLING, sample=n).text for n in range(20)]
+    assert draws == [two.complete(ask, sampling=SAMPLING, sample=n).text for n in reversed(range(20))][::-1]
+    other = replace(SAMPLING, seed=1)
+    assert draws != [one.complete(ask, sampling=other, sample=n).text for n in range(20)]
+
+
+def test_right_programs_pass_and_wrong_ones_fail_every_test(sandbox):
+    for task in TASKS[:3]:
+        for program, outcomes in ((task.canonical_program, {"pass"}), (wrong(task, "0f0f"), {"error"})):
+            ran = sandbox.run(program, task.entry_point, [*task.visible_tests, *task.hidden_tests])
+            assert {check.outcome for check in ran.checks} == outcomes
+
+
+def test_its_fingerprint_says_what_it_is_and_changes_with_its_skill():
+    prints = {SimulatedModel(TASKS, first=first, seed=seed).fingerprint for first in (0.1, 0.2) for seed in (0, 1)}
+    assert len(prints) == 4
+    assert all(name.startswith("simulated:") for name in prints)
+
+
+def test_a_prompt_of_no_task_of_its_is_an_error():
+    with pytest.raises(ModelError, match="expected actor=single_shot"):
+        SimulatedModel(TASKS).complete([Message(role="user", content="write a poem")], sampling=SAMPLING)
+
+
+@pytest.mark.parametrize("name", ["first", "spread", "repair", "damage"])
+def test_an_impossible_chance_is_named(name):
+    with pytest.raises(ValueError, match=rf"model\.{name}: 1\.5 found"):
+        SimulatedModel(TASKS, **{name: 1.5})
+
+
+def test_a_task_without_a_solution_is_named():
+    with pytest.raises(ValueError, match="own/0 has no canonical solution"):
+        SimulatedModel([replace(TASKS[0], canonical_solution="")])
+
+
+def run(tmp_path: Path, *overrides: str) -> RunFolder:
+    cfg = compose(
+        *("model=simulated", "actor=single_shot", "evaluator=noisy", "benchmark.limit=12", "quiet=true"),
+        *("tracker=none", f"run_root={tmp_path}", "recall.max_tokens=4000", "loop.stuck_after=null", *overrides),
+    )
+    lab = assemble(cfg)
+    try:
+        lab.runner.run()
+    finally:
+        lab.close()
+    return lab.folder
+
+
+def hidden(folder):
+    """Share of right programs among what was submitted."""
+    grades = folder.grades
+    return [grades[task_id, result.submitted].passed for task_id, result in folder.results.items()]
+
+
+def test_with_true_feedback_and_sure_repair_every_task_is_solved(tmp_path):
+    folder = run(tmp_path, "model.first=0", "model.repair=1")
+    assert all(hidden(folder))
+    assert {result.attempts for result in folder.results.values()} == {2}
+    assert folder.manifest.model_fingerprint.startswith("simulated:")
+
+
+def test_false_negatives_and_sure_damage_spoil_what_was_right(tmp_path):
+    noise = ("evaluator.false_negative=1", "model.first=1", "model.damage=1", "model.repair=0", "loop.max_attempts=2")
+    folder = run(tmp_path, *noise)
+    assert {len(attempts) for attempts in folder.attempts.values()} == {2}
+    assert all(
+        attempts[0].evaluation.verification_type == "injected_false_negative" for attempts in folder.attempts.values()
+    )
+    assert all("wrong draft" in attempts[1].trajectory.solution for attempts in folder.attempts.values())
+
+
+def test_false_positives_end_the_loop_on_a_wrong_program(tmp_path):
+    folder = run(tmp_path, "evaluator.false_positive=1", "model.first=0")
+    assert not any(hidden(folder))
+    assert {result.stop_reason for result in folder.results.values()} == {"passed"}
+
+
+def test_equal_runs_are_equal(tmp_path):
+    noise = ("evaluator.false_negative=0.3", "evaluator.false_positive=0.3")
+    one, two = (run(tmp_path / name, *noise) for name in ("one", "two"))
+    assert json.dumps({k: [a.trajectory.solution for a in v] for k, v in one.attempts.items()}, sort_keys=True) == (
+        json.dumps({k: [a.trajectory.solution for a in v] for k, v in two.attempts.items()}, sort_keys=True)
+    )

@@ -1,0 +1,304 @@
+"""The minimum honest table in the terminal, as CSV, Markdown, HTML and LaTeX, with arms that have hostile names."""
+
+from __future__ import annotations
+
+import csv
+import re
+from html.parser import HTMLParser
+from io import StringIO
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.tallies import Tallies
+from reflexion_lab.records import Usage
+from reflexion_lab.reports.comparison import exclusions, sheets, warnings
+from reflexion_lab.reports.documents import save_report
+from reflexion_lab.reports.latex import escaped as latex_escaped
+from reflexion_lab.reports.markdown import escaped as markdown_escaped
+from reflexion_lab.reports.sheets import amount, as_table, p_value, plain, points
+from reflexion_lab.reports.table import write_table
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.statistics.intervals import Estimate, Rate
+
+RIGHT, WRONG = (1, True), (0, False)
+BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
+WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
+HOSTILE = '<script>alert(1)</script>|`x`\\input{a}_%$#&~^{}"\n[link](javascript:x)\u202e\x1b[31m'
+
+
+@pytest.fixture
+def run(write_run, tmp_path):
+    """Writes one run of an arm; what is left out is as in the other runs."""
+
+    def write(arm, verdicts=None, seed=7, feedback_source="visible", **manifest):
+        folder = write_run(verdicts, seed=seed, feedback_source=feedback_source)
+        known = {"config": {"arm": arm}, "run_id": f"run of {arm}"} | manifest
+        folder.write_manifest(replace(folder.manifest, **known))
+        return RunFolder(folder.path.rename(tmp_path / f"run {len(list(tmp_path.iterdir()))}"))
+
+    return write
+
+
+@pytest.fixture
+def made(run):
+    """Three arms at two seeds, one of them an upper bound, and one that nobody should trust by its name."""
+    kinds = (("feedback_only", BASE, "visible"), (HOSTILE, WORDS, "visible"), ("oracle", BASE, "oracle"))
+    return arms([run(arm, verdicts, s, source) for arm, verdicts, source in kinds for s in (7, 8)])
+
+
+@pytest.fixture
+def report(made, tmp_path):
+    folder = tmp_path / "report"
+    folder.mkdir()
+    save_report(folder, compare(made), made)
+    return folder
+
+
+def shown(comparison, width=100):
+    text = StringIO()
+    console = Console(file=text, width=width)
+    for sheet in sheets(comparison):
+        console.print(as_table(sheet))
+    return text.getvalue()
+
+
+def cells(sheet, arm):
+    """By column, the cells of an arm's first row."""
+    row = next(row for row in sheet.rows if row[0] == arm)
+    return {" ".join(column.split()): cell for column, cell in zip(sheet.columns, row, strict=True)}
+
+
+def test_the_table_says_all_that_an_honest_one_has_to(made):
+    results, differences, loops, costs, left_out, runs = sheets(compare(made))
+    arm = plain(HOSTILE)
+    assert cells(results, arm)["feedback source"] == "visible"
+    assert cells(results, arm)["tasks x seeds"] == "4 x 2"
+    assert cells(results, arm)["attempt 1 [95 %]"].startswith("50.0 [")
+    assert cells(results, arm)["final [95 %]"].startswith("75.0 [")
+    assert cells(results, arm)["AUC"] == "62.5"
+    found = cells(differences, arm)
+    assert found["difference [95 %]"].startswith("+25.0 [")
+    assert (found["won: lost"], found["p"], found["p, Holm"]) == ("2:0", "0.50", "1")
+    assert (found["least to tell"], found["verdict"]) == ("none", "not detected")
+    found = cells(loops, arm)
+    assert [found[name] for name in ("repaired", "damaged", "FP", "FN")] == [
+        "100.0 (4/4)",
+        "50.0 (2/4)",
+        "33.3 (2/6)",
+        "25.0 (2/8)",
+    ]
+    found = cells(left_out, arm)
+    assert (found["logged of expected"], found["attempts"]) == ("8 of 8", "14")
+    assert [found[name] for name in ("no program", "timed out", "harness errors")] == ["0.0 (0)"] * 3
+    found = cells(costs, arm)
+    assert (found["calls"], found["tokens"], found["tokens a case"]) == ("20", "322", "40.2")
+    assert found["tokens a solved case"] == "53.7"
+    assert cells(runs, arm)["study"] == "exploratory"
+
+
+def test_the_methods_stand_in_the_captions(made):
+    results, differences, *_ = sheets(compare(made))
+    assert (
+        "toy, n = 4 tasks, seeds 7, 8, feedback source: visible, oracle; 95 %: bootstrap over tasks" in results.caption
+    )
+    assert "McNemar" in differences.caption
+    assert "exploratory: none of these comparisons was registered" in differences.caption
+
+
+def test_an_upper_bound_is_called_one_wherever_it_stands(made):
+    comparison = compare(made)
+    results, differences, *_ = sheets(comparison)
+    assert cells(results, "oracle")["final [95 %]"].startswith("UPPER BOUND 50.0")
+    assert "UPPER BOUND" in results.title
+    assert [row[-1] for row in differences.rows if row[0] == "oracle"] == ["UPPER BOUND", "UPPER BOUND"]
+    assert any("UPPER BOUND, not pass@1" in line for line in warnings(comparison))
+
+
+def test_a_lone_upper_bound_has_no_pass_at_1_in_the_csv(run, tmp_path):
+    comparison = compare(arms([run("oracle", BASE, feedback_source="oracle")]))
+    (row,) = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
+    assert (row["pass_at_1"], row["upper_bound"]) == ("", "0.5")
+    assert len(sheets(comparison)) == 5
+
+
+def test_one_seed_is_refused_in_the_table_and_marked_where_asked_for(run):
+    both = arms([run("feedback_only", BASE), run("words", WORDS)])
+    refused = sheets(compare(both))[1]
+    assert [" ".join(row[2].split()) for row in refused.rows] == ["one seed: ask with --one-seed"]
+    assert refused.rows[0][3:] == ("",) * 6
+    given = compare(both, one_seed=True)
+    assert [row[-1] for row in sheets(given)[1].rows] == ["not detected\none seed"] * 2
+    assert any(line.startswith("ONE SEED") for line in warnings(given))
+
+
+def test_cases_without_a_partner_are_counted_and_named(run):
+    runs = [run("feedback_only", BASE, s) for s in (1, 2, 3)] + [run("words", WORDS, s) for s in (1, 2)]
+    comparison = compare(arms(runs))
+    expected = "words against feedback_only: 4 cases that feedback_only alone has: 4 at seed 3 (a, b, c, d)"
+    assert list(exclusions(comparison)) == [expected]
+    assert expected in sheets(comparison)[-2].caption
+
+
+def test_different_models_are_allowed_and_loud(run):
+    runs = [run("feedback_only", BASE, model_fingerprint="small"), run("words", WORDS, model_fingerprint="large")]
+    comparison = compare(arms(runs))
+    assert "DIFFERENT MODELS: feedback_only on one side, words on the other" in list(warnings(comparison))
+    assert [row[-1] for row in sheets(comparison)[-1].rows] == ["small", "large"]
+
+
+def grown(row):
+    """The row with figures as long as ten thousand cases would make them."""
+    sure = Estimate(value=-0.5, low=-0.6, high=-0.4)
+    many = Rate.of(10_000, 10_000)
+    usage = Usage(calls=99_999, prompt_tokens=99_999_999, completion_tokens=9, cost=9999.99)
+    less = dict.fromkeys(("extraction_failures", "timeouts", "harness_errors"), many)
+    found = {"estimate": sure, "won": 500, "lost": 500, "p": 0.0012, "p_holm": 0.0012, "least": 0.5, "minimum": 0.5}
+    whole = Estimate(value=1.0, low=1.0, high=1.0)
+    return replace(
+        row,
+        **{
+            name: replace(one, needed=(500, 500), **found)
+            for name in ("as_run", "matched")
+            if (one := getattr(row, name))
+        },
+        **dict.fromkeys(("first", "final"), whole),
+        moves=replace(row.moves, cc=5000, cw=5000, wc=5000, ww=5000),
+        feedback=replace(row.feedback, false_positive_rate=many, false_negative_rate=many),
+        spent=Tallies(usage=usage, **less),
+        tokens_per_solved=Estimate(value=99_999.0, low=0.0, high=1.0),
+        cost_per_solved=Estimate(value=9999.0, low=0.0, high=1.0),
+        n_logged=10_000,
+        n_expected=10_000,
+    )
+
+
+def test_tables_fit_a_terminal_of_100_columns_and_lose_nothing_however_large_the_figures(run):
+    kinds = (("feedback_only", BASE, "visible"), ("a name that goes on recall.omega=3", WORDS, "self_tests"))
+    made = arms([run(arm, verdicts, s, source) for arm, verdicts, source in kinds for s in (1, 2)])
+    comparison = compare(made)
+    comparison = replace(comparison, rows=tuple(map(grown, comparison.rows)))
+    text = shown(comparison)
+    assert max(map(len, text.splitlines())) <= 100
+    for sheet in sheets(comparison):
+        for texts in (sheet.columns, *sheet.rows):
+            for cell in texts[sheet.names :]:
+                assert all(line in text for line in cell.split("\n")), (sheet.title, cell)
+
+
+def test_names_in_a_terminal_obey_nobody(made):
+    text = shown(compare(made))
+    assert "\x1b[31m" not in text
+    assert "\u202e" not in text
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.texts, self.addresses = set(), [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href")]
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_the_page_needs_no_other_file_and_runs_nothing(report):
+    tags = Tags()
+    tags.feed((report / "report.html").read_text())
+    assert "script" not in tags.seen
+    assert tags.addresses
+    assert all(address.startswith("data:image/") for address in tags.addresses)
+    assert any("<script>alert(1)</script>" in text for text in tags.texts)
+    assert "\u202e" not in "".join(tags.texts)
+
+
+def test_markdown_rows_have_as_many_cells_as_columns_whatever_their_names(report):
+    text = (report / "report.md").read_text()
+    tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
+    assert len(tables) == 7
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+    assert "<script" not in text
+    assert not re.search(r"(?<!\\)\[link\]", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a|b", r"a\|b"), ("<b>", "&lt;b&gt;"), ("a_b*", r"a\_b\*"), ("a\nb", "a b")]
+)
+def test_markdown_shows_what_it_would_obey(text, expected):
+    assert markdown_escaped(text) == expected
+
+
+def test_latex_sets_what_it_would_obey():
+    text = latex_escaped(HOSTILE)
+    assert "\\input" not in text
+    assert text.isascii()
+    left = text.replace(r"\textbackslash{}", "")
+    left = re.sub(r"\\text[a-z]+\{\}|\\[{}$&#%_]", "", left).replace("{-}", "")
+    assert not set(left) & set('\\{}$&#%_^~<>|"`')
+    assert latex_escaped("日") == "[U+65E5]"
+
+
+def test_latex_tables_have_as_many_cells_as_columns(report):
+    text = (report / "report.tex").read_text()
+    tables = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
+    assert len(tables) == 7
+    for sides, body in tables:
+        lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert lines
+        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(sides)}
+    unescaped = re.sub(r"\\[{}]", "", text)
+    assert unescaped.count("{") == unescaped.count("}")
+    assert text.rstrip().endswith(r"\end{document}")
+
+
+def test_the_csv_holds_the_numbers_of_the_comparison(report, made):
+    rows = list(csv.DictReader((report / "table.csv").open()))
+    words = rows[1]
+    assert (words["pass_at_1_first"], words["pass_at_1"], words["seeds"]) == ("0.5", "0.75", "7 8")
+    assert (words["as_run_difference"], words["as_run_won"], words["as_run_lost"]) == ("0.25", "2", "0")
+    assert (words["as_run_p"], words["as_run_detected"], words["as_run_exploratory"]) == ("0.5", "False", "True")
+    assert (words["calls"], words["tokens"]) == ("20", "322")
+    assert rows[2]["pass_at_1"] == ""
+    assert rows[2]["upper_bound"] == "0.5"
+
+
+def test_a_name_that_begins_a_formula_is_no_formula_in_the_csv(run, tmp_path):
+    (row,) = csv.DictReader(write_table(tmp_path / "t.csv", compare(arms([run("=1+1", BASE)]))).open())
+    assert row["arm"] == "'=1+1"
+
+
+def test_every_figure_has_its_numbers_beside_it(report):
+    pictures = [path for path in report.iterdir() if path.suffix in (".png", ".svg")]
+    assert pictures
+    assert all(path.with_suffix(".csv").is_file() for path in pictures)
+
+
+def test_the_same_runs_make_the_same_documents(made, report, tmp_path):
+    again = tmp_path / "again"
+    again.mkdir()
+    save_report(again, compare(made), made)
+    for name in ("report.md", "report.html", "report.tex", "table.csv"):
+        assert (again / name).read_bytes() == (report / name).read_bytes()
+
+
+def test_a_report_on_one_run_has_its_headline_and_its_curve(run, tmp_path):
+    alone = arms([run("simple", BASE)])
+    written = save_report(tmp_path, compare(alone), alone)
+    text = (tmp_path / "report.md").read_text()
+    assert "50.0 \\[15.0, 85.0\\]" in text
+    assert "Difference" not in text
+    assert any(path.name.startswith("curves") for path in written)
+
+
+def test_numbers_are_said_with_the_digits_that_matter():
+    assert [amount(value) for value in (0, 7, 12345.6, 40.25, 0.00123)] == ["0", "7", "12,346", "40.2", "0.00123"]
+    assert [p_value(p) for p in (1.0, 0.5, 0.0049, 0.00001)] == ["1", "0.50", "0.0049", "<.0001"]
+    assert points(Estimate(value=0.0, low=-0.0001, high=0.125)) == "0.0 [0.0, +12.5]"

@@ -1,0 +1,239 @@
+"""Hidden verdicts stay out of everything that a loop can reach.
+
+Two proofs over the real composition. The search walks all objects that loops, memory, archive, store and models can
+reach, and reads every file and prompt. The flip turns every hidden verdict into its opposite and finds nothing else
+changed. Both are shown to find leaks that are planted.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+from reflexion_lab.analysis.essence import bare
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.judge import HiddenTests
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.records import Episode, Grade, Mistake, Session, Wisdom
+from reflexion_lab.sandbox.cached import CachedExecutor
+from reflexion_lab.stores.place import opened
+
+MARK = "hushed"
+"""Stands in every hidden test and canonical solution, and nowhere else."""
+REFLECTION = (
+    "ROOT_CAUSE: The line returns the wrong number\nWHAT_WENT_WRONG: the check failed\n"
+    "WHAT_TO_CHANGE: multiply by two\nCONFIDENCE: 0.9\n"
+)
+SERVICE = json.dumps(
+    {"category": "root_cause", "analysis": "wrong", "suggestion": "multiply by two", "confidence": 0.9}
+)
+LEARNING = (
+    "benchmark=jsonl", "actor=single_shot", "store=sqlite", "recall=window_then_similar", "recall.min_score=0",
+    "recall.omega=adaptive", "retriever=recency", "memory.shared.round_size=3", "memory.shared.priors=true",
+    "memory.shared.shown={wisdom:2,mistakes:2,insights:3}", "memory.show_session=true", "loop.max_attempts=3",
+    "loop.stuck_after=null", "tracker=none", "quiet=true", "cache.mode=off",
+)  # fmt: skip
+REFLECTORS = {
+    "llm": (),
+    "llm_json": (),
+    "rules": ("reflector.enough=1",),
+    "generic": (),
+    "feedback_only": (),
+    "length_matched": (),
+    "keywords": (),
+    "none": (),
+    "shuffled": ("reflector.pool=POOL",),
+}
+
+
+def planted(name: str, kind: str) -> dict[str, object]:
+    """A task on `2 * x`. Its feedback is `right`, or so weak that a `lucky` wrong program passes, or itself wrong, so
+    that an `unlucky` right one fails.
+    """
+    visible = {"right": f"{name}(2) == 4", "lucky": f"{name}(0) == 0", "unlucky": f"{name}(1) == 99"}[kind]
+    return {
+        "task_id": f"planted/{name}",
+        "prompt": f'def {name}(x):\n    """Twice x, a {kind} one.\n\n    >>> {visible}\n    True\n    """\n',
+        "entry_point": name,
+        "visible_tests": [f"assert {visible}"],
+        "hidden_tests": [f"assert {name}(31) == 62, '{MARK} {name}'"],
+        "canonical_solution": f"    {MARK} = 2 * x\n    return {MARK}\n",
+    }
+
+
+TASKS = [planted(f"{kind}_{turn}", kind) for turn in range(3) for kind in ("right", "lucky", "unlucky")]
+
+
+def replies(messages):
+    """The right program for an unlucky task, and for one with right feedback that was told of; else a wrong one."""
+    text = messages[-1].content
+    if "ROOT_CAUSE" in text:
+        return REFLECTION
+    if "suggestion" in text and "category" in text:
+        return SERVICE
+    name, kind = re.search(r'def (\w+)\(x\):\s+"""Twice x, a (\w+) one', text).groups()
+    is_told = kind == "right" and re.search("What to change|Failing", text)
+    body = "2 * x" if kind == "unlucky" or is_told else "x"
+    return f"```python\ndef {name}(x):\n    return {body}\n```"
+
+
+class Run:
+    """One run of the real composition, with every loop that it made kept, and its judge exchanged at will."""
+
+    def __init__(self, folder: Path, tasks, *overrides, judge=None) -> None:
+        self.folder = folder
+        folder.mkdir()
+        (folder / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+        (folder / "script.json").write_text('[{"when": "", "reply": ""}]')  # `replies` takes its place
+        self.store = folder / "memory.sqlite"
+        cfg = compose(
+            *LEARNING, f"benchmark.load.path={folder / 'tasks.jsonl'}", "model=scripted",
+            f"model.path={folder / 'script.json'}", f"run_root={folder / 'runs'}", f"store.place={self.store}",
+            f"memory.reflection_files={folder / 'reflections'}", "workers=1", *overrides,
+        )  # fmt: skip
+        self.lab = assemble(cfg)
+        self.model = self.lab.model._model = ScriptedModel(replies)
+        runner = self.lab.runner
+        self.loops, make = [runner.loop], runner.loop
+
+        def kept():
+            self.loops.append(make())
+            return self.loops[-1]
+
+        runner.loop = kept
+        if judge:
+            runner.judge = judge(self.lab)
+        try:
+            runner.run()
+            self.prompts = [tuple(message.content for message in call) for call in self.model.received]
+            self.traces = list(self._traces())
+            self.learnt = self._learnt()
+        finally:
+            self.lab.close()
+
+    @property
+    def grades(self):
+        return {key: grade.passed for key, grade in self.lab.folder.grades.items()}
+
+    def _traces(self):
+        """Where the hidden tests, or a verdict by them, can be found from inside of the loops."""
+        self.walked = set()
+        for found in reachable([*self.loops, self.lab.archive, self.lab.models, self.lab.archive.store]):
+            self.walked.add(type(found))
+            if isinstance(found, Grade):
+                yield f"a Grade on {found.task_id}"
+            if isinstance(found, str | bytes) and MARK in str(found):
+                yield str(found)[:80]
+        # The run folder's grades are the judge's own, and the tasks' file is what the runner began with.
+        for path in self.folder.rglob("*"):
+            if (
+                path.is_file()
+                and path.name not in ("grades.jsonl", "tasks.jsonl")
+                and MARK.encode() in path.read_bytes()
+            ):
+                yield path.name
+        yield from (text for call in self.prompts for text in call if MARK in text)
+
+    def _learnt(self) -> bytes:
+        """All that loops, memory and store hold now, without ids and times, as bytes."""
+        archive, run_id = self.lab.archive, self.lab.folder.manifest.run_id
+        store = opened(str(self.store))
+        kept = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom, Mistake, Session)}
+        store.close()
+        found = {
+            **kept,
+            "attempts": self.lab.folder.attempts,
+            "omega": archive.omega,
+            "priors": dict(archive.outcomes),
+            "insights": archive.insights.told(""),
+            "prompts": self.prompts,
+            "files": {
+                str(path.relative_to(self.folder)): json.loads(path.read_bytes())
+                for path in sorted((self.folder / "reflections").rglob("*.json"))
+            },
+        }
+        return json.dumps(bare(found, run_id), sort_keys=True).encode()
+
+
+def reachable(roots):
+    """Every object that `roots` lead to; classes and modules, which lead everywhere, are not followed."""
+    seen, waiting = {}, list(roots)
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen or isinstance(found, type | types.ModuleType | types.FrameType):
+            continue
+        seen[id(found)] = found
+        yield found
+        if isinstance(found, types.FunctionType):
+            waiting += [found.__closure__, found.__defaults__, found.__kwdefaults__, found.__dict__]
+        else:
+            waiting += gc.get_referents(found)
+
+
+def flipped(tasks):
+    return [{**task, "hidden_tests": [test.replace("==", "!=") for test in task["hidden_tests"]]} for task in tasks]
+
+
+@pytest.mark.parametrize("reflector", REFLECTORS)
+def test_turning_every_hidden_verdict_around_changes_nothing_that_a_loop_can_reach(tmp_path, reflector):
+    chosen = [f"reflector={reflector}", *REFLECTORS[reflector]]
+    if reflector == "shuffled":
+        pool = Run(tmp_path / "pool", TASKS, "reflector=llm").lab.folder.path
+        chosen = [text.replace("POOL", str(pool)) for text in chosen]
+    run, other = Run(tmp_path / "run", TASKS, *chosen), Run(tmp_path / "other", flipped(TASKS), *chosen)
+    assert {Episode, Session, CachedExecutor} <= run.walked  # the search does get around
+    assert run.traces == other.traces == []
+    assert run.grades == {key: not passed for key, passed in other.grades.items()}
+    assert set(run.grades.values()) == {True, False}
+    assert run.learnt == other.learnt
+
+
+class Remembering(HiddenTests):
+    """A judge who tells: keeps every grade where loops can reach it."""
+
+    def __init__(self, lab) -> None:
+        super().__init__(lab.sandbox)
+        self.archive = lab.archive
+
+    def grade(self, task, number, solution):
+        grade = super().grade(task, number, solution)
+        self.tell(task, grade)
+        return grade
+
+    def tell(self, task, grade):
+        self.archive.told = [*getattr(self.archive, "told", ()), grade]
+
+
+class TellingTests(Remembering):
+    """Lets the other tasks know what the hidden tests are."""
+
+    def tell(self, task, grade):
+        self.archive.insights.add("another task", task.hidden_tests[0])
+
+
+class Counting(Remembering):
+    """Leaves no object and no word behind: a success more or less in the priors is all."""
+
+    def tell(self, task, grade):
+        mended, of = self.archive.outcomes.get("assertion", (0, 0))
+        self.archive.outcomes["assertion"] = (mended + grade.passed, of + 1)
+
+
+@pytest.mark.parametrize("judge", [Remembering, TellingTests])
+def test_the_search_finds_a_judge_who_tells(tmp_path, judge):
+    run = Run(tmp_path / "run", TASKS, "reflector=rules", judge=judge)
+    assert run.traces
+
+
+def test_the_flip_finds_a_judge_who_only_counts(tmp_path):
+    run, other = (
+        Run(tmp_path / name, tasks, "reflector=rules", "reflector.enough=1", judge=Counting)
+        for name, tasks in (("run", TASKS), ("other", flipped(TASKS)))
+    )
+    assert run.traces == []
+    assert run.learnt != other.learnt

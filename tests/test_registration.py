@@ -1,0 +1,213 @@
+"""A registered study: read strictly, known by its digest, kept by every run, and held against what was run."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab import registration
+from reflexion_lab.cli import main
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.parts import ConfigError
+from reflexion_lab.registration import FILE, exploratory, of_runs, read, strays
+from reflexion_lab.run_folder import RunFolder
+
+STUDY = """\
+name: words of a script
+hypotheses: [The script learns nothing.]
+primary_metric: pass_at_1
+other_metrics: [any_solved]
+arms: [reflexion, reflexion recall.omega=0, retry]
+baseline: retry
+benchmark: basics
+n_tasks: 2
+seeds: [0, 1]
+budget: {tokens: 1000000}
+minimum_detectable_effect: 0.2
+exclusions: []
+stopping: after all runs
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "my-study.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, study):
+    """Carries out a small run and returns its folder."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]))
+
+    def made(*overrides, registered=True):
+        given = [f"study={study}"] if registered else []
+        cfg = compose(
+            "model=scripted", f"model.path={script}", f"run_root={tmp_path / 'runs'}", "benchmark.limit=2",
+            "reflector=rules", "tracker=none", "quiet=true", "loop.max_attempts=1", *given, *overrides,
+        )  # fmt: skip
+        lab = assemble(cfg)
+        try:
+            lab.runner.run()
+        finally:
+            lab.close()
+        return lab.folder
+
+    return made
+
+
+def test_the_digest_is_that_of_the_content_not_of_the_file(study):
+    digest = read(study).digest
+    lines = STUDY.splitlines()
+    study.write_text("# a comment\n" + "\n".join([*lines[3:], *lines[:3]]) + "\n")
+    assert read(study).digest == digest
+    assert len(digest) == 16
+    study.write_text(STUDY.replace("seeds: [0, 1]", "seeds: [0, 1, 2]"))
+    assert read(study).digest != digest
+
+
+@pytest.mark.parametrize(
+    ("line", "changed", "told"),
+    [
+        ("primary_metric: pass_at_1\n", "", "primary_metric"),
+        ("n_tasks: 2", "n_tasks: two", "n_tasks"),
+        ("n_tasks: 2", "n_tasks: 0", "n_tasks: 0 found"),
+        ("seeds: [0, 1]", "seeds: [0, 0]", "seeds"),
+        ("baseline: retry", "baseline: simple", "baseline: simple found; expected one of reflexion"),
+        ("budget: {tokens: 1000000}", "budget: {}", "budget"),
+        ("minimum_detectable_effect: 0.2", "minimum_detectable_effect: 20", "minimum_detectable_effect: 20"),
+        ("stopping: after all runs", "stopping: after all runs\nhypothesis: x", "hypothesis"),
+        ("hypotheses: [The script learns nothing.]", "hypotheses: []", "hypotheses"),
+        ("name:", "name: [", "study"),
+    ],
+)
+def test_what_a_study_lacks_is_named_with_the_file(study, line, changed, told):
+    study.write_text(STUDY.replace(line, changed))
+    with pytest.raises(ValueError, match=r"my-study\.yaml") as caught:
+        read(study)
+    assert told in str(caught.value)
+
+
+def test_a_study_that_is_not_there_begins_no_run(run, study, tmp_path):
+    study.unlink()
+    with pytest.raises(ValueError, match=r"my-study\.yaml cannot be read"):
+        run()
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*/manifest.json"))
+
+
+def test_a_run_keeps_the_digest_and_a_copy(run, study):
+    folder = run()
+    assert folder.manifest.study == "words of a script"
+    assert folder.manifest.study_digest == read(study).digest
+    assert (folder.path / FILE).read_bytes() == study.read_bytes()
+    assert run(registered=False).manifest.study_digest == ""
+
+
+def test_where_the_file_lies_is_no_part_of_what_is_measured(run):
+    assert run().manifest.config_digest == run(registered=False).manifest.config_digest
+
+
+def test_the_file_is_read_before_the_first_call(tmp_path, study, run):
+    seen = []
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 1\n"}]))
+    cfg = compose(
+        "model=scripted", f"model.path={script}", f"run_root={tmp_path / 'early'}", "benchmark.limit=2",
+        "tracker=none", "quiet=true", "loop.max_attempts=1", f"study={study}",
+    )  # fmt: skip
+    lab = assemble(cfg)
+    ask = lab.model.complete
+    lab.model.complete = lambda *asked, **more: seen.append(lab.folder.manifest.study_digest) or ask(*asked, **more)
+    lab.runner.run()
+    lab.close()
+    assert set(seen) == {read(study).digest}
+
+
+@pytest.mark.parametrize("change", ["changed", "left out"])
+def test_a_resumed_run_belongs_to_the_same_study_or_is_refused(run, study, change):
+    folder = run()
+    if change == "changed":
+        study.write_text(STUDY.replace("n_tasks: 2", "n_tasks: 3"))
+    with pytest.raises(ConfigError, match="study_digest"):
+        run(f"resume={folder.path}", registered=change == "changed")
+
+
+def test_a_file_that_changes_between_two_cells_is_seen(run, study, capsys):
+    first = run()
+    study.write_text(STUDY.replace("after all runs", "whenever we like it"))
+    second = run("seed=1")
+    assert of_runs([first.path, second.path], [first.manifest, second.manifest]) is None
+    (reason,) = strays(read(study), first.manifest)
+    assert "another study or version" in reason
+    assert main(["study", "check", str(study), str(first.path), str(second.path)]) == 1
+    assert "another study or version" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_copy_that_was_changed_afterwards_is_refused(run):
+    folder = run()
+    (folder.path / FILE).write_text(STUDY.replace("n_tasks: 2", "n_tasks: 3"))
+    with pytest.raises(ValueError, match="put the registered file back"):
+        of_runs([folder.path], [folder.manifest])
+
+
+def test_a_run_outside_of_what_was_registered_is_warned_of(run):
+    with pytest.warns(RuntimeWarning, match="seed 7 was not registered; the run is exploratory"):
+        run("seed=7")
+
+
+def test_what_was_registered_is_not_exploratory_and_all_else_is(run, study):
+    registered = read(study)
+    runs = [run(f"seed={seed}").manifest for seed in (0, 1)]
+    assert exploratory(registered, "reflexion", "pass_at_1", baseline="retry", runs=runs) == []
+    assert exploratory(registered, "reflexion", "any_solved", baseline="retry", runs=runs) == []
+    assert exploratory(None, "reflexion", "pass_at_1") == ["no study was registered"]
+    for told, reasons in {
+        "arm simple": exploratory(registered, "simple", "pass_at_1"),
+        "arm reflexion recall.omega=5": exploratory(registered, "reflexion recall.omega=5", "pass_at_1"),
+        "metric damage": exploratory(registered, "reflexion", "damage"),
+        "registered was retry": exploratory(registered, "reflexion", "pass_at_1", baseline="simple"),
+        "registered seed 1": exploratory(registered, "reflexion", "pass_at_1", runs=runs[:1]),
+        "n_tasks 1 found": exploratory(
+            registered, "reflexion", "pass_at_1", runs=[replace(runs[0], n_expected=1), runs[1]]
+        ),
+        "without a registered study": exploratory(
+            registered, "reflexion", "pass_at_1", runs=[replace(runs[0], study_digest=""), runs[1]]
+        ),
+    }.items():
+        assert len(reasons) == 1
+        assert told in reasons[0]
+
+
+def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
+    registered = read(study)
+    assert registered.arm_of({"arm": "reflexion", "recall": {"omega": 0}}) == "reflexion recall.omega=0"
+    assert registered.arm_of({"arm": "reflexion", "recall": {"omega": 1}}) == "reflexion"
+    assert registered.arm_of({"arm": "simple"}) == ""
+
+
+def test_check_says_what_is_missing(run, study, capsys):
+    folder = run()
+    assert main(["study", "check", str(study), str(folder.path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "arm reflexion: no run of seed 1" in out
+    assert "arm retry: no run of seed 0, 1" in out
+    assert "of 1,000,000" in out
+    assert read(study).digest in out
+
+
+def test_check_reads_a_study_alone_and_names_what_is_wrong_with_it(study, capsys):
+    assert main(["study", "check", str(study)]) == 0
+    study.write_text(STUDY.replace("n_tasks: 2", "n_tasks: 0"))
+    assert main(["study", "check", str(study)]) == 2
+    assert "n_tasks: 0 found" in capsys.readouterr().err
+
+
+def test_a_manifest_without_a_study_reads_as_before(tmp_path, run):
+    folder = run(registered=False)
+    told = json.loads((folder.path / "manifest.json").read_text())
+    del told["study"], told["study_digest"]
+    (folder.path / "manifest.json").write_text(json.dumps(told))
+    assert RunFolder.existing(folder.path).manifest.study_digest == ""
+    assert registration.of_runs([folder.path], [folder.manifest]) is None

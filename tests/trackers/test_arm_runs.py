@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.trackers import arm_view, view
+from reflexion_lab.trackers.mlflow import MlflowTracker
+from reflexion_lab.trackers.saved_views import TAG
+
+Run = Callable[..., Path]
+
+SOLVED = {
+    "feedback_only": ((1, 0, 0, 0), (1, 2, 0, 0)),
+    "reflexion": ((1, 2, 3, 0), (1, 2, 0, 3)),
+    "oracle": ((1, 2, 3, 2), (1, 2, 3, 3)),
+}
+
+
+class Shown(NamedTuple):
+    """What MLflow holds after arms were tracked."""
+
+    tracker: MlflowTracker
+    client: Any
+    links: dict[str, str]
+    folders: list[Path]
+
+    @property
+    def experiment(self) -> Any:
+        return self.client.get_experiment_by_name("trial")
+
+    def runs(self, kind: str) -> list[Any]:
+        where = f"tags.kind = '{kind}'"
+        return list(self.client.search_runs([self.experiment.experiment_id], filter_string=where))
+
+    def arm(self, label: str) -> Any:
+        (found,) = (run for run in self.runs("arm") if run.data.params["summary_of"] == label)
+        return found
+
+
+@pytest.fixture(scope="module")
+def shown(
+    tmp_path_factory: pytest.TempPathFactory, born_together: tuple[Path, list[str], list[str]], write: Run
+) -> Shown:
+    """Three arms of two seeds; the first run was there before."""
+    from mlflow import MlflowClient
+
+    place = tmp_path_factory.mktemp("arms")
+    shutil.copy(born_together[0], place / "mlflow.db")
+    tracker = MlflowTracker(f"sqlite:///{place / 'mlflow.db'}", experiment="trial")
+    folders = [
+        write(
+            place / f"{arm}-{seed}",
+            solved,
+            arm=arm,
+            seed=seed,
+            feedback_source="oracle" if arm == "oracle" else "visible",
+        )
+        for arm, by_seed in SOLVED.items()
+        for seed, solved in enumerate(by_seed)
+    ]
+    for folder in folders:
+        for name in ("convergence.png", "reflections.png"):  # what is there is not drawn
+            (folder / name).write_bytes(b"drawn")
+    tracker.track(folders[0])
+    return Shown(tracker, MlflowClient(tracker.uri), tracker.track_arms(folders), folders)
+
+
+def test_every_arm_has_one_summary_and_every_run_is_there_once(shown: Shown) -> None:
+    assert sorted(run.data.params["summary_of"] for run in shown.runs("arm")) == sorted(SOLVED)
+    ids = sorted(run.data.tags["run_id"] for run in shown.runs("job"))
+    assert ids == sorted(f"{folder.name}-id" for folder in shown.folders)
+
+
+def test_to_group_by_arm_takes_single_runs_alone(shown: Shown) -> None:
+    assert not [run for run in shown.runs("arm") if "arm" in run.data.params]
+    assert all("arm" in run.data.params for run in shown.runs("job"))
+
+
+def test_runs_of_a_group_have_every_curve_at_every_step(shown: Shown) -> None:
+    for arm in ("feedback_only", "reflexion"):
+        runs = [run for run in shown.runs("job") if run.data.params["arm"] == arm]
+        for key in ("curve/pass_at_1", "curve/reward", "curve/visible_pass", "usage/tokens_cum"):
+            histories = [shown.client.get_metric_history(run.info.run_id, key) for run in runs]
+            assert [[point.step for point in history] for history in histories] == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_a_summary_has_mean_and_interval_at_every_attempt(shown: Shown) -> None:
+    run_id = shown.arm("reflexion").info.run_id
+    low, mean, high = (
+        [(point.step, point.value) for point in shown.client.get_metric_history(run_id, f"curve/pass_at_1{end}")]
+        for end in ("_low", "", "_high")
+    )
+    assert mean == [(1, 0.25), (2, 0.5), (3, 0.75)]
+    assert all(a[1] < b[1] < c[1] for a, b, c in zip(low, mean, high, strict=True))
+
+
+def test_differences_are_those_of_the_comparison(shown: Shown) -> None:
+    row = next(row for row in compare(arms(shown.folders)).rows if row.arm == "reflexion")
+    found = shown.arm("reflexion").data.metrics
+    assert row.as_run
+    assert row.matched
+    assert found["final/difference"] == row.as_run.estimate.value == 0.375
+    assert found["final/difference_low"] == row.as_run.estimate.low
+    assert found["final/difference_high"] == row.as_run.estimate.high
+    assert found["final/difference_p"] == row.as_run.p_tasks
+    assert found["final/difference_p_holm"] == row.as_run.p_holm
+    assert found["final/difference_at_equal_tokens"] == row.matched.estimate.value
+    assert found["final/pass_at_1"] == row.final.value
+    assert found["final/auc"] == row.area
+    assert found["final/repair"] == 4 / 6
+    assert found["usage/tokens"] == row.spent.usage.tokens
+    assert shown.arm("reflexion").data.tags["baseline"] == "feedback_only"
+
+
+def test_the_baseline_has_no_difference(shown: Shown) -> None:
+    assert not [key for key in shown.arm("feedback_only").data.metrics if "difference" in key]
+
+
+def test_no_figure_of_an_upper_bound_is_called_pass_at_1_or_a_mere_difference(shown: Shown) -> None:
+    found = shown.arm("oracle").data
+    assert not [key for key in found.metrics if "pass_at_1" in key or key.startswith("final/difference")]
+    assert found.metrics["final/upper_bound"] == 1.0
+    assert found.metrics["final/upper_bound_difference"] == 0.625
+    assert not [key for key in found.metrics if key.endswith(("_p", "_p_holm"))]  # it claims nothing
+    assert "upper bound, no pass@1" in found.tags["mlflow.note.content"]
+
+
+def test_the_note_says_what_was_not_detected_and_that_it_was_not_registered(shown: Shown) -> None:
+    note = shown.arm("reflexion").data.tags["mlflow.note.content"]
+    assert "pass@1 **0.750**" in note
+    assert "**not detected**" in note
+    assert "Exploratory" in note
+
+
+def test_a_summary_holds_report_and_figures(shown: Shown) -> None:
+    for run in shown.runs("arm"):
+        names = {item.path for item in shown.client.list_artifacts(run.info.run_id)}
+        assert {"report.md", "report.html"} <= names
+        assert [name for name in names if name.endswith((".svg", ".png"))]
+
+
+def test_arms_have_colours_of_their_own(shown: Shown) -> None:
+    assert len({run.data.tags["mlflow.runColor"] for run in shown.runs("arm")}) == len(SOLVED)
+
+
+def test_to_track_arms_again_renews_summaries_and_leaves_runs(shown: Shown) -> None:
+    jobs = sorted(run.info.run_id for run in shown.runs("job"))
+    former = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in shown.runs("arm")}
+    assert shown.tracker.track_arms(shown.folders) == shown.links
+    renewed = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in shown.runs("arm")}
+    assert sorted(run.info.run_id for run in shown.runs("job")) == jobs
+    assert not former.keys() & renewed.keys()
+    assert sorted(former.values()) == sorted(renewed.values())
+
+
+def test_links_lead_to_views_that_are_there(shown: Shown) -> None:
+    assert set(shown.links) == {"arms", "runs", "charts"}
+    for link in shown.links.values():
+        key = link.partition("viewStateShareKey=")[2]
+        assert f"{TAG}{key}" in shown.experiment.tags
+    assert "compareRunsMode=CHART" in shown.links["charts"]
+
+
+def test_charts_group_by_all_keys_that_tell_arms_apart(run: Run) -> None:
+    paths = [run(f"{omega}-{seed}", seed=seed, recall__omega=omega) for omega in (0, 3) for seed in (0, 1)]
+    assert arm_view.group_keys(arms(paths)) == ("arm", "recall.omega")
+
+
+def test_a_group_of_parts_is_told_apart_by_its_class(run: Run) -> None:
+    paths = [run(f"{name}", recall___target_=f"reflexion_lab.memory.recall.{name}") for name in ("Window", "Recency")]
+    keys = arm_view.group_keys(arms(paths))
+    assert keys == ("arm", "recall")
+    assert all(key in view.params(RunFolder.existing(path).manifest) for key in keys for path in paths)
+
+
+def test_a_difference_from_one_seed_is_refused_until_asked_for(run: Run) -> None:
+    made = arms([run("a", arm="feedback_only"), run("b", solved_at=(1, 1, 2, 2))])
+    for one_seed in (False, True):
+        found = compare(made, one_seed=one_seed)
+        row = found.rows[1]
+        shown = {metric.name for metric in arm_view.metrics(row, found, curve_of(made[1]))}
+        assert ("final/difference" in shown) is one_seed
+        assert ("No difference: one seed" in arm_view.note(row, found)) is not one_seed
+
+
+def test_runs_of_several_studies_are_refused(tracker: MlflowTracker, run: Run) -> None:
+    one, other = run("one", seed=0), run("other", seed=1)
+    folder = RunFolder.existing(other)
+    folder.write_manifest(replace(folder.manifest, study="another"))
+    with pytest.raises(ValueError, match="another, none found; expected runs of one study"):
+        tracker.track_arms([one, other])
+
+
+def test_a_run_that_is_not_finished_makes_no_arm(tracker: MlflowTracker, run: Run) -> None:
+    with pytest.raises(ValueError, match="finish it with resume="):
+        tracker.track_arms([run(n_expected=5)])
+
+
+def curve_of(arm: Any) -> Any:
+    from reflexion_lab.reports.convergence import Curve
+
+    return Curve.over(arm, 3)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from reflexion_lab.trackers.saved_views import TAG, Page, missing, views
+
+
+def state(name: str, sweep_id: str = "", group_by: tuple[str, ...] = ("arm",)) -> dict[str, Any]:
+    key, value = views(sweep_id, group_by)[name].tag
+    view = json.loads(value)
+    assert key.startswith(TAG)
+    assert isinstance(view["name"], str)
+    assert isinstance(view["createdAt"], int)
+    return dict(json.loads(view["state"]))
+
+
+def test_tables_sort_by_pass_at_1_the_best_first() -> None:
+    for name in ("runs", "arms", "charts"):
+        shown = state(name)
+        assert (shown["orderByKey"], shown["orderByAsc"]) == ("metrics.`final/pass_at_1`", False)
+
+
+def test_no_run_is_hidden() -> None:
+    assert {state(name)["runsHiddenMode"] for name in ("runs", "arms", "charts")} == {"SHOW_ALL"}
+
+
+def test_columns_are_what_a_reader_must_not_scroll_for() -> None:
+    runs, arms = state("runs")["selectedColumns"], state("arms")["selectedColumns"]
+    shared = ["params.`feedback_source`", "metrics.`final/n`", "metrics.`final/pass_at_1`", "metrics.`usage/tokens`"]
+    for columns in (runs, arms):
+        assert [column for column in columns if column in shared] == shared
+        assert {"metrics.`final/pass_at_1_low`", "metrics.`final/pass_at_1_high`"} <= set(columns)
+    assert "params.`arm`" in runs
+    assert "metrics.`final/difference_at_equal_tokens`" in arms
+    assert sum(state("arms")["columnWidths"].values()) < 1300
+
+
+def test_charts_draw_one_mean_and_band_an_arm_of_single_runs() -> None:
+    shown = state("charts")
+    assert shown["searchFilter"] == "tags.kind = 'job'"
+    assert shown["groupBy"] == {
+        "aggregateFunction": "average",
+        "groupByKeys": [{"mode": "param", "groupByData": "arm"}],
+    }
+    assert shown["useGroupedValuesInCharts"] is True
+
+
+def test_a_sweep_has_views_of_its_own() -> None:
+    assert state("charts", "s-1")["searchFilter"] == "tags.kind = 'job' and tags.sweep_id = 's-1'"
+    assert state("arms", "s-1")["searchFilter"] == "tags.kind = 'arm' and tags.sweep_id = 's-1'"
+    assert not {view.key for view in views("s-1").values()} & {view.key for view in views().values()}
+
+
+def test_links_name_the_views() -> None:
+    page = Page("http://host:5000", "7", "a b")
+    assert page.charts.startswith("http://host:5000/#/experiments/7/runs?compareRunsMode=CHART&")
+    assert page.charts.endswith("viewStateShareKey=charts-a%20b")
+    assert page.arms.endswith("?workflowType=machine_learning&viewStateShareKey=arms-a%20b")
+    assert Page("http://host:5000", "7").runs.endswith("viewStateShareKey=runs")
+
+
+def test_what_is_there_stays_but_for_a_grouping_that_says_more() -> None:
+    there = [key for key, _ in missing((), "s-1", ("arm",))]
+    assert len(there) == 6
+    assert missing(there, "s-1", ("arm",)) == []
+    finer = missing(there, "s-1", ("arm", "recall.omega"))
+    assert [key for key, _ in finer] == [f"{TAG}{name}-s-1" for name in ("charts", "runs", "arms")]
+
+
+def test_a_view_fits_into_a_tag() -> None:
+    keys = tuple(f"some.long.key.of.a.config.number_{n}" for n in range(8))
+    assert all(len(view.tag[1]) < 5000 for view in views("s" * 60, keys).values())
