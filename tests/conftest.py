@@ -199,9 +199,10 @@ def write_run(tmp_path: Path) -> Callable[..., RunFolder]:
         feedback_source: str = "visible",
         sealed: bool = True,
         seed: int = 7,
+        name: str = "run",
     ) -> RunFolder:
         histories = made or _histories(verdicts or {})
-        folder = RunFolder(tmp_path / "run")
+        folder = RunFolder(tmp_path / name)
         folder.write_manifest(_manifest(len(histories) if n_expected is None else n_expected, feedback_source, seed))
         grades = _grades(verdicts) if verdicts else {}
         for task_id, history in histories.items():

@@ -133,16 +133,28 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     configs = [dict(flat({k: v for k, v in log.manifest.config.items() if k not in HOW_NOT_WHAT})) for log in logs]
-    keys = by or sorted(
-        key
-        for key in {key for config in configs for key in config}
-        if key not in SEEDED and not key.endswith(".seed") and len({repr(config.get(key)) for config in configs}) > 1
-    )
+    keys = by or _telling(configs)
     groups: dict[str, list[Log]] = {}
     for log, config in zip(logs, configs, strict=True):
         label = " ".join((name, *(f"{key}={config.get(key)}" for key in keys)))
         groups.setdefault(label, []).append(log)
     return [Arm(label, found) for label, found in groups.items()]
+
+
+def _telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys in which the configs differ but for the seed; the one with the shortest values where it tells as much as
+    all of them.
+    """
+    keys = [key for key in sorted({key for config in configs for key in config}) if not _is_seed(key)]
+    values = {key: [repr(config.get(key)) for config in configs] for key in keys}
+    values = {key: found for key, found in values.items() if len(set(found)) > 1}
+    kinds = len(set(zip(*values.values(), strict=True)))
+    enough = [key for key, found in values.items() if len(set(found)) == kinds]
+    return [min(enough, key=lambda key: len("".join(values[key])))] if enough else list(values)
+
+
+def _is_seed(key: str) -> bool:
+    return key in SEEDED or key.endswith(".seed")
 
 
 def _check_finished(log: Log) -> None:

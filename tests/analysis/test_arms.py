@@ -1,0 +1,85 @@
+"""Arms: runs of one method over seeds; what differs in a swept key is an arm of its own."""
+
+import json
+
+import pytest
+
+from reflexion_lab.analysis.arms import Case, arms, flat
+
+VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)]}
+
+
+@pytest.fixture
+def run(write_run, tmp_path):
+    """A finished run of these config values, in a folder of its own."""
+
+    def made(name, seed=0, **config):
+        folder = write_run(VERDICTS, name=name, seed=seed)
+        path = folder.path / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["config"] = {"arm": "reflexion", "seed": seed, **config}
+        path.write_text(json.dumps(manifest))
+        return folder
+
+    return made
+
+
+def test_runs_of_one_arm_are_put_together_over_their_seeds(run):
+    (arm,) = arms([run("y", seed=1), run("x", seed=0)])
+    assert (arm.label, arm.seeds, arm.longest, arm.tasks) == ("reflexion", (0, 1), 2, ["a", "b"])
+    assert arm.verdicts(1) == {Case(s, t): t == "a" for s in (0, 1) for t in "ab"}
+    assert arm.verdicts() == {Case(s, t): True for s in (0, 1) for t in "ab"}
+    assert arm.outcomes(arm.verdicts(1)).tolist() == [[1, 1], [0, 0]]
+
+
+def test_a_swept_key_makes_arms_of_their_own(run):
+    found = arms([run("x", recall={"omega": 0}), run("y", recall={"omega": 3})])
+    assert [arm.label for arm in found] == ["reflexion recall.omega=0", "reflexion recall.omega=3"]
+
+
+def test_one_key_names_what_several_tell_alike(run):
+    long = {"path": "a very long place, the first", "name": "p"}, {"path": "a very long place, the second", "name": "q"}
+    found = arms([run("x", model=long[0]), run("y", model=long[1])])
+    assert [arm.label for arm in found] == ["reflexion model.name=p", "reflexion model.name=q"]
+
+
+def test_two_keys_name_what_none_tells_alone(run):
+    cells = [{"recall": {"omega": o}, "loop": {"max_attempts": m}} for o in (0, 1) for m in (1, 2)]
+    found = arms([run(str(number), **cell) for number, cell in enumerate(cells)])
+    assert [arm.label for arm in found][1] == "reflexion loop.max_attempts=2 recall.omega=0"
+    assert len(found) == 4
+
+
+def test_keys_may_be_chosen(run):
+    found = arms([run("x", recall={"omega": 0, "k": 1}), run("y", recall={"omega": 3, "k": 2})], by=["recall.k"])
+    assert [arm.label for arm in found] == ["reflexion recall.k=1", "reflexion recall.k=2"]
+
+
+def test_a_seed_of_a_part_is_a_seed(run):
+    (arm,) = arms([run("x", seed=0, actor={"seed": 0}), run("y", seed=1, actor={"seed": 1})])
+    assert arm.seeds == (0, 1)
+
+
+def test_two_runs_of_one_seed_are_no_arm(run):
+    with pytest.raises(ValueError, match="two runs of seed 0 found"):
+        arms([run("x"), run("y")])
+
+
+def test_a_run_that_is_not_finished_is_no_arm(run):
+    folder = run("x")
+    lines = (folder.path / "results.jsonl").read_text().splitlines()
+    (folder.path / "results.jsonl").write_text(lines[0] + "\n")
+    with pytest.raises(ValueError, match="1 of 2 tasks found; expected all of them"):
+        arms([folder])
+
+
+def test_several_feedback_sources_are_no_arm(write_run):
+    visible, oracle = write_run(VERDICTS, name="v", seed=0), write_run(VERDICTS, name="o", seed=1)
+    path = oracle.path / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "feedback_source": "oracle"}))
+    with pytest.raises(ValueError, match="feedback sources oracle, visible found"):
+        arms([visible, oracle], by=["arm"])
+
+
+def test_nested_keys_are_dotted():
+    assert dict(flat({"a": {"b": {"c": 1}, "d": [1, {"e": 2}]}})) == {"a.b.c": 1, "a.d": [1, {"e": 2}]}
