@@ -51,17 +51,17 @@ def row(arm):
 
 def figure(rows):
     """Two maps, of what was submitted and of the last program, against the first attempt; bold: 95 % leave out 0."""
-    drawing = Figure(figsize=(9.6, 4.4), layout="constrained")
+    drawing = Figure(figsize=(9.6, 4.2))
     negative, positive = (sorted({one[key] for one in rows}) for key in ("false_negative", "false_positive"))
     titles = {
-        "submitted_minus_first": "what is submitted",
-        "last_minus_first": "the last program, whatever the tests said",
+        "submitted_minus_first": "the submitted program",
+        "last_minus_first": "the last program",
     }
-    axes = drawing.subplots(1, 2, sharey=True)
+    axes = drawing.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.07})
     for ax, (field, title) in zip(axes, titles.items(), strict=True):
         found = {(one["false_positive"], one["false_negative"]): one for one in rows}
         shares = np.array([[100 * found[p, n][field] for n in negative] for p in positive])
-        ax.imshow(shares, cmap="RdBu", vmin=-25, vmax=25, origin="lower")
+        ax.imshow(shares, cmap="RdBu", vmin=-25, vmax=25, origin="lower", aspect="auto")
         for y, p in enumerate(positive):
             for x, n in enumerate(negative):
                 one, value = found[p, n], shares[y, x]
@@ -72,16 +72,16 @@ def figure(rows):
         ax.set_xticks(range(len(negative)), [f"{100 * n:.0f} %" for n in negative])
         ax.set_yticks(range(len(positive)), [f"{100 * p:.0f} %" for p in positive])
         ax.set_xlabel("right programs that are said to fail", color=INK)
-        ax.set_title(f"{title}, minus the first attempt, points", size=10, color=INK, loc="left")
+        ax.set_title(f"{title}, minus the first one, points", size=10, color=INK, loc="left")
         ax.tick_params(length=0, colors=INK)
         ax.spines[:].set_visible(False)
     axes[0].set_ylabel("wrong programs that are said to pass", color=INK)
     one = rows[0]
     caption(
         axes[0],
-        f"n = {one['tasks_x_seeds']} tasks x seeds ({one['seeds']}) a cell, {one['feedback_source']} feedback with errors "
-        "put in, a simulated student, 4 attempts.\nPaired by task and seed; bold: the 95 % interval (bootstrap, tasks as "
-        "clusters) leaves out 0; nothing corrected for 25 cells.",
+        f"n = {one['tasks_x_seeds']} tasks x seeds ({one['seeds']}) a cell, {one['feedback_source']} feedback with "
+        "errors put in, a simulated student, 4 attempts.\nPaired by task and seed; bold: the 95 % interval (bootstrap, "
+        "tasks as clusters) leaves out 0; nothing corrected for 25 cells.",
     )
     return drawing
 
