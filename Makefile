@@ -42,6 +42,8 @@ bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a 
 	$(VENV)/bin/python bench/static.py
 	$(VENV)/bin/python bench/memory.py
 	$(VENV)/bin/python bench/retrieval.py
+	$(VENV)/bin/python bench/sweep.py --tasks 20
+	$(VENV)/bin/python bench/analysis.py
 
 lab: $(VENV)/test-ready  ## JupyterLab on notebooks/
 	$(VENV)/bin/jupyter lab --notebook-dir=notebooks

@@ -5,7 +5,8 @@
 A grid Ω x max attempts x threshold of 75 cells on HumanEval, with a scripted model whose replies depend on the whole
 prompt, so that every cell that reads something else goes another way.
 
-(a) The sweep with shared caches: calls, against the distinct calls (prompt and draw) and the distinct prompts.
+(a) The sweep with shared caches: calls, against the distinct prompts. At Ω = 0 a retry draws the first prompt again,
+    and no two draws of one loop are one: such further draws are counted apart.
 (b) The same cells one by one, each with caches of its own: calls, and whether every result is the same.
 (c) The same sweep again, as a whole process: calls and seconds.
 """
@@ -14,6 +15,7 @@ import argparse
 import hashlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -88,11 +90,20 @@ def shared(root, limit, student):
     seconds = time.perf_counter() - start
     assert len(made.runs) == 75, next(state.problem for state in made.states.values() if state.problem)
     prompts = len({tuple((m.role, m.content) for m in received) for received in model.received})
+    further = further_draws(made.root / "calls.sqlite")
     attempts = sum(len(Log.read(RunFolder.existing(run)).every) for run in made.runs)
     return made, {
         "cells": len(made), "attempts": attempts, "calls": len(model.received), "distinct_prompts": prompts,
-        "calls_per_distinct_prompt": round(len(model.received) / prompts, 3), "seconds": round(seconds, 1),
+        "further_draws_of_a_prompt": further, "calls_per_distinct_prompt": round(len(model.received) / prompts, 3),
+        "first_draws_per_distinct_prompt": round((len(model.received) - further) / prompts, 3),
+        "seconds": round(seconds, 1),
     }  # fmt: skip
+
+
+def further_draws(path):
+    """Calls that draw a prompt of their own loop again: at Ω = 0 every retry does."""
+    requests = sqlite3.connect(path).execute("SELECT request FROM calls")
+    return sum(json.loads(request)["sample"] > 0 for (request,) in requests)
 
 
 def one_by_one(root, made, student):

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from reflexion_lab.study.cell_states import CellState
+
 RUN_HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
 
 Run a benchmark through the loop. What follows `run` are Hydra overrides:
@@ -143,17 +145,18 @@ def mendable(problem: Exception) -> bool:
 
 def one_line(problem: BaseException) -> str:
     """What is wrong, on one line: the innermost cause, the config key that Hydra met it at, the stage of the loop."""
-    said = str(problem)
+    said, told = str(problem), list(getattr(problem, "__notes__", ()))
     while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
         problem = problem.__cause__
         said += f" {problem}"
+        told += getattr(problem, "__notes__", ())
     key = re.search(r"full_key: (\S+)", said)
     text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", str(problem))[0]
     if key and "is not in struct" in text:
         text = f"{key[1]}: no such key; `reflexion-lab run --cfg job` prints those that there are"
     elif key and key[1].split(".")[0] not in text:
         text = f"{key[1]}: {text}"
-    notes = "; ".join(getattr(problem, "__notes__", ()))
+    notes = "; ".join(told)
     return " ".join(f"{text} {f'({notes})' if notes else ''}".split())
 
 
@@ -197,20 +200,28 @@ def run_many(overrides: list[str]) -> int:
     from reflexion_lab.study.sweep_progress import shown
     from reflexion_lab.study.sweep_report import show as show_sweep
 
-    if any(part.startswith("-") for part in overrides):
-        launch(cell, ["-m", *overrides])  # such as `--cfg job`, which runs nothing
-        return 0
+    if flags := [part for part in overrides if part.startswith("-")]:
+        expected = (
+            "overrides alone; a config folder of your own is 'hydra.searchpath=[file:///FOLDER]', --cfg goes alone"
+        )
+        raise ValueError(f"{flags[0]}: found beside -m; expected {expected}")
     sweep = Sweep.of(overrides)
     quiet = sweep.cells[0].cfg.quiet
     with shown(sweep, quiet):
         if left := sweep.keep():
             launch(cell, ["-m", f"sweep_id={sweep.sweep_id}", *overrides])
-    links = sweep.track() if left else {}
     show_sweep(sweep, Console(stderr=quiet), problems_only=quiet)
+    links = sweep.track() if left else {}  # last: it may take a minute
     if not quiet:
         print("\n".join(f"MLflow, {name}: {link}" for name, link in links.items()))
-    states = sweep.states.values()
-    return max((3 if state.status == "stopped" else 2 if state.problem else 0) for state in states)
+    return max(map(exit_code, sweep.states.values()))
+
+
+def exit_code(state: CellState) -> int:
+    """Of a sweep that holds this cell: 3 for a cap, 2 for anything else that is wrong, or left undone."""
+    if state.status == "stopped":
+        return 3
+    return 2 if state.problem or state.status not in ("done", "kept") else 0
 
 
 def cell(cfg: DictConfig) -> float:

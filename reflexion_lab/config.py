@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from reflexion_lab import registration
+from reflexion_lab.controls import doubts
 from reflexion_lab.manifest import HOW_NOT_WHAT, describe, differences
 from reflexion_lab.parts import (
     ROLES,
@@ -101,6 +103,8 @@ def assemble(cfg: DictConfig) -> Lab:
             "feedback_source: oracle found with a store, which would carry words about hidden tests into other runs; "
             "expected store=none"
         )
+    for doubt in doubts(plain(cfg)):
+        warnings.warn(doubt, RuntimeWarning, stacklevel=2)
     sandbox = load_sandbox(cfg)
     benchmark = load_benchmark(cfg, sandbox)
     models = load_models(cfg)

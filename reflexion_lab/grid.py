@@ -42,7 +42,7 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
     second, which a sweep of a hundred finished cells would otherwise wait for.
 
     Raises:
-        HydraException: an override cannot be read, or names what is not there.
+        HydraException: an override cannot be read, or names what is not there; of which cell.
     """
     from hydra import initialize_config_dir
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -51,12 +51,14 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
 
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-        asked = [one for one in parser.parse_overrides(list(overrides)) if not _is_hydras(one)]
-        params = _swept_by_config([one.input_line or "" for one in asked if not one.is_sweep_override()])
+        every = parser.parse_overrides(list(overrides))
+        asked = [one for one in every if not _is_hydras(one)]
+        searched = [one.input_line or "" for one in every if one.key_or_group == "hydra.searchpath"]
+        params = _swept_by_config(searched + [one.input_line or "" for one in asked if not one.is_sweep_override()])
         grid = BasicSweeper.split_arguments(parser.parse_overrides(params) + asked, None)[0]
         composed: dict[tuple[str, ...], DictConfig] = {}
         return [
-            Cell(number, tuple(chosen), _composed(parser.parse_overrides(chosen), composed))
+            Cell(number, tuple(chosen), _of_cell(number, parser.parse_overrides(chosen), searched, composed))
             for number, chosen in enumerate(grid)
         ]
 
@@ -96,17 +98,34 @@ def _swept_by_config(fixed: list[str]) -> list[str]:
     """What the chosen experiment itself sweeps over, `hydra.sweeper.params`."""
     from hydra import compose
 
-    params = compose("config", overrides=fixed, return_hydra_config=True).hydra.sweeper.params
+    try:
+        params = compose("config", overrides=fixed, return_hydra_config=True).hydra.sweeper.params
+    except Exception as problem:
+        problem.add_note("a key that only choices of a swept group have is swept, too: KEY=choice(VALUE)")
+        raise
     return [f"{key}={value}" for key, value in (params or {}).items()]
 
 
-def _composed(chosen: Sequence[Override], composed: dict[tuple[str, ...], DictConfig]) -> DictConfig:
+def _of_cell(
+    number: int, chosen: Sequence[Override], searched: Sequence[str], composed: dict[tuple[str, ...], DictConfig]
+) -> DictConfig:
+    try:
+        return _composed(chosen, searched, composed)
+    except Exception as problem:
+        problem.add_note(f"in cell {number}: {' '.join(one.input_line or '' for one in chosen)}")
+        raise
+
+
+def _composed(
+    chosen: Sequence[Override], searched: Sequence[str], composed: dict[tuple[str, ...], DictConfig]
+) -> DictConfig:
+    """`searched`: where else Hydra looks for configs."""
     from hydra import compose
     from omegaconf import OmegaConf
 
     groups = tuple(one.input_line or "" for one in chosen if _chooses(one))
     if groups not in composed:
-        composed[groups] = compose("config", overrides=list(groups))
+        composed[groups] = compose("config", overrides=[*searched, *groups])
     cfg = copy.deepcopy(composed[groups])
     for one in chosen:
         if not _chooses(one):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.estimators import submitted_at
-from reflexion_lab.analysis.spending import UNITS, reflecting, spent
+from reflexion_lab.analysis.spending import UNITS, is_known, reflecting, spent
 from reflexion_lab.statistics.bootstrap import interval, ratio
 from reflexion_lab.statistics.intervals import Estimate
 from reflexion_lab.statistics.matching import Equal, Path, equal
@@ -84,8 +84,10 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
         seed: of that order, and of the bootstrap.
 
     Raises:
-        ValueError: an unknown unit, or no case that both arms have.
+        ValueError: an unknown unit; no case that both arms have; an arm of which nobody recorded what it spent.
     """
+    if odd := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
+        raise ValueError(f"arm {odd[0]}: {unit} unknown; expected runs that say what every call took; match by another")
     one, other = spent(first, unit), spent(second, unit)
     shared = sorted(case for case in one if case in other)
     if not shared:

@@ -90,7 +90,7 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
 
 def _check_prices(rows: Sequence[Row], unit: str) -> None:
     """Raises ValueError."""
-    if unit == "cost" and (free := [one.arm for one in rows if not one.spent.usage.cost]):
+    if unit == "cost" and (free := [one.arm for one in rows if unit in one.unknown]):
         raise ValueError(
             f"unit: cost found, but {free[0]} has no prices; expected runs with them; take tokens or calls"
         )

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.budgets import matched, per_solved
 from reflexion_lab.analysis.differences import AS_RUN, Cut, Difference, compared
+from reflexion_lab.analysis.spending import UNITS, is_known
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
 from reflexion_lab.analysis.tallies import Tallies, tallies
-from reflexion_lab.analysis.transitions import Moves, transitions
+from reflexion_lab.analysis.transitions import Moves, ends
 from reflexion_lab.records import Record
 from reflexion_lab.registration import Registration, exploratory
 from reflexion_lab.statistics.area import area
@@ -20,7 +21,7 @@ METRIC = "pass_at_1"
 """What a registration calls the share as run, and with `_equal_tokens` and such behind it the share at one budget."""
 ONE_SEED = "one seed: ask with --one-seed"
 WILSON = "Wilson"
-BOOTSTRAP = f"bootstrap over tasks (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
+BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
 
 
 class Row(Record, frozen=True, kw_only=True):
@@ -62,15 +63,20 @@ class Row(Record, frozen=True, kw_only=True):
     """The same with the dearer of the two cut to what the cheaper spent."""
     refused: str
     """Why there is no difference; "" where there is one, and for the baseline."""
+    unknown: tuple[str, ...]
+    """Of `tokens`, `calls` and `cost`, what nobody recorded or priced: zeros in `spent` are no figures then."""
+    unmatched: str
+    """Why there is a difference as run, and none at an equal budget; "" where there are both, or none."""
     moves: Moves
     """From attempt 1 to what was submitted: repair and damage."""
     feedback: Confusion
     """Feedback verdicts on all attempts against the hidden ones."""
     spent: Tallies
     tokens_per_solved: Estimate | None
-    """All tokens over the solved cases, with the bootstrap over tasks; None where none was solved."""
+    """All tokens over the solved cases, with the bootstrap over tasks; None where none was solved, or tokens are
+    unknown."""
     cost_per_solved: Estimate | None
-    """Likewise; None also where no price is known."""
+    """Likewise."""
 
 
 def row(
@@ -83,7 +89,8 @@ def row(
     others = base.attempts.keys() if base else arm.attempts.keys()
     refused = _refused(arm, base, one_seed)
     has_partner = base is not None and base is not arm and not refused
-    counted = tallies(arm)
+    unmatched = _unmatched(arm, base, unit) if base and has_partner else ""
+    unknown = tuple(one for one in UNITS if not is_known(arm, one))
     return Row(
         arm=arm.label,
         feedback_source=arm.feedback_source,
@@ -104,15 +111,17 @@ def row(
         method=WILSON if len(arm.seeds) == 1 else BOOTSTRAP,
         area=float(area(shares)),
         as_run=_as_run(arm, base, study) if base and has_partner else None,
-        matched=_matched(arm, base, unit, study) if base and has_partner else None,
+        matched=_matched(arm, base, unit, study) if base and has_partner and not unmatched else None,
         refused=refused,
-        moves=transitions(arm).ends,
+        unknown=unknown,
+        unmatched=unmatched,
+        moves=ends(arm),
         feedback=feedback_confusion(
             (one, arm.grades[case][one.number]) for case, made in arm.attempts.items() for one in made
         ),
-        spent=counted,
-        tokens_per_solved=per_solved(arm, "tokens"),
-        cost_per_solved=per_solved(arm, "cost") if counted.usage.cost else None,
+        spent=tallies(arm),
+        tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
+        cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
     )
 
 
@@ -132,6 +141,11 @@ def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
         both = " and ".join(f"{one.label} (seeds {', '.join(map(str, one.seeds))})" for one in (arm, base))
         raise ValueError(f"arms: no case found in both {both}; expected the same tasks at the same seeds")
     return ONE_SEED if len(shared) == 1 and not one_seed else ""
+
+
+def _unmatched(arm: Arm, base: Arm, unit: str) -> str:
+    missing = " or ".join(one.label for one in (arm, base) if not is_known(one, unit))
+    return f"{unit} of {missing} unknown" if missing else ""
 
 
 def _as_run(arm: Arm, base: Arm, study: Registration | None) -> Difference:

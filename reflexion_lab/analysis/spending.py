@@ -14,6 +14,8 @@ from reflexion_lab.records import Attempt, Usage
 
 UNITS = ("calls", "tokens", "cost")
 """`cost` is money, in the currency of the price list."""
+UNPRICED = "unknown"
+"""The manifest's word for a model of which nobody knows the price."""
 
 
 def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
@@ -29,6 +31,23 @@ def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
         for task_id, written in log.written.items()
     }
     return {case: _spent(made, unit, before.get(case, 0.0)) for case, made in arm.attempts.items()}
+
+
+def is_known(arm: Arm, unit: str) -> bool:
+    """Whether the runs say what was spent. Where nobody recorded it, usages are zero, and that does not mean free.
+
+    Calls and tokens are known where every first attempt has some, and tokens where every call has some, too. Money is
+    known where any was paid, and every role has a price; what runs here costs nothing, and is not compared by it.
+
+    Raises:
+        ValueError: an unknown unit.
+    """
+    by_case = spent(arm, unit)
+    if unit == "cost":
+        prices = {price for log in arm.logs for price in log.manifest.prices.values()}
+        return any(found[-1] for found in by_case.values()) and UNPRICED not in prices
+    asked = (usage for made in arm.attempts.values() for one in made for usage in one.usage.values() if usage.calls)
+    return all(found[0] for found in by_case.values()) and all(_amount(usage, unit) for usage in asked)
 
 
 def reflecting(attempt: Attempt, unit: str) -> float:

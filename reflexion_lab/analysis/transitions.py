@@ -94,7 +94,6 @@ def transitions(arm: Arm, seed: int = 0) -> Transitions:
         _pair(arm, case, submitted_at(made, one.number), submitted_at(made, two.number), two.number)
         for case, made, one, two in steps
     ]
-    ends = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), m[-1].number) for case, m in arm.attempts.items()]
     return Transitions(
         arm=arm.label,
         feedback_source=arm.feedback_source,
@@ -103,8 +102,14 @@ def transitions(arm: Arm, seed: int = 0) -> Transitions:
         programs_pooled=_moves(programs, None, seed),
         submitted=tuple(_by_attempt(submitted, arm.longest, seed)),
         submitted_pooled=_moves(submitted, None, seed),
-        ends=_moves(ends, None, seed),
+        ends=ends(arm, seed),
     )
+
+
+def ends(arm: Arm, seed: int = 0) -> Moves:
+    """From attempt 1 to what was submitted, over all loops: `Transitions.ends` alone, which is far cheaper."""
+    pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), m[-1].number) for case, m in arm.attempts.items()]
+    return _moves(pairs, None, seed)
 
 
 def moves(before: Mapping[Case, bool], after: Mapping[Case, bool], seed: int = 0) -> Moves:

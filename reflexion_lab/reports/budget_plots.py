@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.budgets import Spot, accuracy_by_spending
+from reflexion_lab.analysis.spending import is_known
 from reflexion_lab.reports.drawing import Drawing, facts
 from reflexion_lab.reports.figure import INK, Style, frame, look, watermark
 from reflexion_lab.statistics.hull import hull
@@ -23,12 +24,14 @@ def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
     """Draw every arm's way from attempt 1 to its last, on a logarithmic scale of spending, and the convex hull.
 
     Args:
-        found: by arm, its spots in the order of attempts.
+        found: by arm, its spots in the order of attempts; none where nobody recorded what it spent.
         unit: what is spent: `tokens`, `calls` or `cost`.
     """
     from matplotlib.ticker import PercentFormatter
 
     for place, (arm, spots) in enumerate(found.items()):
+        if not spots:
+            continue
         style, last = look(place), spots[-1]
         x, y = [spot.spend for spot in spots], [spot.pass_at_1.value for spot in spots]
         line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.1, "alpha": 0.7}
@@ -46,9 +49,14 @@ def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
 
 
 def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
-    """A panel for each unit that is not zero everywhere; None where every unit is."""
-    spots = {unit: {arm: accuracy_by_spending(arm, unit, seed) for arm in arms} for unit in LABELS}
-    spots = {unit: found for unit, found in spots.items() if all(own[0].spend for own in found.values())}
+    """A panel for each unit that some arm is known to have spent; None where none is. Arms of which it is not known
+    are left out, and named in the caption.
+    """
+    spots = {
+        unit: {arm: accuracy_by_spending(arm, unit, seed) if is_known(arm, unit) else [] for arm in arms}
+        for unit in LABELS
+    }
+    spots = {unit: found for unit, found in spots.items() if any(found.values())}
     if not spots:
         return None
     rows = [
@@ -61,7 +69,7 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
         f"{facts(arms)} Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop with its 95 % "
         "interval (bootstrap over tasks). Dashed: convex hull of all cuts, upper bounds left out; who mixes two "
         "methods reaches every spot on it. What follows the attempt that is submitted is not counted; cached "
-        "replies cost what they did when first drawn."
+        f"replies cost what they did when first drawn.{_missing(spots)}"
     )
     panels = [functools.partial(budget, found, unit) for unit, found in spots.items()]
     size = 5.2, 3.6 + 0.1 * len(arms)
@@ -70,6 +78,11 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
 
 def _name(arm: Arm) -> str:
     return f"{arm.label} (UPPER BOUND)" if arm.is_upper_bound else arm.label
+
+
+def _missing(spots: Mapping[str, Mapping[Arm, Sequence[Spot]]]) -> str:
+    without = {unit: [arm.label for arm, own in found.items() if not own] for unit, found in spots.items()}
+    return "".join(f" Unknown {unit}, hence not drawn: {', '.join(names)}." for unit, names in without.items() if names)
 
 
 def _ends(spot: Spot) -> tuple[float, float, float]:
@@ -96,10 +109,11 @@ def _hull(found: Mapping[Arm, Sequence[Spot]], ax: Axes) -> None:
 
 def _ticks(ax: Axes) -> None:
     """Plain numbers, more of them where the range is less than a power of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     ax.margins(x=0.12, y=0.12)
     low, high = ax.get_xlim()
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 7)))
+    subs = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 7)
+    ax.xaxis.set_major_locator(LogLocator(subs=subs) if high / low > 3 else MaxNLocator(6))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 100 else f"{x:.3g}"))
     ax.xaxis.set_minor_locator(NullLocator())

@@ -29,6 +29,9 @@ def warnings(found: Comparison) -> Iterator[str]:
         yield f"DIFFERENT MODELS: {plain(found.rows[0].arm)} on one side, {', '.join(odd)} on the other"
     if any(one and len(one.seeds) == 1 for row in found.rows for one in (row.as_run, row.matched)):
         yield "ONE SEED: a difference that rests on a single seed says nothing about another"
+    for row in found.rows:
+        if row.unmatched:
+            yield f"NOT MATCHED: {plain(row.arm)} is compared as run alone ({plain(row.unmatched)})"
     if any(row.matched and row.matched.cut and not row.matched.cut.is_matched for row in found.rows):
         yield f"NOT MATCHED: the first attempts alone of an arm cost more {found.unit} than all of the other"
 
@@ -101,11 +104,11 @@ def _costs(found: Comparison) -> Sheet:
     rows = tuple(
         (
             plain(row.arm),
-            amount(row.spent.usage.calls),
-            amount(row.spent.usage.tokens),
-            amount(row.spent.usage.tokens / row.n_logged),
+            _spent(row, "calls"),
+            _spent(row, "tokens"),
+            _spent(row, "tokens", row.n_logged),
             amount(row.tokens_per_solved.value) if row.tokens_per_solved else NONE,
-            amount(row.spent.usage.cost / row.n_logged) if row.spent.usage.cost else NONE,
+            _spent(row, "cost", row.n_logged),
             amount(row.cost_per_solved.value) if row.cost_per_solved else NONE,
             _cut(row),
         )
@@ -113,10 +116,14 @@ def _costs(found: Comparison) -> Sheet:
     )
     caption = (
         "Prompts and replies of all roles; a cached reply counts what it took when first drawn. Last column: mean that "
-        "a case had spent at its submission, arm and baseline, after the cut."
+        f"a case had spent at its submission, arm and baseline, after the cut. {NONE}: not recorded, or no price known."
     )
     columns = (*head, f"a case at\n= {found.unit}")
     return Sheet(title="Cost", columns=columns, rows=rows, caption=caption)
+
+
+def _spent(row: Row, unit: str, cases: int = 1) -> str:
+    return NONE if unit in row.unknown else amount(getattr(row.spent.usage, unit) / cases)
 
 
 def _cut(row: Row) -> str:

@@ -59,7 +59,8 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     text = f"Hidden verdict on what would have been submitted at each cut. {facts(arms)} 95 % intervals: {methods}."
     if len(arms) > 1:
         text += f" {_shared(arms)}"
-    panel = 7.6, 4.2 + 0.2 * max(0, len(arms) - 5)
+    longest_name = max(len(_name(curve)) for curve in found)
+    panel = 7.6 + 0.07 * max(0, longest_name - 20), 4.2 + 0.2 * max(0, len(arms) - 5)
     metric = "Share solved" if all(arm.is_upper_bound for arm in arms) else "pass@1"
     return Drawing("curves", f"{metric} by attempt", [lambda ax: curves(found, ax)], COLUMNS, rows, text, panel)
 

@@ -66,18 +66,20 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     known = {comparison.baseline, *(row.arm for row in rows)}
     lines = [
         (row.arm, one.budget, one.n, " ".join(map(str, one.seeds)), one.estimate.value, one.estimate.low,
-         one.estimate.high, one.won, one.lost, one.p, one.p_tasks, one.p_holm, one.least, one.minimum, one.is_detected)
+         one.estimate.high, one.won, one.lost, one.p, one.p_tasks, one.p_holm, one.least, one.minimum,
+         "" if row.is_upper_bound else one.is_detected)
         for row in rows
         for one in _both(row)
     ]  # fmt: skip
     methods = " and ".join(dict.fromkeys(one.method for row in rows for one in _both(row)))
+    unmatched = [f"{row.arm} ({row.unmatched})" for row in rows if row.unmatched]
     refused = [f"{row.arm} ({row.refused})" for row in comparison.rows if row.refused]
     text = (
-        f"{facts([arm for arm in arms if arm.label in known])} Paired by task and seed; 95 % intervals: {methods}. "
-        f"p: tasks as units, Holm over the arms. Grey: a true difference within it would be found less often than "
-        f"four times in five; where there is none, no difference would."
-        + f" Without a difference: {', '.join(refused)}."
-        * bool(refused)
+        f"{facts([arm for arm in arms if arm.label in known])} Paired by task and seed; 95 % intervals, each by "
+        f"itself: {methods}. p: tasks as units, Holm over the arms at a budget. Grey: a true difference within it "
+        f"would be found less often than four times in five; where there is none, no difference would."
+        + f" Without a difference: {', '.join(refused)}." * bool(refused)
+        + f" As run alone: {', '.join(unmatched)}." * bool(unmatched)
     )
     baseline = comparison.baseline
     size = 6.4 + 0.07 * max(0, max(len(row.arm) for row in rows) - 16), 1.3 + 0.62 * len(rows)

@@ -24,23 +24,25 @@ def difference_sheet(found: Comparison) -> Sheet:
         "80 %",
         "verdict",
     )
-    rows = tuple(line for row in found.rows if row.arm != found.baseline for line in _difference_lines(row))
+    rows = tuple(line for row in found.rows if row.arm != found.baseline for line in _difference_lines(row, found.unit))
     made = [one for row in found.rows for one in (row.as_run, row.matched) if one]
     pairs = listed(dict.fromkeys(str(one.n) for one in made)) or "0"
     caption = (
         f"Points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; "
-        f"95 %: {' and '.join(dict.fromkeys(one.method for one in made)) or NONE}. p: McNemar's exact test over pairs. "
-        "p, Holm: exact test over whole tasks, corrected for all arms. Least to tell: the split of as many discordant "
-        "pairs that is just significant, and its difference; 80 %: the true difference that so many tasks find four "
-        "times in five. Detected: the interval leaves 0 out, the difference is not below the least, and p after "
-        "Holm is below 0.05. "
-        f"= {found.unit}: the dearer of the two cut to what the cheaper spent. {_registered(made)}"
+        f"95 %, of each difference by itself: {' and '.join(dict.fromkeys(one.method for one in made)) or NONE}. "
+        "p: McNemar's exact test over pairs, as if those of one task were independent. p, Holm: exact test over whole "
+        "tasks, corrected for all arms at this budget. Least to tell: the split of as many discordant pairs that is "
+        "just significant, and its difference; 80 %: the true difference that so many tasks find four times in five "
+        f"({NONE}: none is). Detected: the interval leaves 0 out, the difference is not below the least, and p after "
+        f"Holm is below 0.05. = {found.unit}: the dearer of the two cut to what the cheaper spent; won, lost and p are "
+        "then of one draw of who is cut, the difference is the mean over all draws, and p, Holm is the larger of that "
+        f"test and one that matches anew whenever the arms change places. {_registered(made)}"
     )
     title = f"Difference to {plain(found.baseline)}" if found.baseline else "No difference: all arms are upper bounds"
     return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
 
 
-def _difference_lines(row: Row) -> Iterator[tuple[str, ...]]:
+def _difference_lines(row: Row, unit: str) -> Iterator[tuple[str, ...]]:
     if row.refused:
         yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 6)
     for one in (row.as_run, row.matched):
@@ -56,6 +58,8 @@ def _difference_lines(row: Row) -> Iterator[tuple[str, ...]]:
                 percent(one.minimum) if one.minimum else NONE,
                 verdict(row, one),
             )
+    if row.unmatched:
+        yield (plain(row.arm), f"= {unit}", f"{unit} unknown", *[""] * 6)
 
 
 def least(one: Difference) -> str:

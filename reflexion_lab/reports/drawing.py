@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.reports.figure import INK, SMALL, UPPER_BOUND, Style
+from reflexion_lab.reports.sheets import inert
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ LETTERS = 15.5
 """Of a caption or legend that fit into an inch."""
 LINE = 0.19
 """Inches that a line of them takes."""
+MOST_NAMED = 3
+"""Arms of one kind that a caption names where there are others."""
 NARROWEST = 6.5
 """Inches, so that a caption stays short."""
 
@@ -71,8 +74,12 @@ def save(folder: Path, drawing: Drawing, kind: Literal["png", "svg"] = "png") ->
         canvas.savefig(path, dpi=150, metadata={"Date": None} if kind == "svg" else {})
     table = folder / f"{drawing.name}.csv"
     with table.open("w", newline="") as file:
-        csv.writer(file).writerows([drawing.columns, *drawing.rows])
+        csv.writer(file).writerows([drawing.columns, *(map(_cell, row) for row in drawing.rows)])
     return Figure(drawing.name, path, table, drawing.caption)
+
+
+def _cell(value: object) -> object:
+    return inert(value) if isinstance(value, str) else value
 
 
 def _across(drawing: Drawing) -> int:
@@ -86,6 +93,8 @@ def _draw_panels(canvas: Canvas, drawing: Drawing) -> int:
     axes = list(canvas.subplots(down, across, squeeze=False).flat)
     for ax, panel in zip(axes, drawing.panels, strict=False):
         panel(ax)
+        if name := ax.get_title(loc="left"):
+            ax.set_title(textwrap.fill(name, int(drawing.size[0] * LETTERS * 0.8)), loc="left", fontsize=9)
     for ax in axes[len(drawing.panels) :]:
         ax.set_visible(False)
     return down
@@ -115,7 +124,7 @@ def facts(arms: Sequence[Arm]) -> str:
 
 def _sizes(arms: Sequence[Arm]) -> str:
     found = _grouped((f"{len(arm.tasks)} tasks x {_seeds(arm)}", arm.label) for arm in arms)
-    return "; ".join(size if len(found) == 1 else f"{size} ({', '.join(names)})" for size, names in found.items())
+    return "; ".join(size if len(found) == 1 else f"{size} ({_shared(who, found)})" for size, who in found.items())
 
 
 def _seeds(arm: Arm) -> str:
@@ -126,8 +135,14 @@ def _sources(arms: Sequence[Arm]) -> str:
     found = _grouped((arm.feedback_source, arm.label) for arm in arms)
     told = {source: f"oracle, hence {UPPER_BOUND}, not pass@1" if source == "oracle" else source for source in found}
     return "; ".join(
-        told[source] if len(found) == 1 else f"{told[source]} ({', '.join(names)})" for source, names in found.items()
+        told[source] if len(found) == 1 else f"{told[source]} ({_shared(who, found)})" for source, who in found.items()
     )
+
+
+def _shared(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> str:
+    """Who they are; the largest group of several need not be named."""
+    is_most = len(names) > MOST_NAMED and all(len(names) > len(other) for other in found.values() if other is not names)
+    return "all others" if is_most else ", ".join(names)
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.reports import (
@@ -19,6 +21,7 @@ from reflexion_lab.reports import (
     transition_plots,
 )
 from reflexion_lab.reports.drawing import Drawing, Figure, save
+from reflexion_lab.reports.sheets import plain
 
 MOST = 14
 """Arms that curves can tell apart; a sweep of more is drawn over its config keys and as differences."""
@@ -36,7 +39,14 @@ def save_figures(
         arms: one at least.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return [save(folder, drawing, kind) for drawing in _drawings(comparison, arms) if drawing]
+    named = _plainly(comparison), [Arm(plain(arm.label), arm.logs) for arm in arms]
+    return [save(folder, drawing, kind) for drawing in _drawings(*named) if drawing]
+
+
+def _plainly(comparison: Comparison) -> Comparison:
+    """With names that a picture can show: a control character has no glyph, and a line break moves what is below."""
+    rows = tuple(replace(row, arm=plain(row.arm)) for row in comparison.rows)
+    return replace(comparison, rows=rows, baseline=plain(comparison.baseline) if comparison.baseline else None)
 
 
 def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing | None]:

@@ -75,6 +75,12 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded)
 
 
+def inert(text: str) -> str:
+    """On one line, and never a formula: a spreadsheet obeys what begins with one of these."""
+    safe = plain(text)
+    return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe
+
+
 def percent(share: float) -> str:
     """In per cent, without the sign: 34.2."""
     return f"{100 * share:.1f}"
@@ -96,9 +102,10 @@ def share(found: Rate) -> str:
 
 
 def p_value(p: float) -> str:
+    """With as many digits as it takes to tell it from 0.05."""
     if p < 1e-4:
         return "<.0001"
-    return f"{p:.4f}" if p < 0.01 else f"{p:.2f}" if p < 0.995 else "1"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}" if p < 0.995 else "1"
 
 
 def amount(value: float) -> str:

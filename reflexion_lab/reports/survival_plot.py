@@ -13,7 +13,7 @@ from reflexion_lab.statistics.survival import Survival, kaplan_meier
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CUT_OFF = ("timeout", "budget", "cancelled", "error")
+CUT_OFF = ("timeout", "budget", "cancelled", "harness_error")
 """Reasons why a loop ended that say nothing of what its next attempt would have brought. A loop that ended by its own
 rule would keep its answer for good."""
 COLUMNS = ("arm", "feedback_source", "attempt", "at_risk", "solved", "censored", "unsolved", "low", "high")

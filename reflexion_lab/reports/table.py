@@ -9,7 +9,7 @@ from pathlib import Path
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.differences import Difference
 from reflexion_lab.analysis.row import Row
-from reflexion_lab.reports.sheets import plain
+from reflexion_lab.reports.sheets import inert
 from reflexion_lab.statistics.intervals import Estimate, Rate
 
 DIGITS = 6
@@ -28,16 +28,16 @@ def write_table(path: Path, found: Comparison) -> Path:
 def _line(row: Row, found: Comparison) -> Iterator[tuple[str, object]]:
     """Columns and values; the same columns for every row. An upper bound has a column of its own, and no pass@1."""
     final = "upper_bound" if row.is_upper_bound else "pass_at_1"
-    yield from (("arm", _text(row.arm)), ("feedback_source", row.feedback_source), ("study", _text(row.study)))
+    yield from (("arm", inert(row.arm)), ("feedback_source", row.feedback_source), ("study", inert(row.study)))
     yield from (("seeds", " ".join(map(str, row.seeds))), ("tasks", row.tasks))
     yield from (("n_expected", row.n_expected), ("n_logged", row.n_logged))
     yield from _estimate("pass_at_1_first", row.first)
     for name in ("pass_at_1", "upper_bound"):
         yield from _estimate(name, row.final if name == final else None)
-    yield from (("interval", row.method), ("area", _round(row.area)), ("baseline", _text(found.baseline or "")))
-    yield from _difference("as_run", row.as_run)
-    yield from _difference(f"equal_{found.unit}", row.matched)
-    yield "refused", row.refused
+    yield from (("interval", row.method), ("area", _round(row.area)), ("baseline", inert(found.baseline or "")))
+    for name, one in (("as_run", row.as_run), (f"equal_{found.unit}", row.matched)):
+        yield from _difference(name, one, row.is_upper_bound)
+    yield from (("refused", row.refused), ("unmatched", inert(row.unmatched)))
     yield from (("repaired", row.moves.wc), ("damaged", row.moves.cw))
     yield from (*_estimate("repair", row.moves.repair), *_estimate("damage", row.moves.damage))
     yield from _rate("false_positives", row.feedback.false_positive_rate)
@@ -46,25 +46,33 @@ def _line(row: Row, found: Comparison) -> Iterator[tuple[str, object]]:
     yield from _rate("extraction_failures", row.spent.extraction_failures)
     yield from _rate("timeouts", row.spent.timeouts)
     yield from _rate("harness_errors", row.spent.harness_errors)
-    usage = row.spent.usage
-    yield from (("calls", usage.calls), ("tokens", usage.tokens), ("prompt_tokens", usage.prompt_tokens))
-    yield from (("completion_tokens", usage.completion_tokens), ("cost", _round(usage.cost)))
-    yield "tokens_per_case", _round(usage.tokens / row.n_logged)
-    yield from _estimate("tokens_per_solved", row.tokens_per_solved)
-    yield "cost_per_case", _round(usage.cost / row.n_logged)
-    yield from _estimate("cost_per_solved", row.cost_per_solved)
+    yield from _spent(row)
     yield from (("no_feedback", row.no_feedback), ("absent", len(row.absent)), ("alone", len(row.alone)))
-    yield "models", _text("; ".join(" ".join((role, *names)) for role, names in row.models.items()))
+    yield "models", inert("; ".join(" ".join((role, *names)) for role, names in row.models.items()))
 
 
-def _difference(name: str, one: Difference | None) -> Iterator[tuple[str, object]]:
+def _spent(row: Row) -> Iterator[tuple[str, object]]:
+    """Empty where nobody recorded it."""
+    usage = row.spent.usage
+    units = {
+        "calls": "calls",
+        **dict.fromkeys(("tokens", "prompt_tokens", "completion_tokens"), "tokens"),
+        "cost": "cost",
+    }
+    yield from ((name, _round(getattr(usage, name)) if unit not in row.unknown else "") for name, unit in units.items())
+    for unit, one in (("tokens", row.tokens_per_solved), ("cost", row.cost_per_solved)):
+        yield f"{unit}_per_case", _round(getattr(usage, unit) / row.n_logged) if unit not in row.unknown else ""
+        yield from _estimate(f"{unit}_per_solved", one)
+
+
+def _difference(name: str, one: Difference | None, is_upper_bound: bool) -> Iterator[tuple[str, object]]:
     yield from _estimate(f"{name}_difference", one.estimate if one else None)
     yield f"{name}_pairs", one.n if one else ""
     yield f"{name}_won", one.won if one else ""
     yield f"{name}_lost", one.lost if one else ""
     for field in ("p", "p_tasks", "p_holm", "least", "minimum"):
         yield f"{name}_{field}", _round(getattr(one, field)) if one else ""
-    yield f"{name}_detected", one.is_detected if one else ""
+    yield f"{name}_detected", one.is_detected if one and not is_upper_bound else ""
     yield f"{name}_exploratory", bool(one.exploratory) if one else ""
     yield f"{name}_interval", one.method if one else ""
     yield f"{name}_spend", _round(one.cut.spend) if one and one.cut else ""
@@ -84,9 +92,3 @@ def _rate(name: str, one: Rate) -> Iterator[tuple[str, object]]:
 
 def _round(value: float | None) -> object:
     return "" if value is None else round(value, DIGITS)
-
-
-def _text(text: str) -> str:
-    """On one line, and never a formula: a spreadsheet obeys what begins with one of these."""
-    safe = plain(text)
-    return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe

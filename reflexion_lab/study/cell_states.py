@@ -19,6 +19,8 @@ class CellState(Record, frozen=True, kw_only=True):
 
     number: int
     status: str
+    digest: str = ""
+    """Of what the cell measures: another grid may have been given the same `sweep_id`."""
     folder: str = ""
     problem: str = ""
     """In one line; the whole is in `cell-NUMBER.log` beside this file."""

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from reflexion_lab.config import Lab, assemble
 from reflexion_lab.experiment import finish, track_arms
 from reflexion_lab.grid import Cell, cells, digest_of, lines
@@ -34,12 +36,15 @@ class Sweep:
         cells: at least one.
         sweep_id: names its folder and its MLflow runs; the cells themselves give one where it is left out, so that
             the same command goes on with the same sweep.
+
+    Raises:
+        ValueError: there is no cell, `sweep_id` is no name of a folder, or cells would lie in several places.
     """
 
     def __init__(self, cells: Sequence[Cell], sweep_id: str = "") -> None:
-        if not cells:
-            raise ValueError("sweep: no cell found; expected one at least")
+        _check(cells, sweep_id)
         self.cells = tuple(cells)
+        self.digests = {cell.number: cell.digest for cell in self.cells}
         self.sweep_id = sweep_id or name_of(self.cells)
         self.root = Path(cells[0].cfg.run_root)
         self.folder = self.root / "sweeps" / self.sweep_id
@@ -48,12 +53,13 @@ class Sweep:
     def of(cls, overrides: Sequence[str]) -> Sweep:
         """The sweep that `reflexion-lab run -m *overrides` is."""
         found = cells(overrides)
-        return cls(found, found[0].cfg.sweep_id or "")
+        return cls(found, str(found[0].cfg.sweep_id or ""))
 
     @property
     def states(self) -> dict[int, CellState]:
         """By number, every cell, in order."""
-        known = {state.number: state for state in read_states(self.folder)}
+        read = read_states(self.folder)
+        known = {one.number: one for one in read if one.digest in ("", self.digests.get(one.number))}
         return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
 
     @property
@@ -74,7 +80,8 @@ class Sweep:
         runs, left, states = Runs(self.root), [], self.states
         for cell in self:
             if run := runs.finished(What.of(cell.cfg)):
-                record(self.folder, kept(cell.number, run, states[cell.number]))
+                state = kept(cell.number, run, states[cell.number])
+                record(self.folder, replace(state, digest=self.digests[cell.number]))
             else:
                 left.append(cell)
         return left
@@ -119,41 +126,42 @@ def carry_out_cell(cfg: DictConfig, number: int) -> float:
     """
     folder = Path(cfg.run_root) / "sweeps" / cfg.sweep_id
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder / f".{digest_of(cfg)}.lock") as alone:
+    digest = digest_of(cfg)
+    with _alone(folder / f".{digest}.lock") as alone:
         if alone:
             state = _carried_out(cfg, number, folder)
         else:
             state = CellState(number=number, status="elsewhere", problem="another process runs this very cell")
-    record(folder, state)
+    record(folder, replace(state, digest=digest))
     return state.pass_at_1.share if state.pass_at_1 else float("nan")
 
 
 def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
-    began, cfg.quiet = time.monotonic(), True
+    began, cfg.quiet, lab = time.monotonic(), True, None
     try:
         runs, what = Runs(Path(cfg.run_root)), What.of(cfg)
         if run := runs.finished(what):
             return kept(number, run)
         lab = _assembled(cfg, runs.unfinished(what))
-        record(folder, CellState(number=number, status="running", folder=str(lab.folder.path)))
+        path = str(lab.folder.path)
+        record(folder, CellState(number=number, status="running", digest=what.config_digest, folder=path))
         found = finish(lab, cfg)
     except Exception as problem:
         (folder / f"cell-{number}.log").write_text("".join(traceback.format_exception(problem)))
         said = " ".join(f"{type(problem).__name__}: {problem}".split())
         status = "stopped" if isinstance(problem, CapReached) else "failed"
-        return CellState(number=number, status=status, problem=said, seconds=time.monotonic() - began)
-    return CellState(
-        number=number,
-        status="done",
-        folder=str(lab.folder.path),
-        problem=f"{found.harness_errors} harness errors" if found.harness_errors else "",
-        feedback_source=found.feedback_source,
-        pass_at_1=found.pass_at_1,
-        made=lab.models.made,
-        stored=lab.models.stored,
-        spent=lab.models.spent,
-        seconds=time.monotonic() - began,
-    )
+        return _ended(CellState(number=number, status=status, problem=said), lab, began)
+    problems = f"{found.harness_errors} harness errors" if found.harness_errors else ""
+    state = CellState(number=number, status="done", folder=path, problem=problems, pass_at_1=found.pass_at_1)
+    return _ended(replace(state, feedback_source=found.feedback_source), lab, began)
+
+
+def _ended(state: CellState, lab: Lab | None, began: float) -> CellState:
+    """With what it took: calls that a cell had paid for when it broke have been paid."""
+    state = replace(state, seconds=time.monotonic() - began)
+    if lab is None:
+        return state
+    return replace(state, made=lab.models.made, stored=lab.models.stored, spent=lab.models.spent)
 
 
 def _assembled(cfg: DictConfig, unfinished: Run | None) -> Lab:
@@ -164,6 +172,18 @@ def _assembled(cfg: DictConfig, unfinished: Run | None) -> Lab:
             return assemble(cfg)
         cfg.resume = None
     return assemble(cfg)
+
+
+def _check(cells: Sequence[Cell], sweep_id: str) -> None:
+    if not cells:
+        raise ValueError("sweep: no cell found; expected one at least")
+    if sweep_id and (Path(sweep_id).name != sweep_id or sweep_id.startswith(".")):
+        raise ValueError(f"sweep_id: {sweep_id!r} found; expected the name of a folder in RUN_ROOT/sweeps")
+    for key in ("run_root", "sweep_id", "resume"):
+        if any(cell.cfg[key] != cells[0].cfg[key] for cell in cells):
+            raise ValueError(f"{key}: several values found in one sweep; expected one for all of its cells")
+    if cells[0].cfg.resume is not None:
+        raise ValueError("resume: found in a sweep, whose cells go on where they stopped by themselves; leave it out")
 
 
 def name_of(cells: Sequence[Cell]) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reflexion_lab.study.cell_states import CellState
     from reflexion_lab.study.sweep import Sweep
 
+PRE = "<pre style='line-height: 1.3; font-family: monospace; white-space: pre; overflow-x: auto'>{code}</pre>"
 ROWS = 40
 """Cells that are shown; of more, those that went well are left out first."""
 STYLES = {
@@ -32,16 +33,23 @@ STYLES = {
 
 def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
     """Print how every cell stands, and why where it failed."""
-    states = sweep.states
-    if not problems_only:
-        console.print(_table(sweep, states))
-    for state in states.values():
+    if problems_only:
+        _problems(sweep, console)
+        return
+    _cells(sweep, console)
+    console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
+
+
+def _cells(sweep: Sweep, console: Console) -> None:
+    console.print(_table(sweep, sweep.states))
+    _problems(sweep, console)
+    console.print(cells.line(headline(sweep)), soft_wrap=True)
+
+
+def _problems(sweep: Sweep, console: Console) -> None:
+    for state in sweep.states.values():
         if state.problem:
             console.print(cells.line(f"cell {state.number}: {state.problem}", "red"), soft_wrap=True)
-    if problems_only:
-        return
-    console.print(cells.line(headline(sweep)), soft_wrap=True)
-    console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
 
 
 def headline(sweep: Sweep) -> str:
@@ -55,12 +63,12 @@ def headline(sweep: Sweep) -> str:
 
 
 def as_html(sweep: Sweep) -> str:
-    """The same for a notebook."""
+    """The same for a notebook, without the folder: outputs are read on other machines."""
     from rich.console import Console
 
-    console = Console(file=StringIO(), record=True, width=110)
-    show(sweep, console)
-    return console.export_html(inline_styles=True, code_format="<pre style='line-height:1.3'>{code}</pre>")
+    console = Console(file=StringIO(), record=True, width=110, force_jupyter=False)  # else it shows itself, too
+    _cells(sweep, console)
+    return console.export_html(inline_styles=True, code_format=PRE)
 
 
 def _table(sweep: Sweep, states: dict[int, CellState]) -> Table:

@@ -122,7 +122,7 @@ def test_cases_that_spend_the_same_are_cut_by_a_drawn_order_and_not_all_together
 
 def test_arms_that_spend_the_same_are_not_cut(make_arm):
     one, other = make_arm(HISTORIES, label="one"), make_arm(HISTORIES, label="other")
-    for unit in ("tokens", "cost"):
+    for unit in ("tokens", "calls"):
         found = matched(one, other, unit)
         assert (found.cap, found.dearer, found.is_matched) == (None, 0, True)
         assert found.first == found.second == one.verdicts()

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Case, arms
+from reflexion_lab.analysis.budgets import matched
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.records import Usage
 from reflexion_lab.registration import Budget, Registration
@@ -130,6 +131,49 @@ def test_cost_is_no_budget_where_nothing_has_a_price(two_seeds):
         compare(arms(two_seeds), unit="cost")
 
 
+@pytest.fixture
+def unrecorded(run, records):
+    """An arm of two seeds whose calls are on record, and not what they took."""
+    made, _ = records(WORDS)
+    silent = {
+        task_id: [
+            replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None) for one in history
+        ]
+        for task_id, history in made.items()
+    }
+    return [run("silent", made=silent, seed=seed) for seed in (7, 8)]
+
+
+def test_tokens_that_nobody_recorded_are_not_taken_for_free(two_seeds, unrecorded):
+    row = named(compare(arms([*two_seeds, *unrecorded])), "silent")
+    assert row.unknown == ("tokens", "cost")
+    assert row.matched is row.tokens_per_solved is None
+    assert row.unmatched == "tokens of silent unknown"
+    assert row.as_run is not None
+    by_calls = named(compare(arms([*two_seeds, *unrecorded]), unit="calls"), "silent")
+    assert by_calls.unmatched == ""
+    assert by_calls.matched.cut.spend > 0
+
+
+def test_a_baseline_of_unknown_tokens_leaves_every_arm_compared_as_run_alone(two_seeds, unrecorded):
+    row = named(compare(arms([*two_seeds, *unrecorded]), "silent"), "words")
+    assert row.unknown == ("cost",)
+    assert row.unmatched == "tokens of silent unknown"
+    with pytest.raises(ValueError, match="arm silent: tokens unknown"):
+        matched(*arms([*unrecorded, *two_seeds])[:2], "tokens")
+
+
+def test_one_role_without_tokens_makes_them_unknown(run, records):
+    made, _ = records(WORDS)
+    partly = {
+        task_id: [
+            replace(one, reflection=one.reflection and replace(one.reflection, usage=Usage(calls=1))) for one in history
+        ]
+        for task_id, history in made.items()
+    }
+    assert compare(arms([run("partly", made=partly)])).rows[0].unknown == ("tokens", "cost")
+
+
 def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, records):
     made, _ = records(BASE)
     paid = {
@@ -142,6 +186,17 @@ def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, records
     row = compare(arms([run("feedback_only", made=paid)]), unit="cost").rows[0]
     assert row.spent.usage.cost == 3.5
     assert row.cost_per_solved.value == 1.75
+
+
+def test_a_role_of_unknown_price_makes_the_cost_unknown(run, records):
+    made, _ = records(SIMPLE)
+    paid = {
+        task_id: [replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1, prompt_tokens=9, cost=0.5)))]
+        for task_id, (one, *_) in made.items()
+    }
+    folder = run("feedback_only", made=paid, prices={"actor": "1/2 USD per million", "reflector": "unknown"})
+    with pytest.raises(ValueError, match="feedback_only has no prices"):
+        compare(arms([folder]), unit="cost")
 
 
 def test_the_baseline_is_feedback_only_else_the_first_that_saw_no_hidden_test(run):

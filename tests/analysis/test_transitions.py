@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.log import Log
-from reflexion_lab.analysis.transitions import moves, transitions
+from reflexion_lab.analysis.transitions import ends, moves, transitions
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.statistics.intervals import wilson
 
@@ -68,6 +68,7 @@ def test_the_ends_are_over_all_loops_and_gain_what_the_curve_gains(make_arm):
     arm = make_arm(HISTORIES, {**HISTORIES, "damaged": [(1.0, R)]})
     found = transitions(arm)
     assert found.ends.n == 12
+    assert ends(arm) == found.ends
     assert counts(found.ends) == (7, 1, 2, 2)
     first, last = arm.verdicts(1), arm.verdicts()
     assert found.ends.gain.value == pytest.approx((sum(last.values()) - sum(first.values())) / 12)

@@ -125,6 +125,39 @@ def test_a_lone_upper_bound_has_no_pass_at_1_in_the_csv(run, tmp_path):
     assert len(sheets(comparison)) == 5
 
 
+def test_an_upper_bound_is_never_detected_in_the_csv(run, tmp_path):
+    tasks = {f"t{i:02}": [WRONG, RIGHT] if i < 20 else [WRONG, WRONG] for i in range(30)}
+    less = {name: [WRONG, WRONG] for name in tasks}
+    kinds = (("feedback_only", less, "visible"), ("words", tasks, "visible"), ("oracle", tasks, "oracle"))
+    comparison = compare(arms([run(arm, found, s, source) for arm, found, source in kinds for s in (7, 8)]))
+    _, words, oracle = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
+    assert (words["as_run_detected"], oracle["as_run_detected"]) == ("True", "")
+
+
+def test_spending_that_nobody_recorded_is_left_empty_and_said(run, records, tmp_path):
+    made, _ = records({name: found[:1] for name, found in WORDS.items()})
+    silent = {
+        task_id: [replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None)]
+        for task_id, (one,) in made.items()
+    }
+    runs = [run("feedback_only", BASE, s) for s in (7, 8)]
+    for seed in (7, 8):
+        folder = run("silent", WORDS, seed)
+        (folder.path / "attempts.jsonl").unlink()
+        for history in silent.values():
+            for one in history:
+                folder.append("attempts.jsonl", one)
+        folder.close()
+        runs.append(folder)
+    comparison = compare(arms(runs))
+    _, differences, _, costs, *_ = sheets(comparison)
+    assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens a case")] == ["8", "-", "-"]
+    assert [row[2] for row in differences.rows][1:] == ["tokens unknown"]
+    assert any(line.startswith("NOT MATCHED: silent") for line in warnings(comparison))
+    _, row = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
+    assert (row["tokens"], row["tokens_per_case"], row["calls"]) == ("", "", "8")
+
+
 def test_one_seed_is_refused_in_the_table_and_marked_where_asked_for(run):
     both = arms([run("feedback_only", BASE), run("words", WORDS)])
     refused = sheets(compare(both))[1]
@@ -301,4 +334,5 @@ def test_a_report_on_one_run_has_its_headline_and_its_curve(run, tmp_path):
 def test_numbers_are_said_with_the_digits_that_matter():
     assert [amount(value) for value in (0, 7, 12345.6, 40.25, 0.00123)] == ["0", "7", "12,346", "40.2", "0.00123"]
     assert [p_value(p) for p in (1.0, 0.5, 0.0049, 0.00001)] == ["1", "0.50", "0.0049", "<.0001"]
+    assert [p_value(p) for p in (0.0525, 0.0489)] == ["0.052", "0.049"]  # on either side of the level
     assert points(Estimate(value=0.0, low=-0.0001, high=0.125)) == "0.0 [0.0, +12.5]"

@@ -6,13 +6,16 @@ from itertools import pairwise
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.budgets import accuracy_by_spending
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.transitions import transitions
-from reflexion_lab.reports import config_curves, curves, drawing
+from reflexion_lab.records import Usage
+from reflexion_lab.reports import budget_plots, config_curves, curves, drawing, transition_plots
+from reflexion_lab.reports import outcome_map as outcome_panels
 from reflexion_lab.reports.budget_plots import budget
 from reflexion_lab.reports.convergence import Curve, convergence
 from reflexion_lab.reports.difference_plot import differences
@@ -280,8 +283,9 @@ def test_a_loop_that_was_cut_off_is_censored_where_it_was(made):
     case, history = next(
         (c, m) for c, m in arm.attempts.items() if len(m) == 3 and not any(arm.verdicts(t)[c] for t in (1, 2, 3))
     )
-    arm.attempts[case] = [history[0], replace(history[1], stop_reason="budget")]
-    assert [step.censored for step in survival(arm).steps][:2] == [0, 1]
+    for reason in ("budget", "timeout", "cancelled", "harness_error"):
+        arm.attempts[case] = [history[0], replace(history[1], stop_reason=reason)]
+        assert [step.censored for step in survival(arm).steps][:2] == [0, 1], reason
 
 
 def test_a_sweep_is_drawn_over_its_key_with_words_behind_numbers(saved):
@@ -331,6 +335,44 @@ def test_two_writings_of_one_figure_are_the_same_bytes(made, tmp_path):
 
 def test_a_name_with_dollars_is_drawn_as_it_is(saved):
     assert rows(saved("a$b", "c$\\frac")["curves"])[0]["arm"] == "a$b"
+
+
+def test_names_in_figures_obey_nobody(saved):
+    figures = saved("=1+1", "a\x1b[31m\u202e\nb")
+    assert {row["arm"] for row in rows(figures["curves"])} == {"'=1+1", "a\\x1b[31m\\u202e b"}
+    for figure in figures.values():
+        assert all(c.isprintable() for c in figure.caption), figure.name
+
+
+def test_titles_of_panels_do_not_reach_into_the_next(made):
+    long = "retry recorded.variant=humaneval-gpt-4-turbo-0409-5repeats-no-temp-incr "
+    found = made(f"{long}one", f"{long}two", f"{long}three")
+    for one in (outcome_panels.drawing(found), transition_plots.drawing(found)):
+        canvas = Figure(figsize=(one.size[0] * 2, one.size[1] * 2), layout="constrained")
+        drawing._draw_panels(canvas, one)
+        canvas.draw_without_rendering()
+        wide = [text.get_window_extent().width for text in canvas.findobj(Text) if "retry" in text.get_text()]
+        assert len(wide) == 3
+        assert max(wide) < one.size[0] * canvas.dpi, one.name
+
+
+def test_an_arm_of_unknown_spending_is_named_and_not_drawn(made):
+    known, silent = made("retry", "silent")
+    for history in silent.attempts.values():
+        history[:] = [
+            replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None) for one in history
+        ]
+    found = budget_plots.drawing([known, silent])
+    assert {(row[0], row[1]) for row in found.rows} == {("tokens", "retry"), ("calls", "retry"), ("calls", "silent")}
+    assert "Unknown tokens, hence not drawn: silent." in found.caption
+
+
+def test_a_narrow_range_of_spending_has_more_than_one_number(made):
+    (arm,) = made("retry")
+    spots = [spot._replace(spend=1 + 0.15 * place) for place, spot in enumerate(accuracy_by_spending(arm, "calls"))]
+    ax = budget({arm: spots}, "calls", axes())
+    low, high = ax.get_xlim()
+    assert sum(low <= tick <= high for tick in ax.get_xticks()) > 2
 
 
 def test_fourteen_looks_differ():

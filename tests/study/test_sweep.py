@@ -65,6 +65,7 @@ def bare(folder):
         ["recall.omega=0,1,all", "seed=range(2)"],
         ["experiment=simple,warming,retry", "seed=0,3"],
         ["stop=[plateau],[budget]", "reflector=rules,none"],
+        ["stop=[budget],[budget,plateau]", "stop.budget.tokens=choice(5000)"],
         ["benchmark.name='a, b',c", "+benchmark.extra=1,2"],
         ["experiment=omega_sweep"],
         ["experiment=omega_sweep", "recall.omega=1", "benchmark=humaneval", "seed=7"],
@@ -157,6 +158,84 @@ def test_one_bad_cell_costs_only_itself(grid):
     assert "Traceback" in (made.folder / "cell-1.log").read_text()
     assert len(made.runs) == 2
     assert "recall.omega: -1 found" in made._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"sweep_id": "../../x"}, "sweep_id: '../../x' found; expected the name of a folder"),
+        ({"sweep_id": ["one", "two"]}, "sweep_id: several values found in one sweep"),
+        ({"run_root": ["one", "two"]}, "run_root: several values found in one sweep"),
+        ({"resume": "runs/earlier"}, "resume: found in a sweep"),
+    ],
+)
+def test_a_sweep_lies_in_one_place(grid, more, said):
+    with pytest.raises(ValueError, match=said):
+        Sweep.of(lines(grid(**more)))
+
+
+def test_another_grid_of_the_same_name_takes_no_state_over(grid):
+    sweep(grid(seed=[0, 1], sweep_id="byhand"), quiet=True)
+    wider = Sweep.of(lines(grid(seed=[2, 1], sweep_id="byhand")))
+    assert [state.status for state in wider.states.values()] == ["waiting", "done"]
+
+
+def test_what_a_stopped_cell_paid_is_told(grid, tmp_path):
+    made = sweep(grid(recall__omega=[0, 1], caps__calls=8, workers=1), quiet=True)
+    states = list(made.states.values())
+    assert [state.status for state in states] == ["stopped", "stopped"]
+    assert sum(state.spent.calls for state in states) == calls_in(tmp_path / "runs") == 8
+
+
+def test_what_names_nothing_is_told_with_its_cell():
+    from reflexion_lab.cli import one_line
+
+    with pytest.raises(Exception, match="struct") as caught:
+        cells(["actor=single_shot,warming", "actor.temperatures=choice([0.5])"])
+    assert "actor.temperatures: no such key" in one_line(caught.value)
+    assert "in cell 0: actor=single_shot" in one_line(caught.value)
+    with pytest.raises(Exception, match="temperatures") as caught:
+        cells(["actor=single_shot,warming", "actor.temperatures=[0.5]"])
+    assert "KEY=choice(VALUE)" in one_line(caught.value)
+
+
+def test_configs_of_ones_own_may_be_swept_over(tmp_path):
+    own = tmp_path / "own" / "experiment"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text("# @package _global_\narm: mine\n")
+    found = cells([f"hydra.searchpath=[file://{own.parent}]", "experiment=mine,simple"])
+    assert [cell.cfg.arm for cell in found] == ["mine", "simple"]
+
+
+def test_flags_beside_a_sweep_are_refused_in_one_line(capsys):
+    from reflexion_lab.cli import main
+
+    assert main(["run", "-m", "--config-dir", "own", "seed=0,1"]) == 2
+    assert capsys.readouterr().err.startswith("error: --config-dir: found beside -m; expected overrides alone")
+
+
+def test_a_sweep_is_told_before_it_is_tracked(grid, capsys, monkeypatch):
+    from reflexion_lab import cli
+    from reflexion_lab.trackers.null import NullTracker
+
+    def breaks(self, runs, *more, **named):
+        raise KeyboardInterrupt
+
+    made = Sweep.of(lines(grid(seed=[0, 1])))
+    todo = [one._replace(cfg=compose(*one.overrides, f"sweep_id={made.sweep_id}")) for one in made]
+    monkeypatch.setattr(NullTracker, "track_arms", breaks)
+    monkeypatch.setattr(cli, "launch", lambda job, arguments: [carry_out_cell(one.cfg, one.number) for one in todo])
+    with pytest.raises(KeyboardInterrupt):
+        cli.run_many(lines(grid(seed=[0, 1])))
+    assert "2 cells: 2 done" in capsys.readouterr().out
+
+
+def test_a_cell_that_never_came_to_run_is_no_success():
+    from reflexion_lab.cli import exit_code
+
+    codes = {status: exit_code(CellState(number=0, status=status)) for status in ("done", "kept", "waiting", "running")}
+    assert codes == {"done": 0, "kept": 0, "waiting": 2, "running": 2}
+    assert exit_code(CellState(number=0, status="stopped", problem="cap")) == 3
 
 
 def test_a_cell_that_was_cut_off_goes_on_where_it_stopped(grid, tmp_path, monkeypatch):

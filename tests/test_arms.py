@@ -1,0 +1,128 @@
+"""The arms that a comparison is made of: common random numbers from the first call on, and names that hold."""
+
+import json
+import warnings
+
+import pytest
+
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.config import CONF, assemble, compose
+from reflexion_lab.controls import doubts
+from reflexion_lab.models.call_store import CallStore
+from reflexion_lab.wiring import plain
+
+REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return {0}\nCONFIDENCE: 0.5\n"
+RULES = [
+    {"when": "^My Python program failed", "scope": "conversation", "reply": REFLECTION.format(1)},
+    {"when": "return 1", "scope": "conversation", "reply": "\n    return 1\n"},
+    {"when": "", "reply": "\n    return None\n"},
+]
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+ARMS = [name for name in EXPERIMENTS if not name.endswith("_sweep")]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Carry out an experiment with a call cache of its own; returns its log, and its calls in their order."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(RULES))
+    root = tmp_path / "runs"
+
+    def carried_out(name, *overrides):
+        calls = tmp_path / f"{name}.sqlite"
+        lab = assemble(
+            compose(
+                *(f"experiment={name}", "model=scripted", f"model.path={script}", f"run_root={root}", "workers=1"),
+                *("benchmark.limit=3", "tracker=none", "quiet=true", f"cache.path={calls}", *overrides),
+            )
+        )
+        lab.runner.run()
+        lab.close()
+        store = CallStore(calls, readonly=True)
+        asked = [
+            (key, json.loads(request))
+            for key, request in store._execute("SELECT key, request FROM calls ORDER BY rowid")
+        ]
+        store.close()
+        return Log.read(lab.folder), asked
+
+    return carried_out
+
+
+def firsts(log, asked):
+    """By task: the first program, the first prompt and the key of the first call."""
+    found = {}
+    for task_id, attempts in log.attempts.items():
+        first = attempts[0].trajectory
+        said = [message.content for message in first.messages]
+        key = next(key for key, request in asked if [m["content"] for m in request["messages"]] == said)
+        found[task_id] = (first.solution, first.messages, key)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:actor.sampling.temperature:RuntimeWarning")
+def test_every_arm_begins_with_the_very_same_calls(run):
+    wanted = firsts(*run("reflexion"))
+    assert len(wanted) == 3
+    for name in EXPERIMENTS:
+        log, asked = run(name)
+        assert firsts(log, asked) == wanted, name
+        assert log.is_graded, name
+        lengths = {len(attempts) for attempts in log.attempts.values()}
+        assert lengths == {4 if name == "omega_sweep" else 1 if name == "simple" else 3}, name
+
+
+def test_arms_at_another_temperature_share_their_first_calls_too(run):
+    wanted = firsts(*run("reflexion", "actor.sampling.temperature=0.8"))
+    for name in ARMS:
+        node = "actor.make_actor" if name == "escalation" else "actor"
+        if name != "warming":
+            assert firsts(*run(name, f"{node}.sampling.temperature=0.8")) == wanted, name
+
+
+def test_warming_begins_where_its_schedule_does(run):
+    wanted = firsts(*run("simple", "actor.sampling.temperature=0.8"))
+    log, asked = run("warming", "actor.temperatures=[0.8,0.9,1.0]")
+    assert firsts(log, asked) == wanted
+    assert {request["sampling"]["temperature"] for _, request in asked} == {0.8, 0.9, 1.0}
+
+
+@pytest.mark.filterwarnings("ignore:actor.sampling.temperature:RuntimeWarning")
+@pytest.mark.parametrize("name", ARMS)
+def test_an_arm_is_called_as_its_experiment(name):
+    cfg = compose(f"experiment={name}")
+    assert cfg.arm == name
+    assert [doubt for doubt in doubts(plain(cfg)) if doubt.startswith("arm:")] == []
+
+
+def test_retries_that_cannot_differ_are_told(run):
+    with pytest.warns(RuntimeWarning, match="draws the same program at every attempt"):
+        run("retry")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run("retry", "actor.sampling.temperature=0.8")
+
+
+@pytest.mark.parametrize(
+    ("name", "override"),
+    [
+        ("warming", "actor=single_shot"),
+        ("escalation", "actor@actor.make_actor=single_shot reflector=llm"),
+        ("retry", "reflector=llm"),
+        ("feedback_only", "reflector=rules"),
+        ("reflexion_generic", "reflector=llm"),
+    ],
+)
+def test_an_override_that_makes_an_arm_another_one_is_told(name, override):
+    found = list(doubts(plain(compose(f"experiment={name}", *override.split()))))
+    group = override.split()[-1].partition("=")[0]
+    assert any(f"arm: {name} found with {group}" in doubt for doubt in found)
+
+
+def test_an_actor_that_is_no_escalation_is_refused_for_it():
+    with pytest.raises(Exception, match="Could not override 'actor@actor"):
+        compose("experiment=escalation", "actor=single_shot")
+
+
+def test_an_arm_of_any_other_name_promises_nothing():
+    assert not list(doubts(plain(compose("experiment=retry", "reflector=llm", "arm=mine"))))
