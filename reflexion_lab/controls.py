@@ -30,8 +30,8 @@ def doubts(config: Mapping[str, Any]) -> Iterator[str]:
             )
     if arm == "retry" and config["loop"]["max_attempts"] > 1 and _is_greedy(config["actor"]):
         yield (
-            "actor.sampling.temperature: 0 found with arm=retry: a deterministic model draws the same program at every "
-            "attempt; expected a temperature above 0, such as actor.sampling.temperature=0.8, in all arms alike"
+            "temperature: 0 found with arm=retry: a deterministic model draws the same program at every "
+            "attempt; expected a temperature above 0, such as temperature=0.8, in all arms alike"
         )
 
 

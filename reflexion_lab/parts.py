@@ -190,11 +190,10 @@ def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
     if not node._target_.endswith(".OpenAIModel") or role in ("reflector", "critic", "suite_writer"):
         return
     revises = _within(plain(cfg.actor), lambda node: str(node.get("_target_", "")).endswith(".CritiqueRevise"))
-    for name, chat in {"actor": "single_shot", **({"reviser": "llm"} if revises else {})}.items():
+    actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
+    for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
         if _within(plain(cfg[name]), _continues):
-            raise ConfigError(
-                f"{name}: continuation found with model=openai, whose models chat; expected {name}={chat}"
-            )
+            raise ConfigError(f"{name}: continuation found with model=openai, whose models chat; expected {chat}")
 
 
 def _continues(node: Mapping[str, Any]) -> bool:

@@ -60,7 +60,7 @@ def firsts(log, asked):
     return found
 
 
-@pytest.mark.filterwarnings("ignore:actor.sampling.temperature:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:temperature:RuntimeWarning")
 def test_every_arm_begins_with_the_very_same_calls(run):
     wanted = firsts(*run("reflexion"))
     assert len(wanted) == 3
@@ -72,22 +72,18 @@ def test_every_arm_begins_with_the_very_same_calls(run):
         assert lengths == {4 if name == "omega_sweep" else 1 if name == "simple" else 3}, name
 
 
-def test_arms_at_another_temperature_share_their_first_calls_too(run):
-    wanted = firsts(*run("reflexion", "actor.sampling.temperature=0.8"))
+def test_arms_at_one_temperature_share_their_first_calls(run):
+    wanted = firsts(*run("reflexion", "temperature=0.8"))
     for name in ARMS:
-        node = "actor.make_actor" if name == "escalation" else "actor"
-        if name != "warming":
-            assert firsts(*run(name, f"{node}.sampling.temperature=0.8")) == wanted, name
+        assert firsts(*run(name, "temperature=0.8")) == wanted, name
 
 
-def test_warming_begins_where_its_schedule_does(run):
-    wanted = firsts(*run("simple", "actor.sampling.temperature=0.8"))
-    log, asked = run("warming", "actor.temperatures=[0.8,0.9,1.0]")
-    assert firsts(log, asked) == wanted
-    assert {request["sampling"]["temperature"] for _, request in asked} == {0.8, 0.9, 1.0}
+def test_warming_begins_at_the_temperature_of_all_arms(run):
+    _, asked = run("warming", "temperature=0.7", "actor.temperatures=[0.0,0.1,0.2]")
+    assert {request["sampling"]["temperature"] for _, request in asked} == {0.7, 0.8, 0.9}
 
 
-@pytest.mark.filterwarnings("ignore:actor.sampling.temperature:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:temperature:RuntimeWarning")
 @pytest.mark.parametrize("name", ARMS)
 def test_an_arm_is_called_as_its_experiment(name):
     cfg = compose(f"experiment={name}")
@@ -100,7 +96,7 @@ def test_retries_that_cannot_differ_are_told(run):
         run("retry")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run("retry", "actor.sampling.temperature=0.8")
+        run("retry", "temperature=0.8")
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,20 @@ from reflexion_lab.records import Completion, Message, Recollection, Sampling, T
 
 
 class Warming:
-    """Attempt n is drawn at the n-th of `temperatures`, attempts beyond at the last one; else as the actor would.
+    """Attempt n is drawn at `base` and the n-th of `temperatures`, attempts beyond at the last one; else as the actor
+    would.
 
     `make_actor`: makes the actor for a model. Every call of an attempt is drawn at its temperature, a reviser's too; a
     critic keeps its own.
     """
 
-    def __init__(self, model: Model, make_actor: Callable[..., Actor], temperatures: Sequence[float]) -> None:
-        if not temperatures or min(temperatures) < 0:
+    def __init__(
+        self, model: Model, make_actor: Callable[..., Actor], temperatures: Sequence[float], base: float = 0.0
+    ) -> None:
+        if not temperatures or min(temperatures) + base < 0:
             raise ValueError(f"actor.temperatures: {list(temperatures)} found; expected one or more, none below 0")
-        self.actors = [make_actor(model=Warmed(model, temperature)) for temperature in temperatures]
+        # Rounded: 0.1 + 0.2 is another temperature than 0.3, and another call to the cache.
+        self.actors = [make_actor(model=Warmed(model, round(base + above, 6))) for above in temperatures]
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         actor = self.actors[min(recollection.attempt, len(self.actors)) - 1]

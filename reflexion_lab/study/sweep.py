@@ -56,10 +56,14 @@ class Sweep:
         return cls(found, str(found[0].cfg.sweep_id or ""))
 
     @property
+    def lines(self) -> list[CellState]:
+        """All that was written of these very cells, oldest first."""
+        return [one for one in read_states(self.folder) if one.digest in ("", self.digests.get(one.number))]
+
+    @property
     def states(self) -> dict[int, CellState]:
-        """By number, every cell, in order."""
-        read = read_states(self.folder)
-        known = {one.number: one for one in read if one.digest in ("", self.digests.get(one.number))}
+        """By number, every cell, in order: its newest line."""
+        known = {state.number: state for state in self.lines}
         return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
 
     @property

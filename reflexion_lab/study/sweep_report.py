@@ -55,8 +55,9 @@ def _problems(sweep: Sweep, console: Console) -> None:
 def headline(sweep: Sweep) -> str:
     """Cells by status, calls made and saved, cost: over all that has been run of this sweep."""
     states = list(sweep.states.values())
-    made, stored = sum(state.made for state in states), sum(state.stored for state in states)
-    cost = sum((state.spent for state in states), Usage()).cost
+    ended = [line for line in sweep.lines if line.status in ("done", "failed", "stopped")]  # a kept one paid before
+    made, stored = sum(state.made for state in ended), sum(state.stored for state in ended)
+    cost = sum((state.spent for state in ended), Usage()).cost
     said = f"{len(states)} cells: {cells.counts(Counter(state.status for state in states))}; "
     said += f"model calls: {made} made, {stored} saved by sharing"
     return said + (f"; cost {cost:.4f}" if cost else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.trackers import arm_view
 from reflexion_lab.trackers.writing import Entry, times
 from reflexion_lab.trackers.writing import write as write_run
+
+COPIES = 12
+"""Arms that have the report each: of 75 it would fill half a gigabyte."""
 
 
 class Compared(NamedTuple):
@@ -53,7 +57,7 @@ class Compared(NamedTuple):
 
 
 def write(client: Any, experiment_id: str, compared: Compared) -> None:
-    """One run for each arm. All of them hold the whole report, since a reader may open any."""
+    """One run for each arm. All of them hold the whole report, since a reader may open any; of many, the first."""
     from reflexion_lab.reports.documents import save_report
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -61,13 +65,13 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
         for place, arm in enumerate(compared.arms):
             where = f'tags.summary_id = "{arm_view.summary_id(arm, compared.sweep_id)}"'
             former = client.search_runs([experiment_id], filter_string=where)
-            write_run(
-                client,
-                experiment_id,
-                _entry(compared, place),
-                former,
-                lambda run_id: client.log_artifacts(run_id, scratch),
-            )
+            with_report = place == 0 or len(compared.arms) <= COPIES
+            fill = partial(client.log_artifacts, local_dir=scratch) if with_report else _nothing
+            write_run(client, experiment_id, _entry(compared, place), former, fill)
+
+
+def _nothing(_run_id: str) -> None:
+    """The files of an arm whose report the first one holds."""
 
 
 def _entry(compared: Compared, place: int) -> Entry:
