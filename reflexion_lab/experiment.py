@@ -68,8 +68,8 @@ def present(lab: Lab, cfg: DictConfig) -> Summary:
 
 def drawn(lab: Lab, log: Log, label: str) -> list[Path]:
     """The figures of the run, in its folder."""
-    from reflexion_lab.reports.convergence import Curve, save_convergence
-    from reflexion_lab.reports.reflection_plots import save_reflections
+    from reflexion_lab.figures.convergence import Curve, save_convergence
+    from reflexion_lab.figures.reflections import save_reflections
 
     reflections = save_reflections(lab.folder.path, log, label)
     return [save_convergence(lab.folder.path, [Curve.of(log, label)]), *([reflections] if reflections else [])]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.estimators import paired
 from reflexion_lab.analysis.transitions import transitions
-from reflexion_lab.reports.figure import INK, caption
+from reflexion_lab.figures.style import INK, caption
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.statistics.bootstrap import difference
 

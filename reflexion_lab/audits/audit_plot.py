@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.audits.audit import Audit
 from reflexion_lab.audits.audit_report import Printed
-from reflexion_lab.reports.figure import COLOURS, FAINT, INK
+from reflexion_lab.figures.style import COLOURS, FAINT, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

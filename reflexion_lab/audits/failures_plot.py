@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reflexion_lab.audits.failure_cases import RULES, SHOWN, Comparison
 from reflexion_lab.audits.failures import Failure
 from reflexion_lab.audits.failures_report import as_rows, problems
-from reflexion_lab.reports.figure import INK, caption, forest
+from reflexion_lab.figures.style import INK, caption, forest
 from reflexion_lab.statistics.intervals import Estimate
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.audits.parsing import Parsing
 from reflexion_lab.audits.parsing_report import as_rows, grouped, key, share
-from reflexion_lab.reports.figure import COLOURS, FAINT, INK, caption, forest
+from reflexion_lab.figures.style import COLOURS, FAINT, INK, caption, forest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

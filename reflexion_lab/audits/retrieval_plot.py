@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.audits.retrieval import Comparison
 from reflexion_lab.audits.retrieval_report import as_rows, n_of
-from reflexion_lab.reports.figure import INK, caption, forest
+from reflexion_lab.figures.style import INK, caption, forest
 from reflexion_lab.statistics.intervals import Estimate
 
 if TYPE_CHECKING:

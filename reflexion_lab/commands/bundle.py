@@ -12,7 +12,7 @@ from reflexion_lab.commands import place
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from reflexion_lab.study.sameness import Sameness
+    from reflexion_lab.bundles.sameness import Sameness
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,9 +42,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def bundle(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from reflexion_lab.bundles.packing import pack
     from reflexion_lab.reports import cells
     from reflexion_lab.run_folder import RunFolder
-    from reflexion_lab.study.packing import pack
 
     run = RunFolder.existing(options.run)
     path = run.path.resolve()
@@ -65,7 +65,7 @@ def bundle(options: argparse.Namespace) -> int:
 
 def _check_out(out: Path) -> None:
     """Raises ValueError, before minutes are spent: `out` is some other file, or cannot be written."""
-    from reflexion_lab.study.bundle import BundleError, read
+    from reflexion_lab.bundles.bundle import BundleError, read
 
     if not out.parent.is_dir():
         raise ValueError(f"--out: {out.parent} is no folder; make it, or name another")
@@ -80,7 +80,7 @@ def replay(options: argparse.Namespace) -> int:
     """0, or 1 where anything differs."""
     from rich.console import Console
 
-    from reflexion_lab.study.replay import replay as carry_out
+    from reflexion_lab.bundles.replay import replay as carry_out
 
     done = carry_out(Path(options.bundle), Path(options.out) if options.out else None)
     console = Console()

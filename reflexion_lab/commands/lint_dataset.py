@@ -45,9 +45,9 @@ def lint_dataset(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from reflexion_lab.config import compose
+    from reflexion_lab.lint.dataset import lint
+    from reflexion_lab.lint.report import as_json, progress, show
     from reflexion_lab.parts import load_benchmark, load_sandbox
-    from reflexion_lab.study.lint_dataset import lint
-    from reflexion_lab.study.lint_report import as_json, progress, show
 
     start = time.monotonic()
     # Mutants loop for ever more often than models' programs do; what a canonical solution needs is given still.

@@ -41,8 +41,8 @@ def import_recordings(options: argparse.Namespace) -> int:
     import msgspec
     from rich.console import Console
 
-    from reflexion_lab.study.recordings_files import import_files
-    from reflexion_lab.study.recordings_report import harness_errors, show
+    from reflexion_lab.recordings.files import import_files
+    from reflexion_lab.recordings.report import harness_errors, show
 
     out = Path(options.out)
     imported = import_files(
@@ -69,9 +69,9 @@ def import_recordings(options: argparse.Namespace) -> int:
 def trials(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from reflexion_lab.study.trials import read_trials
-    from reflexion_lab.study.trials_plot import save
-    from reflexion_lab.study.trials_report import show
+    from reflexion_lab.recordings.trials import read_trials
+    from reflexion_lab.recordings.trials_plot import save
+    from reflexion_lab.recordings.trials_report import show
 
     found = read_trials(options.folders)
     show(found, Console())

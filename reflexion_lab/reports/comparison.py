@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.row import Row
+from reflexion_lab.figures.style import UPPER_BOUND
+from reflexion_lab.figures.text import plain
 from reflexion_lab.reports.difference_sheet import difference_sheet
-from reflexion_lab.reports.figure import UPPER_BOUND
-from reflexion_lab.reports.sheets import NONE, Sheet, amount, listed, percent, percents, plain, share
+from reflexion_lab.reports.sheets import NONE, Sheet, amount, listed, percent, percents, share
 
 
 def sheets(found: Comparison) -> list[Sheet]:

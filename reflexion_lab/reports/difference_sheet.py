@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.differences import Difference
 from reflexion_lab.analysis.row import Row
-from reflexion_lab.reports.figure import UPPER_BOUND
-from reflexion_lab.reports.sheets import NONE, Sheet, listed, p_value, percent, plain, points
+from reflexion_lab.figures.style import UPPER_BOUND
+from reflexion_lab.figures.text import plain
+from reflexion_lab.reports.sheets import NONE, Sheet, listed, p_value, percent, points
 
 
 def difference_sheet(found: Comparison) -> Sheet:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reflexion_lab.reports.sheets import Document, Drawn, Sheet, plain
+from reflexion_lab.figures.text import plain
+from reflexion_lab.reports.sheets import Document, Drawn, Sheet
 
 ESCAPES = {
     "\\": r"\textbackslash{}",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reflexion_lab.reports.sheets import Document, Drawn, Sheet, plain
+from reflexion_lab.figures.text import plain
+from reflexion_lab.reports.sheets import Document, Drawn, Sheet
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 

@@ -69,18 +69,6 @@ def as_table(sheet: Sheet) -> Table:
     return made
 
 
-def plain(text: str) -> str:
-    """On one line, with what no eye can see spelt out: control, direction and zero-width characters."""
-    folded = " ".join(text.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded)
-
-
-def inert(text: str) -> str:
-    """On one line, and never a formula: a spreadsheet obeys what begins with one of these."""
-    safe = plain(text)
-    return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe
-
-
 def percent(share: float) -> str:
     """In per cent, without the sign: 34.2."""
     return f"{100 * share:.1f}"

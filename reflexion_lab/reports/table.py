@@ -9,7 +9,7 @@ from pathlib import Path
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.differences import Difference
 from reflexion_lab.analysis.row import Row
-from reflexion_lab.reports.sheets import inert
+from reflexion_lab.figures.text import inert
 from reflexion_lab.statistics.intervals import Estimate, Rate
 
 DIGITS = 6

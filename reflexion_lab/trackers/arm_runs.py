@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from reflexion_lab import registration
 from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.comparison import Comparison, compare
-from reflexion_lab.reports.convergence import Curve
+from reflexion_lab.figures.convergence import Curve
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.trackers import arm_view
 from reflexion_lab.trackers.writing import Entry, times

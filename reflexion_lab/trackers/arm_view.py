@@ -11,8 +11,8 @@ from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.differences import Difference
 from reflexion_lab.analysis.row import Row
 from reflexion_lab.analysis.suite_quality import Confusion
+from reflexion_lab.figures.convergence import Curve
 from reflexion_lab.records import Usage
-from reflexion_lab.reports.convergence import Curve
 from reflexion_lab.statistics.intervals import Estimate
 from reflexion_lab.trackers import view
 from reflexion_lab.trackers.view import Metric

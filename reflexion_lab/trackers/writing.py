@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reflexion_lab.analysis.summary import Log, Summary
+from reflexion_lab.figures.convergence import Curve, save_convergence
+from reflexion_lab.figures.reflections import save_reflections
+from reflexion_lab.figures.style import COLOURS
 from reflexion_lab.records import Manifest
-from reflexion_lab.reports.convergence import Curve, save_convergence
-from reflexion_lab.reports.figure import COLOURS
-from reflexion_lab.reports.reflection_plots import save_reflections
 from reflexion_lab.trackers import traces, view
 
 RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")

@@ -11,7 +11,7 @@ from scipy.stats import bootstrap
 from sklearn.metrics import ndcg_score
 
 from reflexion_lab.analysis.retrieval import Answer, Estimate, answer, difference, effective, quality
-from reflexion_lab.reports.figure import caption, forest
+from reflexion_lab.figures.style import caption, forest
 from reflexion_lab.statistics.intervals import wilson
 
 mpl.use("Agg")

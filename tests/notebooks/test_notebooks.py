@@ -67,6 +67,30 @@ SAID = {
         "critique-revise, model | ✗ ✗ | ✓ ✓ | ✓ ✗ | 8 | 1,790",
         "candidates | ✗ ✗ | ✓ ✓ | ✓ ✗ | 6 | 885",
     ],
+    "05_a_sweep": [
+        "3,652 calls asked for, 1,416 paid: 117 by the probe, 1299 by the cells;",
+        "the same again: 36 cells, 0 of them run now, 0 calls made\n"
+        "three attempts: 18 cells, 18 of them run now, 0 calls made",
+        "3             0.0  1.0  2.0  3.0",
+        "bad luck | 1 | 83.3 [75.6, 91.1] | +6.7 [-3.3, +16.7], p 0.55",
+        "too hard | 1 | 77.8 [68.9, 86.7] | +43.3 [+30.0, +56.7], p <.0001",
+        "too hard | 3 | 81.1 [72.2, 90.0]",
+    ],
+    "06_comparing_runs": [
+        "720 first attempts of 6 arms; distinct programs a task and seed: {1}",
+        "UPPER BOUND, not pass@1: the hidden tests drove the loops of oracle",
+        "n = 120 pairs",
+        "19:20       1       1  27:12, 12.5  25.3  not detected",
+        "reflexion: one seed: ask with --one-seed",
+        "1 | 72.5 [57.2, 83.9] | 80.0 [65.2, 89.5] | +7.5 [-9.4, +24.0] | 7:4 | 0.55",
+    ],
+    "07_wisdom": [
+        " of 12 solved\nwith wisdom: ",
+        "My program is not valid Python, or it uses a name that is defined nowhere.",
+        "# Causes of failure that have come back:\n# - The logic of my program computes something other",
+        "the runs differ in: arm, memory, store",
+        "a book of 3",
+    ],
 }
 """What a notebook's outputs must say, as committed and, where it is not cut short, as executed."""
 
@@ -89,6 +113,36 @@ CUT_SHORT = {
             "same task: other models' reflections on the same task",
             "jaccard | 100.0\n[100, 100] | 100.0\n[100, 100]",
             "embedding | 100 % | 100 % | 100 %",
+        ],
+    ),
+    "05_a_sweep": (
+        "REFLEXION_LAB_SIZE",
+        "4,1",
+        [
+            "the same again: 12 cells, 0 of them run now, 0 calls made\n"
+            "three attempts: 6 cells, 6 of them run now, 0 calls made",
+            "3             0.0  1.0  2.0",
+            "too hard | 1 |",
+        ],
+    ),
+    "06_comparing_runs": (
+        "REFLEXION_LAB_SIZE",
+        "6,2",
+        [
+            "72 first attempts of 6 arms; distinct programs a task and seed: {1}",
+            "UPPER BOUND, not pass@1: the hidden tests drove the loops of oracle",
+            "n = 12 pairs",
+            "reflexion: one seed: ask with --one-seed",
+        ],
+    ),
+    "07_wisdom": (
+        "REFLEXION_LAB_MODEL",
+        "model=simulated actor=single_shot model.first=0",
+        [
+            "Causes of failure that have come back:\n- My program applies an operation to a value",
+            "wisdom that anybody read: 100.0 %",
+            "jaccard | 0 | 19 | 0 | 19",
+            "random | 19 | 19 | 19 | 19",
         ],
     ),
 }

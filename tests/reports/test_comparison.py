@@ -14,12 +14,13 @@ from rich.console import Console
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.tallies import Tallies
+from reflexion_lab.figures.text import plain
 from reflexion_lab.records import Usage
 from reflexion_lab.reports.comparison import exclusions, sheets, warnings
 from reflexion_lab.reports.documents import save_report
 from reflexion_lab.reports.latex import escaped as latex_escaped
 from reflexion_lab.reports.markdown import escaped as markdown_escaped
-from reflexion_lab.reports.sheets import amount, as_table, p_value, plain, points
+from reflexion_lab.reports.sheets import amount, as_table, p_value, points
 from reflexion_lab.reports.table import write_table
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.statistics.intervals import Estimate, Rate

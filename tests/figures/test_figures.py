@@ -1,0 +1,390 @@
+from __future__ import annotations
+
+import csv
+import random
+from itertools import pairwise
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.budgets import accuracy_by_spending
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.transitions import transitions
+from reflexion_lab.figures import budgets as budget_plots
+from reflexion_lab.figures import config_curves, curves, drawing
+from reflexion_lab.figures import outcome_map as outcome_panels
+from reflexion_lab.figures import transitions as transition_plots
+from reflexion_lab.figures.budgets import budget
+from reflexion_lab.figures.convergence import Curve, convergence
+from reflexion_lab.figures.differences import differences
+from reflexion_lab.figures.feedback import feedback_errors
+from reflexion_lab.figures.outcome_map import outcome_map
+from reflexion_lab.figures.saved import save_figures
+from reflexion_lab.figures.style import COLOURS, look, spread
+from reflexion_lab.figures.survival import survival, unsolved
+from reflexion_lab.figures.transitions import transition_bars
+from reflexion_lab.records import Usage
+from reflexion_lab.run_folder import RunFolder
+
+TASKS = [f"t{number:02}" for number in range(24)]
+
+
+def verdicts(name, seed, source, attempts):
+    """Attempt 1 is the same in all arms; what follows is drawn for each."""
+    made = {}
+    for task in TASKS:
+        first, own = random.Random(f"{seed}:{task}"), random.Random(f"{name}:{seed}:{task}")
+        history = []
+        for number in range(1, attempts + 1):
+            right = (first if number == 1 else own).random() < 0.4
+            seen = right if source == "oracle" else (first if number == 1 else own).random() < (0.9 if right else 0.1)
+            history.append((1.0 if seen else 0.5, right))
+            if seen:
+                break
+        made[task] = history
+    return made
+
+
+@pytest.fixture
+def made(write_run, tmp_path):
+    """Arms with two seeds each, of one attempt where the name is `simple`."""
+
+    def make(*names, seeds=(1, 2), configs=None):
+        folders = []
+        for place, name in enumerate(names):
+            source = "oracle" if name == "oracle" else "visible"
+            for seed in seeds:
+                found = verdicts(f"{name}{place}", seed, source, 1 if name == "simple" else 3)
+                run = write_run(found, seed=seed, feedback_source=source)
+                path = run.path.rename(tmp_path / f"{name}-{place}-{seed}")
+                moved, config = RunFolder(path), (configs or [{}] * len(names))[place]
+                moved.write_manifest(
+                    replace(moved.manifest, run_id=path.name, config={"arm": name, "seed": seed, **config})
+                )
+                folders.append(path)
+        return arms(folders)
+
+    return make
+
+
+@pytest.fixture
+def saved(made, tmp_path):
+    def save(*names, **options):
+        found = made(*names, **options)
+        return {one.name: one for one in save_figures(tmp_path / "figures", compare(found, one_seed=True), found)}
+
+    return save
+
+
+def rows(figure):
+    with figure.table.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def by_gid(artists, gid):
+    return [artist for artist in artists if artist.get_gid() == gid]
+
+
+def axes():
+    return Figure().add_subplot()
+
+
+def words(ax):
+    return " ".join(text.get_text() for text in ax.texts)
+
+
+def test_the_axes_given_is_the_axes_returned(made):
+    first, second = made("retry", "reflexion")
+    found, ax = compare([first, second]), axes()
+    assert curves.curves([Curve.over(first)], ax) is ax
+    assert budget({first: accuracy_by_spending(first, "tokens")}, "tokens", ax) is ax
+    forest = axes()
+    assert differences(found.rows[1:], first.label, forest) is forest
+    assert transition_bars(transitions(first), ax) is ax
+    assert outcome_map(first, TASKS, ax) is ax
+    assert unsolved({first: survival(first)}, ax) is ax
+    errors = axes()
+    assert feedback_errors({first: found.rows[0].feedback}, errors) is errors
+
+
+def test_every_figure_is_on_disk_with_its_numbers_and_its_facts(saved):
+    figures = saved("retry", "reflexion")
+    assert list(figures) == ["curves", "budget", "differences", "feedback", "transitions", "survival", "outcomes"]
+    for figure in figures.values():
+        assert figure.path.read_bytes().startswith(b"\x89PNG")
+        assert rows(figure)
+        for fact in ("24 tasks x 2 seeds (1, 2)", "Feedback: visible"):
+            assert fact in figure.caption
+    for name in ("curves", "budget", "differences", "feedback", "transitions", "survival"):
+        assert "95 %" in figures[name].caption
+
+
+def test_figures_that_say_nothing_are_left_out(saved):
+    assert set(saved("simple")) == {"curves", "budget", "feedback", "outcomes"}
+
+
+def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, made):
+    figure = saved("retry", "reflexion")["curves"]
+    found = rows(figure)
+    assert [(row["arm"], row["attempt"], row["n"]) for row in found] == [
+        (arm, str(t), "48") for arm in ("retry", "reflexion") for t in (1, 2, 3)
+    ]
+    assert all(float(row["low"]) <= float(row["share"]) <= float(row["high"]) for row in found)
+    assert "tasks and seeds" in figure.caption
+    assert "share the same first attempts" in figure.caption
+    assert found[0]["share"] == found[3]["share"]
+
+
+def test_a_curve_over_seeds_counts_cases_and_pools_runs(made):
+    (arm,) = made("reflexion")
+    curve, single = Curve.over(arm), [Curve.of(log, "x") for log in arm.logs]
+    for t, point in enumerate(curve.points):
+        parts = [one.points[t] for one in single]
+        assert point.n == 48
+        assert point.solved == sum(part.solved for part in parts)
+        assert point.tokens_cum == sum(part.tokens_cum for part in parts)
+        assert point.any_solved == pytest.approx(sum(part.any_solved for part in parts) / 2)
+    assert curve.seeds == (1, 2)
+
+
+def test_a_curve_of_one_seed_is_that_of_its_run(made):
+    (arm,) = made("reflexion", seeds=(1,))
+    assert Curve.over(arm) == Curve.of(arm.logs[0], "reflexion")
+
+
+def test_arms_of_unlike_lengths_are_drawn_to_one_end(saved):
+    found = rows(saved("simple", "reflexion")["curves"])
+    assert [row["attempt"] for row in found if row["arm"] == "simple"] == ["1", "2", "3"]
+    assert len({row["share"] for row in found if row["arm"] == "simple"}) == 1
+
+
+def test_other_first_attempts_are_not_called_shared(made):
+    first, second = made("retry", "reflexion")
+    case = next(iter(second.attempts))
+    one = second.attempts[case][0]
+    second.attempts[case][0] = replace(one, trajectory=replace(one.trajectory, solution="other"))
+    assert "first attempts of reflexion are not those of retry" in curves.drawing([first, second]).caption
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 10])
+def test_names_at_the_ends_of_curves_do_not_cover_each_other(made, count):
+    found = [Curve.over(arm) for arm in made(*(f"arm{place}" for place in range(count)))]
+    ax = curves.curves(found, axes())
+    heights = sorted(text.xy[1] for text in by_gid(ax.texts, "name"))
+    low, high = ax.get_ylim()
+    assert len(heights) == count
+    assert all(low <= height <= high for height in heights)
+    assert all(above - below > 0.06 * (high - low) for below, above in pairwise(heights))
+
+
+def test_every_figure_with_an_oracle_is_watermarked(made):
+    found = made("retry", "oracle")
+    (retry, oracle), compared = found, compare(found)
+    drawn = [
+        curves.curves([Curve.over(arm) for arm in found], axes()),
+        budget({arm: accuracy_by_spending(arm, "tokens") for arm in found}, "tokens", axes()),
+        differences(compared.rows[1:], "retry", axes()),
+        transition_bars(transitions(oracle), axes()),
+        outcome_map(oracle, TASKS, axes()),
+        unsolved({arm: survival(arm) for arm in found}, axes()),
+        convergence(Curve.over(oracle), axes()),
+    ]
+    for ax in drawn:
+        (mark,) = by_gid(ax.texts, "watermark")
+        assert "UPPER BOUND" in mark.get_text()
+    assert not by_gid(transition_bars(transitions(retry), axes()).texts, "watermark")
+    assert not by_gid(curves.curves([Curve.over(retry)], axes()).texts, "watermark")
+
+
+def test_an_oracle_is_no_pass_at_1_in_any_words(saved):
+    figures = saved("retry", "oracle")
+    for figure in figures.values():
+        if "oracle" in {row.get("arm") for row in rows(figure)}:
+            assert "UPPER BOUND, not pass@1 (oracle)" in figure.caption
+    assert "oracle" not in {row["arm"] for row in rows(figures["feedback"])}
+
+
+def test_an_oracle_alone_is_not_titled_pass_at_1(made):
+    assert "pass@1" not in curves.drawing(made("oracle")).title
+
+
+def test_an_oracle_is_not_on_the_hull(saved):
+    found = rows(saved("retry", "oracle")["budget"])
+    assert {row["on_hull"] for row in found if row["arm"] == "oracle"} == {"False"}
+    assert "True" in {row["on_hull"] for row in found if row["arm"] == "retry"}
+
+
+def test_spending_is_drawn_on_a_logarithmic_scale_and_only_where_there_is_any(saved, made):
+    assert {row["unit"] for row in rows(saved("retry", "reflexion")["budget"])} == {"tokens", "calls"}  # nothing costs
+    (arm,) = made("other")
+    assert budget({arm: accuracy_by_spending(arm, "calls")}, "calls", axes()).get_xscale() == "log"
+
+
+def test_differences_are_those_of_the_comparison(made):
+    found = compare(made("retry", "reflexion"))
+    (row,) = rows_of = [row for row in found.rows if row.as_run]
+    ax = differences(rows_of, "retry", axes())
+    (dot,) = by_gid(ax.lines, "as run")
+    assert dot.get_xdata()[0] == row.as_run.estimate.value
+    bars = by_gid(ax.patches, "minimum")
+    known = [one.minimum for one in (row.as_run, row.matched) if one.minimum is not None]
+    assert [bar.get_width() for bar in bars] == [2 * minimum for minimum in known]
+
+
+def test_a_difference_that_was_refused_is_not_drawn(made, tmp_path):
+    found = made("retry", "reflexion", seeds=(1,))
+    names = {one.name for one in save_figures(tmp_path / "figures", compare(found), found)}
+    assert "differences" not in names
+
+
+def test_bars_of_an_attempt_are_all_of_its_programs(made):
+    (arm,) = made("reflexion")
+    moves = transitions(arm)
+    ax = transition_bars(moves, axes())
+    heights = {}
+    for kind in ("cc", "wc", "cw", "ww"):
+        for bar in by_gid(ax.patches, kind):
+            place = round(bar.get_x() + bar.get_width() / 2)
+            heights[place] = heights.get(place, 0) + bar.get_height()
+    assert heights == {2: pytest.approx(1), 3: pytest.approx(1)}
+    assert f"n = {moves.programs[0].n}" in words(ax)
+
+
+def test_kinds_of_moves_are_told_apart_without_colour(made):
+    (arm,) = made("reflexion")
+    ax = transition_bars(transitions(arm), axes())
+    assert len({(by_gid(ax.patches, kind)[0].get_hatch()) for kind in ("wc", "cw", "ww")}) == 3
+
+
+def test_the_map_has_a_cell_for_each_attempt_and_the_easiest_task_on_top(saved, made):
+    found = rows(saved("retry", "reflexion")["outcomes"])
+    places = {row["task_id"]: (int(row["place"]), float(row["solved_share"])) for row in found}
+    shares = [share for _, share in sorted(places.values())]
+    assert len(places) == 24
+    assert shares == sorted(shares, reverse=True)
+    (arm,) = made("other")
+    image = by_gid(outcome_map(arm, TASKS, axes()).images, "map")[0].get_array()
+    assert image.count() == sum(len(attempts) for attempts in arm.attempts.values())
+
+
+def test_loops_that_stopped_on_a_wrong_program_stay_unsolved(made):
+    (arm,) = made("reflexion")
+    found = survival(arm)
+    assert found.n == 48
+    last = found.steps[-1]
+    solved = sum(any(arm.verdicts(t)[case] for t in (1, 2, 3)) for case in arm.attempts)
+    assert last.unsolved.value == pytest.approx(1 - solved / 48)
+    assert all(step.censored == 0 for step in found.steps[:-1])
+
+
+def test_a_loop_that_was_cut_off_is_censored_where_it_was(made):
+    (arm,) = made("reflexion")
+    case, history = next(
+        (c, m) for c, m in arm.attempts.items() if len(m) == 3 and not any(arm.verdicts(t)[c] for t in (1, 2, 3))
+    )
+    for reason in ("budget", "timeout", "cancelled", "harness_error"):
+        arm.attempts[case] = [history[0], replace(history[1], stop_reason=reason)]
+        assert [step.censored for step in survival(arm).steps][:2] == [0, 1], reason
+
+
+def test_a_sweep_is_drawn_over_its_key_with_words_behind_numbers(saved):
+    omegas = [3, "all", 0, 1]
+    figures = saved(*["reflexion"] * 4, configs=[{"recall": {"omega": omega}} for omega in omegas])
+    figure = figures["over_recall.omega"]
+    assert {row["value"]: row["series"] for row in rows(figure)} == dict.fromkeys(
+        ("0.0", "1.0", "3.0", "all"), "reflexion"
+    )
+
+
+def test_numbers_stand_where_they_belong_and_words_behind_them(made):
+    found = made(*["reflexion"] * 4, configs=[{"recall": {"omega": omega}} for omega in (3, "all", 0, 1)])
+    assert config_curves.swept(found) == ["recall.omega"]
+    ax = config_curves.drawing(found, "recall.omega").panels[0](axes())
+    labels = {label.get_text(): place for label, place in zip(ax.get_xticklabels(), ax.get_xticks(), strict=True)}
+    assert [labels[name] for name in ("0", "1", "3")] == [0, 1, 3]
+    assert labels["all"] > 3
+
+
+def test_a_wide_sweep_is_drawn_on_a_logarithmic_scale(made):
+    found = made(*["reflexion"] * 3, configs=[{"memory": {"size": size}} for size in (1, 10, 100)])
+    ax = config_curves.drawing(found, "memory.size").panels[0](axes())
+    assert list(ax.get_xticks()) == pytest.approx([0, 1, 2])
+
+
+def test_seeds_and_words_alone_are_no_sweep(made):
+    assert config_curves.swept(made("retry", "reflexion")) == []
+    assert config_curves.swept(made("x", "x", configs=[{"actor": "one"}, {"actor": "two"}])) == []
+
+
+def test_a_key_that_no_arm_has_is_said(made):
+    with pytest.raises(ValueError, match=r"recall\.size.*found; expected a dotted config key"):
+        config_curves.drawing(made("retry"), "recall.size")
+
+
+def test_two_writings_of_one_figure_are_the_same_bytes(made, tmp_path):
+    (arm,) = made("reflexion")
+    texts = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        figure = drawing.save(tmp_path / name, curves.drawing([arm]), "svg")
+        texts.append((figure.path.read_bytes(), figure.table.read_bytes()))
+    assert texts[0] == texts[1]
+    assert texts[0][0].startswith(b"<?xml")
+
+
+def test_a_name_with_dollars_is_drawn_as_it_is(saved):
+    assert rows(saved("a$b", "c$\\frac")["curves"])[0]["arm"] == "a$b"
+
+
+def test_names_in_figures_obey_nobody(saved):
+    figures = saved("=1+1", "a\x1b[31m\u202e\nb")
+    assert {row["arm"] for row in rows(figures["curves"])} == {"'=1+1", "a\\x1b[31m\\u202e b"}
+    for figure in figures.values():
+        assert all(c.isprintable() for c in figure.caption), figure.name
+
+
+def test_titles_of_panels_do_not_reach_into_the_next(made):
+    long = "retry recorded.variant=humaneval-gpt-4-turbo-0409-5repeats-no-temp-incr "
+    found = made(f"{long}one", f"{long}two", f"{long}three")
+    for one in (outcome_panels.drawing(found), transition_plots.drawing(found)):
+        canvas = Figure(figsize=(one.size[0] * 2, one.size[1] * 2), layout="constrained")
+        drawing._draw_panels(canvas, one)
+        canvas.draw_without_rendering()
+        wide = [text.get_window_extent().width for text in canvas.findobj(Text) if "retry" in text.get_text()]
+        assert len(wide) == 3
+        assert max(wide) < one.size[0] * canvas.dpi, one.name
+
+
+def test_an_arm_of_unknown_spending_is_named_and_not_drawn(made):
+    known, silent = made("retry", "silent")
+    for history in silent.attempts.values():
+        history[:] = [
+            replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None) for one in history
+        ]
+    found = budget_plots.drawing([known, silent])
+    assert {(row[0], row[1]) for row in found.rows} == {("tokens", "retry"), ("calls", "retry"), ("calls", "silent")}
+    assert "Unknown tokens, hence not drawn: silent." in found.caption
+
+
+def test_a_narrow_range_of_spending_has_more_than_one_number(made):
+    (arm,) = made("retry")
+    spots = [spot._replace(spend=1 + 0.15 * place) for place, spot in enumerate(accuracy_by_spending(arm, "calls"))]
+    ax = budget({arm: spots}, "calls", axes())
+    low, high = ax.get_xlim()
+    assert sum(low <= tick <= high for tick in ax.get_xticks()) > 2
+
+
+def test_fourteen_looks_differ():
+    assert len({tuple(map(str, look(place).values())) for place in range(14)}) == 14
+    assert look(0)["color"] == COLOURS[0]
+
+
+def test_labels_are_spread_in_order_and_stay_inside():
+    assert spread([0.2, 0.8], 0.1, 0, 1) == [0.2, 0.8]
+    assert spread([0.5, 0.5], 0.1, 0, 1) == pytest.approx([0.45, 0.55])
+    assert spread([0.99, 1.0, 0.0], 0.1, 0, 1) == pytest.approx([0.9, 1.0, 0.0])
+    assert spread([0.5] * 11, 0.5, 0, 1) == pytest.approx([place / 10 for place in range(11)])
+    assert spread([], 0.1, 0, 1) == []

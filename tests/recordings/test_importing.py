@@ -1,0 +1,321 @@
+"""Recorded runs of other systems become runs of ours: executed again, with nothing invented and nothing dropped."""
+
+import contextlib
+import io
+import json
+from collections import Counter
+
+import pytest
+
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.summary import summary
+from reflexion_lab.cli import main
+from reflexion_lab.recordings.feedback import feedback_verdict
+from reflexion_lab.recordings.files import import_files
+from reflexion_lab.recordings.importing import read_recordings
+from reflexion_lab.run_folder import RunFolder
+
+PROMPT = 'def double(x):\n    """Twice x."""\n'
+TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n"
+RIGHT, WRONG = "def double(x):\n    return x + x\n", "def double(x):\n    return x\n"
+FIELDS = "ROOT_CAUSE: x itself\nWHAT_WENT_WRONG: 1\nWHAT_TO_CHANGE: twice\nCONFIDENCE: 0.9\n"
+
+
+def step(code=RIGHT, passed=True, own=None, **fields):
+    own = code == RIGHT if own is None else own
+    told = {"recomputed_passed": ["assert double(1) == 2"] * passed}
+    told["recomputed_failed"] = ["assert double(1) == 2"] * (not passed)
+    return {"code": code, "feedback": told, "own_pass": own, "own_lenient": own, **fields}
+
+
+def transcript(*attempts, problem="own/1", **fields):
+    row = {
+        "source": "somebody/else",
+        "run": "m/run1",
+        "model": "m",
+        "strategy": "reflexion(max_iters=2)",
+        "bench": "own",
+    }
+    row |= {"problem": problem, "entry_point": "double", "prompt": PROMPT, "test": TEST, "visible_tests": None}
+    return row | {"attempts": list(attempts), "logged_is_solved": True, "solution_is_attempt": 0} | fields
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*rows, name="log.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def take(write, tmp_path):
+    def take(*rows, name="log.jsonl", **options):
+        return import_files([write(*rows, name=name)], tmp_path / "runs", quiet=True, workers=2, **options)
+
+    return take
+
+
+def read(imported):
+    return Log.read(RunFolder.existing(imported.folder))
+
+
+def test_a_recording_becomes_a_finished_run_that_says_what_it_was(take):
+    (one,) = take(transcript(step(WRONG, passed=False, reflection="It is x."), step()))
+    log = read(one)
+    manifest, first, second = log.manifest, *log.attempts["own/1"]
+    assert (manifest.config["arm"], manifest.feedback_source, manifest.seed) == ("reflexion", "self_tests", 1)
+    assert manifest.model_fingerprint == "recorded:somebody/else/m"
+    assert (manifest.n_expected, manifest.slots, manifest.prompt_digests) == (1, 0, {})
+    assert (first.trajectory.solution, second.trajectory.solution) == (WRONG, RIGHT)
+    assert first.evaluation.outcome == "fail" and first.evaluation.checks[0].actual == "1"
+    assert second.evaluation.passed and second.delta.reward_change == 1.0
+    assert (first.stop_reason, second.stop_reason) == ("", "passed")
+    assert [log.grades["own/1", n].passed for n in (1, 2)] == [False, True]
+    assert [log.grades["own/1", n].sealed for n in (1, 2)] == [True, False]
+    assert log.written["own/1"].tests == ("assert double(1) == 2",)
+    assert summary(log).pass_at_1.k == 1
+
+
+def test_our_verdicts_stand_and_differences_to_the_record_are_counted(take):
+    (one,) = take(transcript(step(WRONG, passed=True, own=True), step(own=True)))
+    found = one.account
+    assert not read(one).attempts["own/1"][0].evaluation.passed
+    assert (found.feedback.compared, found.feedback.agree, found.feedback.recorded_alone) == (2, 1, 1)
+    assert (found.hidden.agree, found.hidden.differing) == (1, ("own/1/1",))
+
+
+def test_what_the_source_submitted_stands_apart_from_what_our_rule_submits(take):
+    (one,) = take(
+        transcript(step(WRONG, passed=False), step(), solution_is_attempt=0),
+        transcript(step(), problem="own/2", solution_is_attempt=None),
+        transcript(step(), problem="own/3", solution_is_attempt=None, solution=f"{RIGHT}\n\n"),
+    )
+    assert one.account.submitted_by_source == {"own/1": 1, "own/2": None, "own/3": 1}
+    assert read(one).results["own/1"].submitted == 2
+    assert one.account.submissions_differ == 1
+    assert (one.account.source_pass.k, one.account.source_pass.n) == (1, 2)
+
+
+def test_loops_keep_the_length_that_they_had_and_odd_ends_are_counted(take):
+    went_on = transcript(step(), step(WRONG, passed=False), step(WRONG, passed=False))
+    early = transcript(step(WRONG, passed=False), problem="own/2")
+    (one,) = take(went_on, early)
+    log = read(one)
+    assert [len(made) for made in log.attempts.values()] == [3, 1]
+    assert (one.account.went_on, one.account.ended_early) == (1, 1)
+    assert {r.task_id: r.stop_reason for r in log.results.values()} == {
+        "own/1": "max_attempts",
+        "own/2": "recorded_end",
+    }
+    assert submitted_at(log.attempts["own/1"]).number == 1
+
+
+def test_rows_that_cannot_be_used_are_listed_with_their_reason(take):
+    (one,) = take(
+        transcript(step()),
+        transcript(step(WRONG)),
+        transcript(problem="own/2"),
+        transcript({"code": 3}, problem="own/3"),
+    )
+    assert one.account.excluded == (
+        ("line 2, own/1", "a second row of this task and run; the first, line 1, counts"),
+        ("line 3, own/2", "attempts: none found; expected one at least"),
+        ("line 4, own/3", "code: 3 found; expected text"),
+    )
+    assert read(one).manifest.n_expected == one.account.tasks == 1
+
+
+def test_a_run_of_which_nothing_can_be_used_is_said_and_printed(write, tmp_path, capsys):
+    assert main(["import", str(write(transcript())), "--out", str(tmp_path / "runs")]) == 0
+    assert "left out: line 1, own/1: attempts: none found" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_attempt_without_a_program_is_kept_and_fails(take):
+    (one,) = take(transcript(step(WRONG, passed=False), step(None, own=False, feedback=None)))
+    log = read(one)
+    assert one.account.without_program == ("own/1/2",)
+    assert log.attempts["own/1"][1].evaluation.outcome == "extraction_failed"
+    assert not log.grades["own/1", 2].passed
+
+
+def test_the_judge_alone_is_lenient_and_strict_is_strict(take, tmp_path):
+    needs = "def double(x: Optional[int]):\n    return x + x\n"
+    (one,) = take(transcript(step(needs, passed=False, own_pass=False, own_lenient=True)))
+    assert not read(one).attempts["own/1"][0].evaluation.passed  # the loop's tests met the program as it was
+    assert read(one).grades["own/1", 1].passed
+    (strict,) = take(transcript(step(needs, passed=False, own_pass=False, own_lenient=True)), lenient=False)
+    assert not read(strict).grades["own/1", 1].passed
+    assert strict.folder != one.folder
+    assert [found.account.hidden.agree for found in (one, strict)] == [1, 1]
+
+
+def test_a_cut_ends_every_loop_and_says_so(take):
+    (one,) = take(transcript(step(WRONG, passed=False), step(WRONG, passed=False), step()), cut=2)
+    log = read(one)
+    assert len(log.attempts["own/1"]) == 2
+    assert (log.manifest.config["recorded"]["cut"], log.manifest.config["loop"]["max_attempts"]) == (2, 2)
+    assert one.folder.name.endswith("-a2-s1")
+
+
+def test_usage_and_words_are_those_recorded_and_no_more(take):
+    paid = {"raw": "    return x + x\n", "code": None, "prompt_tokens": 9, "completion_tokens": 4, "latency_s": 0.5}
+    row = transcript({**paid, "visible_pass": False, "reflection": FIELDS, "own_lenient": True}, step())
+    (one,) = take(row)
+    first, second = read(one).attempts["own/1"]
+    usage = first.trajectory.usage
+    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.seconds) == (1, 9, 4, 0.5)
+    assert first.trajectory.solution == PROMPT + "    return x + x\n"
+    assert first.trajectory.reply == "    return x + x\n"
+    assert (first.reflection.source, first.reflection.what_to_change) == ("recorded", "twice")
+    assert (second.reflection, second.trajectory.usage.tokens) == (None, 0)
+    assert "tokens of reflections" in read(one).manifest.config["recorded"]["not_recorded"]
+
+
+def test_words_without_our_fields_are_kept_as_text_and_claim_nothing(take):
+    (one,) = take(transcript(step(WRONG, passed=False, reflection="It returns x itself.")))
+    said = read(one).attempts["own/1"][0].reflection
+    assert (said.text, said.root_cause, said.confidence_source) == ("It returns x itself.", "", "none")
+
+
+def test_a_single_shot_has_no_feedback_even_where_its_row_shows_tests(take):
+    (one,) = take(transcript(step(WRONG), strategy="simple", visible_tests=["assert double(1) == 2"]))
+    log = read(one)
+    assert (log.manifest.feedback_source, log.manifest.config["arm"]) == ("none", "simple")
+    assert log.attempts["own/1"][0].evaluation.outcome == "no_tests"
+    assert (log.results["own/1"].stop_reason, one.account.ended_early) == ("no_feedback", 0)
+
+
+def test_an_unknown_strategy_asks_what_drove_its_loop(take):
+    row = transcript(step(), strategy="tree of thoughts", visible_tests=["assert double(1) == 2"])
+    with pytest.raises(ValueError, match=r"strategy 'tree of thoughts' found.*--feedback-source"):
+        take(row)
+    (one,) = take(row, feedback_source="visible")
+    assert (read(one).manifest.config["arm"], read(one).manifest.feedback_source) == ("tree of thoughts", "visible")
+
+
+def test_runs_of_one_variant_are_seeds_of_one_arm(take):
+    rows = [
+        transcript(step(), run=f"m/run{n}", strategy="simple_repeat", visible_tests=["assert double(1) == 2"])
+        for n in (1, 2)
+    ]
+    imported = take(*rows)
+    (arm,) = arms([one.folder for one in imported])
+    assert (arm.label, arm.seeds, arm.feedback_source) == ("retry", (1, 2), "visible")
+
+
+def test_the_same_attempts_under_two_names_are_told(take):
+    imported = take(transcript(step(), run="a/run1"), transcript(step(), run="b/run1"))
+    assert [one.account.same_as for one in imported] == ["", "a/run1"]
+
+
+def test_what_was_imported_is_kept_and_another_run_of_its_name_is_refused(take):
+    (first,) = take(transcript(step()))
+    (again,) = take(transcript(step()))
+    assert (first.is_new, again.is_new, again.account) == (True, False, first.account)
+    with pytest.raises(ValueError, match="another run found"):
+        take(transcript(step()), transcript(step(), problem="own/2"))
+
+
+def test_feedback_in_text_lists_tests_with_and_without_their_output(write):
+    text = "Tested passed:\nassert double(0) == 0\n\nTests failed:\nassert double(1) == 2 # output: 1"
+    only_failed = (
+        "Tested passed:\n\nTests failed:\nassert double(1) == 2 # output: 1\nself.assertEqual(double(2), 4) # output: x"
+    )
+    path = write(
+        transcript({"code": WRONG, "feedback": text}, {"code": RIGHT, "feedback": text.replace("Tests failed:", "")}),
+        transcript({"code": WRONG, "feedback": only_failed}, problem="own/2"),
+        transcript({"code": WRONG, "feedback": []}, problem="own/3", visible_tests=["assert double(3) == 6"]),
+        transcript({"code": WRONG, "feedback": "Tested passed:\n\nTests failed:"}, problem="own/4"),
+    )
+    loops = read_recordings([path])[0].loops
+    assert [loop.tests for loop in loops] == [
+        ("assert double(0) == 0", "assert double(1) == 2"),
+        ("assert double(1) == 2", "self.assertEqual(double(2), 4)"),
+        ("assert double(3) == 6",),
+        (),
+    ]
+    assert [feedback_verdict(loop.steps[0]) for loop in loops] == [False, False, True, None]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [("{", "line 1"), ('{"solution": ""}', "solution found; expected a transcript"), ("", "no row found")],
+)
+def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, said):
+    path = write(row)
+    with pytest.raises(ValueError, match=said) as raised:
+        read_recordings([path])
+    assert str(raised.value).startswith(f"{path}")
+
+
+def test_rows_without_tests_need_humanevals_and_a_stranger_to_it_is_left_out(take):
+    row = transcript(step("def add(x: int, y: int):\n    return x + y\n"), problem="HumanEval/53", entry_point="add")
+    bare = {key: value for key, value in row.items() if key not in ("prompt", "test")}
+    (one,) = take(bare, {**bare, "problem": "own/9"})
+    assert one.account.excluded == (("line 2, own/9", "no task of humaneval"),)
+    assert one.account.tasks == 1 and len(one.account.absent) == 163
+    assert read(one).grades["HumanEval/53", 1].passed
+    with pytest.raises(ValueError, match="--hidden humaneval"):
+        take(bare, hidden="own")
+
+
+def test_imported_runs_go_through_show_and_compare(take, capsys):
+    rows = [
+        transcript(
+            step(WRONG, passed=False),
+            step(),
+            run=f"{name}/run{n}",
+            strategy=name,
+            visible_tests=["assert double(1) == 2"],
+        )
+        for n in (1, 2)
+        for name in ("reflexion", "simple_repeat")
+    ]
+    folders = [str(one.folder) for one in take(*rows)]
+    assert main(["show", folders[0]]) == 0
+    assert main(["compare", *folders, "--baseline", "retry", "--unit", "calls"]) == 0
+    told = capsys.readouterr().out
+    assert "self_tests" in told and "visible" in told
+
+
+def test_the_command_names_what_went_wrong_in_one_line(write, tmp_path, capsys):
+    path = write(transcript(step()))
+    assert main(["import", str(path), "--out", str(tmp_path / "runs"), "--only", "nobody"]) == 2
+    assert capsys.readouterr().err.startswith("error: --only: no run of nobody found")
+
+
+@pytest.fixture(scope="module")
+def gpt4_on_mbpp(recorded_runs, tmp_path_factory):
+    path = recorded_runs / "transcripts" / "noah_mbpp_gpt4.jsonl.gz"
+    with contextlib.redirect_stderr(io.StringIO()):
+        (one,) = import_files([path], tmp_path_factory.mktemp("runs"), quiet=True)
+    return one, read(one)
+
+
+def test_the_published_curves_of_gpt4_on_mbpp_come_out_of_our_own_execution(gpt4_on_mbpp):
+    """By current attempt: a task whose loop has ended keeps its last verdict."""
+    _, log = gpt4_on_mbpp
+    passed = {task_id: [log.grades[task_id, a.number].passed for a in made] for task_id, made in log.attempts.items()}
+    assert len(passed) == 377
+    assert [sum(one[min(t, len(one)) - 1] for one in passed.values()) for t in range(1, 6)] == [311, 278, 292, 279, 295]
+    assert [sum(any(one[:t]) for one in passed.values()) for t in range(1, 6)] == [311, 326, 329, 329, 330]
+
+
+def test_what_would_have_been_submitted_falls_with_every_cut_but_the_last(gpt4_on_mbpp):
+    assert [point.solved for point in gpt4_on_mbpp[1].points] == [311, 305, 305, 303, 304]
+
+
+def test_first_feedback_against_hidden_tests_is_as_published_when_executed_again(gpt4_on_mbpp):
+    one, log = gpt4_on_mbpp
+    crossed = Counter(
+        (made[0].evaluation.passed, log.grades[task_id, 1].passed) for task_id, made in log.attempts.items()
+    )
+    assert crossed == {(True, True): 212, (True, False): 27, (False, True): 99, (False, False): 39}
+    assert (one.account.feedback.compared, one.account.feedback.agree) == (836, 836)
+    assert (one.account.hidden.compared, one.account.hidden.agree) == (836, 836)
+    assert (one.account.went_on, one.account.ended_early, one.account.excluded) == (5, 0, ())
