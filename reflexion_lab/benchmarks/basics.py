@@ -14,7 +14,7 @@ are public from the day of their release on; draw another seed where that matter
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from random import Random
 from textwrap import indent
 from typing import Any
@@ -58,6 +58,12 @@ def basics(seed: int = 0, n: int = 40) -> list[Task]:
     """
     if n < 1:
         raise ValueError(f"benchmark.load.n must be at least 1, found {n}: ask `basics` for one task or more.")
+    return list(_drawn(seed, n))
+
+
+@lru_cache(maxsize=8)
+def _drawn(seed: int, n: int) -> tuple[Task, ...]:
+    """Kept, since every cell of a sweep asks for the same."""
     order = _order(seed)
     prompts: set[str] = set()
 
@@ -81,7 +87,7 @@ def basics(seed: int = 0, n: int = 40) -> list[Task]:
         prompts.add(task.prompt)
         return task
 
-    return [drawn(number) for number in range(n)]
+    return tuple(drawn(number) for number in range(n))
 
 
 def _order(seed: int) -> list[tuple[str, Template]]:

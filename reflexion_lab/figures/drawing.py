@@ -123,8 +123,13 @@ def facts(arms: Sequence[Arm]) -> str:
 
 
 def _sizes(arms: Sequence[Arm]) -> str:
-    found = _grouped((f"{len(arm.tasks)} tasks x {_seeds(arm)}", arm.label) for arm in arms)
+    found = _grouped((_size(arm), arm.label) for arm in arms)
     return "; ".join(size if len(found) == 1 else f"{size} ({_shared(who, found)})" for size, who in found.items())
+
+
+def _size(arm: Arm) -> str:
+    size = f"{len(arm.tasks)} tasks x {_seeds(arm)}"
+    return size if len(arm.attempts) == len(arm.tasks) * len(arm.seeds) else f"{len(arm.attempts)} cases of {size}"
 
 
 def _seeds(arm: Arm) -> str:

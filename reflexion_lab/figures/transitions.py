@@ -28,14 +28,14 @@ COLUMNS = ("arm", "feedback_source", "attempt", "n", *KINDS, "unknown", "repair"
 
 def transition_bars(found: Transitions, ax: Axes) -> Axes:
     """Draw one bar an attempt, from 2 on: shares of the programs that it kept, mended and broke, and n above."""
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import PercentFormatter
 
     known = {moves.attempt or 0: moves for moves in found.programs if moves.n}
     for attempt, moves in known.items():
         _bar(attempt, moves, ax)
     ax.set(xlabel="attempt, against the one before", ylabel="share of programs", ylim=(0, 1.1), yticks=(0, 0.5, 1))
-    ax.set_xlim(1.4, max(4, *known) + 0.6)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlim(1.4, max(4, *known) + 0.6)  # a lone bar shall not fill the panel
+    ax.set_xticks(sorted(known))
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     ax.set_title(found.arm, loc="left", fontsize=9)
     if found.is_upper_bound:

@@ -54,13 +54,19 @@ def method(found: Comparison) -> str:
     return f"{plain(found.benchmark)}, {n}, feedback source: {sources}; 95 %: {methods}"
 
 
+def _size(row: Row) -> str:
+    """Tasks x seeds; where each seed draws tasks of its own, the cases that they make."""
+    size = f"{row.tasks} x {len(row.seeds)}"
+    return size if row.n_logged == row.tasks * len(row.seeds) else f"{row.n_logged} of {size}"
+
+
 def _results(found: Comparison) -> Sheet:
     columns = ("arm", "feedback\nsource", "tasks\nx seeds", "attempt 1\n[95 %]", "final\n[95 %]", "AUC")
     rows = tuple(
         (
             plain(row.arm),
             row.feedback_source,
-            f"{row.tasks} x {len(row.seeds)}",
+            _size(row),
             percents(row.first),
             f"{UPPER_BOUND} {percents(row.final)}" if row.is_upper_bound else percents(row.final),
             percent(row.area),

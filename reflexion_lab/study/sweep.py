@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -93,6 +94,10 @@ class Sweep:
     def track(self) -> dict[str, str]:
         """Show its arms to the tracker; returns where to look."""
         return track_arms(self.cells[0].cfg, self.runs)
+
+    def __repr__(self) -> str:
+        counts = Counter(state.status for state in self.states.values())
+        return f"Sweep {self.sweep_id}: {', '.join(f'{n} {status}' for status, n in counts.items())}, in {self.folder}"
 
     def _repr_html_(self) -> str:
         from reflexion_lab.study.sweep_report import as_html

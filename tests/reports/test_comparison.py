@@ -14,6 +14,7 @@ from rich.console import Console
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.tallies import Tallies
+from reflexion_lab.figures.drawing import facts
 from reflexion_lab.figures.text import plain
 from reflexion_lab.records import Usage
 from reflexion_lab.reports.comparison import exclusions, sheets, warnings
@@ -337,3 +338,12 @@ def test_numbers_are_said_with_the_digits_that_matter():
     assert [p_value(p) for p in (1.0, 0.5, 0.0049, 0.00001)] == ["1", "0.50", "0.0049", "<.0001"]
     assert [p_value(p) for p in (0.0525, 0.0489)] == ["0.052", "0.049"]  # on either side of the level
     assert points(Estimate(value=0.0, low=-0.0001, high=0.125)) == "0.0 [0.0, +12.5]"
+
+
+def test_tasks_that_each_seed_draws_for_itself_are_told_as_cases(write_run):
+    verdicts = [{"a": [(1.0, True)], "b": [(0.0, False)]}, {"b": [(1.0, True)], "c": [(0.0, False)]}]
+    runs = [write_run(one, name=f"run{seed}", seed=seed) for seed, one in enumerate(verdicts)]
+    found = arms(runs)
+    results = next(iter(sheets(compare(found))))
+    assert cells(results, found[0].label)["tasks x seeds"] == "4 of 3 x 2"
+    assert "4 cases of 3 tasks x 2 seeds (0, 1)" in facts(found)
