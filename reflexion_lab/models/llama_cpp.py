@@ -59,7 +59,7 @@ class LlamaCppModel:
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "stop": list(sampling.stop),
-            "seed": draw_seed(sampling.seed, sample),
+            "seed": draw_seed(messages, sampling, sample),
             "repeat_penalty": self.repeat_penalty,
         }
         if sampling.grammar:

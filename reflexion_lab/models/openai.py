@@ -116,7 +116,7 @@ class OpenAIModel:
         create = self._client.chat.completions.with_raw_response.create
         problem: Exception
         try:
-            raw = create(model=self._model, messages=chat, extra_body=self._fields(sampling, sample))
+            raw = create(model=self._model, messages=chat, extra_body=self._fields(messages, sampling, sample))
             return self._completion(raw.http_response.content, raw.elapsed.total_seconds())
         except (openai.OpenAIError, ValueError) as error:
             problem = error
@@ -126,13 +126,13 @@ class OpenAIModel:
     def close(self) -> None:
         self._client.close()
 
-    def _fields(self, sampling: Sampling, sample: int) -> dict[str, object]:
+    def _fields(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> dict[str, object]:
         fields: dict[str, object] = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
             "stop": list(sampling.stop) or None,
-            "seed": draw_seed(sampling.seed, sample),
+            "seed": draw_seed(messages, sampling, sample),
         }
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 

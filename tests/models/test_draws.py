@@ -1,5 +1,7 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reflexion_lab.models.cache import CachedModel
 from reflexion_lab.models.draws import Draws, draw_seed
@@ -61,16 +63,30 @@ def test_fingerprint_slots_and_context_are_those_of_the_model():
     assert (draws.fingerprint, draws.slots, draws.context) == ("recorder", 5, 2048)
 
 
+def said(text):
+    return [Message(role="user", content=text)]
+
+
 def test_neighbouring_seeds_share_no_draw():
-    seeds = {draw_seed(seed, sample) for seed in range(50) for sample in range(20)}
+    warm = [replace(WARM, seed=seed) for seed in range(50)]
+    seeds = {draw_seed(said("hello"), sampling, sample) for sampling in warm for sample in range(20)}
     assert len(seeds) == 50 * 20
 
 
-@given(st.integers(), st.integers(0, 1000))
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 1000))
 def test_a_draws_seed_is_one_that_servers_take(seed, sample):
-    assert 0 <= draw_seed(seed, sample) < 2**31
-    assert draw_seed(seed, sample) == draw_seed(seed, sample)
+    found = draw_seed(said("hello"), replace(WARM, seed=seed), sample)
+    assert 0 <= found < 2**31
+    assert found == draw_seed(said("hello"), replace(WARM, seed=seed), sample)
 
 
-def test_the_first_draw_has_the_seed_itself():
-    assert draw_seed(7, 0) == 7
+def test_every_prompt_has_a_stream_of_its_own():
+    """One seed for all prompts would give all their first tokens the same random number."""
+    seeds = [draw_seed(said(f"task {number}"), WARM, 0) for number in range(2000)]
+    assert len(set(seeds)) == 2000
+    shares = [sum(seed < part * 2**31 for seed in seeds) / 2000 for part in (0.25, 0.5, 0.75)]
+    assert shares == pytest.approx([0.25, 0.5, 0.75], abs=0.05)
+
+
+def test_equal_calls_have_equal_streams_whatever_asks_them():
+    assert draw_seed(tuple(said("hello")), WARM, 3) == draw_seed(said("hello"), WARM, 3)

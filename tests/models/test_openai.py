@@ -170,7 +170,7 @@ def test_messages_and_sampling_are_sent_as_they_are(model, server):
         "top_p": 0.9,
         "max_tokens": 33,
         "stop": ["\n\n"],
-        "seed": 5,
+        "seed": draw_seed(talk, sampling, 0),
     }
 
 
@@ -178,7 +178,9 @@ def test_every_draw_has_a_seed_of_its_own(model, server):
     asked = model(GOOD)
     for sample in range(3):
         ask(asked, sample=sample)
-    assert [body["seed"] for _, _, body in server.requests] == [draw_seed(0, sample) for sample in range(3)]
+    seeds = [body["seed"] for _, _, body in server.requests]
+    assert seeds == [draw_seed(HELLO, GREEDY, sample) for sample in range(3)]
+    assert len(set(seeds)) == 3
 
 
 def test_extra_fields_are_added_replaced_and_with_null_taken_out(model, server):
