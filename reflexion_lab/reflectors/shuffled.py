@@ -62,7 +62,8 @@ class Shuffled:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         """Raises ValueError when the pool holds no words on another task."""
-        foreign = [told for told in self._pool if told.task_id != task.task_id and _alike(told.task_id, task.task_id)]
+        every = [told for told in self._pool if told.task_id != task.task_id]
+        foreign = [told for told in every if _alike(told.task_id, task.task_id)] or every
         if not foreign:
             raise ValueError(
                 f"reflector.pool: {', '.join(self.folders)}: no reflection found that is on another task than "
