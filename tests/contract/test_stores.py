@@ -386,7 +386,9 @@ def test_what_append_returned_from_outlives_kill_9(place):
     writer.stdin.flush()
     returned = [writer.stdout.readline().strip() for _ in range(70)]
     writer.kill()
-    returned += writer.communicate()[0].split("\n")[:-1]
+    # Not `communicate`, which reads past what `readline` has buffered, and so would lose lines of it.
+    returned += writer.stdout.read().split("\n")[:-1]
+    writer.wait()
     with closing(opened(place)) as store:
         # First, since it waits for what a server still does on behalf of the dead.
         store.append([episode("after")])
