@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reflexion_lab.commands import place
+from reflexion_lab.commands.place import out_folder
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,8 +71,5 @@ def _check(files: Sequence[str], out: str | None, drawn: str | None) -> None:
     for taken in (Path(drawn), Path(drawn).with_suffix(".txt")) if drawn else ():
         if taken.exists():
             raise ValueError(f"--draw: {taken} exists, and may hold labels; name another file")
-    try:
-        if out:
-            Path(out).mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ValueError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None
+    if out:
+        out_folder(out)

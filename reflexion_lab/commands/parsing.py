@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from reflexion_lab.commands import place
+from reflexion_lab.commands.place import out_folder
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,7 +30,7 @@ def parsing(options: argparse.Namespace) -> int:
     from reflexion_lab.audits.parsing_report import alarms, as_rows, show
 
     if options.out:
-        _check_folder(options.out)
+        out_folder(options.out)
     done = parse_recorded(options.files, limit=options.limit)
     show(done, Console())
     if options.out:
@@ -38,11 +39,3 @@ def parsing(options: argparse.Namespace) -> int:
         told = {"reflections": len(done.words), "completions": len(done.replies), "executed": done.executed}
         print(json.dumps({**told, "rows": list(as_rows(done)), "seconds": round(done.seconds, 3)}))
     return int(any(alarms(done)))
-
-
-def _check_folder(out: str) -> None:
-    """Raises ValueError where `out` cannot be a folder, before minutes are spent."""
-    try:
-        Path(out).mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ValueError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None

@@ -1,4 +1,4 @@
-"""The store that a command names."""
+"""The places that a command names: a store, a folder for what it writes."""
 
 from __future__ import annotations
 
@@ -68,3 +68,14 @@ def shown(place: str) -> str:
     from reflexion_lab.stores.databases import shown as without_password
 
     return without_password(parsed(place))
+
+
+def out_folder(out: str) -> Path:
+    """The folder of `--out`, made where it is missing. Raises ValueError where it cannot be one, before minutes are
+    spent.
+    """
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ValueError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None
+    return Path(out)

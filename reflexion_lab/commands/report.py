@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from reflexion_lab.commands import compare
+from reflexion_lab.commands.place import out_folder
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,10 +21,6 @@ def report(options: argparse.Namespace) -> None:
     from reflexion_lab.commands.sheets import say
     from reflexion_lab.reports.documents import save_report
 
-    folder = Path(options.out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ValueError(f"--out: {options.out!r} cannot be a folder ({problem.strerror}); name another") from None
+    folder = out_folder(options.out)
     arms, found = compare.read(options)
     say(*(f"written: {path}" for path in save_report(folder, found, arms, options.figures)))

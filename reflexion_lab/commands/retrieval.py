@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reflexion_lab.commands import place
+from reflexion_lab.commands.place import out_folder
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,8 +61,5 @@ def _check(files: Sequence[str], out: str | None) -> None:
     for file in files:
         if Path(file).is_dir() or not Path(file).exists():
             raise ValueError(f"{file}: no file found; expected transcripts with reflections (.jsonl, .jsonl.gz)")
-    try:
-        if out:
-            Path(out).mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ValueError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None
+    if out:
+        out_folder(out)
