@@ -637,3 +637,9 @@ class Manifest(Record, frozen=True, kw_only=True):
     prices: dict[str, str] = {}
     """By role, what a token was taken to cost, of which day, by whose list."""
     schema_version: int = SCHEMA_VERSION
+
+
+for _kind in Record.__subclasses__():
+    # msgspec (0.22) prepares a type at its first decoder: a second thread that decodes it meanwhile reads what is not
+    # there yet, and the process dies. Types that threads decode get theirs on import.
+    msgspec.json.Decoder(_kind)

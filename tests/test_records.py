@@ -1,5 +1,8 @@
 """Records: what they derive from what they hold."""
 
+import subprocess
+import sys
+
 import pytest
 
 from reflexion_lab.records import Task
@@ -27,3 +30,30 @@ def test_a_longer_name_is_another_function():
 
 def test_without_a_solution_there_is_no_program():
     assert canonical("") == ""
+
+
+def test_types_that_threads_decode_are_prepared_on_import():
+    """msgspec prepares a type by Python code at its first decoder; a second thread that came meanwhile would crash."""
+    code = """
+import sys, msgspec
+from reflexion_lab import records
+from reflexion_lab.memory.reflection_schema import ReflectionFile
+from reflexion_lab.memory import reflection_files
+from reflexion_lab.models import cache, openai
+from reflexion_lab.study import cell_states
+own = [kind for kind in records.Record.__subclasses__() if kind.__module__ == records.__name__]
+kinds = [*own, ReflectionFile, cache._Request, openai._Reply, cell_states.CellState]
+called = []
+sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_filename) if event == "call" else None)
+for kind in kinds:
+    try:
+        msgspec.json.decode(b"{}", type=kind)
+    except msgspec.ValidationError:
+        pass
+sys.setprofile(None)
+print(len(kinds), sorted({name.rsplit("/", 1)[-1] for name in called if "msgspec" in name}))
+"""
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    count, prepared_late = asked.strip().split(" ", 1)
+    assert int(count) > 30
+    assert prepared_late == "[]"

@@ -17,6 +17,7 @@ import msgspec
 from reflexion_lab.memory.reflection_schema import ANY, ReflectionFile, Rules, problems
 from reflexion_lab.protocols import StoreError
 
+_DECODER = msgspec.json.Decoder(ReflectionFile)
 ADVICE = "correct the file or move it away"
 
 
@@ -62,7 +63,7 @@ class ReflectionFiles:
         """
         if found := self.faults(loop_id):
             raise StoreError(f"{'; '.join(found)}; {ADVICE}")
-        return [msgspec.json.decode(path.read_bytes(), type=ReflectionFile) for path in self._paths(loop_id)]
+        return [_DECODER.decode(path.read_bytes()) for path in self._paths(loop_id)]
 
     def faults(self, loop_id: str) -> list[str]:
         """What is wrong with a loop's files, a sentence each, with file and place; [] when all is well."""

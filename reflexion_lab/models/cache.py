@@ -26,9 +26,12 @@ class _Request(Record, frozen=True, kw_only=True):
     sample: int
 
 
+_DECODER = msgspec.json.Decoder(_Request)
+
+
 def _canonical(request: _Request) -> bytes:
     # Decoding once makes 0 and 0.0, lists and tuples equal; a config file may hold either.
-    checked = msgspec.json.decode(msgspec.json.encode(request), type=_Request)
+    checked = _DECODER.decode(msgspec.json.encode(request))
     return msgspec.json.encode(checked, order="sorted")
 
 

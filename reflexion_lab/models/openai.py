@@ -44,6 +44,9 @@ class _Reply(msgspec.Struct):
     usage: _Tokens | None = None
 
 
+_DECODER = msgspec.json.Decoder(_Reply)
+
+
 class OpenAIModel:
     """`model` behind the server at `base_url`, or at OpenAI when None. Thread-safe.
 
@@ -138,7 +141,7 @@ class OpenAIModel:
 
     def _completion(self, content: bytes, seconds: float) -> Completion:
         try:
-            reply = msgspec.json.decode(content, type=_Reply)
+            reply = _DECODER.decode(content)
         except ValueError as error:
             found = self._without_key(content.decode(errors="replace"))[:200]
             raise ValueError(f"the reply is no chat completion, {error}: {found}") from None

@@ -38,6 +38,9 @@ class CellState(Record, frozen=True, kw_only=True):
     """When this was written, seconds since the epoch."""
 
 
+_DECODER = msgspec.json.Decoder(CellState)
+
+
 def record(folder: Path, state: CellState) -> None:
     """Add a line to `cells.jsonl`; one write, so that processes may share the file."""
     line = msgspec.json.encode(msgspec.structs.replace(state, at=time.time())) + b"\n"
@@ -50,7 +53,7 @@ def read_states(folder: Path) -> list[CellState]:
     path, found = folder / "cells.jsonl", []
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            found.append(msgspec.json.decode(line, type=CellState))
+            found.append(_DECODER.decode(line))
         except msgspec.MsgspecError:
             continue
     return found
