@@ -94,6 +94,8 @@ def _check_prices(rows: Sequence[Row], unit: str) -> None:
         raise ValueError(
             f"unit: cost found, but {free[0]} has no prices; expected runs with them; take tokens or calls"
         )
+    if unit == "cost" and len(paid := sorted({name for one in rows for name in one.currencies})) > 1:
+        raise ValueError(f"unit: cost found, in {', '.join(paid)}; expected one currency; take tokens or calls")
 
 
 def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.budgets import matched, per_solved
 from reflexion_lab.analysis.differences import AS_RUN, Cut, Difference, compared
-from reflexion_lab.analysis.spending import UNITS, is_known
+from reflexion_lab.analysis.spending import UNITS, currencies, is_known
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
 from reflexion_lab.analysis.tallies import Tallies, tallies
 from reflexion_lab.analysis.transitions import Moves, ends
@@ -65,6 +65,8 @@ class Row(Record, frozen=True, kw_only=True):
     """Why there is no difference; "" where there is one, and for the baseline."""
     unknown: tuple[str, ...]
     """Of `tokens`, `calls` and `cost`, what nobody recorded or priced: zeros in `spent` are no figures then."""
+    currencies: tuple[str, ...]
+    """In which its runs paid; () where nothing was paid, or nobody said."""
     unmatched: str
     """Why there is a difference as run, and none at an equal budget; "" where there are both, or none."""
     moves: Moves
@@ -114,6 +116,7 @@ def row(
         matched=_matched(arm, base, unit, study) if base and has_partner and not unmatched else None,
         refused=refused,
         unknown=unknown,
+        currencies=currencies(arm),
         unmatched=unmatched,
         moves=ends(arm),
         feedback=feedback_confusion(

@@ -6,6 +6,7 @@ itself without its own reflection, which comes later. Cached replies count what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -14,6 +15,7 @@ from reflexion_lab.records import Attempt, Usage
 
 UNITS = ("calls", "tokens", "cost")
 """`cost` is money, in the currency of the price list."""
+_CURRENCY = re.compile(r"\S+/\S+ (\S+) per million")
 UNPRICED = "unknown"
 """The manifest's word for a model of which nobody knows the price."""
 
@@ -48,6 +50,12 @@ def is_known(arm: Arm, unit: str) -> bool:
         return any(found[-1] for found in by_case.values()) and UNPRICED not in prices
     asked = (usage for made in arm.attempts.values() for one in made for usage in one.usage.values() if usage.calls)
     return all(found[0] for found in by_case.values()) and all(_amount(usage, unit) for usage in asked)
+
+
+def currencies(arm: Arm) -> tuple[str, ...]:
+    """In which its runs paid, as their manifests say; sorted."""
+    said = (_CURRENCY.match(price) for log in arm.logs for price in log.manifest.prices.values())
+    return tuple(sorted({one[1] for one in said if one}))
 
 
 def reflecting(attempt: Attempt, unit: str) -> float:

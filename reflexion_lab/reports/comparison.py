@@ -28,6 +28,8 @@ def warnings(found: Comparison) -> Iterator[str]:
             yield f"HARNESS ERRORS: {errors} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
     if odd := [plain(row.arm) for row in found.rows if row.models != found.rows[0].models]:
         yield f"DIFFERENT MODELS: {plain(found.rows[0].arm)} on one side, {', '.join(odd)} on the other"
+    if len(paid := sorted({name for row in found.rows for name in row.currencies})) > 1:
+        yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
     if any(one and len(one.seeds) == 1 for row in found.rows for one in (row.as_run, row.matched)):
         yield "ONE SEED: a difference that rests on a single seed says nothing about another"
     for row in found.rows:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from reflexion_lab.models.cache import CachedModel, call_key
 from reflexion_lab.records import Attempt, Completion, Message, Sampling, Task, Usage
@@ -88,11 +89,17 @@ class Noting:
 
 def without_traces(cfg: DictConfig) -> DictConfig:
     """A copy of the config that reads and writes no store, and writes no words down."""
+    cfg = copy.deepcopy(cfg)
+    cfg.store, cfg.memory.reflection_files = _no_store(), None
+    return cfg
+
+
+@cache
+def _no_store() -> Any:
+    """Composed once: it takes Hydra a tenth of a second, and a sweep has a hundred cells."""
     from reflexion_lab.config import compose
 
-    cfg = copy.deepcopy(cfg)
-    cfg.store, cfg.memory.reflection_files = compose("store=none").store, None
-    return cfg
+    return compose("store=none").store
 
 
 def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedExecutor, scope: str) -> tuple[list[Trace], int]:

@@ -199,6 +199,22 @@ def test_a_role_of_unknown_price_makes_the_cost_unknown(run, records):
         compare(arms([folder]), unit="cost")
 
 
+def test_money_of_two_currencies_is_not_compared(run, records):
+    made, _ = records(SIMPLE)
+    paid = {
+        task_id: [replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1, prompt_tokens=9, cost=0.5)))]
+        for task_id, (one, *_) in made.items()
+    }
+    both = [
+        run(arm, made=paid, seed=seed, prices={"actor": f"1/2 {currency} per million, as of today"})
+        for arm, currency in (("feedback_only", "USD"), ("words", "EUR"))
+        for seed in (7, 8)
+    ]
+    with pytest.raises(ValueError, match="cost found, in EUR, USD; expected one currency"):
+        compare(arms(both), unit="cost")
+    assert [row.currencies for row in compare(arms(both)).rows] == [("USD",), ("EUR",)]
+
+
 def test_the_baseline_is_feedback_only_else_the_first_that_saw_no_hidden_test(run):
     bound = [run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8)]
     words = [run("words", WORDS, s) for s in (7, 8)]

@@ -185,6 +185,15 @@ def test_different_models_are_allowed_and_loud(run):
     assert [row[-1] for row in sheets(comparison)[-1].rows] == ["small", "large"]
 
 
+def test_costs_in_different_currencies_are_loud(run):
+    comparison = compare(arms([run("feedback_only", BASE), run("words", WORDS)]))
+    first, second = comparison.rows
+    paid = (replace(first, currencies=("USD",)), replace(second, currencies=("EUR",)))
+    loud = "DIFFERENT CURRENCIES: costs are in EUR, USD, and do not compare"
+    assert loud not in list(warnings(comparison))
+    assert loud in list(warnings(replace(comparison, rows=paid)))
+
+
 def grown(row):
     """The row with figures as long as ten thousand cases would make them."""
     sure = Estimate(value=-0.5, low=-0.6, high=-0.4)
