@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ Groups: {groups}
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns 0; 2 after one line on what was wrong and what to do; 3 after one on the cap reached."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if not {"", str(Path.cwd())} & {*sys.path}:
+        sys.path.append(str(Path.cwd()))  # a reader's own parts, as `python -m` finds them; behind all others
     if arguments[:1] == ["run"]:
         return guarded(lambda: run(arguments[1:]))
     options = parser().parse_args(arguments)
@@ -214,6 +217,7 @@ def run_many(overrides: list[str]) -> int:
     links = sweep.track() if left else {}  # last: it may take a minute
     if not quiet:
         print("\n".join(f"MLflow, {name}: {link}" for name, link in links.items()))
+        print(f"open it with: {sweep.tracker.command}" * bool(links))
     return max(map(exit_code, sweep.states.values()))
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from typing import Any
 
 from reflexion_lab.records import Attempt, Grade, Usage
 
+EVERY = 0.5
+"""Seconds between two looks of a bar: each is several messages to a notebook."""
 LOG_EVERY = 15.0
 """Seconds between lines where the output is a log: neither a terminal nor a notebook."""
 
@@ -20,19 +23,15 @@ class Progress:
     """
 
     def __init__(self, total: int, done: int = 0, passed: int = 0, quiet: bool = False) -> None:
-        from tqdm.auto import tqdm
-
         self.attempts = 0
         self.usage = Usage()
         self.passed = passed
         self.total = total
         self.done = self._done_before = done
-        self._start = self._logged = time.monotonic()
+        self._start = self._logged = self._looked = time.monotonic()
         self._lock = threading.Lock()
         log = not (sys.stderr.isatty() or in_notebook())
-        self._bar: Any = tqdm(
-            total=total, initial=done, unit="task", disable=quiet or log, dynamic_ncols=True, leave=False
-        )
+        self._bar = bar(total=total, initial=done, unit="task", disable=quiet or log)
         # Also in a terminal that tells no width, where no bar can be drawn.
         self._lines = not quiet and self._bar.disable
 
@@ -42,18 +41,14 @@ class Progress:
             self.attempts += 1
             for usage in () if attempt.trajectory.cached else attempt.usage.values():
                 self.usage += usage
-            self._bar.set_postfix_str(self.line, refresh=False)
-            self._bar.update(0)
-            if self._lines and time.monotonic() - self._logged > LOG_EVERY:
-                self._log()
+            self._look()
 
     def task(self, grade: Grade) -> None:
         """One task ended, with this hidden verdict."""
         with self._lock:
             self.done += 1
             self.passed += grade.passed
-            self._bar.set_postfix_str(self.line, refresh=False)
-            self._bar.update(1)
+            self._look()
 
     @property
     def line(self) -> str:
@@ -69,6 +64,14 @@ class Progress:
             if self._lines:
                 self._log()
 
+    def _look(self) -> None:
+        now = time.monotonic()
+        if self._lines and now - self._logged > LOG_EVERY:
+            self._log()
+        elif not self._bar.disable and now - self._looked > EVERY:
+            self._looked, self._bar.n = now, self.done
+            self._bar.set_postfix_str(self.line)
+
     def _log(self) -> None:
         self._logged = time.monotonic()
         print(f"{self.done}/{self.total} tasks, {self.line}, {self._left()} left", file=sys.stderr, flush=True)
@@ -79,6 +82,15 @@ class Progress:
             return "unknown time"
         seconds = (time.monotonic() - self._start) / new * (self.total - self.done)
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def bar(**options: Any) -> Any:
+    """A bar that goes away at its end: made of widgets where a notebook has them, else of characters."""
+    if in_notebook() and find_spec("ipywidgets"):
+        from tqdm.auto import tqdm
+    else:
+        from tqdm import tqdm
+    return tqdm(dynamic_ncols=True, leave=False, **options)
 
 
 def in_notebook() -> bool:

@@ -95,7 +95,7 @@ def read(path: Path | str) -> Registration:
         raise ValueError(f"study: {path} cannot be read ({problem.strerror}); expected a {FILE}") from None
     except (msgspec.MsgspecError, ValueError) as problem:
         said = " ".join(str(problem).split())
-        raise ValueError(f"study: {path}: {said}; expected a {FILE} as the README shows one") from None
+        raise ValueError(f"study: {path}: {said}; expected a {FILE} as docs/guides/sweep.md shows one") from None
 
 
 def keep(path: Path, folder: Path, run: Manifest) -> None:

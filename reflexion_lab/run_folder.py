@@ -1,8 +1,8 @@
 """The run folder: the truth about a run. Append-only JSON lines beside a manifest; everything else is a view of it.
 
-manifest.json    what ran            attempts.jsonl   every attempt, as it ended
-config.yaml      how to run it again results.jsonl    one line per task whose loop ended
-summary.json     headline figures    grades.jsonl     hidden verdicts, which no loop ever sees
+manifest.json    what ran, and how to run it again    attempts.jsonl   every attempt, as it ended
+summary.json     headline figures                     results.jsonl    one line per task whose loop ended
+                                                      grades.jsonl     hidden verdicts, which no loop ever sees
 
 written_tests.jsonl    tests that the model wrote, one line a task, before its loop
 suite_verdicts.jsonl   whether the canonical solution passes them, found out after the last loop
@@ -12,10 +12,11 @@ memory.json            what memory held of earlier runs, where tasks learn from 
 from __future__ import annotations
 
 import fcntl
+import glob
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -174,3 +175,39 @@ def _open_for_append(path: Path) -> int:
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
         os.write(descriptor, b"\n")
     return descriptor
+
+
+def folders(*runs: object) -> list[RunFolder]:
+    """The run folders that `runs` name, each once, in their order.
+
+    Args:
+        runs: paths; patterns such as `runs/*`, of which every folder that holds a run is taken; a `RunFolder`; whatever
+            has a `folder` that is one, or `runs`, such as a sweep; or iterables of these.
+
+    Raises:
+        RunFolderError: a folder is none, a pattern fits none, or something else was named.
+    """
+    found: dict[Path, RunFolder] = {}
+    for run in runs:
+        for folder in _named(run):
+            found.setdefault(folder.path.resolve(), folder)
+    return list(found.values())
+
+
+def _named(run: object) -> list[RunFolder]:
+    if isinstance(run, str | Path):
+        return _matching(str(run))
+    if isinstance(folder := getattr(run, "folder", run), RunFolder):
+        return [RunFolder.existing(folder.path)]
+    if isinstance(several := getattr(run, "runs", run), Iterable):
+        return folders(*several)
+    raise RunFolderError(f"{run!r}: found as a run; expected a folder, a pattern such as runs/*, a run or a sweep")
+
+
+def _matching(run: str) -> list[RunFolder]:
+    if Path(run).exists() or not glob.has_magic(run):
+        return [RunFolder.existing(run)]
+    paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if found := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:
+        return found
+    raise RunFolderError(f"{run}: no manifest.json found in any folder; expected a pattern that fits run folders")

@@ -133,6 +133,8 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     configs = [dict(flat({k: v for k, v in log.manifest.config.items() if k not in HOW_NOT_WHAT})) for log in logs]
+    if len({repr((log.manifest.model_fingerprint, log.manifest.role_fingerprints)) for log in logs}) == 1:
+        configs = [{key: value for key, value in config.items() if not _is_place(key)} for config in configs]
     keys = by or _telling(configs)
     groups: dict[str, list[Log]] = {}
     for log, config in zip(logs, configs, strict=True):
@@ -151,6 +153,11 @@ def _telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     kinds = len(set(zip(*values.values(), strict=True)))
     enough = [key for key, found in values.items() if len(set(found)) == kinds]
     return [min(enough, key=lambda key: len("".join(values[key])))] if enough else list(values)
+
+
+def _is_place(key: str) -> bool:
+    """Where a model lies: what it is, its fingerprint says. Replays have each a recording of their own."""
+    return key.startswith(("model.", "roles.", "embedder.")) and key.endswith(".path")
 
 
 def _is_seed(key: str) -> bool:

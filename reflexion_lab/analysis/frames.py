@@ -10,9 +10,7 @@ verdict still is.
 from __future__ import annotations
 
 import functools
-import glob
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.arms import flat
@@ -33,7 +31,7 @@ from reflexion_lab.analysis.frame_columns import (
 from reflexion_lab.analysis.frame_rows import Made, Run, attempts, checks, memories, reflections
 from reflexion_lab.manifest import HOW_NOT_WHAT
 from reflexion_lab.records import Usage
-from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.run_folder import folders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,17 +58,17 @@ class Frames(NamedTuple):
     """One row an episode, wisdom or mistake that memory gave an attempt. Sources are missing where an id names none."""
 
 
-def load(*runs: Path | str | RunFolder, texts: bool = False) -> Frames:
+def load(*runs: object, texts: bool = False) -> Frames:
     """The tables of all `runs`, in their order; a run that is named twice counts once.
 
     Args:
-        runs: run folders, or patterns such as `runs/*`, of which every folder that holds a run is taken.
+        runs: run folders, patterns such as `runs/*`, sweeps, or lists of these; see `run_folder.folders`.
         texts: with columns for programs, prompts, replies, feedback and reflections.
 
     Raises:
         RunFolderError: a folder is none, a pattern fits none, or a file cannot be read.
     """
-    read = [Run(folder) for folder in _folders(runs)]
+    read = [Run(folder) for folder in folders(*runs)]
     loops = [loop for run in read for loop in run.loops]
     made = list(attempts(loops))
     return Frames(
@@ -81,23 +79,6 @@ def load(*runs: Path | str | RunFolder, texts: bool = False) -> Frames:
         reflections=_frame(list(reflections(made)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
         memory=_frame(list(memories(made)), HEAD | NUMBER | MEMORY),
     )
-
-
-def _folders(runs: Iterable[Path | str | RunFolder]) -> list[RunFolder]:
-    found: dict[Path, RunFolder] = {}
-    for run in runs:
-        for folder in [run] if isinstance(run, RunFolder) else _matching(run):
-            found.setdefault(folder.path.resolve(), RunFolder.existing(folder.path))
-    return list(found.values())
-
-
-def _matching(run: Path | str) -> list[RunFolder]:
-    if Path(run).exists() or not glob.has_magic(str(run)):
-        return [RunFolder(Path(run))]
-    paths = map(Path, sorted(glob.glob(str(run), recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
-    if folders := [RunFolder(path) for path in paths if (path / "manifest.json").is_file()]:
-        return folders
-    raise RunFolderError(f"{run}: no manifest.json found in any folder; expected a pattern that fits run folders")
 
 
 def _frame(rows: Sequence[object], columns: Columns) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from reflexion_lab.analysis.estimators import Paired, paired
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.manifest import differences
 from reflexion_lab.records import Attempt, Record
-from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.run_folder import RunFolderError, folders
 from reflexion_lab.statistics.intervals import LEVEL, Rate
 
 RESAMPLES = 10_000
@@ -109,15 +109,11 @@ class Transfer(Record, frozen=True, kw_only=True):
     against: Against | None = None
 
 
-def transfer(
-    runs: Sequence[RunFolder],
-    baseline: Sequence[RunFolder] = (),
-    known: Collection[str] | None = None,
-    seed: int = 0,
-) -> Transfer:
+def transfer(runs: object, baseline: object = (), known: Collection[str] | None = None, seed: int = 0) -> Transfer:
     """The report on `runs`.
 
     Args:
+        runs: a run folder, a pattern, a sweep, or a list of these; see `run_folder.folders`.
         baseline: as many runs on the same benchmark, none for no comparison. Both sides are paired in the order of
             their seeds, and of one seed in the order given.
         known: ids of all wisdom that there was to read.
@@ -126,11 +122,11 @@ def transfer(
     Raises:
         RunFolderError: a run cannot be read, or runs cannot be paired.
     """
-    logs = [Log.read(run) for run in runs]
+    logs = [Log.read(run) for run in folders(runs)]
     attempts = [attempt for log in logs for attempt in log.every]
     reading = [_read(log.manifest.run_id, attempt) for log in logs for attempt in log.every]
     read = {wisdom_id for attempt in attempts for wisdom_id in attempt.recalled_wisdom}
-    others = [Log.read(run) for run in baseline]
+    others = [Log.read(run) for run in folders(baseline)]
     return Transfer(
         runs=len(logs),
         tasks=len({task_id for log in logs for task_id in log.attempts}),

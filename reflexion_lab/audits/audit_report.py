@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.audits.audit import Audit, Verdict
-from reflexion_lab.audits.sheet import Sheet, visible
 from reflexion_lab.records import Record
 from reflexion_lab.reports.cells import interval
+from reflexion_lab.reports.sheets import Sheet, as_table, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ class Printed(Record, frozen=True):
 
 def show(audits: Sequence[Audit], console: Console) -> None:
     """Print a line a file, every disagreement with its cause, and what else a log gives away; harness errors loudly."""
-    console.print(overview(audits).table())
+    console.print(as_table(overview(audits)))
     for found in audits:
         lines = [*_differing(found), *(f"- {line}" for line in findings(found))]
         if lines:
@@ -63,8 +63,8 @@ def overview(audits: Sequence[Audit]) -> Sheet:
         for found in audits
     )
     errors = sum(found.harness_errors for found in audits)
-    note = f"Passes. Re-executed: each program in a namespace of its own; Wilson interval. Harness errors: {errors}."
-    return Sheet(title="Logged and re-executed", columns=columns, rows=rows, note=note)
+    caption = f"Passes. Re-executed: each program in a namespace of its own; Wilson interval. Harness errors: {errors}."
+    return Sheet(title="Logged and re-executed", columns=columns, rows=rows, caption=caption)
 
 
 def against_paper(printed: Mapping[str, Printed], audits: Mapping[str, Audit]) -> Sheet:
@@ -82,10 +82,10 @@ def against_paper(printed: Mapping[str, Printed], audits: Mapping[str, Audit]) -
         )
         for key, found in audits.items()
     )
-    note = (
+    caption = (
         "Shares of tasks. Re-executed: every stored program with its log's own test, in a namespace of its own. Wilson."
     )
-    return Sheet(title="The paper, its logs, and its programs", columns=columns, rows=rows, note=note)
+    return Sheet(title="The paper, its logs, and its programs", columns=columns, rows=rows, caption=caption)
 
 
 def disagreements(found: Audit) -> Sheet:

@@ -10,8 +10,8 @@ from reflexion_lab.audits.failure_cases import OURS, RULES, SHOWN, Comparison
 from reflexion_lab.audits.failure_scores import Case, Score, share
 from reflexion_lab.audits.failures import Failure
 from reflexion_lab.audits.parsing_report import ENOUGH
-from reflexion_lab.audits.sheet import Sheet
 from reflexion_lab.reports.cells import interval
+from reflexion_lab.reports.sheets import Sheet, as_table
 from reflexion_lab.statistics.intervals import Estimate, Rate
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def show(failures: Sequence[Failure], found: Sequence[Comparison], console: Cons
     """Print what was executed, each type of exception, all scores, and for the evidence that readers saw each class."""
     held = [one for one in found if one.against == "labels, held out" and one.evidence == SHOWN]
     for sheet in (executed(failures), by_type(found), overall(found), *map(by_class, held)):
-        table = sheet.table()
+        table = as_table(sheet)
         table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
         console.print(table, crop=False)
 
@@ -43,10 +43,10 @@ def executed(failures: Sequence[Failure]) -> Sheet:
     plain = sum(one.recorded == "AssertionError" for one in failures)
     rows.append(("all", *map(str, (len(failures), plain, *_against_log(failures)))))
     columns = ("file", "failing", "AssertionError", "raise the same here", "raise another", "pass here")
-    note = f"{len({one.sample.program for one in failures})} programs, {problems(failures)} problems."
+    caption = f"{len({one.sample.program for one in failures})} programs, {problems(failures)} problems."
     if odd := Counter(f"{one.recorded} → {one.raised or 'pass'}" for one in failures if not _same(one)):
-        note += " Not the same: " + ", ".join(f"{count} × {what}" for what, count in odd.most_common()) + "."
-    return Sheet(title="Failing attempts, executed once more", columns=columns, rows=tuple(rows), note=note)
+        caption += " Not the same: " + ", ".join(f"{count} × {what}" for what, count in odd.most_common()) + "."
+    return Sheet(title="Failing attempts, executed once more", columns=columns, rows=tuple(rows), caption=caption)
 
 
 def by_type(found: Sequence[Comparison]) -> Sheet:
@@ -77,10 +77,12 @@ def overall(found: Sequence[Comparison]) -> Sheet:
         kind = "with type" if one.typed else "without type"
         rows.append((one.against, f"{one.evidence}, {kind}", str(len(one.cases)), *cells, gain))
     columns = ("truth", "evidence", "n", *RULES, f"lab minus {OTHERS[0]}")
-    note = (
+    caption = (
         f"{METHOD} Last column: Newcombe 95 %, cases won : lost, McNemar's exact test, which take cases as independent."
     )
-    return Sheet(title="100 × accuracy, and macro-averaged F1", columns=columns, rows=tuple(rows), names=2, note=note)
+    return Sheet(
+        title="100 × accuracy, and macro-averaged F1", columns=columns, rows=tuple(rows), names=2, caption=caption
+    )
 
 
 def by_class(one: Comparison) -> Sheet:
@@ -94,7 +96,9 @@ def by_class(one: Comparison) -> Sheet:
             cells += [f"{_wide(own.recall)}", precise, f"{own.f1:.2f}"]
         rows.append((first.name, str(first.recall.n), *cells))
     columns = ("class", "n", *(f"{rules}: {what}" for rules in RULES for what in ("recall", "precise", "F1")))
-    return Sheet(title=f"{one.against}: {one.evidence}, without type", columns=columns, rows=tuple(rows), note=METHOD)
+    return Sheet(
+        title=f"{one.against}: {one.evidence}, without type", columns=columns, rows=tuple(rows), caption=METHOD
+    )
 
 
 def as_rows(found: Sequence[Comparison]) -> Iterator[dict[str, Any]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from reflexion_lab.audits.parsing import Parsing
 from reflexion_lab.audits.parsing_causes import CAUSES
 from reflexion_lab.audits.replies import Reply, Words
-from reflexion_lab.audits.sheet import Sheet, visible
 from reflexion_lab.reports.cells import interval
+from reflexion_lab.reports.sheets import Sheet, as_table, visible
 from reflexion_lab.statistics.intervals import Estimate, clustered
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def show(parsing: Parsing, console: Console) -> None:
     if parsing.replies:
         sheets += [replies(parsing, "model"), replies(parsing, "rule"), disagreements(parsing)]
     for sheet in sheets:
-        table = sheet.table()
+        table = as_table(sheet)
         table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
         console.print(table, crop=False)
     for line in alarms(parsing):
@@ -60,11 +60,11 @@ def reflections(parsing: Parsing) -> Sheet:
         for name, own in grouped(parsing.words, lambda one: one.model)
     ]
     columns = ("model", "reflections", "parsed", "need the rules, %", "whole in form", "exceptions")
-    note = (
+    caption = (
         f"Asked for free text, these models were never shown the labels. Whole in form: the same words, written as "
         f"labelled lines and as JSON, come back unchanged. {INTERVALS}"
     )
-    return Sheet(title="Reflections", columns=columns, rows=tuple(rows), note=note)
+    return Sheet(title="Reflections", columns=columns, rows=tuple(rows), caption=caption)
 
 
 def replies(parsing: Parsing, by: str) -> Sheet:
@@ -90,8 +90,8 @@ def replies(parsing: Parsing, by: str) -> Sheet:
     ]
     found = ("replies", "no program", "no whole function, %", "exceptions")
     judged = ("logged passes", "lenient passes", "extracted passes", "agree", "agree, %")
-    note = f"{parsing.executed} different programs were run. Agree: with the log's strict verdict. {INTERVALS}"
-    return Sheet(title=f"Completions by {by}", columns=(by, *found, *judged), rows=tuple(rows), note=note)
+    caption = f"{parsing.executed} different programs were run. Agree: with the log's strict verdict. {INTERVALS}"
+    return Sheet(title=f"Completions by {by}", columns=(by, *found, *judged), rows=tuple(rows), caption=caption)
 
 
 def disagreements(parsing: Parsing) -> Sheet:
@@ -110,8 +110,8 @@ def disagreements(parsing: Parsing) -> Sheet:
     ]
     columns = ("cause", "logged", "extracted", "replies", "tasks", "what was shown")
     gained = sum(count for (_, logged), count in found.items() if not logged)
-    note = f"{gained} of {found.total()} disagreements are passes that the log does not have."
-    return Sheet(title="Disagreements", columns=columns, rows=tuple(rows), names=6, note=note)
+    caption = f"{gained} of {found.total()} disagreements are passes that the log does not have."
+    return Sheet(title="Disagreements", columns=columns, rows=tuple(rows), names=6, caption=caption)
 
 
 def as_rows(parsing: Parsing) -> Iterator[dict[str, Any]]:

@@ -11,9 +11,9 @@ from reflexion_lab.analysis.retrieval import Estimate
 from reflexion_lab.audits.probes import Probe
 from reflexion_lab.audits.recollected import Recollected
 from reflexion_lab.audits.retrieval import Cell, Comparison
-from reflexion_lab.audits.sheet import Sheet
 from reflexion_lab.records import Episode
 from reflexion_lab.reports.cells import counts
+from reflexion_lab.reports.sheets import Sheet, as_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,7 @@ ENOUGH = 1000
 
 def show(recollected: Recollected, comparison: Comparison, console: Console) -> None:
     """Print what lies in memory, then each probe: what is found, against the baseline, against plain task text."""
-    console.print(contents(recollected).table())
+    console.print(as_table(contents(recollected)))
     for probe in comparison.probes:
         if not probe.questions:
             console.print(f"{probe.name}: no query has a relevant document in its pool", highlight=False)
@@ -40,7 +40,7 @@ def show(recollected: Recollected, comparison: Comparison, console: Console) -> 
 
 def _print(sheet: Sheet, console: Console) -> None:
     """As wide as its figures are: a narrow terminal breaks its lines, where rich would cut figures and names off."""
-    table = sheet.table()
+    table = as_table(sheet)
     table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
     console.print(table, crop=False)
 
@@ -54,15 +54,17 @@ def contents(recollected: Recollected) -> Sheet:
         (model, counts(Counter(one.category for one in own)), str(len(own)), str(len({one.task_id for one in own})))
         for model, own in [*by_model.items(), ("all", list(recollected.episodes))]
     ]
-    note = f"Left out: {recollected.unshown} reflections on attempts of which no failing assert could be shown again."
+    caption = (
+        f"Left out: {recollected.unshown} reflections on attempts of which no failing assert could be shown again."
+    )
     columns = ("model", "classes of failure", "reflections", "tasks")
-    return Sheet(title="Documents", columns=columns, rows=tuple(rows), names=2, note=note)
+    return Sheet(title="Documents", columns=columns, rows=tuple(rows), names=2, caption=caption)
 
 
 def found(comparison: Comparison, probe: str) -> Sheet:
     """nDCG@k with its interval: a row a retriever, a column a pair of texts."""
     grid = _grid(comparison, probe, lambda cell: _cell(cell.quality.ndcg))
-    return _sheet(probe, grid, f"100 × nDCG@{comparison.k}", _note(comparison, probe))
+    return _sheet(probe, grid, f"100 × nDCG@{comparison.k}", _caption(comparison, probe))
 
 
 def gained(comparison: Comparison, probe: str, over: str) -> Sheet:
@@ -100,10 +102,13 @@ def speeds(comparison: Comparison) -> Sheet:
     rows: dict[str, list[str]] = {}
     for speed in comparison.speeds:
         rows.setdefault(speed.retriever, []).append(f"{speed.query_ms:.2f} ms\n{speed.index_seconds:.2f} s")
-    note = f"Median time of a top-{comparison.k} query, and seconds from nothing to the first answer."
+    caption = f"Median time of a top-{comparison.k} query, and seconds from nothing to the first answer."
     title = f"Time, {comparison.documents} documents"
     return Sheet(
-        title=title, columns=("retriever", *views), rows=tuple((name, *row) for name, row in rows.items()), note=note
+        title=title,
+        columns=("retriever", *views),
+        rows=tuple((name, *row) for name, row in rows.items()),
+        caption=caption,
     )
 
 
@@ -141,13 +146,13 @@ def reference(comparison: Comparison, cell: Cell, over: str) -> Cell:
     return comparison.cell(cell.probe, plain(comparison), cell.retriever)
 
 
-def _sheet(probe: str, grid: Mapping[str, Mapping[str, str]], what: str, note: str = "") -> Sheet:
+def _sheet(probe: str, grid: Mapping[str, Mapping[str, str]], what: str, caption: str = "") -> Sheet:
     views = list(dict.fromkeys(view for row in grid.values() for view in row))
     rows = tuple((name, *(row.get(view, "") for view in views)) for name, row in grid.items())
-    return Sheet(title=f"{probe}: {what}", columns=("retriever", *views), rows=rows, note=note)
+    return Sheet(title=f"{probe}: {what}", columns=("retriever", *views), rows=rows, caption=caption)
 
 
-def _note(comparison: Comparison, probe: str) -> str:
+def _caption(comparison: Comparison, probe: str) -> str:
     asked = next(one for one in comparison.probes if one.name == probe)
     return (
         f"{asked.asks}; {n_of(comparison, asked)}, {asked.alone} left out, to which nothing is relevant; "

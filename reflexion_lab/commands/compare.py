@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
-    from reflexion_lab.registration import Registration
-    from reflexion_lab.run_folder import RunFolder
 
 WIDTH = 100
 """Columns of a terminal that the tables are made for."""
@@ -61,18 +59,8 @@ def compare(options: argparse.Namespace) -> None:
 
 def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     """Raises ValueError: the runs cannot be compared; what is wrong, and of which run."""
-    from reflexion_lab.analysis.arms import arms
-    from reflexion_lab.analysis.comparison import compare as compare_arms
-    from reflexion_lab.run_folder import RunFolder
+    from reflexion_lab.analysis.side_by_side import side_by_side
+    from reflexion_lab.run_folder import folders
 
-    folders = list({run.path.resolve(): run for run in map(RunFolder.existing, options.runs)}.values())
-    found = arms(folders, tuple(key.strip() for key in options.by.split(",") if key.strip()))
-    return found, compare_arms(found, options.baseline, options.unit, options.one_seed, _study(folders))
-
-
-def _study(folders: list[RunFolder]) -> Registration | None:
-    """What the runs registered, where all that registered anything registered the same. Raises ValueError."""
-    from reflexion_lab.registration import of_runs
-
-    registered = [(folder.path, folder.manifest) for folder in folders if folder.manifest.study_digest]
-    return of_runs(*map(list, zip(*registered, strict=True))) if registered else None
+    by = tuple(key.strip() for key in options.by.split(",") if key.strip())
+    return side_by_side(folders(*options.runs), options.baseline, by, options.unit, options.one_seed)

@@ -9,10 +9,8 @@ from reflexion_lab.commands import place
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-    from reflexion_lab.records import Usage
-    from reflexion_lab.study.expected import Estimate, Part, Range
+    from reflexion_lab.study.expected import Estimate
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,49 +45,10 @@ def estimate(options: argparse.Namespace) -> int:
 
 
 def show(found: Estimate, console: Console) -> None:
-    from reflexion_lab.reports import cells
+    from reflexion_lab.reports.cells import line
+    from reflexion_lab.reports.sheets import as_table
+    from reflexion_lab.study.estimate_report import lines, sheet
 
-    what = f"{found.cells} cells, " if found.cells > 1 else ""
-    title = f"Estimate: {what}{found.tasks:,} tasks, from {found.probed} probed"
-    table = cells.table(title, "", "calls", "tokens", "cost")
-    parts = {"first attempts": found.first_attempts, "retries": found.retries, **found.roles, "all": found.total}
-    if found.cells > 1:
-        parts["without sharing"] = found.apart
-    parts["still to pay"] = found.to_pay
-    for name, part in parts.items():
-        _row(table, name, part, found.unpriced)
-    table.caption = (
-        "by the mean of the probed tasks, and in brackets by the cheapest and by the dearest; no confidence interval"
-    )
-    console.print(table)
-    for line in _lines(found):
-        console.print(cells.line(line), soft_wrap=True)
-
-
-def _row(table: Table, name: str, part: Part, unpriced: bool) -> None:
-    cost = "unknown" if unpriced else _counted(part.cost, 4)
-    table.add_row(name, _counted(part.calls), _counted(part.tokens), cost)
-
-
-def _counted(found: Range, digits: int = 0) -> str:
-    return f"{found.mean:,.{digits}f} [{found.low:,.{digits}f}, {found.high:,.{digits}f}]"
-
-
-def _lines(found: Estimate) -> list[str]:
-    low, high = found.seconds
-    return [
-        f"the probe newly spent {_spent(found.paid, found.unpriced)}; the run finds it in the cache",
-        f"at most, were no task to pass and every reply as long as allowed: {_spent(found.at_most, found.unpriced)}",
-        f"wall time left: {_time(low)} with every worker busy, {_time(high)} with no more at once than in the probe",
-        *(f"price of {role}: {price}" for role, price in found.prices.items()),
-        *(f"note: {note}" for note in found.notes),
-    ]
-
-
-def _spent(usage: Usage, unpriced: bool) -> str:
-    cost = "unknown" if unpriced else f"{usage.cost:,.4f}"
-    return f"{usage.calls:,} calls, {usage.tokens:,} tokens, cost {cost}"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:,.1f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
+    console.print(as_table(sheet(found)))
+    for text in lines(found):
+        console.print(line(text), soft_wrap=True)

@@ -20,7 +20,7 @@ CHARS = 120
 
 def short(text: str, chars: int = CHARS) -> str:
     """`text` on one line, of at most `chars` characters, with what no terminal can bear spelt out."""
-    from reflexion_lab.audits.sheet import visible
+    from reflexion_lab.reports.sheets import visible
 
     folded = " ".join(text[: 10 * chars].split())
     cut = folded if len(folded) <= chars else f"{folded[: chars - 1]}…"
@@ -64,7 +64,7 @@ def say(*parts: Any) -> None:
     """Print tables as they are, and text word for word, unbroken."""
     from rich.console import Console
 
-    from reflexion_lab.audits.sheet import visible
+    from reflexion_lab.reports.sheets import visible
 
     console = Console()
     for part in parts:

@@ -10,7 +10,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.budgets import Spot, accuracy_by_spending
 from reflexion_lab.analysis.spending import is_known
 from reflexion_lab.figures.drawing import Drawing, facts
-from reflexion_lab.figures.style import INK, Style, frame, look, watermark
+from reflexion_lab.figures.style import INK, Style, frame, look, named, per_cent, watermark
 from reflexion_lab.statistics.hull import hull
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
         found: by arm, its spots in the order of attempts; none where nobody recorded what it spent.
         unit: what is spent: `tokens`, `calls` or `cost`.
     """
-    from matplotlib.ticker import PercentFormatter
-
     for place, (arm, spots) in enumerate(found.items()):
         if not spots:
             continue
@@ -37,24 +35,33 @@ def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
         line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.1, "alpha": 0.7}
         ax.plot(x, y, **line, marker=style["marker"], markersize=3, zorder=3)
         ax.vlines(last.spend, last.pass_at_1.low, last.pass_at_1.high, color=style["color"], alpha=0.4, linewidth=1.6)
-        ax.plot(last.spend, y[-1], **style, markersize=8, zorder=5, label=_name(arm), gid="final")
+        size = 8 + 5 * sum(_is_covered(last, other) for other in list(found.values())[place + 1 :])
+        ax.plot(
+            last.spend,
+            y[-1],
+            **style,
+            markersize=size,
+            zorder=5,
+            label=named(arm.label, arm.is_upper_bound),
+            gid="final",
+        )
     _hull(found, ax)
     ax.set_xscale("log")
     ax.set(xlabel=LABELS[unit], ylabel="share of tasks solved")
     _ticks(ax)
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    per_cent(ax.yaxis)
     if above := [arm.label for arm in found if arm.is_upper_bound]:
         watermark(ax, above, height=0.05)
     return frame(ax, "both")
 
 
-def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
-    """A panel for each unit that some arm is known to have spent; None where none is. Arms of which it is not known
-    are left out, and named in the caption.
+def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LABELS)) -> Drawing | None:
+    """A panel for each of `units` that some arm is known to have spent; None where none is. Arms of which it is not
+    known are left out, and named in the caption.
     """
     spots = {
         unit: {arm: accuracy_by_spending(arm, unit, seed) if is_known(arm, unit) else [] for arm in arms}
-        for unit in LABELS
+        for unit in units
     }
     spots = {unit: found for unit, found in spots.items() if any(found.values())}
     if not spots:
@@ -77,7 +84,16 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
 
 
 def _name(arm: Arm) -> str:
-    return f"{arm.label} (UPPER BOUND)" if arm.is_upper_bound else arm.label
+    return named(arm.label, arm.is_upper_bound)
+
+
+def _is_covered(last: Spot, other: Sequence[Spot]) -> bool:
+    """Whether the end of an arm that is drawn later lies upon this one, which then has to be larger."""
+    far = 0.01
+    return bool(other) and (
+        abs(other[-1].spend - last.spend) < far * last.spend
+        and abs(other[-1].pass_at_1.value - last.pass_at_1.value) < far
+    )
 
 
 def _missing(spots: Mapping[str, Mapping[Arm, Sequence[Spot]]]) -> str:

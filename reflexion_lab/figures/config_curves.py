@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import SEEDED, Arm, flat
 from reflexion_lab.figures.drawing import Drawing, facts
-from reflexion_lab.figures.style import UPPER_BOUND, Style, frame, look, watermark
+from reflexion_lab.figures.style import UPPER_BOUND, Style, frame, look, named, per_cent, watermark
 from reflexion_lab.manifest import HOW_NOT_WHAT
 from reflexion_lab.statistics.bootstrap import interval
 from reflexion_lab.statistics.intervals import Estimate
@@ -31,8 +31,6 @@ def over(found: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, ax
     Args:
         found: by series, by value: the arm and its share.
     """
-    from matplotlib.ticker import PercentFormatter
-
     places = _places(dict.fromkeys(value for series in found.values() for value in series))
     step = 0.02 * (max(places.values()) - min(places.values()) or 1)
     for number, (name, series) in enumerate(found.items()):
@@ -57,7 +55,7 @@ def over(found: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, ax
         )
     ax.set_xticks(list(places.values()), [f"{value:g}" if not isinstance(value, str) else value for value in places])
     ax.set(xlabel=key, ylabel="share of tasks solved")
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    per_cent(ax.yaxis)
     if above := [arm.label for series in found.values() for arm, _ in series.values() if arm.is_upper_bound]:
         watermark(ax, above[:1])
     return frame(ax, "y")
@@ -114,7 +112,7 @@ def _varies(configs: Sequence[Mapping[str, object]], key: str) -> bool:
 def _series(arm: Arm, key: str) -> str:
     """The arm's name without the key."""
     name = arm.label.replace(f" {key}={_config(arm)[key]}", "")
-    return f"{name} ({UPPER_BOUND})" if arm.is_upper_bound else name
+    return named(name, arm.is_upper_bound)
 
 
 def _value(value: object) -> Value:

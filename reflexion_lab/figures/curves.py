@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.figures.convergence import Curve
 from reflexion_lab.figures.drawing import Drawing, facts
-from reflexion_lab.figures.style import SMALL, UPPER_BOUND, Style, frame, look, spread, watermark
+from reflexion_lab.figures.style import SMALL, UPPER_BOUND, Style, frame, look, per_cent, spread, watermark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_BANDS = 4
-"""Of more curves, bands would hide each other: their intervals are bars, side by side."""
+MOST_BANDS = 2
+"""Of more curves, bands would hide each other, and in grey be nobody's: their intervals are bars, side by side."""
 COLUMNS = ("arm", "feedback_source", "seeds", "attempt", "n", "solved", "share", "low", "high", "any_solved", "tokens")
 
 
@@ -24,17 +24,18 @@ def curves(found: Sequence[Curve], ax: Axes) -> Axes:
     Args:
         found: one at least, all of the same length.
     """
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import MaxNLocator
 
     last = found[0].points[-1].attempt
     is_crowded = len(found) > MOST_BANDS or last == 1
-    shifts = [(place - (len(found) - 1) / 2) * 0.5 / len(found) * is_crowded for place in range(len(found))]
+    step = 0.5 / len(found) if is_crowded else 0.04  # curves that coincide are both to be seen
+    shifts = [(place - (len(found) - 1) / 2) * step for place in range(len(found))]
     for place, (curve, shift) in enumerate(zip(found, shifts, strict=True)):
         _curve(curve, place, shift, is_crowded, ax)
     low, high = _span(found)
     ax.set(xlim=(0.65, last + 0.4), ylim=(low, high), xlabel="loop cut at attempt", ylabel="share of tasks solved")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    per_cent(ax.yaxis)
     _names(found, shifts, ax)
     if above := [curve.label for curve in found if curve.is_upper_bound]:
         watermark(ax, above, height=0.05)
@@ -73,6 +74,8 @@ def _curve(curve: Curve, place: int, shift: float, is_crowded: bool, ax: Axes) -
         ax.vlines(x, low, high, color=style["color"], linewidth=1.6, alpha=0.5, gid="interval")
     else:
         ax.fill_between(x, low, high, color=style["color"], alpha=0.13, linewidth=0, gid="interval")
+        for edge in (low, high):
+            ax.plot(x, edge, color=style["color"], linestyle=style["linestyle"], linewidth=0.6, alpha=0.5)
     shares = [point.pass_at_1 for point in curve.points]
     ax.plot(x, shares, **style, linewidth=1.8, markersize=7, zorder=4, label=_name(curve), gid="pass_at_1")
 
@@ -86,14 +89,14 @@ def _span(found: Sequence[Curve]) -> tuple[float, float]:
     low = min(point.low for curve in found for point in curve.points)
     high = max(point.high for curve in found for point in curve.points)
     pad = max(0.06, (0.34 - (high - low)) / 2)
-    return max(0.0, low - pad), min(1.0, high + pad)
+    return max(-0.02, low - pad), min(1.02, high + pad)
 
 
 def _names(found: Sequence[Curve], shifts: Sequence[float], ax: Axes) -> None:
     """Beside the ends, clear of each other, each tied to its own."""
     (low, high), right = ax.get_ylim(), ax.get_xlim()[1]
     ends = [curve.points[-1].pass_at_1 for curve in found]
-    heights = spread(ends, (high - low) * 0.062, low, high)
+    heights = spread(ends, (high - low) * 0.062, max(low, 0.0), min(high, 1.0))
     for place, (curve, end, height) in enumerate(zip(found, ends, heights, strict=True)):
         style, x = look(place), curve.points[-1].attempt + shifts[place]
         ax.plot((x, right), (end, height), color=style["color"], linewidth=0.6, alpha=0.6, clip_on=False, zorder=3)

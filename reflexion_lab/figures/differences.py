@@ -10,7 +10,7 @@ from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.differences import Difference
 from reflexion_lab.analysis.row import Row
 from reflexion_lab.figures.drawing import Drawing, facts
-from reflexion_lab.figures.style import COLOURS, FAINT, INK, SMALL, UPPER_BOUND, Style, frame, watermark
+from reflexion_lab.figures.style import COLOURS, FAINT, INK, SMALL, UPPER_BOUND, Style, beside, folded, frame, watermark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         + f" As run alone: {', '.join(unmatched)}." * bool(unmatched)
     )
     baseline = comparison.baseline
-    size = 6.4 + 0.07 * max(0, max(len(row.arm) for row in rows) - 16), 1.3 + 0.62 * len(rows)
+    size = 6.4 + beside([row.arm for row in rows]), 1.3 + 0.62 * len(rows)
     title = f"Difference to {baseline}"
     return Drawing("differences", title, [lambda ax: differences(rows, baseline, ax)], COLUMNS, lines, text, size)
 
@@ -105,7 +105,8 @@ def _legend(rows: Sequence[Row], ax: Axes) -> None:
     names = list(dict.fromkeys(one.budget for row in rows for one in _both(row)))
     marks = [Line2D([], [], linestyle="", **style, label=name) for style, name in zip(BUDGETS, names, strict=False)]
     place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 3, "borderaxespad": 0.2}
-    handles = [*marks, Patch(color=FAINT, label="too small to be found")]
+    has_minimum = any(one.minimum is not None for row in rows for one in _both(row))
+    handles = [*marks, *[Patch(color=FAINT, label="too small to be found")] * has_minimum]
     ax.legend(handles=handles, **place, frameon=False, fontsize=8.5, labelcolor=INK)
 
 
@@ -114,7 +115,8 @@ def _said(row: Row, one: Difference) -> str:
 
 
 def _name(row: Row) -> str:
-    return f"{row.arm}\n{UPPER_BOUND}" if row.is_upper_bound else row.arm
+    name = folded(row.arm)
+    return f"{name}\n{UPPER_BOUND}" if row.is_upper_bound else name
 
 
 def _points(value: float, digits: int = 1) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+Kind = Literal["png", "svg", "pdf"]
+
 LETTERS = 15.5
 """Of a caption or legend that fit into an inch."""
 LINE = 0.19
@@ -34,6 +36,8 @@ class Figure(NamedTuple):
     table: Path
     """The CSV with the very numbers that are drawn."""
     caption: str
+    in_print: Path
+    """What a paper includes: the PDF where there is one, else `path`."""
 
 
 class Drawing(NamedTuple):
@@ -54,8 +58,12 @@ class Drawing(NamedTuple):
     """One legend above all panels."""
 
 
-def save(folder: Path, drawing: Drawing, kind: Literal["png", "svg"] = "png") -> Figure:
-    """Write `<name>.png` and `<name>.csv` into `folder`. Needs no display, and works in any thread."""
+def save(folder: Path, drawing: Drawing, kind: Kind = "png") -> Figure:
+    """Write `<name>.png` and `<name>.csv` into `folder`. Needs no display, and works in any thread.
+
+    Args:
+        kind: `pdf` is written beside the PNG, which pages show.
+    """
     from matplotlib import figure, rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -70,12 +78,15 @@ def save(folder: Path, drawing: Drawing, kind: Literal["png", "svg"] = "png") ->
         canvas.set_size_inches(width, drawing.size[1] * down + LINE * lines + 0.3)
         canvas.draw_without_rendering()
         canvas.set_layout_engine("none")  # laid out once: savefig would do it again, at each of its passes
-        path = folder / f"{drawing.name}.{kind}"
+        path = folder / f"{drawing.name}.{'svg' if kind == 'svg' else 'png'}"
         canvas.savefig(path, dpi=150, metadata={"Date": None} if kind == "svg" else {})
+        in_print = path if kind != "pdf" else folder / f"{drawing.name}.pdf"
+        if in_print != path:
+            canvas.savefig(in_print, metadata={"CreationDate": None})
     table = folder / f"{drawing.name}.csv"
     with table.open("w", newline="") as file:
         csv.writer(file).writerows([drawing.columns, *(map(_cell, row) for row in drawing.rows)])
-    return Figure(drawing.name, path, table, drawing.caption)
+    return Figure(drawing.name, path, table, drawing.caption, in_print)
 
 
 def _cell(value: object) -> object:
@@ -94,7 +105,7 @@ def _draw_panels(canvas: Canvas, drawing: Drawing) -> int:
     for ax, panel in zip(axes, drawing.panels, strict=False):
         panel(ax)
         if name := ax.get_title(loc="left"):
-            ax.set_title(textwrap.fill(name, int(drawing.size[0] * LETTERS * 0.8)), loc="left", fontsize=9)
+            ax.set_title(textwrap.fill(name, int(drawing.size[0] * LETTERS * 0.7)), loc="left", fontsize=9)
     for ax in axes[len(drawing.panels) :]:
         ax.set_visible(False)
     return down
@@ -128,7 +139,8 @@ def _sizes(arms: Sequence[Arm]) -> str:
 
 
 def _size(arm: Arm) -> str:
-    size = f"{len(arm.tasks)} tasks x {_seeds(arm)}"
+    tasks = len(arm.tasks)
+    size = f"{tasks} task{'s' * (tasks != 1)} x {_seeds(arm)}"
     return size if len(arm.attempts) == len(arm.tasks) * len(arm.seeds) else f"{len(arm.attempts)} cases of {size}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
 from reflexion_lab.figures.drawing import Drawing, facts
-from reflexion_lab.figures.style import COLOURS, FAINT, SMALL, Style, frame
+from reflexion_lab.figures.style import COLOURS, FAINT, SMALL, Style, beside, folded, frame, per_cent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +22,6 @@ COLUMNS = ("arm", "feedback_source", "rate", "k", "n", "share", "low", "high", "
 
 def feedback_errors(found: Mapping[Arm, Confusion], ax: Axes) -> Axes:
     """Draw two lines an arm, the first arm on top: false positives and false negatives, with counts."""
-    from matplotlib.ticker import PercentFormatter
-
     for place, one in enumerate(found.values()):
         for number, (field, (name, style)) in enumerate(RATES.items()):
             rate, y = getattr(one, field), place + (number - 0.5) * 0.36
@@ -34,7 +32,7 @@ def feedback_errors(found: Mapping[Arm, Confusion], ax: Axes) -> Axes:
                 ax.plot(
                     rate.share, y, **style, markersize=7, markeredgecolor="white", linestyle="", label=name, gid=field
                 )
-    ax.set_yticks(range(len(found)), [arm.label for arm in found])
+    ax.set_yticks(range(len(found)), [folded(arm.label) for arm in found])
     ax.set_ylim(len(found) - 0.5, -0.5)
     ax.set_xlim(
         -0.02,
@@ -43,7 +41,7 @@ def feedback_errors(found: Mapping[Arm, Confusion], ax: Axes) -> Axes:
     )
     ax.hlines([place + 0.5 for place in range(len(found) - 1)], -0.02, 1, color=FAINT, linewidth=0.7)
     ax.set_xlabel("share of programs")
-    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    per_cent(ax.xaxis)
     return frame(ax, "x")
 
 
@@ -69,7 +67,7 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         f"Feedback verdicts on the programs of all attempts against the hidden ones. {facts(list(found))} Wilson 95 % "
         "intervals, which take programs as independent: attempts at one task are not, so they are too narrow."
     )
-    size = 6.4 + 0.07 * max(0, max(len(arm.label) for arm in found) - 16), 1.1 + 0.55 * len(found)
+    size = 6.4 + beside([arm.label for arm in found]), 1.1 + 0.55 * len(found)
     title = "Errors of the feedback tests"
     return Drawing(
         "feedback", title, [lambda ax: feedback_errors(found, ax)], COLUMNS, rows, text, size, has_legend=True

@@ -19,9 +19,11 @@ KINDS = {
     "error": "#D55E00",
     "timeout": "#7A3E9D",
     "no program": "#111111",
-    "no verdict": "#9AA0A6",
+    "no verdict": "#FFFFFF",
 }
-"""Darker is further from a right program, so that the map is read in grey, too."""
+"""Darker is further from a right program, so that the map is read in grey, too; of what nobody knows there is a cross
+on white."""
+UNKNOWN = "no verdict"
 NAMES = {"pass": "pass", "fail": "wrong", "timeout": "timeout", "extraction_failed": "no program",
          "no_tests": "no verdict", "harness_error": "no verdict"}  # fmt: skip
 """By outcome; what is not here is an error."""
@@ -54,7 +56,11 @@ def outcome_map(arm: Arm, tasks: Sequence[str], ax: Axes, is_named: bool = True)
     ax.imshow(found, aspect="auto", interpolation="nearest", gid="map", **look)
     _axes(arm, tasks if is_named else (), wide, ax)
     for kind, colour in KINDS.items():
-        ax.plot([], [], "s", color=colour, markersize=8, label=kind)
+        if kind != UNKNOWN:
+            ax.plot([], [], "s", color=colour, markersize=8, label=kind)
+    down, across = np.nonzero(found == kinds.index(UNKNOWN))
+    cross: Style = {"color": INK, "markersize": 4, "markeredgewidth": 0.8, "gid": "unknown"}
+    ax.plot(across, down, "x", label=UNKNOWN, **cross)
     ax.set_title(arm.label, loc="left", fontsize=9)
     return watermark(ax) if arm.is_upper_bound else ax
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.calibration import Bin, Calibration
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.analysis.reflections import Group, ReflectionFigures, reflections
-from reflexion_lab.figures.style import COLOURS, FAINT, INK, Style
+from reflexion_lab.figures.style import COLOURS, FAINT, INK, SMALL, Style, frame
 from reflexion_lab.statistics.intervals import Rate
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 BARS, FLOOR = 0.2, -0.32
 """Of the bars of n in a reliability diagram: the height of the highest, and where they stand, below the shares."""
 TICKS = (0, 0.25, 0.5, 0.75, 1)
-SMALL: Style = {"fontsize": 8, "color": INK}
 SOURCES = {"none": "no feedback", "oracle": "oracle feedback: UPPER BOUND, not pass@1"}
 COLUMNS = ("figure", "name", "n", "k", "value", "low", "high")
 
@@ -47,7 +46,7 @@ def reliability(found: Calibration, ax: Axes, label: str = "") -> Axes:
     _title(ax, f"{label}\n{score}".strip())
     ax.set(xlim=(-0.02, 1.02), ylim=(FLOOR, 1.02), yticks=TICKS, xlabel="confidence")
     ax.set_ylabel("share of next attempts that passed", loc="top")
-    return _frame(ax, "both")
+    return frame(ax, "both")
 
 
 def flag_rates(flags: Mapping[str, Rate], ax: Axes) -> Axes:
@@ -58,7 +57,7 @@ def flag_rates(flags: Mapping[str, Rate], ax: Axes) -> Axes:
         ax.hlines(place, rate.low, rate.high, color=INK, linewidth=1.4, zorder=3)
         _at_end(ax, place, rate.high, f"{rate.k}/{rate.n}")
     _title(ax, "Flags, share of reflections")
-    ax.set(xlim=(0, 1.18), xticks=TICKS)
+    ax.set(xlim=(0, 1.18), xticks=TICKS, xlabel="share of reflections")
     return _rows(ax, list(flags))
 
 
@@ -76,7 +75,7 @@ def effects(groups: Mapping[str, Group], base: Rate, ax: Axes) -> Axes:
     _title(ax, f"Passed after reading, less the base {base.k}/{base.n}")
     ends = (abs(end) for group in groups.values() if (found := group.effect) for end in (found.low, found.high))
     widest = max(0.2, *ends, 0)
-    ax.set(xlim=(-1.05 * widest, 1.35 * widest))
+    ax.set(xlim=(-1.05 * widest, 1.35 * widest), xlabel="difference of shares")
     return _rows(ax, list(groups))
 
 
@@ -168,15 +167,4 @@ def _rows(ax: Axes, names: list[str]) -> Axes:
     """Names down the side, the first on top."""
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
-    return _frame(ax, "x")
-
-
-def _frame(ax: Axes, grid: str) -> Axes:
-    ax.grid(axis=grid, color=FAINT, linewidth=0.7)  # type: ignore[arg-type]
-    ax.set_axisbelow(True)
-    ax.tick_params(length=0, colors=INK)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(FAINT)
-    ax.xaxis.label.set_color(INK)
-    ax.yaxis.label.set_color(INK)
-    return ax
+    return frame(ax, "x")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
-
-from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
@@ -17,10 +14,13 @@ from reflexion_lab.figures import (
     differences,
     feedback,
     outcome_map,
+    repairs,
+    similarity,
     survival,
     transitions,
 )
-from reflexion_lab.figures.drawing import Drawing, Figure, save
+from reflexion_lab.figures.arm_names import readable, renamed
+from reflexion_lab.figures.drawing import Drawing, Figure, Kind, save
 from reflexion_lab.figures.text import plain
 
 MOST = 14
@@ -29,9 +29,7 @@ MOST = 14
 __all__ = ["Figure", "save_figures"]
 
 
-def save_figures(
-    folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Literal["png", "svg"] = "png"
-) -> list[Figure]:
+def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Figure]:
     """Write the figures that make sense for these arms into `folder`; those that would be empty are left out.
 
     Args:
@@ -39,14 +37,18 @@ def save_figures(
         arms: one at least.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    named = _plainly(comparison), [Arm(plain(arm.label), arm.logs) for arm in arms]
-    return [save(folder, drawing, kind) for drawing in _drawings(*named) if drawing]
+    shown = readable(arms)
+    whole = {arm.label: plain(name) for name, arm in shown.items()}
+    drawings = _drawings(renamed(comparison, shown), list(shown.values()))
+    return [save(folder, _in_full(drawing, whole), kind) for drawing in drawings if drawing]
 
 
-def _plainly(comparison: Comparison) -> Comparison:
-    """With names that a picture can show: a control character has no glyph, and a line break moves what is below."""
-    rows = tuple(replace(row, arm=plain(row.arm)) for row in comparison.rows)
-    return replace(comparison, rows=rows, baseline=plain(comparison.baseline) if comparison.baseline else None)
+def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
+    """With whole names in the table beside the figure, where there is room for them."""
+    place = drawing.columns.index("arm")
+    return drawing._replace(
+        rows=[(*row[:place], whole.get(str(row[place]), row[place]), *row[place + 1 :]) for row in drawing.rows]
+    )
 
 
 def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing | None]:
@@ -60,5 +62,7 @@ def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing |
     yield feedback.drawing(arms)
     if has_room:
         yield transitions.drawing(arms)
+        yield repairs.drawing(arms)
+        yield similarity.drawing(arms)
         yield survival.drawing(arms)
         yield outcome_map.drawing(arms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +10,7 @@ from reflexion_lab.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 Style = dict[str, Any]
 """Keyword arguments of a plotting function."""
@@ -21,6 +23,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 INK, FAINT = "#333333", "#D9D9D9"
 UPPER_BOUND = "UPPER BOUND"
+ASIDE = 36
+"""Letters of a line beside an axis."""
 SMALL: Style = {"fontsize": 8, "color": INK}
 
 
@@ -46,6 +50,28 @@ def frame(ax: Axes, grid: Literal["x", "y", "both"]) -> Axes:
     for label in (ax.xaxis.label, ax.yaxis.label):
         label.set(color=INK, fontsize=9)
     return ax
+
+
+def per_cent(axis: Axis) -> None:
+    """Label shares in [0, 1] as per cent, with no more digits than they have."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
+
+
+def named(arm: str, is_upper_bound: bool) -> str:
+    """An arm's name in a legend."""
+    return f"{arm} ({UPPER_BOUND})" if is_upper_bound else arm
+
+
+def folded(name: str) -> str:
+    """A name beside an axis, on as many lines as it takes."""
+    return textwrap.fill(name, ASIDE)
+
+
+def beside(names: Sequence[str]) -> float:
+    """Inches that names beside an axis take, beyond the width of a short one."""
+    return 0.08 * max(0, min(ASIDE, max(map(len, names))) - 16)
 
 
 def watermark(ax: Axes, names: Sequence[str] = (), height: float = 0.5) -> Axes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.figures.drawing import Drawing, facts
-from reflexion_lab.figures.style import UPPER_BOUND, Style, frame, look, watermark
+from reflexion_lab.figures.style import Style, frame, look, named, per_cent, watermark
 from reflexion_lab.statistics.survival import Survival, kaplan_meier
 
 if TYPE_CHECKING:
@@ -34,20 +34,21 @@ def survival(arm: Arm) -> Survival:
 
 def unsolved(found: Mapping[Arm, Survival], ax: Axes) -> Axes:
     """Draw a step curve an arm with its interval at each attempt; a tick where loops were lost sight of."""
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import MaxNLocator
 
     last = max(one.steps[-1].attempt for one in found.values())
     width = 0.5 / len(found)
     for place, (arm, one) in enumerate(found.items()):
         style, shift = look(place), (place - (len(found) - 1) / 2) * width
-        x, y = [0, *(step.attempt for step in one.steps)], [1.0, *(step.unsolved.value for step in one.steps)]
+        x, y = [step.attempt for step in one.steps], [step.unsolved.value for step in one.steps]
         line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.5}
         ax.step([*x, x[-1] + 0.45], [*y, y[-1]], where="post", **line, zorder=3, gid="unsolved")
         at = [step.attempt + 0.2 + shift for step in one.steps]
         low, high = zip(*((step.unsolved.low, step.unsolved.high) for step in one.steps), strict=True)
         ax.vlines(at, low, high, color=style["color"], linewidth=1.3, alpha=0.45, zorder=2)
-        name = f"{arm.label} ({UPPER_BOUND})" if arm.is_upper_bound else arm.label
-        ax.plot(at, y[1:], **style, markersize=6, zorder=4, label=name).pop().set_linestyle("")
+        ax.plot(at, y, **style, markersize=6, zorder=4, label=named(arm.label, arm.is_upper_bound)).pop().set_linestyle(
+            ""
+        )
         lost = [(step.attempt + 0.45, step.unsolved.value) for step in one.steps if step.censored]
         if lost:
             ax.plot(
@@ -55,10 +56,13 @@ def unsolved(found: Mapping[Arm, Survival], ax: Axes) -> Axes:
             )
     top = max(one.steps[0].unsolved.high for one in found.values())
     ax.set(
-        xlim=(0.5, last + 0.6), ylim=(0, min(1.02, top + 0.1)), xlabel="attempt", ylabel="share of tasks not solved yet"
+        xlim=(0.5, last + 0.6),
+        ylim=(-0.02, min(1.02, top + 0.1)),
+        xlabel="attempt",
+        ylabel="share of tasks not solved yet",
     )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    per_cent(ax.yaxis)
     if above := [arm.label for arm in found if arm.is_upper_bound]:
         watermark(ax, above, height=0.05)
     return frame(ax, "y")

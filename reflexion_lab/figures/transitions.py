@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.transitions import Moves, Transitions, transitions
 from reflexion_lab.figures.drawing import Drawing, facts
-from reflexion_lab.figures.style import COLOURS, SMALL, Style, frame, watermark
+from reflexion_lab.figures.style import COLOURS, SMALL, Style, frame, per_cent, watermark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,15 +28,13 @@ COLUMNS = ("arm", "feedback_source", "attempt", "n", *KINDS, "unknown", "repair"
 
 def transition_bars(found: Transitions, ax: Axes) -> Axes:
     """Draw one bar an attempt, from 2 on: shares of the programs that it kept, mended and broke, and n above."""
-    from matplotlib.ticker import PercentFormatter
-
     known = {moves.attempt or 0: moves for moves in found.programs if moves.n}
     for attempt, moves in known.items():
         _bar(attempt, moves, ax)
     ax.set(xlabel="attempt, against the one before", ylabel="share of programs", ylim=(0, 1.1), yticks=(0, 0.5, 1))
     ax.set_xlim(1.4, max(4, *known) + 0.6)  # a lone bar shall not fill the panel
     ax.set_xticks(sorted(known))
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    per_cent(ax.yaxis)
     ax.set_title(found.arm, loc="left", fontsize=9)
     if found.is_upper_bound:
         watermark(ax)

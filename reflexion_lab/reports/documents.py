@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.figures.drawing import Kind
 from reflexion_lab.figures.saved import save_figures
 from reflexion_lab.figures.text import plain
 from reflexion_lab.reports.comparison import sheets, warnings
@@ -18,14 +18,12 @@ from reflexion_lab.reports.sheets import Document, Sheet, listed
 from reflexion_lab.reports.table import write_table
 
 
-def save_report(
-    folder: Path, found: Comparison, arms: Sequence[Arm], kind: Literal["png", "svg"] = "png"
-) -> list[Path]:
+def save_report(folder: Path, found: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
     """Write `report.md`, `report.html`, `report.tex`, `table.csv` and the figures into `folder`; returns their paths.
 
     Args:
         found: of these very arms.
-        kind: of the figures. LaTeX includes PNG by itself; SVG has to be converted first.
+        kind: of the figures; PDF comes beside PNG. LaTeX includes both by itself, SVG has to be converted first.
 
     Raises:
         OSError: the folder cannot be written to.

@@ -95,7 +95,7 @@ def _figure(figure: Drawn) -> str:
         return f"% {figure.path.name}: convert it to PDF to include it"
     lines = [
         r"\begin{figure}[!ht]",
-        rf"\centering\includegraphics[width=0.8\linewidth,height=0.7\textheight,keepaspectratio]{{{figure.path.name}}}",
+        rf"\centering\includegraphics[width=0.8\linewidth,height=0.7\textheight,keepaspectratio]{{{figure.in_print.name}}}",
         rf"\caption{{{escaped(figure.caption)}}}",
         r"\end{figure}",
     ]

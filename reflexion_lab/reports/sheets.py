@@ -1,9 +1,11 @@
-"""A table as plain strings, before it becomes rich, Markdown, HTML or LaTeX; and figures as words."""
+"""A table as plain strings, the same in a terminal, in a notebook and in a document; and figures as words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -16,6 +18,17 @@ if TYPE_CHECKING:
 
 NONE = "-"
 """What stands where there is nothing to say."""
+BREAK = re.compile(r"(?<=[ -])(?=\w{5,}$)")
+"""Where the head of a figure may break, if it does not say so itself: before its last long word."""
+TABLE = "border-collapse: collapse; margin: 0; font-size: 13px; font-variant-numeric: tabular-nums"
+TITLE = "font-weight: bold; font-size: 14px; padding: 4px 0"
+CAPTION = "opacity: 0.75; font-size: 12px; line-height: 1.45; padding: 4px 0; max-width: 880px"
+LOUD = (
+    "font-weight: bold; font-size: 13px; max-width: 880px; margin: 0 0 6px; padding: 5px 12px; "
+    "border-left: 4px solid rgba(224, 108, 12, 0.9); background: rgba(224, 108, 12, 0.14)"
+)
+CELL = "text-align: {side}; vertical-align: {edge}; padding: 3px 14px 3px 0; white-space: {wrap}"
+RULE = "; border-bottom: 1px solid rgba(128, 128, 128, {strength})"
 
 
 class Sheet(Record, frozen=True, kw_only=True):
@@ -29,6 +42,24 @@ class Sheet(Record, frozen=True, kw_only=True):
     caption: str = ""
     names: int = 1
     """So many columns, the first ones, are text; the others are figures, and stand to the right."""
+
+    def __repr__(self) -> str:
+        lines = [[visible(cell.replace("\n", " ")) for cell in row] for row in (self.columns, *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            [visible(self.title), *(self._line(row, widths) for row in lines), visible(self.caption)]
+        ).rstrip()
+
+    def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
+        sides = "<" * self.names + ">" * (len(row) - self.names)
+        return " | ".join(f"{c:{side}{n}}" for c, side, n in zip(row, sides, widths, strict=False)).rstrip()
+
+    def _repr_html_(self) -> str:
+        head, *body = (_row(self, tag, row) for tag, row in (("th", self.columns), *(("td", row) for row in self.rows)))
+        rows = f"<thead>{head}</thead><tbody>{''.join(body)}</tbody>"
+        caption = f'<div style="{CAPTION}">{html(self.caption)}</div>' if self.caption else ""
+        made = f'<div style="{TITLE}">{html(self.title)}</div><table style="{TABLE}">{rows}</table>{caption}'
+        return f'<div style="overflow-x: auto; margin: 0 0 14px">{made}</div>'
 
 
 class Drawn(Protocol):
@@ -47,6 +78,10 @@ class Drawn(Protocol):
     @property
     def caption(self) -> str: ...
 
+    @property
+    def in_print(self) -> Path:
+        """What LaTeX includes."""
+
 
 class Document(NamedTuple):
     """What a report says, in whatever language."""
@@ -58,15 +93,33 @@ class Document(NamedTuple):
     figures: tuple[Drawn, ...]
 
 
-def as_table(sheet: Sheet) -> Table:
-    """For a terminal of 100 columns."""
-    made = cells.table("", *sheet.columns, names=sheet.names)
-    made.title = cells.line(sheet.title, "bold")
+def as_table(sheet: Sheet, styles: Mapping[str, str] | None = None) -> Table:
+    """For a terminal of 100 columns. `styles`: how cells of these very words look."""
+    from rich.markup import escape as escape_markup
+
+    columns = (c if "\n" in c or n < sheet.names else BREAK.sub("\n", c) for n, c in enumerate(sheet.columns))
+    made = cells.table("", *(escape_markup(visible(column)) for column in columns), names=sheet.names)
+    made.title = cells.line(visible(sheet.title), "bold")
     for row in sheet.rows:
-        made.add_row(*map(cells.line, row))
+        made.add_row(*(cells.line(visible(cell), (styles or {}).get(cell, "")) for cell in row))
     if sheet.caption:
-        made.caption = cells.line(sheet.caption)
+        made.caption = cells.line(visible(sheet.caption))
     return made
+
+
+def visible(text: str) -> str:
+    """What no eye can see, or no terminal can bear, spelt out; line breaks stay."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def said(lines: Iterable[str], loud: bool = False) -> str:
+    """Sentences as HTML, one below the other; loud ones are seen first."""
+    return "".join(f'<div style="{LOUD if loud else CAPTION}">{html(line)}</div>' for line in lines)
+
+
+def html(text: str) -> str:
+    """`text` as a browser shows it word for word."""
+    return escape(visible(text))
 
 
 def percent(share: float) -> str:
@@ -113,3 +166,13 @@ def listed(names: Iterable[str], most: int = 20) -> str:
 def _signed(value: float) -> str:
     text = f"{100 * value:+.1f}"
     return "0.0" if text in ("+0.0", "-0.0") else text
+
+
+def _row(sheet: Sheet, tag: str, row: Iterable[str]) -> str:
+    """Names wrap where they have to; figures never do, but for the breaks that they hold."""
+    made = []
+    for place, cell in enumerate(row):
+        side, wrap = ("left", "pre-wrap") if place < sheet.names else ("right", "pre")
+        look = CELL.format(side=side, wrap=wrap, edge="bottom" if tag == "th" else "top")
+        made.append(f'<{tag} style="{look}{RULE.format(strength=0.5 if tag == "th" else 0.15)}">{html(cell)}</{tag}>')
+    return f"<tr>{''.join(made)}</tr>"

@@ -17,12 +17,17 @@ DIGITS = 6
 
 def write_table(path: Path, found: Comparison) -> Path:
     """`table.csv`, or whatever `path` is called; returns it. Raises OSError."""
-    lines = [dict(_line(row, found)) for row in found.rows]
+    lines = rows(found)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, lines[0])
         writer.writeheader()
         writer.writerows(lines)
     return path
+
+
+def rows(found: Comparison) -> list[dict[str, object]]:
+    """By column, every arm's values; the same columns for all."""
+    return [dict(_line(row, found)) for row in found.rows]
 
 
 def _line(row: Row, found: Comparison) -> Iterator[tuple[str, object]]:

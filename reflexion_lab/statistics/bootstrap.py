@@ -50,7 +50,7 @@ def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate
 def difference(first: ArrayLike, second: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate:
     """share(second) - share(first) over the cases that both have, in [-1, 1]; both sides from the same drawn tasks.
 
-    With fewer than `FEWEST` tasks on which the sides differ, it is Newcombe's interval for pairs
+    With fewer than `FEWEST` tasks on which the sides differ, or all alike, it is Newcombe's interval for pairs
     (`intervals.paired_difference`), the table discounted to as many pairs as the clusters are worth at least. In
     simulations of 20 to 164 tasks it holds the truth in 93 to 99 of 100: a little too narrow with 10 to 15 discordant
     tasks, too wide below.
@@ -69,7 +69,7 @@ def difference(first: ArrayLike, second: ArrayLike, seed: int = 0, draws: int = 
         )
     sums, counts = _totals(other - one, "first and second")
     value = float(sums.sum() / counts.sum())
-    if (sums != 0).sum() < FEWEST:
+    if (sums != 0).sum() < FEWEST or len({*(sums / counts)}) == 1:
         return _estimate(value, *_newcombe(one, other, [int(count) for count in counts]))
     return _estimate(value, *ends(_ratios(sums, counts, seed, draws)))
 

@@ -88,13 +88,13 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
 
 
 def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
-    """Where the cut sides differ on too few tasks, what `bootstrap.difference` has instead of percentiles."""
+    """Where the cut sides differ on too few tasks, or on all alike, what `bootstrap.difference` has there."""
     import numpy as np
 
     at_one, at_other = _mixes(rows.sum(axis=0)[None])
     _, first, _, second = np.split(rows[:, :-1] / rows[:, -1:], 4, axis=1)
     one, other = (np.clip(_mixed(found, at)[:, None], 0, 1) for found, at in ((first, at_one), (second, at_other)))
-    if (np.abs(other - one) > CLOSE).sum() >= FEWEST:
+    if (np.abs(other - one) > CLOSE).sum() >= FEWEST and np.ptp(other - one) > CLOSE:
         return ends(_differences(drawn(rows, generator(seed, "tasks"), draws)))
     found = difference(one, other)
     return found.low, found.high

@@ -1,4 +1,4 @@
-"""What a run or a sweep is expected to take."""
+"""What a run or a sweep is expected to take; shows itself."""
 
 from __future__ import annotations
 
@@ -65,3 +65,14 @@ class Estimate(Record, frozen=True, kw_only=True):
     def unpriced(self) -> bool:
         """Whether nobody knows what some role costs."""
         return "unknown" in self.prices.values()
+
+    def __repr__(self) -> str:
+        from reflexion_lab.study.estimate_report import lines, sheet
+
+        return "\n".join((repr(sheet(self)), *lines(self)))
+
+    def _repr_html_(self) -> str:
+        from reflexion_lab.reports.sheets import said
+        from reflexion_lab.study.estimate_report import lines, sheet
+
+        return sheet(self)._repr_html_() + said(lines(self))

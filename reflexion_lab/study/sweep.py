@@ -22,6 +22,8 @@ from reflexion_lab.config import Lab, assemble
 from reflexion_lab.experiment import finish, track_arms
 from reflexion_lab.grid import Cell, cells, digest_of, lines
 from reflexion_lab.models.capped import CapReached
+from reflexion_lab.parts import instantiate
+from reflexion_lab.protocols import Tracker
 from reflexion_lab.study.cell_states import CellState, read_states, record
 from reflexion_lab.study.finished import Run, Runs, What, kept
 from reflexion_lab.wiring import ConfigError
@@ -91,13 +93,19 @@ class Sweep:
                 left.append(cell)
         return left
 
+    @property
+    def tracker(self) -> Tracker:
+        """That of its cells."""
+        made: Tracker = instantiate(self.cells[0].cfg.tracker)
+        return made
+
     def track(self) -> dict[str, str]:
         """Show its arms to the tracker; returns where to look."""
         return track_arms(self.cells[0].cfg, self.runs)
 
     def __repr__(self) -> str:
         counts = Counter(state.status for state in self.states.values())
-        return f"Sweep {self.sweep_id}: {', '.join(f'{n} {status}' for status, n in counts.items())}, in {self.folder}"
+        return f"Sweep {self.sweep_id}: {', '.join(f'{n} {status}' for status, n in counts.items())}"
 
     def _repr_html_(self) -> str:
         from reflexion_lab.study.sweep_report import as_html

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from reflexion_lab.progress import LOG_EVERY, in_notebook
+from reflexion_lab.progress import LOG_EVERY, bar, in_notebook
 from reflexion_lab.records import Usage
 from reflexion_lab.study.cell_states import CellState
 
@@ -53,16 +53,12 @@ class SweepProgress:
     """A bar in a terminal or a notebook, a line now and then in a log."""
 
     def __init__(self, sweep: Sweep) -> None:
-        from tqdm.auto import tqdm
-
         self.sweep = sweep
         self._began, self._logged = time.time(), time.monotonic()
         self._expected: dict[str, int] = {}
         self._is_log = not (sys.stderr.isatty() or in_notebook())
         layout = "{l_bar}{bar}| {n:.1f}/{total} cells [{elapsed}{postfix}]"
-        self._bar: Any = tqdm(
-            total=len(sweep), disable=self._is_log, dynamic_ncols=True, leave=False, bar_format=layout
-        )
+        self._bar = bar(total=len(sweep), disable=self._is_log, bar_format=layout)
 
     def look(self) -> None:
         states = list(self.sweep.states.values())

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from io import StringIO
 from typing import TYPE_CHECKING
 
+from reflexion_lab.figures.style import UPPER_BOUND
 from reflexion_lab.records import Usage
 from reflexion_lab.reports import cells
+from reflexion_lab.reports.sheets import Sheet, as_table, percents, said
+from reflexion_lab.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     from reflexion_lab.grid import Cell
     from reflexion_lab.study.cell_states import CellState
     from reflexion_lab.study.sweep import Sweep
 
-PRE = "<pre style='line-height: 1.3; font-family: monospace; white-space: pre; overflow-x: auto'>{code}</pre>"
 ROWS = 40
 """Cells that are shown; of more, those that went well are left out first."""
 STYLES = {
@@ -33,23 +32,18 @@ STYLES = {
 
 def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
     """Print how every cell stands, and why where it failed."""
-    if problems_only:
-        _problems(sweep, console)
-        return
-    _cells(sweep, console)
-    console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
+    if not problems_only:
+        console.print(as_table(sheet(sweep), STYLES))
+    for problem in problems(sweep):
+        console.print(cells.line(problem, "red"), soft_wrap=True)
+    if not problems_only:
+        console.print(cells.line(headline(sweep)), soft_wrap=True)
+        console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
 
 
-def _cells(sweep: Sweep, console: Console) -> None:
-    console.print(_table(sweep, sweep.states))
-    _problems(sweep, console)
-    console.print(cells.line(headline(sweep)), soft_wrap=True)
-
-
-def _problems(sweep: Sweep, console: Console) -> None:
-    for state in sweep.states.values():
-        if state.problem:
-            console.print(cells.line(f"cell {state.number}: {state.problem}", "red"), soft_wrap=True)
+def problems(sweep: Sweep) -> list[str]:
+    """What went wrong, cell by cell."""
+    return [f"cell {state.number}: {state.problem}" for state in sweep.states.values() if state.problem]
 
 
 def headline(sweep: Sweep) -> str:
@@ -65,38 +59,32 @@ def headline(sweep: Sweep) -> str:
 
 def as_html(sweep: Sweep) -> str:
     """The same for a notebook, without the folder: outputs are read on other machines."""
-    from rich.console import Console
-
-    console = Console(file=StringIO(), record=True, width=110, force_jupyter=False)  # else it shows itself, too
-    _cells(sweep, console)
-    return console.export_html(inline_styles=True, code_format=PRE)
+    return said(problems(sweep), loud=True) + sheet(sweep)._repr_html_() + said([headline(sweep)])
 
 
-def _table(sweep: Sweep, states: dict[int, CellState]) -> Table:
+def sheet(sweep: Sweep) -> Sheet:
+    """A line a cell; of more than `ROWS`, those that went well are left out first."""
+    states = sweep.states
     keys, sources = swept(sweep), {state.feedback_source for state in states.values() if state.feedback_source}
-    columns = ("cell", *map(_short, keys), "status", "n", "pass@1 [95 %]", "calls made", "saved", "seconds")
-    title = f"Sweep {sweep.sweep_id}, feedback: {', '.join(sorted(sources)) or 'none yet'}"
-    table = cells.table(title, *columns, names=0)
     chosen = [cell for cell in sweep if states[cell.number].status not in ("done", "kept")][:ROWS]
     chosen += [cell for cell in sweep if cell not in chosen][: ROWS - len(chosen)]
-    for cell in sorted(chosen, key=lambda cell: cell.number):
-        table.add_row(*_row(cell, keys, states[cell.number]))
-    if left_out := len(sweep) - len(chosen):
-        table.caption = f"{left_out} more cells in cells.jsonl"
-    return table
+    left_out = len(sweep) - len(chosen)
+    return Sheet(
+        title=f"Sweep {sweep.sweep_id}, feedback: {', '.join(sorted(sources)) or 'none yet'}",
+        columns=("cell", *map(_short, keys), "status", "n", "pass@1, % [95 %]", "calls\nmade", "saved", "seconds"),
+        rows=tuple(_row(cell, keys, states[cell.number]) for cell in sorted(chosen, key=lambda cell: cell.number)),
+        caption=f"{left_out} more cells in cells.jsonl" if left_out else "",
+        names=len(keys) + 2,
+    )
 
 
-def _row(cell: Cell, keys: list[str], state: CellState) -> list[Text]:
+def _row(cell: Cell, keys: list[str], state: CellState) -> tuple[str, ...]:
     values, rate = dict(one.partition("=")[::2] for one in cell.overrides), state.pass_at_1
-    share = f"{100 * rate.share:.1f} {cells.interval(rate.low, rate.high)}" if rate else ""
-    share += " UPPER BOUND" if state.feedback_source == "oracle" else ""
+    share = percents(Estimate(value=rate.share, low=rate.low, high=rate.high)) if rate else ""
+    share = f"{UPPER_BOUND} {share}" if state.feedback_source == "oracle" else share
     figures = (state.made, state.stored, round(state.seconds)) if state.seconds else ("", "", "")
-    return [
-        cells.line(str(cell.number)),
-        *(cells.line(values[key]) for key in keys),
-        cells.line(state.status, STYLES.get(state.status, "")),
-        *(cells.line(str(text)) for text in (rate.n if rate else "", share, *figures)),
-    ]
+    told = map(str, (rate.n if rate else "", share, *figures))
+    return (str(cell.number), *(values.get(key, "") for key in keys), state.status, *told)
 
 
 def _short(key: str) -> str:

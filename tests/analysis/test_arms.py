@@ -37,6 +37,11 @@ def test_a_swept_key_makes_arms_of_their_own(run):
     assert [arm.label for arm in found] == ["reflexion recall.omega=0", "reflexion recall.omega=3"]
 
 
+def test_replays_from_recordings_of_their_own_are_one_arm(run):
+    (arm,) = arms([run(str(seed), seed=seed, model={"path": f"recording {seed}"}) for seed in (0, 1)])
+    assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
+
+
 def test_one_key_names_what_several_tell_alike(run):
     long = {"path": "a very long place, the first", "name": "p"}, {"path": "a very long place, the second", "name": "q"}
     found = arms([run("x", model=long[0]), run("y", model=long[1])])

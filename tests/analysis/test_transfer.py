@@ -131,6 +131,12 @@ def test_the_same_seed_gives_the_same_interval(make_run):
     assert transfer([one], [other]) == transfer([one], [other])
 
 
+def test_runs_are_named_as_everywhere(make_run, tmp_path):
+    one, other = make_run("with", WITH, READS), make_run("without", BASELINE)
+    assert transfer(f"{tmp_path}/with*", [one, other]).against == transfer([one, other], [one, other]).against
+    assert transfer(str(one.path), other) == transfer([one], [other])
+
+
 def test_several_runs_are_paired_by_seed_and_a_task_counts_once_in_a_mean(make_run):
     runs = [make_run(f"with{seed}", {"a": [(1.0, True)]}, seed=seed) for seed in (2, 1)]
     baseline = [
@@ -164,9 +170,9 @@ def test_runs_without_a_common_task_are_an_error(make_run):
 
 
 def test_a_run_without_a_partner_is_an_error(make_run):
-    one, other = make_run("with", WITH), make_run("without", BASELINE)
+    one, another, other = make_run("with", WITH), make_run("more", WITH), make_run("without", BASELINE)
     with pytest.raises(RunFolderError, match="2 runs and 1 of the baseline found"):
-        transfer([one, one], [other])
+        transfer([one, another], [other])
 
 
 def test_the_report_goes_to_json(report):

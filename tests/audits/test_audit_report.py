@@ -12,7 +12,6 @@ from reflexion_lab.audits.audit_plot import METHOD, logged_against_executed
 from reflexion_lab.audits.audit_report import Printed, against_paper, disagreements, overview, show
 from reflexion_lab.audits.leaks import Leaks
 from reflexion_lab.audits.samples import Sample
-from reflexion_lab.audits.sheet import Sheet
 
 mpl.use("Agg")
 EVIL = "<b>[red]\x1b[31m\u202e</b>"
@@ -69,13 +68,6 @@ def test_a_strangers_text_is_no_markup():
     html = disagreements(audit)._repr_html_()
     assert "&lt;b&gt;[red]\\x1b[31m\\u202e&lt;/b&gt;" in html
     assert "\u202e" not in html
-
-
-def test_a_sheet_is_a_table_with_its_note():
-    sheet = Sheet(title="T", columns=("a", "b"), rows=(("1", "2"),), note="N")
-    assert repr(sheet) == "T\na | b\n1 | 2\nN"
-    assert sheet._repr_html_().count("<td") == 3
-    assert sheet.table().row_count == 1
 
 
 def test_the_figure_shows_log_programs_and_paper_and_says_how(found):

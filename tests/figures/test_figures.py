@@ -112,13 +112,14 @@ def test_the_axes_given_is_the_axes_returned(made):
 
 def test_every_figure_is_on_disk_with_its_numbers_and_its_facts(saved):
     figures = saved("retry", "reflexion")
-    assert list(figures) == ["curves", "budget", "differences", "feedback", "transitions", "survival", "outcomes"]
+    assert list(figures) == ["curves", "budget", "differences", "feedback", "transitions", "repairs", "survival",
+                             "outcomes"]  # fmt: skip
     for figure in figures.values():
         assert figure.path.read_bytes().startswith(b"\x89PNG")
         assert rows(figure)
         for fact in ("24 tasks x 2 seeds (1, 2)", "Feedback: visible"):
             assert fact in figure.caption
-    for name in ("curves", "budget", "differences", "feedback", "transitions", "survival"):
+    for name in ("curves", "budget", "differences", "feedback", "transitions", "repairs", "survival"):
         assert "95 %" in figures[name].caption
 
 

@@ -356,3 +356,12 @@ def test_tasks_that_each_seed_draws_for_itself_are_told_as_cases(write_run):
     results = next(iter(sheets(compare(found))))
     assert cells(results, found[0].label)["tasks x seeds"] == "4 of 3 x 2"
     assert "4 cases of 3 tasks x 2 seeds (0, 1)" in facts(found)
+
+
+def test_a_report_for_print_includes_pdf_and_its_page_shows_png(run, tmp_path):
+    runs = arms([run(arm, BASE, seed) for arm in ("feedback_only", "words") for seed in (1, 2)])
+    written = {path.name for path in save_report(tmp_path / "out", compare(runs), runs, "pdf")}
+    assert {"curves.png", "report.html", "report.tex"} <= written
+    assert (tmp_path / "out" / "curves.pdf").read_bytes().startswith(b"%PDF")
+    assert "{curves.pdf}" in (tmp_path / "out" / "report.tex").read_text()
+    assert "data:image/png" in (tmp_path / "out" / "report.html").read_text()

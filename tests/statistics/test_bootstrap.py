@@ -238,3 +238,9 @@ def test_bands_hold_what_other_tasks_and_seeds_would_give(seeds, mood, least, mo
     chances = rng.beta(0.7 * 2 / 3, 0.3 * 2 / 3, (300, 60, 1)) + rng.normal(0, mood, (300, 1, seeds))
     outcomes = (rng.random((300, 60, seeds)) < chances).astype(float)
     assert least <= held(0.7, [bands(one[None], draws=300)[0] for one in outcomes]) <= most
+
+
+def test_a_difference_that_is_the_same_on_all_tasks_has_an_interval_with_a_width():
+    found = difference(np.ones((20, 2)), np.zeros((20, 2)))
+    assert (found.value, found.low) == (-1, -1)
+    assert -1 < found.high < -0.7

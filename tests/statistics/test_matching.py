@@ -99,3 +99,11 @@ def test_the_interval_holds_a_true_difference_about_as_often_as_it_says():
     truth = equal(*arms(6_000), draws=1).estimate.value
     found = [equal(*arms(60), draws=200).estimate for _ in range(150)]
     assert 0.9 <= np.mean([one.low <= truth <= one.high for one in found]) <= 0.99
+
+
+def test_where_all_tasks_differ_alike_the_interval_has_a_width():
+    first, second = ([Path(task, (1.0,), (passed,)) for task in range(20)] for passed in (True, False))
+    found = equal(first, second).estimate
+    assert found.value == -1
+    assert found.low == -1
+    assert -1 < found.high < -0.7

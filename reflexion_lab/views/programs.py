@@ -1,28 +1,19 @@
-"""What the views of a notebook are made of: verdicts in words, programs line by line, turns, and the way into HTML.
-
-What models and programs wrote is hostile HTML: the templates escape every value, and control, direction and zero-width
-characters are spelt out. A view reads without its styles too: every colour stands beside a word and a symbol.
-"""
+"""Programs line by line, as they are or as the difference to the one before; and an actor's turns with their drafts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from functools import cache
 from itertools import dropwhile, takewhile, zip_longest
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from reflexion_lab.records import OUTCOMES, Attempt, Check, Evaluation, Message, Step
+from reflexion_lab.records import Message, Step
 
-SAID = "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error"
-WORDS = dict(zip(OUTCOMES, SAID.split(", "), strict=True))
-UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
 OPEN = 2
 """So many of an attempt's turns, the last ones, are unfolded."""
+MOST_LINES = 2_000
+"""Of a program; the difference of longer ones could take minutes."""
 Pieces = tuple[tuple[str, bool], ...]
 """A line in pieces, and whether each of them changed."""
 
@@ -39,6 +30,8 @@ def program(new: str, old: str = "", name: str = "") -> tuple[list[Line], str]:
     after, before = lines(new), lines(old)
     if not after:
         return [], "none was found in the reply"
+    if max(len(after), len(before)) > MOST_LINES:
+        return numbered(after[:MOST_LINES]), f"{len(after):,} lines, of which at most {MOST_LINES:,} are shown"
     if not before:
         return numbered(after), ""
     if after == before:
@@ -103,10 +96,11 @@ def _difference(old: list[str], new: list[str]) -> Iterator[Line]:
     for group in SequenceMatcher(None, old, new).get_grouped_opcodes(3):
         yield from _gap(group[0][3] - end)
         for tag, i1, i2, j1, j2 in group:
-            pairs = [_compared(*pair) for pair in zip_longest(old[i1:i2], new[j1:j2], fillvalue="")]
             if tag == "equal":
-                yield from (Line("same", f"{i1 + n:>3} {j1 + n:>3}   ", pair[1]) for n, pair in enumerate(pairs, 1))
+                same = enumerate(new[j1:j2], 1)
+                yield from (Line("same", f"{i1 + n:>3} {j1 + n:>3}   ", ((line, False),)) for n, line in same)
             else:
+                pairs = [_compared(*pair) for pair in zip_longest(old[i1:i2], new[j1:j2], fillvalue="")]
                 yield from (Line("out", f"{i + 1:>3}     − ", pairs[i - i1][0]) for i in range(i1, i2))
                 yield from (Line("in", f"    {j + 1:>3} + ", pairs[j - j1][1]) for j in range(j1, j2))
         end = group[-1][4]
@@ -120,56 +114,18 @@ def _gap(left_out: int) -> Iterator[Line]:
 
 def _compared(old: str, new: str) -> tuple[Pieces, Pieces]:
     """Two lines in words, those that changed marked; lines that are unlike, or very long, are left whole."""
+    whole = ((old, False),), ((new, False),)
+    if not old or not new or len(old) + len(new) > 2_000:
+        return whole
     a, b = (re.findall(r"\w+|\s+|\W", line) for line in (old, new))
-    matcher = SequenceMatcher(None, a, b)
-    if len(a) + len(b) > 400 or matcher.ratio() < 0.6:
-        return ((old, False),), ((new, False),)
+    matcher = SequenceMatcher(None, a, b, autojunk=False)
+    if (
+        len(a) + len(b) > 400
+        or matcher.real_quick_ratio() < 0.6
+        or matcher.quick_ratio() < 0.6
+        or matcher.ratio() < 0.6
+    ):
+        return whole
     steps = matcher.get_opcodes()
     before = tuple(("".join(a[i:j]), tag != "equal") for tag, i, j, _, _ in steps if i < j)
     return before, tuple(("".join(b[i:j]), tag != "equal") for tag, _, _, i, j in steps if i < j)
-
-
-def found(check: Check) -> list[tuple[str, str]]:
-    """What a failing check says, label by label."""
-    from reflexion_lab.evaluators.feedback import describe
-
-    if check.kind != "test" and check.outcome == "fail":
-        return [(f"{check.kind}, line {check.line}", f"{check.message} [{check.error_type}]")]
-    said = WORDS.get(check.outcome, check.outcome), describe(check).removeprefix(f"{check.outcome}: ")
-    return [side for side in (("expected", check.expected), ("got", check.actual)) if side[1]] or [said]
-
-
-def tally(evaluation: Evaluation) -> tuple[int, int]:
-    """Tests that passed, and all tests; what tools find is no test."""
-    tests = [check.outcome for check in evaluation.checks if check.kind == "test"]
-    return tests.count("pass"), len(tests)
-
-
-def verdict(attempt: Attempt) -> str:
-    outcome, (right, total) = attempt.evaluation.outcome, tally(attempt.evaluation)
-    return WORDS.get(outcome, outcome) + (f", {right} of {total} right" if total else "")
-
-
-def _visible(value: Any) -> Any:
-    """Text with what no eye can see spelt out; the template's own markup as it is."""
-    if hasattr(value, "__html__"):
-        return value
-    return UNSEEN.sub(lambda unseen: unseen[0].encode("unicode_escape").decode(), str(value))
-
-
-@cache
-def macro(name: str) -> Callable[..., str]:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(
-        loader=loader,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-        finalize=_visible,
-    )
-    environment.globals |= {"words": WORDS, "found": found, "tally": tally}
-    made = getattr(environment.get_template("notebook.html.jinja").module, name)
-    return lambda *arguments: str(made(*arguments))

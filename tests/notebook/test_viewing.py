@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab import notebook, views
-from reflexion_lab.notebook import by_hand, view_attempt, view_loop, view_reflections, view_strip, view_task
+from reflexion_lab.notebook import viewing as notebook
+from reflexion_lab.notebook.stepping import by_hand
+from reflexion_lab.notebook.viewing import view
 from reflexion_lab.records import (
     OUTCOMES,
     Attempt,
@@ -23,6 +24,7 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
+from reflexion_lab.views import pieces as views
 
 HOSTILE = "</pre></details></div><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
 TAGS = {"div", "span", "b", "i", "mark", "pre", "details", "summary"}
@@ -133,22 +135,20 @@ def test_hostile_text_stays_text(task):
     hostile = working(hostile, step, ended=HOSTILE, left_out=(HOSTILE,), model=HOSTILE, status=HOSTILE)
     hostile = working(hostile, *hostile.trajectory.steps, others={HOSTILE: Usage(calls=1)}, finish_reason=HOSTILE)
     changed = replace(hostile, number=2, trajectory=replace(hostile.trajectory, solution=HOSTILE + "!"))
-    views = (
-        view_loop([hostile, changed])
-        + view_reflections({HOSTILE: hostile.reflection, f"{HOSTILE}2": None})
-        + view_strip([hostile], label=HOSTILE)
+    views_of_all = (
+        view([hostile, changed]) + view({HOSTILE: hostile.reflection, f"{HOSTILE}2": None}) + view({HOSTILE: [hostile]})
     )
-    views += view_task(replace(task, prompt=HOSTILE, task_id=HOSTILE, tags=(HOSTILE,), visible_tests=(HOSTILE,)))
-    read = Reader(views)
+    views_of_all += view(replace(task, prompt=HOSTILE, task_id=HOSTILE, tags=(HOSTILE,), visible_tests=(HOSTILE,)))
+    read = Reader(views_of_all)
     assert read.tags <= TAGS
-    assert read.attributes <= {"style", "open"}
+    assert read.attributes <= {"style", "open", "class", "title"}
     assert read.text.count(HOSTILE) > 70
 
 
 @pytest.mark.parametrize("unseen", ["\x1b[31m", "\x00", "\r", "\u202e", "\u200b", "\u2028", "\ud800", "\x7f", "\x9b"])
 def test_what_no_eye_can_see_is_spelt_out(unseen):
     spelt = unseen.encode("unicode_escape").decode()
-    read = Reader(view_attempt(attempt(solution=f"x = 1{unseen}", output=f"x{unseen}", reply=unseen)))
+    read = Reader(view(attempt(solution=f"x = 1{unseen}", output=f"x{unseen}", reply=unseen)))
     assert unseen not in read.text
     assert read.text.count(spelt) == 3
     read.text.encode()
@@ -156,23 +156,23 @@ def test_what_no_eye_can_see_is_spelt_out(unseen):
 
 def test_line_breaks_tabs_and_foreign_scripts_stay_as_they_are():
     text = "\n\n  if x:\n\ty = 'Größe 大小 ≤ 😀'\n"
-    assert text in Reader(view_attempt(attempt(reply=text))).text
+    assert text in Reader(view(attempt(reply=text))).text
 
 
 def test_a_task_view_holds_no_secret(task):
-    read = Reader(view_task(task))
+    read = Reader(view(task))
     assert "assert double(2) == 4" in read.text
     assert "-6" not in read.text
     assert task.canonical_solution.strip() not in read.text
 
 
 def test_a_program_has_the_line_numbers_that_errors_name():
-    (program, *_) = Reader(view_attempt(attempt(solution="\n\ndef f(x):\n\n    return x\n"))).inside["pre"]
+    (program, *_) = Reader(view(attempt(solution="\n\ndef f(x):\n\n    return x\n"))).inside["pre"]
     assert [line.split(maxsplit=1) for line in program.splitlines()] == [["3", "def f(x):"], ["4"], ["5", "return x"]]
 
 
 def test_a_retry_is_shown_as_its_difference():
-    read = Reader(view_attempt(PASSED, before=attempt()))
+    read = Reader(view(PASSED, before=attempt()))
     lines = read.inside["pre"][0].splitlines()
     assert [" ".join(line.split()) for line in lines] == ["1 1 def f(x):", "2 − return x", "2 + return x + 1"]
     assert read.inside["mark"] == [" + 1"]
@@ -182,38 +182,38 @@ def test_a_retry_is_shown_as_its_difference():
 
 def test_unlike_lines_are_not_compared_word_by_word():
     other = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
-    assert Reader(view_attempt(other, before=attempt())).inside["mark"] == []
+    assert Reader(view(other, before=attempt())).inside["mark"] == []
 
 
 def test_long_unchanged_stretches_are_counted_not_shown():
     body = "".join(f"a{n} = {n}\n" for n in range(30))
-    lines = Reader(view_attempt(attempt(2, body + "b = 1\n" + body), attempt(1, body + "b = 2\n" + body))).inside[
-        "pre"
-    ][0]
+    lines = Reader(view(attempt(2, body + "b = 1\n" + body), before=attempt(1, body + "b = 2\n" + body))).inside["pre"][
+        0
+    ]
     assert lines.count("27 unchanged") == 2
     assert len(lines.splitlines()) == 2 + 6 + 2
 
 
 def test_an_unchanged_program_is_called_so():
-    read = Reader(view_attempt(attempt(2), before=attempt(1)))
+    read = Reader(view(attempt(2), before=attempt(1)))
     assert "the very program of attempt 1" in read.words
     assert "return x" in read.text
 
 
 @pytest.mark.parametrize("before", [None, attempt(1), attempt(1, "")])
 def test_a_missing_program_is_said_to_be_missing(before):
-    assert "none was found in the reply" in Reader(view_attempt(attempt(2, ""), before)).words
+    assert "none was found in the reply" in Reader(view(attempt(2, ""), before=before)).words
 
 
 def test_after_a_missing_program_the_whole_new_one_is_shown():
-    read = Reader(view_attempt(PASSED, before=attempt(1, "")))
+    read = Reader(view(PASSED, before=attempt(1, "")))
     assert "return x + 1" in read.inside["pre"][0]
     assert "against" not in read.words
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_every_verdict_is_a_word_and_a_symbol(outcome):
-    read = Reader(view_attempt(attempt(checks=(Check(name="assert f(1) == 2", outcome=outcome, message="why"),))))
+    read = Reader(view(attempt(checks=(Check(name="assert f(1) == 2", outcome=outcome, message="why"),))))
     right = outcome == "pass"
     assert f"{'✓' if right else '✗'} {views.WORDS[outcome]} {int(right)} of 1 right" in read.words
 
@@ -225,46 +225,46 @@ def test_what_tools_find_is_shown_as_such_and_is_no_test_that_was_right():
         Check(name="lint by ruff", kind="lint", outcome="pass"),
     )
     made = attempt(checks=checks)
-    read = Reader(view_attempt(made))
+    read = Reader(view(made))
     assert "✗ failed 1 of 1 right" in read.words
     assert "✗ return x + 'a' type, line 2 no + [unsupported]" in read.words
-    assert repr(view_attempt(made)) == "attempt 1 at own/f: failed, 1 of 1 right"
-    assert repr(view_attempt(attempt(checks=checks[2:]))) == "attempt 1 at own/f: passed"
+    assert repr(view(made)) == "attempt 1 at own/f: failed, 1 of 1 right"
+    assert repr(view(attempt(checks=checks[2:]))) == "attempt 1 at own/f: passed"
 
 
 def test_checks_that_were_judged_in_place_say_so():
     checks = [Check(name=f"assert f({n})", outcome="pass", mode=("apart", "in_place")[n % 2]) for n in range(3)]
     failed = Check(name="for x in y: pass", outcome="error", error_type="E", mode="in_place")
-    read = Reader(view_attempt(attempt(checks=(*checks, failed))))
+    read = Reader(view(attempt(checks=(*checks, failed))))
     assert "✓ 3 passing checks, 1 judged in place" in read.inside["summary"]
     assert "✗ for x in y: pass (judged in place) raised an error E" in read.words
-    assert "in place" not in Reader(view_attempt(attempt(checks=checks[:1]))).words
+    assert "in place" not in Reader(view(attempt(checks=checks[:1]))).words
 
 
 def test_a_comparison_that_wants_no_single_value_shows_what_it_got():
     check = Check(name="assert f(1) > 2", outcome="fail", actual="1")
-    assert "✗ assert f(1) > 2 got 1" in Reader(view_attempt(attempt(checks=(check,)))).words
+    assert "✗ assert f(1) > 2 got 1" in Reader(view(attempt(checks=(check,)))).words
 
 
 def test_a_failing_check_shows_both_sides():
-    assert "✗ assert f(1) == 2 expected 2 got 1" in Reader(view_attempt(attempt())).words
+    assert "✗ assert f(1) == 2 expected 2 got 1" in Reader(view(attempt())).words
 
 
 @pytest.mark.parametrize("message", ["expected (1, got 2), got 3", "", "odd"])
 def test_a_message_that_cannot_be_split_safely_stays_whole(message):
-    read = Reader(view_attempt(attempt(checks=(Check(name="assert f(1) == 2", outcome="fail", message=message),))))
+    read = Reader(view(attempt(checks=(Check(name="assert f(1) == 2", outcome="fail", message=message),))))
     assert f"✗ assert f(1) == 2 failed {message or 'the assertion is false'}" in read.words
 
 
 def test_an_error_names_its_type_and_line():
     check = Check(name="assert f(1) == 2", outcome="error", error_type="NameError", message="no y", line=2)
-    read = Reader(view_attempt(attempt(checks=(check,))))
+    read = Reader(view(attempt(checks=(check,))))
     assert "raised an error NameError: no y (line 2 of the program)" in read.words
 
 
 def test_many_failures_are_folded_and_none_is_lost():
     checks = [Check(name=f"assert f({n}) == 0", outcome="timeout", message="late") for n in range(9)]
-    read = Reader(view_attempt(attempt(checks=checks)))
+    read = Reader(view(attempt(checks=checks)))
     assert "4 more failing" in read.inside["summary"]
     assert all(check.name in read.text for check in checks)
 
@@ -278,7 +278,7 @@ def test_many_failures_are_folded_and_none_is_lost():
     ],
 )
 def test_a_reflection_says_who_wrote_it(reflection, badge):
-    read = Reader(view_attempt(attempt(reflection=reflection)))
+    read = Reader(view(attempt(reflection=reflection)))
     assert f"Reflection {badge} class: assertion Root cause the cause What went wrong the harm" in read.words
     assert "What to change the fix Confidence 0.85" in read.words
     assert ("Why not the model parse_error: lacks X" in read.words) == bool(reflection.problem)
@@ -288,36 +288,43 @@ def test_a_reflection_says_who_wrote_it(reflection, badge):
 def test_what_the_model_read_and_wrote_is_there_word_for_word(text):
     messages = (Message(role="system", content="be brief"), Message(role="user", content=text))
     made = attempt(messages=messages, reply=text[::-1], reflection=words(text="asked to reflect"))
-    _, *blocks = Reader(view_attempt(made)).inside["pre"]
+    _, *blocks = Reader(view(made)).inside["pre"]
     assert blocks == ["\nbe brief", f"\n{text}", f"\n{text[::-1]}", "\nasked to reflect"]
 
 
-@pytest.mark.parametrize(("recalled", "said"), [((), "nothing"), (("ep-1", "ep-2"), "ep-1, ep-2")])
-def test_the_episodes_that_memory_gave_are_named(recalled, said):
-    assert f"Memory gave {said}" in Reader(view_attempt(attempt(recalled=recalled))).words
+@pytest.mark.parametrize(
+    ("recalled", "said"),
+    [
+        ((), "nothing"),
+        (("x-1",), "1 episode episode x-1 this run does not hold its words"),
+        (("ep-1", "ep-2"), "2 episodes"),
+    ],
+)
+def test_what_memory_gave_is_named_where_nobody_knows_its_words(recalled, said):
+    assert f"Memory gave {said}" in Reader(view(attempt(recalled=recalled))).words
 
 
 def test_a_strip_tells_shown_from_hidden_and_names_the_submission():
     grades = [
         Grade(task_id="own/f", number=2, passed=False, outcome="timeout", checks_passed=3, checks_total=9, sealed=False)
     ]
-    view = view_strip([attempt(), replace(PASSED, stop_reason="passed")], grades)
-    read = Reader(view)
-    assert "own/f 2 attempts, 74 tokens, loop ended: passed" in read.words
+    strip = view({"a loop": [attempt(), replace(PASSED, stop_reason="passed")]}, grades=grades)
+    read = Reader(strip)
+    assert "a loop 2 attempts, 74 tokens, loop ended: passed" in read.words
     assert "Attempt 1 shown ✗ failed 0 of 1 right →" in read.words
     assert "Attempt 2 submitted shown ✓ passed 1 of 1 right hidden ✗ timed out 3 of 9 right" in read.words
-    assert repr(view) == "own/f: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
+    assert repr(strip) == "a loop: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
 
 
 def test_a_loop_shows_every_attempt_against_the_one_before():
-    read = Reader(view_loop([attempt(), PASSED, replace(PASSED, number=3)]))
+    read = Reader(view([attempt(), PASSED, replace(PASSED, number=3)]))
     assert "against attempt 1" in read.words
     assert "the very program of attempt 2" in read.words
 
 
 def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
     steps = [turn(n, thought=f"thought {n}", action=f"tool_{n}", observation=f"seen {n}") for n in range(1, 6)]
-    read = Reader(view_attempt(working(attempt(), *steps, ended="max_steps")))
+    read = Reader(view(working(attempt(), *steps, ended="max_steps")))
     assert "Turns 5, ended: max_steps" in read.words
     for n in range(1, 6):
         assert f"Turn {n} · tool_{n} · {10 * n} + 5 tokens Thought thought {n} Observation seen {n}" in read.words
@@ -326,20 +333,18 @@ def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
 
 
 def test_a_turn_shows_only_those_messages_that_the_turn_before_had_not_received():
-    blocks = Reader(view_attempt(working(attempt(), turn(1), turn(2), turn(3)))).inside["pre"]
+    blocks = Reader(view(working(attempt(), turn(1), turn(2), turn(3)))).inside["pre"]
     assert [block.strip() for block in blocks if "message" in block] == ["message 1", "message 2", "message 3"]
-    again = Reader(view_attempt(working(attempt(), turn(1), turn(1))))
+    again = Reader(view(working(attempt(), turn(1), turn(1))))
     assert "What the model received: what it received in the turn before" in again.words
     apart = turn(2, messages=(Message(role="user", content="another prompt"),))
-    assert (
-        "What the model received: user, 14 characters" in Reader(view_attempt(working(attempt(), turn(1), apart))).words
-    )
+    assert "What the model received: user, 14 characters" in Reader(view(working(attempt(), turn(1), apart))).words
 
 
 def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
     first, second = attempt().trajectory.solution, PASSED.trajectory.solution
     steps = turn(1, program=first), turn(2), turn(3, program=second), turn(4, program=second)
-    read = Reader(view_attempt(working(PASSED, *steps)))
+    read = Reader(view(working(PASSED, *steps)))
     assert "Turn 1 · a first draft" in read.words
     assert "Turn 3 · against turn 1: − 1 out, + 1 in" in read.words
     assert "Turn 4 · the very program of turn 3" in read.words
@@ -349,15 +354,15 @@ def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
 
 def test_what_stands_in_the_turns_is_not_shown_again_below_them():
     made = attempt(reply="reply 2", messages=turn(1).messages)
-    read = Reader(view_attempt(working(made, turn(1, thought="hm"), turn(2), rationale="hm")))
+    read = Reader(view(working(made, turn(1, thought="hm"), turn(2), rationale="hm")))
     assert [read.text.count(text) for text in ("message 1", "reply 2", "hm")] == [1, 1, 1]
-    elsewhere = Reader(view_attempt(working(made, Step(program="pass"), rationale="so")))
+    elsewhere = Reader(view(working(made, Step(program="pass"), rationale="so")))
     assert [elsewhere.text.count(text) for text in ("message 1", "reply 2")] == [1, 1]
     assert "What it thought first so" in elsewhere.words
 
 
 def test_a_turn_that_went_wrong_says_so_before_it_is_opened():
-    read = Reader(view_attempt(working(attempt(), turn(1, error="no action"), turn(2), turn(3))))
+    read = Reader(view(working(attempt(), turn(1, error="no action"), turn(2), turn(3))))
     assert "Turn 1 · ✗ error · 10 + 5 tokens" in " ".join(read.inside["summary"][0].split())
     assert "What went wrong in this turn no action" in read.words
 
@@ -375,7 +380,7 @@ def test_a_critique_stands_with_its_draft():
         usage=Usage(calls=1, prompt_tokens=8, completion_tokens=9),
     )
     made = working(attempt(), turn(1, program="pass", critique=critique), others={"critic": critique.usage})
-    read = Reader(view_attempt(made))
+    read = Reader(view(made))
     assert "Turn 1 · a first draft · severity 0.75" in read.words
     assert "Critique llm+lint critic 8 + 9 tokens Severity 0.75 Issues no loop no return" in read.words
     assert "Suggestions add both Score 0.25 Trusted 0.50" in read.words
@@ -388,12 +393,13 @@ def test_a_critique_stands_with_its_draft():
 
 def test_an_attempt_says_who_worked_how_it_ended_and_what_did_not_fit():
     made = replace(attempt(recalled=("ep-1",)), recalled_wisdom=("w-1",), recalled_mistakes=("m-1",))
-    fields = {"left_out": ("ep-0",), "model": "small-1", "finish_reason": "length", "status": "unfinished"}
-    read = Reader(view_attempt(working(made, **fields)))
+    fields = {"left_out": ("ep-1",), "model": "small-1", "finish_reason": "length", "status": "unfinished"}
+    read = Reader(view(working(made, **fields)))
     assert "single_shot by small-1 reply ended: length unfinished" in read.words
-    assert "Memory gave ep-1, w-1, m-1 No room in the prompt for ep-0" in read.words
-    usual = Reader(view_attempt(attempt())).words
-    assert not [text for text in ("ended", "No room", "complete", "Turns", "thought") if text in usual]
+    assert "Memory gave 1 episode, 1 wisdom, 1 mistake episode ep-1 no room in the prompt" in read.words
+    assert read.words.count("no room") == 1
+    usual = Reader(view(attempt())).words
+    assert not [text for text in ("ended", "no room", "complete", "Turns", "thought") if text in usual]
 
 
 def test_a_reflection_shows_all_that_it_says_and_nothing_empty():
@@ -403,11 +409,11 @@ def test_a_reflection_shows_all_that_it_says_and_nothing_empty():
         "lessons": ("one", "two"),
         "action_items": ("do a", "do b"),
     }
-    read = Reader(view_attempt(attempt(reflection=words(flags=("generic",), confidence_source="measured", **more))))
+    read = Reader(view(attempt(reflection=words(flags=("generic",), confidence_source="measured", **more))))
     assert "class: assertion ⚑ generic Root cause" in read.words
     assert "What worked the loop What to change the fix To do do a do b Key insight count" in read.words
     assert "Lessons one two Confidence 0.85 measured" in read.words
-    bare = Reader(view_attempt(attempt(reflection=words(action_items=("the fix",), what_went_wrong="")))).words
+    bare = Reader(view(attempt(reflection=words(action_items=("the fix",), what_went_wrong="")))).words
     assert not [
         label for label in ("went wrong", "worked", "To do", "insight", "Lessons", "⚑", "Why not") if label in bare
     ]
@@ -415,23 +421,23 @@ def test_a_reflection_shows_all_that_it_says_and_nothing_empty():
 
 def test_a_control_is_no_reflection():
     judged_by_nobody = words("control:generic", text="its first words", confidence_source="none")
-    read = Reader(view_attempt(attempt(reflection=judged_by_nobody)))
+    read = Reader(view(attempt(reflection=judged_by_nobody)))
     assert "Control, in a reflection's place control:generic" in read.words
     assert "in the model's own words" not in read.words
     assert "Confidence" not in read.words
 
 
 def test_reflections_stand_side_by_side_under_their_names():
-    view = view_reflections({"the model": words(), "a control": words("control:generic"), "nobody": None})
-    read = Reader(view)
+    shown = view({"the model": words(), "a control": words("control:generic"), "nobody": None})
+    read = Reader(shown)
     assert "the model Reflection in the model's own words" in read.words
     assert "a control Control, in a reflection's place control:generic" in read.words
     assert "nobody has nothing to say" in read.words
-    assert repr(view).splitlines() == ["the model: llm", "a control: control:generic", "nobody: nothing"]
+    assert repr(shown).splitlines() == ["the model: llm", "a control: control:generic", "nobody: nothing"]
 
 
 def test_views_add_up():
-    one, two = view_attempt(attempt()), view_attempt(PASSED)
+    one, two = view(attempt()), view(PASSED)
     assert (one + two)._repr_html_() == one.html + two.html
     assert repr(one + two).splitlines() == [
         "attempt 1 at own/f: failed, 0 of 1 right",

@@ -1,0 +1,33 @@
+"""Run folders side by side: their arms, and what is found out of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reflexion_lab import registration
+from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.comparison import Comparison, compare
+from reflexion_lab.run_folder import RunFolder
+
+
+def side_by_side(
+    runs: Sequence[RunFolder],
+    baseline: str | None = None,
+    by: Sequence[str] = (),
+    unit: str = "tokens",
+    one_seed: bool = False,
+) -> tuple[list[Arm], Comparison]:
+    """The arms that `runs` make, compared; what their study registered is held apart from what is exploratory.
+
+    Args:
+        runs: at most one an arm and seed.
+        baseline, unit, one_seed: as of `comparison.compare`.
+        by: as of `arms.arms`.
+
+    Raises:
+        ValueError: as `arms` and `compare`; what is wrong, and of which run.
+    """
+    found = arms(runs, by)
+    mine = [run for run in runs if run.manifest.study_digest]
+    study = registration.of_runs([run.path for run in mine], [run.manifest for run in mine]) if mine else None
+    return found, compare(found, baseline, unit, one_seed, study)

@@ -1,0 +1,42 @@
+"""The text of a task, found again in what its actor read: a run folder keeps prompts word for word, and no tasks."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from reflexion_lab.records import Attempt
+
+_BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+_DEFINED = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+
+
+def task_text(made: Sequence[Attempt]) -> str:
+    """The task's prompt, as the first attempt's actor read it; "" where it cannot be told from the rest.
+
+    An actor that continues a file read it at the end, and its programs begin with it. In a chat it is the first block
+    of Python that defines what the task's programs define: examples and the programs of other tasks define other names.
+
+    Args:
+        made: a task's attempts, in order.
+    """
+    messages = made[0].trajectory.messages
+    if messages and messages[-1].role == "assistant":
+        return _begun(messages[-1].content, made)
+    names = {name for one in made for name in _DEFINED.findall(one.trajectory.solution)}
+    blocks = (block for message in messages for _, block in _BLOCK.findall(message.content))
+    return next((block for block in blocks if names.intersection(_DEFINED.findall(block))), "")
+
+
+def _begun(content: str, made: Sequence[Attempt]) -> str:
+    """The longest beginning of a program that `content` ends in, but for comments behind it."""
+    for program in (one.trajectory.solution for one in made):
+        size = bisect_left(range(1, len(program) + 1), True, key=lambda chars: program[:chars] not in content)
+        begun = program[:size]
+        if not _DEFINED.search(begun):
+            continue
+        _, _, behind = content.rpartition(begun)
+        if all(line.lstrip().startswith("#") for line in behind.split("\n") if line.strip()):
+            return begun
+    return ""

@@ -1,0 +1,110 @@
+"""Runs side by side in a notebook, and as a report on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from reflexion_lab.run_folder import folders
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from reflexion_lab.analysis.arms import Arm
+    from reflexion_lab.analysis.comparison import Comparison
+    from reflexion_lab.reports.sheets import Sheet
+
+
+class Compared(NamedTuple):
+    """Arms side by side; shows what must not be overlooked, then its sheets."""
+
+    arms: list[Arm]
+    """In the order in which their runs were named."""
+    comparison: Comparison
+
+    @property
+    def warnings(self) -> list[str]:
+        """What must not be overlooked, a line each."""
+        from reflexion_lab.reports.comparison import warnings
+
+        return list(warnings(self.comparison))
+
+    @property
+    def sheets(self) -> list[Sheet]:
+        """The tables that `reflexion-lab compare` prints."""
+        from reflexion_lab.reports.comparison import sheets
+
+        return sheets(self.comparison)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row an arm, shares in [0, 1], as `reflexion-lab compare --csv` writes it; missing where nobody knows."""
+        import pandas as pd
+
+        from reflexion_lab.reports.table import rows
+
+        return pd.DataFrame(rows(self.comparison)).replace("", pd.NA).convert_dtypes()
+
+    def __repr__(self) -> str:
+        return "\n\n".join([*self.warnings, *map(repr, self.sheets)])
+
+    def _repr_html_(self) -> str:
+        from reflexion_lab.reports.sheets import said
+
+        return said(self.warnings, loud=True) + "".join(sheet._repr_html_() for sheet in self.sheets)
+
+
+def compare(
+    *runs: object,
+    baseline: str | None = None,
+    by: str | Sequence[str] = (),
+    unit: Literal["tokens", "calls", "cost"] = "tokens",
+    one_seed: bool = False,
+) -> Compared:
+    """pass@1 of each arm with its interval, and each paired with the baseline: as run, and at an equal budget.
+
+    Args:
+        runs: run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these; those of one
+            arm are put together over seeds.
+        baseline: the arm to hold others against; by default `feedback_only`, or the first one.
+        by: config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
+        unit: what an equal budget is counted in.
+        one_seed: also say differences that rest on a single seed, which are refused otherwise.
+
+    Raises:
+        RunFolderError: a folder is none, or a pattern fits none.
+        ValueError: the runs cannot be compared; what is wrong, and of which run.
+    """
+    from reflexion_lab.analysis.side_by_side import side_by_side
+
+    keys = (by,) if isinstance(by, str) else tuple(by)
+    return Compared(*side_by_side(folders(*runs), baseline, keys, unit, one_seed))
+
+
+def report(
+    *runs: object,
+    out: Path | str,
+    baseline: str | None = None,
+    by: str | Sequence[str] = (),
+    unit: Literal["tokens", "calls", "cost"] = "tokens",
+    one_seed: bool = False,
+    figures: Literal["png", "svg", "pdf"] = "png",
+) -> list[Path]:
+    """Write what `compare` shows as Markdown, HTML and LaTeX into the folder `out`, with figures and the numbers behind
+    them; returns the files.
+
+    Args:
+        out: made where there is none.
+        figures: their kind. LaTeX includes PNG by itself; SVG has to be converted first.
+
+    Raises:
+        OSError: `out` cannot be a folder, or cannot be written to.
+        ValueError: as of `compare`.
+    """
+    from reflexion_lab.reports.documents import save_report
+
+    found = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    return save_report(folder, found.comparison, found.arms, figures)

@@ -1,0 +1,89 @@
+"""A run to look around in: choose tasks by what became of them, and step through their attempts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.notebook import stories
+from reflexion_lab.notebook.stories import ENDS
+from reflexion_lab.notebook.widgets import Widgets
+from reflexion_lab.reports.sheets import Sheet, said, visible
+from reflexion_lab.run_folder import folders
+from reflexion_lab.views.sources import Sources
+
+MISSING = "Filters and stepping need ipywidgets: pip install 'reflexion_lab[notebooks]'. This is the run without them."
+PAGE = 20
+"""Tasks that are shown where nothing can be chosen."""
+
+
+class Explorer:
+    """Shows itself with widgets; as tables where there are none. Only the attempt that is looked at is rendered."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.stories = stories.stories(log)
+        self.chosen = self.stories
+        """Those that the filters leave."""
+        self.sources = Sources.of(log)
+        self._widgets: Widgets | None = None
+
+    @property
+    def task_ids(self) -> list[str]:
+        """The tasks that the filters leave, in the order of the list."""
+        return [story.task_id for story in self.chosen]
+
+    @property
+    def sheet(self) -> Sheet:
+        """The tasks that the filters leave, a row each."""
+        return stories.overview(self.heading, self.chosen, self.log.manifest.feedback_source)
+
+    @property
+    def heading(self) -> str:
+        """The run in a line, with how its tasks came out."""
+        manifest, ends = self.log.manifest, Counter(story.end for story in self.stories)
+        counts = ", ".join(f"{ends[end]} {end}" for end in ENDS if ends[end]) or "none has ended"
+        bound = "UPPER BOUND, not pass@1; " if manifest.feedback_source == "oracle" else ""
+        arm = manifest.config.get("arm", "run")
+        run = f"{arm}, seed {manifest.seed}, {manifest.benchmark}, feedback source {manifest.feedback_source}"
+        return visible(f"{run}: {bound}{len(self.stories)} tasks, {counts}")
+
+    @property
+    def widgets(self) -> Widgets:
+        """Made when they are first asked for. Raises ImportError: ipywidgets is missing."""
+        if self._widgets is None:
+            self._widgets = Widgets(self)
+        return self._widgets
+
+    def __repr__(self) -> str:
+        return repr(self.sheet)
+
+    def _repr_html_(self) -> str:
+        some = stories.overview(self.heading, self.chosen[:PAGE], self.log.manifest.feedback_source)
+        more = len(self.chosen) - PAGE
+        return some._repr_html_() + said([f"{more} more tasks in .sheet"] if more > 0 else [])
+
+    def _repr_mimebundle_(self, **_options: object) -> dict[str, Any]:
+        try:
+            shown: dict[str, Any] = self.widgets.box._repr_mimebundle_()
+        except ImportError:
+            return {"text/plain": f"{MISSING}\n{self!r}", "text/html": said([MISSING], loud=True) + self._repr_html_()}
+        return {**shown, "text/plain": repr(self)}
+
+
+def explore(run: object) -> Explorer:
+    """Look around in one run: filter its tasks by how they came out, by outcome, failure category, number of attempts
+    and words; step through the attempts of one, each with its difference to the one before.
+
+    Args:
+        run: a run folder, or what `run` returned.
+
+    Raises:
+        RunFolderError: the folder is none, or a file in it cannot be read.
+        ValueError: several runs.
+    """
+    found = folders(run)
+    if len(found) != 1:
+        raise ValueError(f"explore: {len(found)} runs found; expected one, such as `sweep.runs[0]`")
+    return Explorer(Log.read(found[0]))

@@ -1,0 +1,217 @@
+"""The lab's figures, one function each, for notebooks: every one takes and returns an Axes.
+
+    import reflexion_lab as rl
+
+    rl.plot.curves("runs/*")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 6), layout="constrained")
+    rl.plot.curves(sweep, ax=left), rl.plot.budgets(sweep, ax=right, caption=False)
+
+Common to all:
+
+- `runs`: run folders, patterns such as "runs/*", runs and sweeps, as `run_folder.folders` takes them. Runs that differ
+  in their seed alone are one arm.
+- `ax`: where to draw; without it, on a new figure of pyplot's.
+- `caption`: whether n, seeds, feedback source and method stand below; without it for papers, which have their own.
+
+Raises RunFolderError where a folder is none, and ValueError where the runs have nothing for a figure to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from reflexion_lab.run_folder import folders
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from reflexion_lab.analysis.arms import Arm
+    from reflexion_lab.figures.drawing import Drawing
+
+TOO_SHORT = "no loop with a second attempt found; expected runs with loop.max_attempts=2 or more"
+
+
+def curves(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of tasks solved by attempt, with 95 % intervals: bands, or bars where there are many arms."""
+    from reflexion_lab.figures.curves import drawing
+
+    return _drawn("curves", drawing(_arms(runs)), ax, caption)
+
+
+def budgets(
+    *runs: object,
+    unit: Literal["tokens", "calls", "cost"] = "tokens",
+    ax: Axes | None = None,
+    caption: bool = True,
+) -> Axes:
+    """Share of tasks solved against what a case spends, and the convex hull of all that is no upper bound."""
+    from reflexion_lab.figures.budgets import drawing
+
+    missing = f"no run that says what it spent in {unit} found; expected one at least, or another unit"
+    return _drawn("budgets", drawing(_arms(runs), units=(unit,)), ax, caption, missing)
+
+
+def differences(
+    *runs: object,
+    baseline: str | None = None,
+    unit: Literal["tokens", "calls", "cost"] = "tokens",
+    one_seed: bool = False,
+    ax: Axes | None = None,
+    caption: bool = True,
+) -> Axes:
+    """Each arm's paired difference to the baseline, as run and at equal spending; grey: too small to be found.
+
+    Args:
+        baseline: an arm's name; by default `feedback_only`, or the first arm that is no upper bound.
+        one_seed: also differences that rest on one seed, which are refused otherwise.
+    """
+    from reflexion_lab.analysis.comparison import compare
+    from reflexion_lab.figures.arm_names import readable, renamed
+    from reflexion_lab.figures.differences import drawing
+
+    arms = _read(runs)
+    found, shown = compare(arms, baseline, unit, one_seed), readable(arms)
+    refused = "".join(f"; {row.arm}: {row.refused}" for row in found.rows if row.refused)
+    missing = f"no difference to a baseline found; expected two arms or more on the same tasks and seeds{refused}"
+    return _drawn("differences", drawing(renamed(found, shown), list(shown.values())), ax, caption, missing)
+
+
+def outcome_map(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """The hidden outcome of every attempt at every task, the easiest task on top; of one arm."""
+    from reflexion_lab.figures.outcome_map import drawing
+
+    return _drawn("outcome_map", drawing([_one(runs, arm)]), ax, caption)
+
+
+def transitions(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """What each further attempt keeps, mends and breaks, by hidden verdicts; of one arm."""
+    from reflexion_lab.figures.transitions import drawing
+
+    return _drawn("transitions", drawing([_one(runs, arm)]), ax, caption, TOO_SHORT)
+
+
+def survival(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of tasks not solved yet, by attempt (Kaplan-Meier)."""
+    from reflexion_lab.figures.survival import drawing
+
+    return _drawn("survival", drawing(_arms(runs)), ax, caption, TOO_SHORT)
+
+
+def repairs(
+    *runs: object,
+    until: Literal["next", "end"] = "next",
+    ax: Axes | None = None,
+    caption: bool = True,
+) -> Axes:
+    """Share of failures mended, by failure class.
+
+    Args:
+        until: `next`: by the next attempt's program; `end`: by what was submitted in the end.
+    """
+    from reflexion_lab.figures.repairs import drawing
+
+    missing = "no failed attempt with another behind it found; expected runs with loop.max_attempts=2 or more"
+    return _drawn("repairs", drawing(_arms(runs), until=(until,)), ax, caption, missing)
+
+
+def similarity(*runs: object, later: bool = False, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of attempts that passed, by how near the nearest episode or mistake of another task was that they read.
+
+    Args:
+        later: of later attempts, instead of the first ones.
+    """
+    from reflexion_lab.figures.similarity import drawing
+
+    missing = "no attempt that read an episode or mistake of another task found; expected runs with recall=similar"
+    return _drawn("similarity", drawing(_arms(runs), later=(later,)), ax, caption, missing)
+
+
+def over(
+    *runs: object,
+    key: str = "recall.omega",
+    ax: Axes | None = None,
+    caption: bool = True,
+) -> Axes:
+    """Share of tasks solved over the values of a config key, such as recall.omega or recall.k."""
+    from reflexion_lab.figures.config_curves import drawing
+
+    return _drawn("over", drawing(_arms(runs), key), ax, caption)
+
+
+def feedback(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """How often the feedback tests are wrong: false positives and false negatives."""
+    from reflexion_lab.figures.feedback import drawing
+
+    missing = "no arm with feedback of its own found; expected feedback_source=visible or self_tests"
+    return _drawn("feedback", drawing(_arms(runs)), ax, caption, missing)
+
+
+def reliability(
+    *runs: object,
+    source: str | None = None,
+    arm: str | None = None,
+    ax: Axes | None = None,
+    caption: bool = True,
+) -> Axes:
+    """Confidence of reflections against how often the next attempt passed; of one arm.
+
+    Args:
+        source: where the confidence is from: `stated`, `class` or `measured`; by default the most frequent.
+    """
+    from reflexion_lab.figures.reflection_panels import confidence
+
+    missing = "no reflection with a confidence that the next attempt read found; expected reflector=llm or rules"
+    return _drawn("reliability", confidence(_one(runs, arm), source), ax, caption, missing)
+
+
+def flags(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """What is wrong with reflections, as a share of them; of one arm."""
+    from reflexion_lab.figures.reflection_panels import flagged
+
+    return _drawn("flags", flagged(_one(runs, arm)), ax, caption, "no reflection with a flag found")
+
+
+def effects(run: object, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Success of the retries that read a reflection, by failure class, less the base rate; of one run."""
+    from reflexion_lab.figures.reflection_panels import read
+
+    (arm,) = _arms([run])
+    return _drawn("effects", read(arm), ax, caption, "no retry that read a reflection found")
+
+
+def _read(runs: Sequence[object]) -> list[Arm]:
+    from reflexion_lab.analysis.arms import arms
+
+    found = arms(folders(*runs))
+    if not found:
+        raise ValueError("runs: none found; expected run folders, a pattern such as runs/*, a run or a sweep")
+    return found
+
+
+def _arms(runs: Sequence[object]) -> list[Arm]:
+    from reflexion_lab.figures.arm_names import readable
+
+    return list(readable(_read(runs)).values())
+
+
+def _one(runs: Sequence[object], name: str | None) -> Arm:
+    from reflexion_lab.figures.arm_names import readable
+
+    found = readable(_read(runs))
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name in found:
+        return found[name]
+    said = "one, since an Axes has room for one; say which by arm=" if name is None else "one of these"
+    raise ValueError(f"arm: {name or len(found)!r} found; expected {said}: {', '.join(found)}")
+
+
+def _drawn(name: str, drawing: Drawing | None, ax: Axes | None, caption: bool, missing: str = "") -> Axes:
+    from reflexion_lab.figures.axes import on_axes
+
+    if drawing is None:
+        raise ValueError(f"{name}: {missing}")
+    if len(drawing.panels) > 1:
+        raise ValueError(f"{name}: more found than an Axes has room for; expected fewer arms; `report` draws them all")
+    return on_axes(drawing, ax, caption)

@@ -1,0 +1,174 @@
+"""Experiments from Python: compose one, estimate it, run it with live progress, find what was run, load it as tables.
+
+Where a function takes *overrides*, these are the words that follow `reflexion-lab run`, or mappings of them:
+`run("experiment=reflexion", {"loop.max_attempts": 5, "seed": 1})`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.run_folder import RunFolder, folders
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from reflexion_lab.analysis.frames import Frames
+    from reflexion_lab.analysis.log import Log
+    from reflexion_lab.analysis.summary import Summary
+    from reflexion_lab.records import Attempt, Grade
+    from reflexion_lab.reports.sheets import Sheet
+    from reflexion_lab.study.expected import Estimate
+    from reflexion_lab.study.sweep import Sweep
+
+Override = str | Mapping[str, Any]
+
+
+class Run:
+    """A run, read from its folder once; it shows itself."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @cached_property
+    def log(self) -> Log:
+        """Raises RunFolderError: a file cannot be read."""
+        from reflexion_lab.analysis.log import Log
+
+        return Log.read(self.folder)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Its headline figures, with intervals."""
+        from reflexion_lab.analysis.summary import summary
+
+        return summary(self.log)
+
+    @property
+    def task_ids(self) -> list[str]:
+        """Tasks whose loops have ended, in the order in which they did."""
+        return list(self.log.attempts)
+
+    @property
+    def grades(self) -> dict[tuple[str, int], Grade]:
+        """Hidden verdicts by task and attempt number."""
+        return self.log.grades
+
+    def attempts(self, task_id: str) -> list[Attempt]:
+        """One task's loop. Raises ValueError: the run has no such task, or it has not ended."""
+        if task_id not in self.log.attempts:
+            known = ", ".join(self.task_ids[:5])
+            raise ValueError(f"{self.path}: task {task_id!r} not found; expected one of {known}, … (`.task_ids`)")
+        return self.log.attempts[task_id]
+
+    def __repr__(self) -> str:
+        from reflexion_lab.reports.cells import interval
+        from reflexion_lab.reports.sheets import percent
+
+        found, rate = self.summary, self.summary.pass_at_1
+        what = "UPPER BOUND, not pass@1:" if found.is_upper_bound else "pass@1"
+        figures = f"{percent(rate.share)} % {interval(rate.low, rate.high)}, n = {found.n_logged} of {found.n_expected}"
+        return f"{self.path.name}: {what} {figures}; feedback source: {found.feedback_source}"
+
+    def _repr_html_(self) -> str:
+        from reflexion_lab.notebook.viewing import run_view
+
+        return run_view(self.folder).html
+
+
+def compose(*overrides: Override) -> DictConfig:
+    """The config of `reflexion-lab run *overrides`, without running it.
+
+    Raises:
+        HydraException: an override cannot be read, or names what is not there.
+    """
+    from reflexion_lab.config import compose as composed
+
+    return composed(*_lines(overrides))
+
+
+def run(*overrides: Override, quiet: bool = False) -> Run:
+    """Run what `reflexion-lab run *overrides` runs.
+
+    Args:
+        quiet: without the progress bar.
+
+    Raises:
+        ConfigError: a value is impossible; nothing was run.
+        KeyboardInterrupt: everything finished stands; the same call with `"resume=FOLDER"`, which is printed, goes on.
+    """
+    from reflexion_lab.config import assemble
+    from reflexion_lab.experiment import finish
+
+    cfg = compose(*overrides)
+    cfg.quiet = quiet or cfg.quiet
+    lab = assemble(cfg)
+    cfg.quiet = True  # what is returned shows itself
+    finish(lab, cfg)
+    return Run(lab.folder)
+
+
+def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep:
+    """Run a sweep: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` is, cell by cell, what
+    `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2` is. Finished cells are not run again.
+
+    Args:
+        grid: by config key a value, or a list of them to sweep over; or override lines as the command takes them.
+        quiet: without the progress bar; cells that failed are still said.
+
+    Raises:
+        KeyboardInterrupt: what had finished stands, and the same call goes on from there.
+    """
+    from reflexion_lab.study.sweep import sweep as swept
+
+    return swept(grid, quiet)
+
+
+def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
+    """What a run or, where an override names several values, a sweep will take: calls, tokens, money, time.
+
+    Probes `tasks` tasks of each cell, through the call cache: the run does not pay for them again.
+
+    Raises:
+        ConfigError: the replies would not be kept.
+    """
+    from reflexion_lab.grid import cells
+    from reflexion_lab.study.estimate import estimate as estimated
+
+    return estimated([cell.cfg for cell in cells(_lines(overrides))], tasks)
+
+
+def load(*runs: object, texts: bool = False) -> Frames:
+    """Runs as pandas tables: `.runs`, `.tasks`, `.attempts`, `.checks`, `.reflections`, `.memory`.
+
+    Args:
+        runs: run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these.
+        texts: with columns for programs, prompts, replies, feedback and reflections.
+
+    Raises:
+        RunFolderError: a folder is none, a pattern fits none, or a file cannot be read.
+    """
+    from reflexion_lab.analysis.frames import load as loaded
+
+    return loaded(*runs, texts=texts)
+
+
+def runs(root: Path | str = "runs") -> Sheet:
+    """The run folders in `root`, oldest first, with what each was and how it ended."""
+    from reflexion_lab.notebook.found import found
+
+    return found(folders(Path(root) / "*"))
+
+
+def _lines(overrides: Sequence[Override]) -> list[str]:
+    from reflexion_lab.grid import lines
+
+    parts = ([one] if isinstance(one, str) else lines(dict(one)) for one in overrides)
+    return [line for part in parts for line in part]

@@ -1,0 +1,147 @@
+"""Records and runs as HTML for notebooks. Records stay plain; a view is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reflexion_lab.records import Attempt, Grade, Record, Reflection, Task
+from reflexion_lab.run_folder import RunFolder, RunFolderError, folders
+from reflexion_lab.views import pieces, programs
+
+Grades = Iterable[Grade]
+Named = Mapping[str, Any]
+
+
+class View(Record, frozen=True):
+    """A piece of HTML that a notebook shows by itself; views add up, one below the other."""
+
+    html: str
+    text: str
+    """The same in a line, where no HTML can be shown."""
+
+    def __add__(self, below: View) -> View:
+        return View(self.html + below.html, f"{self.text}\n{below.text}")
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def view(
+    thing: object, *, grades: Grades | Mapping[Any, Any] = (), before: Attempt | None = None, task: str = ""
+) -> View:
+    """Look at a thing of the lab.
+
+    - An `Attempt`: verdicts, what memory gave and from where, turns, program, failing checks, reflection, and word for
+      word what the model read and wrote. With `before`, the program is its difference to that attempt's.
+    - A list of attempts, one task's loop: its whole history, attempts side by side, each against the one before.
+    - A `Task`: what the loop may know of it, never its hidden tests.
+    - A `Reflection`.
+    - Names with reflections (None: nothing to say), side by side; or with loops, their verdicts one below the other.
+    - A run (its folder, path, or `Run`): its headline and all of its tasks; with `task`, that task's history.
+
+    Args:
+        grades: hidden verdicts on attempts, as `Run.grades` or a list; for names with loops, also by the same names.
+            A run has its own.
+
+    Raises:
+        TypeError: nothing of this kind can be shown.
+        RunFolderError: no run, or none that has made an attempt at `task`.
+    """
+    if isinstance(thing, Attempt):
+        return _attempt(thing, before, grades)
+    if isinstance(thing, Task):
+        return _task(thing)
+    if isinstance(thing, Reflection):
+        return View(pieces.macro("pieces", "reflection")(thing), f"reflection by {thing.source}")
+    if isinstance(thing, Mapping) and thing:
+        return _named(thing, grades)
+    if isinstance(thing, Sequence) and thing and all(isinstance(made, Attempt) for made in thing):
+        return _history(thing, grades)
+    if isinstance(thing, str | RunFolder) or hasattr(thing, "folder") or hasattr(thing, "__fspath__"):
+        (folder,) = _one(folders(thing))
+        return task_view(folder, task) if task else run_view(folder)
+    expected = "an attempt, a list of attempts, a task, a reflection, a mapping of these by name, or a run"
+    raise TypeError(f"{type(thing).__name__}: found as a thing to view; expected {expected}")
+
+
+def run_view(folder: RunFolder) -> View:
+    """A run's headline, curve, tasks and costs. Raises RunFolderError: a file of it cannot be read."""
+    from reflexion_lab.analysis.log import Log
+    from reflexion_lab.views.run import overview, sentence
+
+    log = Log.read(folder)
+    return View(overview(log), sentence(log))
+
+
+def task_view(folder: RunFolder, task_id: str) -> View:
+    """A task's history in a run. Raises RunFolderError: the run has made no attempt at it."""
+    from reflexion_lab.analysis.log import Log
+    from reflexion_lab.views.history import history
+    from reflexion_lab.views.sources import Sources
+
+    log = Log.read(folder)
+    if task_id not in log.attempts:
+        known = next(iter(log.attempts), "none yet")
+        said = f"{folder.path}: no ended loop of task {task_id!r} found; expected one of the run's tasks"
+        raise RunFolderError(f"{said}, such as {known}")
+    made = log.attempts[task_id]
+    return View(history(made, log.grades, Sources.of(log)), _line(task_id, made))
+
+
+def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
+    from reflexion_lab.views.history import card
+
+    grade = _by_number(grades).get((attempt.task_id, attempt.number))
+    html = pieces.macro("records", "attempt")(card(attempt, before, grade))
+    return View(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.verdict(attempt)}")
+
+
+def _history(attempts: Sequence[Attempt], grades: Any) -> View:
+    from reflexion_lab.views.history import history
+
+    return View(history(attempts, _by_number(grades)), _line(attempts[0].task_id, attempts))
+
+
+def _task(task: Task) -> View:
+    html = pieces.macro("records", "task")(task.public, programs.numbered(programs.lines(task.prompt)))
+    return View(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
+
+
+def _named(named: Named, grades: Any) -> View:
+    """Reflections side by side, or loops one below the other."""
+    from reflexion_lab.views.history import cards
+
+    if all(words is None or isinstance(words, Reflection) for words in named.values()):
+        html = pieces.macro("records", "reflections")(tuple(named.items()))
+        return View(html, "\n".join(f"{name}: {words.source if words else 'nothing'}" for name, words in named.items()))
+    strips = []
+    for name, made in named.items():
+        if not made or not all(isinstance(attempt, Attempt) for attempt in made):
+            raise TypeError(f"{name}: {made!r:.80} found; expected a reflection, None, or a list of attempts, by name")
+        own = grades[name] if isinstance(grades, Mapping) and name in grades else grades
+        html = pieces.macro("records", "strip")(list(cards(made, _by_number(own))), name)
+        strips.append(View(html, _line(name, made)))
+    return View("".join(strip.html for strip in strips), "\n".join(strip.text for strip in strips))
+
+
+def _one(found: Sequence[RunFolder]) -> Sequence[RunFolder]:
+    if len(found) != 1:
+        names = ", ".join(folder.path.name for folder in found[:3])
+        raise RunFolderError(f"{len(found)} runs found ({names}); expected one to view; `compare` takes several")
+    return found
+
+
+def _by_number(grades: Any) -> dict[tuple[str, int], Grade]:
+    """Of grades in a row, or as `Run.grades` holds them."""
+    every = grades.values() if isinstance(grades, Mapping) else grades
+    return {(grade.task_id, grade.number): grade for grade in every if isinstance(grade, Grade)}
+
+
+def _line(label: str, attempts: Sequence[Attempt]) -> str:
+    from reflexion_lab.analysis.estimators import submitted_at
+
+    return f"{label}: {' → '.join(map(pieces.verdict, attempts))}; submitted {submitted_at(attempts).number}"

@@ -1,0 +1,167 @@
+"""What an explorer is handled with: filters, a list of tasks, and a page for the attempt that is looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.notebook.stories import ANY, ENDS, Story
+from reflexion_lab.reports.sheets import visible
+from reflexion_lab.views.history import cards, history
+from reflexion_lab.views.pieces import WORDS, macro
+
+if TYPE_CHECKING:
+    from reflexion_lab.notebook.explorer import Explorer
+
+TALL = "720px"
+ONE, ALL = "one attempt", "whole history"
+
+
+class Widgets:
+    """Filters above, tasks to the left, what is chosen to the right. Standard widgets alone, so that JupyterLab and VS
+    Code show the same; lists and the slider obey the arrow keys.
+    """
+
+    def __init__(self, explorer: Explorer) -> None:
+        import ipywidgets as w
+
+        self.explorer = explorer
+        self._still = False
+        found = explorer.stories
+        self.filters = {
+            "end": self._choice(w, "came out", [(ANY, ANY), *_counted(ENDS, [{one.end} for one in found])]),
+            "outcome": self._choice(w, "an attempt", [(ANY, ANY), *_counted(WORDS, [one.outcomes for one in found])]),
+            "category": self._choice(
+                w, "category", [(ANY, ANY), *_counted(_names(found), [one.categories for one in found])]
+            ),
+            "attempts": self._choice(
+                w, "attempts", [(ANY, 0), *((f"{n} ({count})", n) for n, count in _lengths(found))]
+            ),
+            "text": w.Text(
+                placeholder="in words or code",
+                style={"description_width": "initial"},
+                description="search",
+                layout=_wide("220px"),
+            ),
+        }
+        self.tasks = w.Select(options=[], layout=w.Layout(width="300px", height=TALL, flex="0 0 auto"))
+        self.back, self.on = w.Button(icon="arrow-left"), w.Button(icon="arrow-right")
+        self.attempt = w.IntSlider(
+            min=1, max=1, description="attempt", layout=_wide("260px"), style={"description_width": "initial"}
+        )
+        self.mode = w.ToggleButtons(options=[ONE, ALL], style={"button_width": "110px"})
+        self.page = w.HTML()
+        self.count = w.HTML()
+        self.box = self._laid_out(w)
+        self._listen()
+        self._filter()
+
+    def _choice(self, w: Any, label: str, options: list[tuple[str, Any]]) -> Any:
+        look = {"description_width": "initial"}
+        return w.Dropdown(options=options, description=label, layout=_wide("208px"), style=look)
+
+    def _laid_out(self, w: Any) -> Any:
+        self.back.tooltip, self.on.tooltip = "the attempt before", "the next attempt; behind the last, the next task"
+        self.back.layout = self.on.layout = _wide("44px")
+        head = w.HTML(f'<div style="line-height: 1.5"><b>{escape(self.explorer.heading)}</b></div>')
+        rows = w.Layout(flex_flow="row wrap", align_items="center")
+        right = w.Layout(flex="1 1 480px", min_width="0", margin="0 0 0 10px")
+        self.pane = w.Box([self.page], layout=w.Layout(max_height=TALL, overflow="auto", display="block"))
+        steps = w.HBox([self.back, self.attempt, self.on, self.mode], layout=rows)
+        left = w.VBox([self.count, self.tasks], layout=w.Layout(flex="0 0 auto", width="308px"))
+        body = w.HBox([left, w.VBox([steps, self.pane], layout=right)], layout=w.Layout(flex_flow="row wrap"))
+        return w.VBox([head, w.HBox(list(self.filters.values()), layout=rows), body])
+
+    def _listen(self) -> None:
+        for one in self.filters.values():
+            one.observe(lambda _: self._filter(), "value")
+        self.tasks.observe(lambda _: self._turn_to(), "value")
+        self.attempt.observe(lambda _: self._show(), "value")
+        self.mode.observe(lambda _: self._show(), "value")
+        self.back.on_click(lambda _: self._step(-1))
+        self.on.on_click(lambda _: self._step(1))
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Several widgets change, and the page is made once, at the end."""
+        before, self._still = self._still, True
+        try:
+            yield
+        finally:
+            self._still = before
+        self._show()
+
+    def _filter(self) -> None:
+        found, told = self.explorer, {name: one.value for name, one in self.filters.items()}
+        found.chosen = [story for story in found.stories if story.fits(**told)]
+        longest = max((len(story.attempts) for story in found.stories), default=0)
+        kept = self.tasks.value
+        with self._held():
+            self.tasks.options = [
+                (f"{story.strip.ljust(longest, '·')}  {visible(story.task_id)}", story) for story in found.chosen
+            ]
+            self.tasks.value = kept if kept in found.chosen else next(iter(found.chosen), None)
+            said = f"{len(found.chosen)} of {len(found.stories)} tasks; ✓ ✗: hidden verdicts"
+            self.count.value = f'<div style="opacity: 0.75; font-size: 12px; line-height: 1.6">{said}</div>'
+            self._turn_to()
+
+    def _turn_to(self, at: int = 1) -> None:
+        """Attempt `at` of the chosen task; -1 for its last."""
+        story = self.tasks.value
+        last = len(story.attempts) if story else 1
+        with self._held():
+            self.attempt.max = last
+            self.attempt.value = last if at < 0 else at
+
+    def _step(self, by: int) -> None:
+        """Behind the last attempt comes the next task's first, before the first the last task's last."""
+        chosen, story = self.explorer.chosen, self.tasks.value
+        if story is None:
+            return
+        if self.mode.value == ONE and 1 <= self.attempt.value + by <= len(story.attempts):
+            self.attempt.value += by
+            return
+        place = chosen.index(story) + by
+        if 0 <= place < len(chosen):
+            with self._held():
+                self.tasks.value = chosen[place]
+                self._turn_to(1 if by > 0 else -1)
+
+    def _show(self) -> None:
+        if self._still:
+            return
+        self.attempt.disabled = self.mode.value == ALL or self.tasks.value is None
+        story: Story | None = self.tasks.value
+        made = "No task fits these filters." if story is None else self._page(story)
+        self.page.value = f'<div style="line-height: 1.5">{made}</div>'
+
+    def _page(self, story: Story) -> str:
+        log, sources = self.explorer.log, self.explorer.sources
+        if self.mode.value == ALL:
+            return history(story.attempts, log.grades, sources)
+        made = list(cards(story.attempts, log.grades, sources))
+        return macro("records", "strip")(made, story.task_id) + macro("records", "attempt")(
+            made[self.attempt.value - 1]
+        )
+
+
+def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
+    """Those that occur, with how often."""
+    counts = Counter(name for one in sets for name in one)
+    words = names if isinstance(names, dict) else {name: name for name in names}
+    yield from ((f"{word} ({counts[name]})", name) for name, word in words.items() if counts[name])
+
+
+def _names(found: list[Story]) -> list[str]:
+    return sorted({name for story in found for name in story.categories})
+
+
+def _lengths(found: list[Story]) -> list[tuple[int, int]]:
+    return sorted(Counter(len(story.attempts) for story in found).items())
+
+
+def _wide(width: str) -> dict[str, str]:
+    return {"width": width}

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.similarity import FEWEST, Near, bins, edges, jaccard, similarity
+from reflexion_lab.analysis.task_texts import task_text
+from reflexion_lab.memory.texts import query
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.prompts.asking import Asking
+from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.records import Episode, Recollection, Sampling, Task
+from reflexion_lab.retrievers.jaccard import Jaccard
+
+PROMPTS = {
+    "sum": 'def add(numbers):\n    """Add up the numbers of a list."""\n',
+    "mean": 'def average(numbers):\n    """The average of the numbers of a list."""\n',
+    "text": 'def shout(words):\n    """All words in capitals, joined by spaces."""\n',
+}
+NAMES = {"sum": "add", "mean": "average", "text": "shout"}
+
+
+def program(task_id):
+    return f"{PROMPTS[task_id].rstrip()}\n    return 1\n"
+
+
+def foreign(task_id):
+    return Episode(
+        agent_id="a", task_id=task_id, task_description=PROMPTS[task_id], attempt_number=1, code=program(task_id),
+        test_results="", reflection=None, passed=False,
+    )  # fmt: skip
+
+
+def acted(task_id, style, others=(), examples=0):
+    """What an actor really read and made, with episodes of other tasks in its memory."""
+    reply = f"```python\n{program(task_id)}```" if style == "chat" else "\n    return 1\n"
+    ask = Asking(ScriptedModel(lambda messages: reply), Sampling(), Prompts(examples=examples), style)
+    task = Task(task_id=task_id, prompt=PROMPTS[task_id], entry_point=NAMES[task_id])
+    return ask("solve", task, Recollection(episodes=tuple(map(foreign, others)))).trajectory("single_shot")
+
+
+@pytest.mark.parametrize("style", ["chat", "continuation"])
+@pytest.mark.parametrize("examples", [0, 1])
+def test_the_task_is_found_again_in_the_prompt_whatever_memory_shows(style, examples, attempt):
+    for others in ((), ("mean", "text")):
+        made = replace(attempt("sum", 1, 0.0), trajectory=acted("sum", style, others, examples))
+        assert task_text([made]).strip() == PROMPTS["sum"].strip()
+
+
+def test_attempts_without_a_program_do_not_hide_the_task(attempt):
+    acts = acted("sum", "continuation")
+    broken = replace(attempt("sum", 1, 0.0), trajectory=replace(acts, solution=""))
+    assert task_text([broken]) == ""
+    assert task_text([broken, replace(broken, number=2, trajectory=acts)]).strip() == PROMPTS["sum"].strip()
+
+
+def test_a_prompt_that_cannot_be_told_apart_is_no_text(attempt):
+    assert task_text([attempt("sum", 1, 0.0)]) == ""
+
+
+@pytest.fixture
+def arm(write_run, attempt):
+    """`sum` and `mean` know nothing; `text` reads them both, and then, what nobody here has written."""
+    made = {
+        "sum": [replace(attempt("sum", 1, 0.0), trajectory=acted("sum", "chat"))],
+        "mean": [replace(attempt("mean", 1, 1.0), trajectory=acted("mean", "chat"))],
+        "text": [
+            replace(attempt("text", 1, 0.0), trajectory=acted("text", "chat"), recalled=recalled)
+            if number == 1
+            else replace(attempt("text", 2, 1.0), trajectory=acted("text", "chat"), recalled=recalled)
+            for number, recalled in ((1, ("ep-run-1/sum-1", "ep-run-1/mean-1")), (2, ("ep-other-run/sum-1",)))
+        ],
+    }
+    return Arm("near", [Log.read(write_run(made=made))])
+
+
+def more(attempt, match):
+    assert match == "task_error"
+    return ""
+
+
+def test_the_score_is_that_of_the_retriever_and_of_the_nearest(arm):
+    found = similarity(arm, more)
+    (near,) = found.near
+    retriever = Jaccard()
+    retriever.add([PROMPTS["sum"], PROMPTS["mean"]])
+    task = Task(task_id="text", prompt=PROMPTS["text"], entry_point="shout")
+    best = retriever.rank(query(task, (), "task_error"), 1)[0]
+    assert near.score == pytest.approx(best.score, abs=1e-6)
+    assert (near.case.task_id, near.passed) == ("text", False)
+    assert [case.task_id for case, _, _ in found.without] == ["sum", "mean"]
+    assert found.unknown == 0
+
+
+def test_later_attempts_stand_apart_and_what_is_not_in_these_runs_is_counted(arm):
+    found = similarity(arm, more, is_later=True)
+    assert (found.near, found.without, found.unknown) == ((), (), 1)
+
+
+def test_what_the_prompt_had_no_room_for_was_not_read(write_run, attempt):
+    made = {task: [replace(attempt(task, 1, 1.0), trajectory=acted(task, "chat"))] for task in ("sum", "text")}
+    unread = replace(made["text"][0].trajectory, left_out=("ep-run-1/sum-1",))
+    made["text"] = [replace(made["text"][0], trajectory=unread, recalled=("ep-run-1/sum-1",))]
+    found = similarity(Arm("near", [Log.read(write_run(made=made))]), more)
+    assert not found.near
+    assert len(found.without) == 2
+
+
+def test_mistakes_count_and_wisdom_alone_is_unknown(write_run, attempt):
+    made = {task: [replace(attempt(task, 1, 1.0), trajectory=acted(task, "chat"))] for task in PROMPTS}
+    made["text"] = [replace(made["text"][0], recalled_mistakes=("mistake-run-1/mean-0123abcd",))]
+    made["mean"] = [replace(made["mean"][0], recalled_wisdom=("wis-1",))]
+    found = similarity(Arm("near", [Log.read(write_run(made=made))]), more)
+    assert [near.score for near in found.near] == [jaccard(PROMPTS["text"], PROMPTS["mean"])]
+    assert found.unknown == 1
+
+
+def test_jaccard_is_shared_words_over_all_words():
+    assert jaccard("red green", "green blue") == pytest.approx(1 / 3)
+    assert (jaccard("", ""), jaccard("red", "red red")) == (0.0, 1.0)
+
+
+def test_bins_hold_every_attempt_once_and_about_as_many_each(arm):
+    case = next(iter(arm.attempts))
+    scores = [place / 100 for place in range(60)]
+    near = [Near(case._replace(task_id=f"t{i}"), 1, score, i % 3 == 0, False) for i, score in enumerate(scores)]
+    ends = edges(scores)
+    found = bins(near, ends)
+    assert [one.n for one in found.values()] == [FEWEST] * 5
+    assert [one.k for one in found.values()] == [4] * 5
+    assert (ends[0], ends[-1]) == (0.0, 0.59)
+
+
+@pytest.mark.parametrize("scores", [[0.2], [0.2] * 40, [0.1] * 30 + [0.9], [0.0, *[0.5] * 50, 1.0]])
+def test_equal_scores_stay_in_one_bin(arm, scores):
+    case = next(iter(arm.attempts))
+    near = [Near(case, 1, score, True, True) for score in scores]
+    found = bins(near, edges(scores))
+    assert sum(one.n for one in found.values()) == len(scores)
+    means = [one.score for one in found.values()]
+    assert means == sorted(means)
+
+
+def test_without_a_score_there_is_no_bin():
+    with pytest.raises(ValueError, match="scores: none found"):
+        edges([])

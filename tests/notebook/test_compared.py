@@ -1,0 +1,70 @@
+"""`compare` and `report` from Python are what the commands of these names say and write."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pandas as pd
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.cli import main
+from reflexion_lab.notebook.compared import compare, report
+from reflexion_lab.run_folder import RunFolderError
+
+RIGHT, WRONG = (1, True), (0, False)
+BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
+WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
+EVIL = "<script>alert(1)</script>\u202e"
+
+
+@pytest.fixture
+def four(write_run):
+    made = []
+    for arm, verdicts in (("feedback_only", BASE), (EVIL, WORDS)):
+        for seed in (7, 8):
+            folder = write_run(verdicts, seed=seed, name=f"run {len(made)}")
+            folder.write_manifest(replace(folder.manifest, config={"arm": arm}, run_id=f"r{len(made)}"))
+            made.append(folder)
+    return made
+
+
+def test_the_table_is_that_of_the_command(four, tmp_path):
+    found = compare(tmp_path / "run *", baseline="feedback_only")
+    assert main(["compare", *(str(run.path) for run in four), "--csv", str(tmp_path / "t.csv")]) == 0
+    written = list(csv.DictReader((tmp_path / "t.csv").open()))
+    again = list(csv.DictReader(io.StringIO(found.table.to_csv(index=False))))
+    assert [row.keys() for row in again] == [row.keys() for row in written]
+    for ours, theirs in zip(again, written, strict=True):
+        for name in ("arm", "pass_at_1", "as_run_difference", "as_run_p", "tokens"):
+            same = ours[name] == theirs[name] or float(ours[name]) == float(theirs[name])
+            assert same, name
+    assert pd.isna(found.table.loc[0, "as_run_difference"])
+
+
+def test_it_shows_warnings_first_and_obeys_nobodys_name(four):
+    one = compare(four[0], four[2], one_seed=True)
+    html, text = one._repr_html_(), repr(one)
+    assert one.warnings
+    for shown in (html, text):
+        assert shown.index("ONE SEED") < shown.index("What went on in the loops")
+        assert "\u202e" not in shown
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert [sheet.title for sheet in one.sheets][:2] == ["pass@1", "Difference to feedback_only"]
+
+
+def test_report_writes_what_the_command_writes(four, tmp_path):
+    written = report(four, out=tmp_path / "deep" / "report")
+    assert {path.name for path in written} >= {"report.md", "report.html", "report.tex", "table.csv"}
+    assert all(path.stat().st_size for path in written)
+    with pytest.raises(OSError, match=r"report\.md"):
+        report(four, out=tmp_path / "deep" / "report" / "report.md")
+
+
+def test_what_cannot_be_compared_is_said(four, tmp_path):
+    with pytest.raises(ValueError, match="baseline: 'nobody' found"):
+        compare(four, baseline="nobody")
+    with pytest.raises(RunFolderError, match=r"no manifest\.json"):
+        compare(tmp_path / "nothing*")

@@ -1,0 +1,118 @@
+"""The explorer, handled as its reader would: filters narrow the list, steps go through attempts, nothing is obeyed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from reflexion_lab.notebook.explorer import explore
+from reflexion_lab.records import Attempt, Evaluation, MemoryState, Trajectory
+
+RIGHT, WRONG = (1, True), (0, False)
+LOOPS = {
+    "t/10": [WRONG, RIGHT],
+    "t/9": [RIGHT],
+    "t/2": [WRONG, WRONG, WRONG],
+    "t/1": [(0.5, True), (1, False)],
+}
+
+
+@pytest.fixture
+def seen(write_run):
+    return explore(write_run(LOOPS))
+
+
+def test_filters_narrow_the_list_and_the_first_task_that_fits_is_shown(seen):
+    assert seen.task_ids == ["t/1", "t/2", "t/9", "t/10"]
+    w = seen.widgets
+    for name, value, left in (
+        ("end", "repaired", ["t/10"]),
+        ("end", "damaged", ["t/1"]),
+        ("end", "right at first", ["t/9"]),
+        ("end", "never solved", ["t/2"]),
+        ("attempts", 2, ["t/1", "t/10"]),
+        ("text", " T/9 ", ["t/9"]),
+    ):
+        before, w.filters[name].value = w.filters[name].value, value
+        assert seen.task_ids == left
+        assert left[0] in w.page.value
+        w.filters[name].value = before
+    w.filters["text"].value = "nothing like it"
+    assert seen.task_ids == []
+    assert "No task fits" in w.page.value
+    w.on.click()
+    w.filters["text"].value = ""
+    assert len(seen.task_ids) == 4
+
+
+def test_every_choice_says_how_many_tasks_it_leaves(seen):
+    for name, chooser in seen.widgets.filters.items():
+        for label, value in chooser.options[1:] if name != "text" else ():
+            chooser.value = value
+            assert label.endswith(f"({len(seen.task_ids)})")
+            chooser.value = chooser.options[0][1]
+
+
+def test_steps_go_through_the_attempts_and_on_to_the_next_task(seen):
+    w = seen.widgets
+    places = [(w.tasks.value.task_id, w.attempt.value)]
+    for _ in range(8):
+        w.on.click()
+        places.append((w.tasks.value.task_id, w.attempt.value))
+    every = [(story.task_id, n) for story in seen.chosen for n in range(1, len(story.attempts) + 1)]
+    assert places == every + every[-1:]
+    for _ in every:
+        w.back.click()
+    assert (w.tasks.value.task_id, w.attempt.value) == every[0]
+
+
+def test_a_page_shows_one_attempt_or_the_whole_history(seen):
+    w = seen.widgets
+    w.tasks.value = seen.chosen[1]
+    w.attempt.value = 3
+    one = w.page.value
+    w.mode.value = "whole history"
+    assert one != w.page.value
+    assert all(f"Attempt {n}" in w.page.value for n in (1, 2, 3))
+    assert w.attempt.disabled
+
+
+def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
+    evil = "<script>alert(1)</script>\u202e"
+    made = Attempt(
+        task_id=evil,
+        number=1,
+        recalled=(),
+        trajectory=Trajectory(solution=evil, strategy=evil, reply=evil),
+        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, feedback=evil),
+        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
+    )
+    seen = explore(write_run(made={evil: [made]}))
+    for html in (seen.widgets.page.value, seen._repr_html_()):
+        assert "<script" not in html
+        assert "\u202e" not in html
+        assert "&lt;script&gt;" in html
+    assert "\u202e" not in repr(seen)
+
+
+def test_an_oracle_run_says_upper_bound_and_an_unsealed_one_has_no_verdict(write_run):
+    bound = explore(write_run(LOOPS, feedback_source="oracle", name="bound"))
+    assert "UPPER BOUND, not pass@1" in bound.heading
+    assert "feedback source oracle" in bound.heading
+    unsealed = explore(write_run(LOOPS, sealed=False, name="unsealed"))
+    assert [story.end for story in unsealed.stories if story.task_id == "t/10"] == ["no verdict"]
+
+
+def test_only_one_run_can_be_explored(write_run):
+    runs = [write_run(LOOPS, name=name) for name in ("a", "b")]
+    with pytest.raises(ValueError, match=r"2 runs found; expected one"):
+        explore(runs)
+
+
+def test_the_module_costs_no_widgets_until_it_shows_itself():
+    code = (
+        "import sys, reflexion_lab.notebook.explorer; assert not {'ipywidgets', 'numpy', 'jinja2'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import random
+import warnings
+
+import matplotlib
+import pytest
+from matplotlib import pyplot
+from matplotlib.text import Text
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.budgets import accuracy_by_spending
+from reflexion_lab.figures.convergence import Curve
+from reflexion_lab.notebook import plot
+from reflexion_lab.run_folder import folders
+
+HOSTILE = ("$x_1^2$ & \\frac{a}{b} \\input{x}", "two\nlines\x1b[31m\u202e", "L" * 300, "L" * 299 + "M", "_hidden", "")
+SEVERAL = ("curves", "budgets", "differences", "survival", "repairs", "feedback", "over")
+SINGLE = ("outcome_map", "transitions", "reliability")
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture
+def made(write_run, tmp_path, attempt, reflection):
+    """Run folders of two seeds an arm, whose second attempts have read the reflection on the first."""
+
+    def make(*names, tasks=12):
+        for place, name in enumerate(names):
+            for seed in (1, 2):
+                rng, found = random.Random(f"{place}:{seed}"), {}
+                for task in range(tasks):
+                    first, second = rng.random() < 0.3, rng.random() < 0.5
+                    found[f"t{task}"] = [
+                        attempt(f"t{task}", 1, float(first), reflection=None if first else reflection(1))
+                    ]
+                    if not first:
+                        read = replace(attempt(f"t{task}", 2, float(second)), recalled=(f"ep-t{task}-1",))
+                        found[f"t{task}"].append(read)
+                run = write_run(made=found, seed=seed, name=f"run-{place}-{seed}")
+                config = {"arm": name, "seed": seed, "recall": {"omega": place}}
+                run.write_manifest(replace(run.manifest, run_id=run.path.name, config=config))
+        return f"{tmp_path}/run-*"
+
+    return make
+
+
+def caption(ax):
+    (found,) = [text for text in ax.texts if text.get_gid() == "caption"]
+    return " ".join(found.get_text().split())
+
+
+def drawn(name, pattern, **options):
+    return getattr(plot, name)(pattern, **({"one_seed": True} if name == "differences" else {}), **options)
+
+
+@pytest.mark.parametrize("name", [*SEVERAL, *SINGLE])
+def test_each_takes_and_returns_an_axes_with_its_facts(made, name):
+    runs = made("retry", "reflexion") if name in SEVERAL else made("reflexion")
+    figure, (left, right) = pyplot.subplots(1, 2, layout="constrained")
+    assert drawn(name, runs, ax=left) is left
+    for fact in ("12 tasks x 2 seeds (1, 2)", "Feedback: visible"):
+        assert fact in caption(left)
+    assert name == "outcome_map" or "95 %" in caption(left)
+    assert drawn(name, runs, ax=right, caption=False) is right
+    assert not [text for text in right.texts if text.get_gid() == "caption"]
+    assert pyplot.get_fignums() == [figure.number]
+    assert left.get_xlabel() and (left.get_ylabel() or left.get_yticklabels())
+
+
+def test_values_are_those_of_the_analysis(made):
+    runs = made("retry", "reflexion")
+    found = arms(folders(runs))
+    lines = [line for line in plot.curves(runs).lines if line.get_gid() == "pass_at_1"]
+    assert [list(line.get_ydata()) for line in lines] == [
+        [p.pass_at_1 for p in Curve.over(arm, 2).points] for arm in found
+    ]
+    ends = [line for line in plot.budgets(runs, unit="calls").lines if line.get_gid() == "final"]
+    assert [line.get_xdata()[0] for line in ends] == [accuracy_by_spending(arm, "calls")[-1].spend for arm in found]
+
+
+def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(made):
+    with pyplot.style.context("dark_background"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ax = plot.survival(made("retry", "reflexion"))
+        ax.figure.canvas.draw()
+    assert pyplot.get_fignums() == [ax.figure.number]
+    assert ax.figure.get_facecolor() == ax.get_facecolor() == (1, 1, 1, 1)
+    (words,) = [text for text in ax.texts if text.get_gid() == "caption"]
+    box, whole = words.get_window_extent(), ax.figure.bbox
+    assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0
+    assert box.y1 < ax.xaxis.label.get_window_extent().y0
+    legend = ax.get_legend().get_window_extent()
+    assert ax.bbox.y1 <= legend.y0 and legend.y1 <= whole.y1
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_names_of_arms_obey_nobody(made, name):
+    runs = made(*HOSTILE, tasks=6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ax = drawn(name, runs)
+        ax.figure.canvas.draw()
+    shown = [text.get_text() for text in ax.findobj(Text)]
+    assert not any(c in text for text in shown for c in ("\x1b", "\u202e"))
+    assert any("$x_1^2$ & \\frac{a}{b}" in text for text in shown)
+    assert not any(text.get_usetex() or text.get_parse_math() for text in ax.findobj(Text) if "$" in text.get_text())
+    assert max(map(len, (line for text in shown for line in text.split("\n")))) < 250
+
+
+def test_long_and_empty_names_stay_apart(made):
+    labels = plot.survival(made(*HOSTILE, tasks=4)).get_legend_handles_labels()[1]
+    assert len(set(labels)) == len(HOSTILE)
+    assert max(map(len, labels)) < 80
+
+
+def test_an_axes_has_room_for_one_arm_which_has_to_be_named(made):
+    runs = made("retry", "reflexion")
+    with pytest.raises(ValueError, match=r"2 found; expected one, .*arm=: retry, reflexion"):
+        plot.transitions(runs)
+    with pytest.raises(ValueError, match="'other' found; expected one of these: retry, reflexion"):
+        plot.outcome_map(runs, arm="other")
+    assert plot.transitions(runs, arm="reflexion").get_title(loc="left") == "reflexion"
+
+
+def test_what_cannot_be_drawn_is_said(made, write_run):
+    runs = made("reflexion")
+    with pytest.raises(ValueError, match="similarity: no attempt that read"):
+        plot.similarity(runs)
+    with pytest.raises(ValueError, match="differences: no difference to a baseline found"):
+        plot.differences(runs)
+    with pytest.raises(ValueError, match="survival: no loop with a second attempt"):
+        plot.survival(write_run({"a": [(1.0, True)]}, name="single"))
+    assert not pyplot.get_fignums()
+
+
+def test_it_draws_under_any_backend(made):
+    runs = made("reflexion", tasks=4)
+    before = matplotlib.get_backend()
+    try:
+        for backend in ("svg", "pdf", "template"):
+            pyplot.switch_backend(backend)
+            assert plot.curves(runs).figure.canvas is not None
+    finally:
+        pyplot.switch_backend(before)

@@ -1,0 +1,188 @@
+import base64
+import gzip
+import hashlib
+import json
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.cli import main
+from reflexion_lab.notebook.viewing import view
+from reflexion_lab.records import Check, Critique, Step
+from reflexion_lab.views.page import page, save_page
+from reflexion_lab.views.pieces import LONGEST
+from reflexion_lab.views.programs import MOST_LINES
+from reflexion_lab.views.tasks import task_lines
+
+VERDICTS = {
+    "t/10": [(0.0, False), (1, True)],
+    "t/9": [(0.0, False), (1, True)],
+    "t/once": [(1, True)],
+    "t/never": [(0.0, False), (0.5, False), (0.0, True)],
+    "t/damaged": [(0.0, True), (1, False)],
+}
+HOSTILE = "</script><script>alert(1)</script>]]><!--\x00\u202e\ud800'\"&amp;"
+
+
+class Page:
+    """What a browser would make of the file, without one."""
+
+    def __init__(self, text):
+        self.text = text
+        self.scripts = dict(re.findall(r'<script type="[^"]*" id="([^"]*)">(.*?)</script>', text, re.DOTALL))
+        self.running = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+        self.index = json.loads(self.scripts["index"])
+        self.policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1].replace("&#39;", "'")
+
+    def packed(self, name):
+        return gzip.decompress(base64.b64decode(self.scripts[name])).decode()
+
+    def history(self, task_id):
+        place = [task["id"] for task in self.index["tasks"]].index(task_id)
+        return self.packed(f"task-{place}")
+
+
+def test_tasks_are_sorted_by_what_became_of_them_and_their_marks_are_hidden_verdicts(write_run):
+    found = task_lines(Log.read(write_run(VERDICTS)))
+    assert [(task.task_id, task.result) for task in found] == [
+        ("t/damaged", "damaged"), ("t/never", "not solved"), ("t/9", "repaired"), ("t/10", "repaired"),
+        ("t/once", "solved at once"),
+    ]  # fmt: skip
+    assert [task.marks for task in found[:2]] == [(("✓", True), ("✗", False)), (("✗✗", False), ("✓", True))]
+    assert [(task.submitted, task.solved_at) for task in found] == [(2, 0), (2, 0), (2, 2), (2, 2), (1, 1)]
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_before_the_seal_nothing_is_said_of_attempts_that_are_not_graded(write_run, sealed):
+    results = {task.task_id: task.result for task in task_lines(Log.read(write_run(VERDICTS, sealed=sealed)))}
+    assert results["t/9"] == ("repaired" if sealed else "right")
+    assert results["t/damaged"] == ("damaged" if sealed else "wrong")
+    assert results["t/once"] == "solved at once"
+
+
+def test_the_page_holds_the_very_history_that_a_notebook_shows(write_run):
+    run = write_run(VERDICTS)
+    shown = Page(page(Log.read(run)))
+    for task_id in VERDICTS:
+        assert shown.history(task_id) == view(run, task=task_id).html
+    assert [task["id"] for task in shown.index["tasks"]][:2] == ["t/damaged", "t/never"]
+
+
+def test_the_page_names_figure_interval_source_and_what_is_missing(write_run):
+    head = page(Log.read(write_run(VERDICTS, n_expected=9))).partition("<main>")[0]
+    for said in ("pass@1 60.0 %", "Wilson 95 %", "of n = 5", "feedback: visible", "seed 7", "4 are missing"):
+        assert said in head
+    assert "UPPER BOUND" not in head
+
+
+def test_an_oracles_run_is_an_upper_bound_and_never_pass_at_1(write_run):
+    text = page(Log.read(write_run(VERDICTS, feedback_source="oracle"))).partition("<main>")[0]
+    assert "UPPER BOUND, not pass@1" in text
+    assert "pass@1" not in text.replace("UPPER BOUND, not pass@1", "")
+
+
+def test_a_run_of_which_no_loop_has_ended_has_a_page(write_run):
+    shown = Page(page(Log.read(write_run({}, n_expected=3))))
+    assert "No loop has ended yet" in shown.text
+    assert shown.index["tasks"] == []
+
+
+def hostile(attempt, reflection, text):
+    """An attempt of which all that a model, a program or a benchmark can write is `text`."""
+    critique = Critique(severity=0.5, issues=(text,), source=text)
+    step = Step(thought=text, observation=text, program=text, critique=critique, reply=text)
+    words = replace(reflection(1, words=text), category=text, source=text)
+    made = replace(attempt(text, 1, 0, text, reflection=words), recalled=(text,), recalled_wisdom=(text,))
+    checks = (Check(name=text, outcome="fail", expected=text, actual=text),)
+    trajectory = replace(made.trajectory, reply=text, steps=(step,), model=text)
+    return replace(made, trajectory=trajectory, evaluation=replace(made.evaluation, checks=checks))
+
+
+def test_hostile_words_stay_words(attempt, reflection, write_run):
+    made = hostile(attempt, reflection, HOSTILE)
+    log = replace(
+        Log.read(write_run({"t/1": [(0.0, False)]})), attempts={HOSTILE: [made], "ok": [replace(made, task_id="ok")]}
+    )
+    shown = Page(page(log))
+    shown.text.encode()
+    task = next(task for task in shown.index["tasks"] if task["id"] != "ok")
+    assert len(shown.running) == 1
+    assert shown.text.count("<script") == 3 + len(shown.index["tasks"]) == shown.text.count("</script>")
+    assert task["id"].startswith("</script><script>alert(1)")
+    fragment = shown.history(task["id"])
+    assert "<script" not in fragment
+    assert fragment.count("&lt;script&gt;") > 15
+    assert not re.search("[\x00\u202e\ud800]", shown.text + fragment)
+    assert "alert(1)" in shown.packed("texts")
+
+
+def test_a_line_of_a_megabyte_and_a_program_of_a_million_lines_are_cut_and_said_to_be(attempt, reflection, write_run):
+    long = hostile(attempt, reflection, "x" * 1_000_000)
+    many = replace(attempt("t/1", 2, 0, "a\n" * 1_000_000))
+    html = view([long, many, replace(many, number=3)]).html
+    assert len(html) < 40 * LONGEST
+    assert f"{1_000_000 - LONGEST:,} more characters stand in the run folder" in html
+    assert f"1,000,000 lines, of which at most {MOST_LINES:,} are shown" in html
+
+
+def test_nothing_but_the_pages_own_script_may_run_and_nothing_is_loaded(write_run):
+    shown = Page(page(Log.read(write_run(VERDICTS))))
+    digest = base64.b64encode(hashlib.sha256(shown.running[0].encode()).digest()).decode()
+    rules = dict(rule.strip().split(" ", 1) for rule in shown.policy.split(";"))
+    assert rules["script-src"] == f"'sha256-{digest}'"
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert not re.search(r"(?:src|href)=[\"'](?!#)", shown.text)
+    assert not re.search(r"https?://|@import|url\(", shown.text)
+
+
+def test_without_javascript_the_page_says_so_in_words(write_run):
+    (said,) = re.findall(r"<noscript>(.*?)</noscript>", page(Log.read(write_run(VERDICTS))), re.DOTALL)
+    assert "JavaScript" in said
+
+
+def test_every_filter_names_only_what_is_there_and_counts_its_tasks(write_run):
+    text = page(Log.read(write_run(VERDICTS)))
+    assert '<option value="repaired">repaired (2)</option>' in text
+    assert '<option value="3">3 (1)</option>' in text
+    assert 'id="categories"' not in text  # a single class is no choice
+
+
+def test_a_search_looks_through_programs_and_reflections_of_every_attempt(write_run, attempt, reflection):
+    made = [
+        attempt("t/1", 1, 0, "first = 1", reflection=reflection(1, words="the cause")),
+        attempt("t/1", 2, 1, "then = 2"),
+    ]
+    shown = Page(page(Log.read(write_run(made={"t/1": made}))))
+    (text,) = json.loads(shown.packed("texts"))
+    assert {"t/1", "first = 1", "the cause", "then = 2"} <= set(text.split("\n"))
+
+
+def test_the_command_writes_a_page_a_run_into_its_folder_or_where_it_is_told(write_run, tmp_path, capsys):
+    runs = [write_run(VERDICTS, name=name) for name in ("one", "two")]
+    main(["report", "--html", str(runs[0].path)])
+    assert (runs[0].path / "report.html").read_text() == page(Log.read(runs[0]))
+    main(["report", "--html", *(str(run.path) for run in runs), "--out", str(tmp_path / "pages")])
+    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["one.html", "two.html"]
+    assert capsys.readouterr().out.count("written: ") == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [((), "--out: none found"), (("--html", "--baseline", "x"), "a page shows one run")]
+)
+def test_the_command_says_what_is_missing_or_out_of_place(write_run, capsys, options, said):
+    run = write_run(VERDICTS)
+    assert main(["report", str(run.path), *options])
+    assert said in capsys.readouterr().err
+    assert not (run.path / "report.html").exists()
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(write_run):
+    run = write_run(VERDICTS)
+    path = save_page(run)
+    before = path.read_bytes()
+    (run.path / "grades.jsonl").write_text('{"task_id": 3}\n')
+    with pytest.raises(ValueError, match="line 1"):
+        save_page(run)
+    assert path.read_bytes() == before
