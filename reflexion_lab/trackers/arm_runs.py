@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from reflexion_lab import registration
 from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.comparison import Comparison, compare
+from reflexion_lab.analysis.log import Log
 from reflexion_lab.figures.convergence import Curve
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.trackers import arm_view
@@ -68,6 +69,21 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
             with_report = place == 0 or len(compared.arms) <= COPIES
             fill = partial(client.log_artifacts, local_dir=scratch) if with_report else _nothing
             write_run(client, experiment_id, _entry(compared, place), former, fill)
+
+
+def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
+    """Runs, each with the name and value of a metric: the share of its tasks solved less that of the baseline's run of
+    its seed, over the tasks that both have. No interval and no p: a single seed proves nothing, and what `compare`
+    refuses to say of an arm is not said of its runs.
+    """
+    base = next((arm for arm in compared.arms if arm.label == compared.found.baseline), None)
+    verdicts = base.verdicts() if base else {}
+    for arm, row in zip(compared.arms, compared.found.rows, strict=True):
+        own = arm.verdicts() if row.as_run else {}
+        for log in arm.logs:
+            if both := [case for case in own.keys() & verdicts.keys() if case.seed == log.manifest.seed]:
+                name = f"final/{'upper_bound_' * row.is_upper_bound}difference"
+                yield log, name, sum(own[case] - verdicts[case] for case in both) / len(both)
 
 
 def _nothing(_run_id: str) -> None:

@@ -14,8 +14,9 @@ from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.figures.convergence import Curve
 from reflexion_lab.records import Usage
 from reflexion_lab.statistics.intervals import Estimate
-from reflexion_lab.trackers import view
-from reflexion_lab.trackers.view import Metric
+from reflexion_lab.trackers.parameters import LONGEST_VALUE, UNFIT
+from reflexion_lab.trackers.parameters import params as params_of
+from reflexion_lab.trackers.view import Metric, interval
 
 SUMMARY_OF = "summary_of"
 """The parameter that holds the arm's label. It is not called `arm`: to group by `arm` takes single runs alone."""
@@ -30,16 +31,16 @@ def name(arm: Arm) -> str:
 
 def params(arm: Arm) -> dict[str, str]:
     """Which arm, and of it what is the same in all of its runs."""
-    shown = [view.params(log.manifest) for log in arm.logs]
+    shown = [params_of(log.manifest) for log in arm.logs]
     same = {key: value for key, value in shown[0].items() if all(other.get(key) == value for other in shown)}
     same.pop("arm", None)
-    return {SUMMARY_OF: arm.label[: view.LONGEST_VALUE], **same}
+    return {SUMMARY_OF: arm.label[:LONGEST_VALUE], **same}
 
 
 def group_keys(arms: Sequence[Arm]) -> tuple[str, ...]:
     """The parameters of single runs that tell these arms apart: `arm`, and what their labels name."""
     named = [key for arm in arms for key in re.findall(r" ([^\s=]+)=", arm.label)]
-    return ("arm", *dict.fromkeys(view.UNFIT.sub("_", key.removesuffix("._target_")) for key in named))
+    return ("arm", *dict.fromkeys(UNFIT.sub("_", key.removesuffix("._target_")) for key in named))
 
 
 def summary_id(arm: Arm, sweep_id: str) -> str:
@@ -62,6 +63,10 @@ def tags(arm: Arm, row: Row, found: Comparison, sweep_id: str) -> dict[str, str]
         "seeds": ", ".join(map(str, arm.seeds)),
         "run_ids": ", ".join(row.run_ids),
         "baseline": found.baseline or "",
+        "interval": interval(row.final),
+        "difference": "baseline" if row.arm == found.baseline else row.refused or _said(row.as_run, row),
+        "p_holm": f"{row.as_run.p_holm:.2g}" if row.as_run and not row.is_upper_bound else "",
+        f"at_equal_{found.unit}": _said(_matched(row), row),
     }
     return {key: value for key, value in shown.items() if value}
 
@@ -73,16 +78,16 @@ def metrics(row: Row, found: Comparison, curve: Curve) -> list[Metric]:
     """
     headline, prefix = ("upper_bound", "upper_bound_") if row.is_upper_bound else ("pass_at_1", "")
     figures = {
+        **_estimate(f"final/{headline}", row.final),
         "final/n": float(row.n_logged),
         "final/seeds": float(len(row.seeds)),
         "final/tasks": float(row.tasks),
-        f"final/{prefix}auc": row.area,
-        **_estimate(f"final/{headline}", row.final),
-        **_estimate(f"final/attempt_1_{headline}", row.first),
-        **_estimate("final/repair", row.moves.repair),
-        **_estimate("final/damage", row.moves.damage),
         **_difference(f"final/{prefix}difference", row.as_run, not row.is_upper_bound),
         **_difference(f"final/{prefix}difference_at_equal_{found.unit}", _matched(row), not row.is_upper_bound),
+        **_estimate(f"final/attempt_1_{headline}", row.first),
+        f"final/{prefix}auc": row.area,
+        **_estimate("final/repair", row.moves.repair),
+        **_estimate("final/damage", row.moves.damage),
         **(_feedback(row.feedback) if not row.is_upper_bound else {}),
         **_spent(row),
     }
@@ -98,7 +103,7 @@ def metrics(row: Row, found: Comparison, curve: Curve) -> list[Metric]:
             ("visible_pass", point.visible_pass),
         )
     ]
-    return curves + [Metric(*item) for item in figures.items()]
+    return [Metric(*item) for item in figures.items()] + curves
 
 
 def note(row: Row, found: Comparison) -> str:
@@ -115,6 +120,14 @@ def note(row: Row, found: Comparison) -> str:
         f"Registered study: {row.study}" if row.study else "Exploratory: no registered study",
     ]
     return "\n\n".join(line for line in lines if line)
+
+
+def _said(one: Difference | None, row: Row) -> str:
+    """As in `+0.312 [+0.188, +0.425]`; "" for none."""
+    if one is None:
+        return ""
+    said, bound = one.estimate, "bound " * row.is_upper_bound
+    return f"{bound}{said.value:+.3f} [{said.low:+.3f}, {said.high:+.3f}]"
 
 
 def _sentence(one: Difference, found: Comparison) -> str:

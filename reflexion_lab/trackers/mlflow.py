@@ -16,7 +16,7 @@ from urllib.parse import quote
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.trackers import writing
-from reflexion_lab.trackers.arm_runs import Compared
+from reflexion_lab.trackers.arm_runs import Compared, seed_differences
 from reflexion_lab.trackers.arm_runs import write as write_arms
 from reflexion_lab.trackers.arm_view import group_keys
 from reflexion_lab.trackers.saved_views import BY_ARM, Page, missing
@@ -142,6 +142,9 @@ class MlflowTracker:
             client, experiment_id = self._open(compared.study or self.experiment)
             with _locked(self.database, "arms") if self.database else contextlib.nullcontext():
                 write_arms(client, experiment_id, compared)
+                for log, name, value in seed_differences(compared):
+                    for run in _runs_of(client, experiment_id, log):
+                        client.log_metric(run.info.run_id, name, writing.short(value), step=0)
             _save_views(client, experiment_id, compared.sweep_id, group_keys(compared.arms))
         page = Page(self.site, experiment_id, compared.sweep_id)
         return {"arms": page.arms, "runs": page.runs, "charts": page.charts}

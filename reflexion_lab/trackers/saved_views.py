@@ -17,33 +17,38 @@ from reflexion_lab.records import Record
 TAG = "mlflow.sharedViewState."
 BY_ARM = ("arm",)
 RUN_WIDTHS = {
-    "attributes.Run Name": 200,
-    "params.`arm`": 130,
-    "params.`feedback_source`": 80,
-    "metrics.`final/n`": 70,
-    "metrics.`final/pass_at_1`": 105,
-    "metrics.`final/pass_at_1_low`": 105,
-    "metrics.`final/pass_at_1_high`": 105,
-    "metrics.`final/gain_over_attempt_1`": 105,
-    "metrics.`usage/tokens`": 100,
-    "metrics.`final/upper_bound`": 105,
+    "attributes.`Run Name`": 185,
+    "runDateAndNestInfo": 40,  # the mark of success; MLflow shows it whether it is asked for or not
+    "params.`arm`": 105,
+    "params.`feedback_source`": 115,
+    "metrics.`final/n`": 58,
+    "metrics.`final/pass_at_1`": 110,
+    "tags.`interval`": 103,
+    "metrics.`final/difference`": 108,
+    "metrics.`usage/tokens`": 98,
+    "metrics.`final/upper_bound`": 128,
 }
-"""Columns of single runs, in pixels, from left to right."""
+"""Columns of single runs, in pixels, from left to right: all of them fit beside MLflow's menu in a window of 1400."""
 ARM_WIDTHS = {
-    "attributes.Run Name": 200,
-    "params.`feedback_source`": 80,
-    "metrics.`final/n`": 70,
-    "metrics.`final/pass_at_1`": 105,
-    "metrics.`final/pass_at_1_low`": 105,
-    "metrics.`final/pass_at_1_high`": 105,
-    "metrics.`final/difference_at_equal_tokens`": 105,
-    "metrics.`final/difference_at_equal_tokens_low`": 105,
-    "metrics.`final/difference_at_equal_tokens_high`": 105,
-    "metrics.`final/difference_at_equal_tokens_p_holm`": 90,
-    "metrics.`usage/tokens`": 100,
-    "metrics.`final/upper_bound`": 105,
+    "attributes.`Run Name`": 168,
+    "runDateAndNestInfo": 40,
+    "params.`feedback_source`": 115,
+    "metrics.`final/n`": 58,
+    "metrics.`final/pass_at_1`": 110,
+    "tags.`interval`": 103,
+    "tags.`difference`": 152,
+    "tags.`p_holm`": 68,
+    "metrics.`usage/tokens`": 98,
+    "tags.`at_equal_tokens`": 152,
+    "metrics.`final/upper_bound`": 128,
 }
 """Of arms."""
+
+
+OPEN_CHARTS = ("curve/pass_at_1", "curve/upper_bound", "curve/visible_pass")
+"""Metrics whose charts come first; MLflow adds one for every other metric, and leaves out what no run has."""
+SECTIONS = {"curve": True, "final": False, "reflections": False, "usage": False}
+"""Sections of charts by the prefix of their metrics, and which of them stand open."""
 
 
 class SavedView(Record, frozen=True, kw_only=True):
@@ -66,7 +71,7 @@ class SavedView(Record, frozen=True, kw_only=True):
             "orderByAsc": False,
             "lifecycleFilter": "Active",
             "startTime": "ALL",
-            "selectedColumns": list(self.widths)[1:],
+            "selectedColumns": [key for key in self.widths if "." in key],
             "columnOrder": list(self.widths),
             "columnWidths": self.widths,
             "runsHiddenMode": "SHOW_ALL",
@@ -77,6 +82,9 @@ class SavedView(Record, frozen=True, kw_only=True):
             state |= {
                 "groupBy": {"aggregateFunction": "average", "groupByKeys": keys},
                 "useGroupedValuesInCharts": True,
+                "compareRunCharts": [_chart(metric) for metric in OPEN_CHARTS],
+                "compareRunSections": [_section(name, is_open) for name, is_open in SECTIONS.items()],
+                "isAccordionReordered": True,  # else they are sorted, and new ones put between them
             }
         view = {"name": self.name, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)}
         return TAG + self.key, json.dumps(view)
@@ -144,3 +152,22 @@ def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> li
     every = [view.tag for view in views().values()] if sweep_id else []
     is_finer = tuple(group_by) != BY_ARM
     return [tag for tag in own if is_finer or tag[0] not in there] + [tag for tag in every if tag[0] not in there]
+
+
+def _chart(metric: str) -> dict[str, Any]:
+    """A line over attempts. Unless told not to, MLflow smooths it, and then draws points that nobody measured."""
+    return {
+        "uuid": metric,
+        "type": "LINE",
+        "metricKey": metric,
+        "metricSectionId": metric.partition("/")[0],
+        "xAxisKey": "step",
+        "useGlobalXaxisKey": False,
+        "lineSmoothness": 0,
+        "useGlobalLineSmoothing": False,
+    }
+
+
+def _section(name: str, is_open: bool) -> dict[str, Any]:
+    """One chart a row: a legend has two lines, and of three charts abreast it shows two arms."""
+    return {"uuid": name, "name": name, "display": is_open, "isReordered": True, "columns": 1, "cardHeight": 440}

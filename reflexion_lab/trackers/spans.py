@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import msgspec
 
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.records import Attempt, Message, Record, Reflection, Step, Usage
-from reflexion_lab.trackers.view import without_login
+from reflexion_lab.trackers.parameters import without_login
 
 AFTER = "graded after the loop"
 """The tag of the hidden verdict, which nobody in these spans could see."""
@@ -115,7 +116,7 @@ def _attempt(attempt: Attempt) -> Span:
     evaluator = Span(
         name="evaluator",
         kind="EVALUATOR",
-        inputs=_json({"program": made.solution}),
+        inputs=_json({"program": _code(made.solution)}),
         outputs=_json(
             {
                 "outcome": found.outcome,
@@ -127,10 +128,10 @@ def _attempt(attempt: Attempt) -> Span:
         seconds=found.seconds,
     )
     return Span(
-        name=f"attempt {attempt.number}",
+        name=f"attempt {attempt.number}: {attempt.task_id}",
         kind="AGENT",
         inputs=_json({"task": attempt.task_id, "recalled": attempt.recalled, "wisdom": attempt.recalled_wisdom}),
-        outputs=_json({"outcome": found.outcome, "program": made.solution, "stop_reason": attempt.stop_reason}),
+        outputs=_json({"outcome": found.outcome, "program": _code(made.solution), "stop_reason": attempt.stop_reason}),
         inner=(
             _actor(attempt),
             evaluator,
@@ -180,6 +181,12 @@ def _reflector(reflection: Reflection, feedback: str) -> Span:
         usage=reflection.usage,
         seconds=reflection.usage.seconds,
     )
+
+
+def _code(program: str) -> str:
+    """Fenced, since a page that takes it for prose makes a headline of a comment and one line of many."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", program)), default=0))
+    return f"{fence}python\n{program}\n{fence}" if program else ""
 
 
 def _messages(messages: Sequence[Message]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.records import Usage
-from reflexion_lab.trackers.spans import Placed, Trace, drawn, traces
+from reflexion_lab.trackers.spans import AFTER, Placed, Trace, drawn, traces
 
 BATCH = 50
 """Traces written at once."""
@@ -86,18 +86,21 @@ def _head(trace: Trace, experiment_id: str, run_id: str) -> Any:
     from mlflow.entities import TraceInfo, TraceLocation, TraceState
 
     usage = _tokens([placed.span.usage for placed in trace.placed])
+    tags = trace.tags
+    arm = f"{tags['arm']} s{tags['seed']}"
+    name = f"{tags['task_id']}, attempt {tags['attempt']}: {arm}"
     return TraceInfo(
         trace_id=_id(trace, run_id),
         trace_location=TraceLocation.from_experiment_id(experiment_id),
         request_time=trace.began // 1_000_000,
         state=TraceState.OK,
         execution_duration=trace.span.lasted // 1_000_000,
-        request_preview=f"{trace.tags['task_id']}, attempt {trace.tags['attempt']}",
-        response_preview=f"feedback: {trace.tags['feedback']}",
-        tags={"mlflow.traceName": f"{trace.tags['arm']} {trace.tags['task_id']} {trace.span.name}", **trace.tags},
+        request_preview=name,
+        response_preview=f"feedback: {tags['feedback']}; {AFTER}: {tags[AFTER]}",
+        tags={"mlflow.traceName": name, **tags},
         trace_metadata={
             "mlflow.sourceRun": run_id,
-            "mlflow.trace.session": f"{trace.tags['run_id']}/{trace.tags['task_id']}",
+            "mlflow.trace.session": f"{tags['task_id']} {arm} {tags['run_id']}",  # its column shows a few characters
             "mlflow.trace.tokenUsage": json.dumps(usage),
         },
     )

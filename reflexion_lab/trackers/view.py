@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.summary import Log, Summary
-from reflexion_lab.manifest import HOW_NOT_WHAT
 from reflexion_lab.records import Manifest, Usage
+from reflexion_lab.statistics.intervals import Estimate, Rate
+from reflexion_lab.trackers.parameters import UNFIT, at, text
 
 NAME_LENGTH = 28
 """Characters of a run's name; a table cuts at about 20, so that what distinguishes runs stands first."""
-LONGEST_VALUE = 500
-"""Characters of a parameter."""
-
-SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECASE)
-"""Names whose values are not shown; `max_tokens` is none of them."""
-PATH = re.compile(r"(^|[._])(path|files?|dir|folder|root|place)$", re.IGNORECASE)
-"""Names whose values are shown without their folders, which tell of a machine and not of a run."""
-UNFIT = re.compile(r"[^\w. -]")
 
 
 class Metric(NamedTuple):
@@ -34,7 +24,7 @@ class Metric(NamedTuple):
 
 def run_name(manifest: Manifest) -> str:
     """Arm, attempts, Ω, seed, benchmark, as in `reflexion a3 Ω1 s0 humaneval`; at most `NAME_LENGTH` long."""
-    attempts, omega = _at(manifest.config, "loop", "max_attempts"), _at(manifest.config, "recall", "omega")
+    attempts, omega = at(manifest.config, "loop", "max_attempts"), at(manifest.config, "recall", "omega")
     parts = [
         "oracle" if manifest.feedback_source == "oracle" else "",
         f"a{attempts}" if attempts is not None else "",
@@ -46,33 +36,20 @@ def run_name(manifest: Manifest) -> str:
     return f"{arm[: NAME_LENGTH - 1 - len(tail)]} {tail} {manifest.benchmark}"[:NAME_LENGTH].rstrip()
 
 
-def params(manifest: Manifest) -> dict[str, str]:
-    """What the run measures, under the config's own dotted keys; a group's name has its class.
-
-    Left out: how the run was carried out, secrets, and what was not set.
-    """
-    what = {key: value for key, value in manifest.config.items() if key not in HOW_NOT_WHAT}
-    found = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(what, ()) if not SECRET.search(key)}
-    classes = ((group, _at(what, group, "_target_")) for group in what)
-    found |= {UNFIT.sub("_", group): str(target).rpartition(".")[2] for group, target in classes if target}
-    return {key: value[:LONGEST_VALUE] for key, value in found.items()}
-
-
 def metrics(log: Log, found: Summary) -> list[Metric]:
     """Curves with the attempt as step, headline figures, and what was used.
 
     Figures of a run that hidden tests drove are called `upper_bound`: no table shall rank them as a pass@1.
     """
     headline = "upper_bound" if found.is_upper_bound else "pass_at_1"
-    figures = {
-        "final/n": found.pass_at_1.n,
-        "final/attempts_mean": found.attempts_mean,
-        "final/harness_errors": found.harness_errors,
-    }
+    figures: dict[str, float] = {}
     if found.pass_at_1.n:
         figures[f"final/{headline}"] = found.pass_at_1.share
         figures[f"final/{headline}_low"] = found.pass_at_1.low
         figures[f"final/{headline}_high"] = found.pass_at_1.high
+    figures["final/n"] = found.pass_at_1.n
+    figures["final/attempts_mean"] = found.attempts_mean
+    figures["final/harness_errors"] = found.harness_errors
     if found.pass_at_1_first and found.any_solved and found.against_single:
         figures[f"final/attempt_1_{headline}"] = found.pass_at_1_first.share
         figures["final/any_solved"] = found.any_solved.share
@@ -89,7 +66,7 @@ def metrics(log: Log, found: Summary) -> list[Metric]:
         figures["final/reflections_by_model_share"] = found.reflections_by_model.share
     figures |= _usage(found) | _reflections(found)
     curves = [metric for point in points(log) for metric in _at_attempt(point, headline)]
-    return curves + [Metric(name, value) for name, value in figures.items()]
+    return [Metric(name, value) for name, value in figures.items()] + curves
 
 
 def _usage(found: Summary) -> dict[str, float]:
@@ -98,6 +75,7 @@ def _usage(found: Summary) -> dict[str, float]:
     shown = {f"usage/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
     for role, usage in found.usage.items():
         counts = {name: float(getattr(usage, name)) for name in ("tokens", *Usage.__struct_fields__)}
+        counts = {name: count for name, count in counts.items() if count}
         if found.pass_at_1.k:
             counts["tokens_per_solved"] = usage.tokens / found.pass_at_1.k
         shown |= {f"usage/{UNFIT.sub('_', role)}/{name}": value for name, value in counts.items()}
@@ -128,7 +106,7 @@ def points(log: Log) -> list[Point]:
         return []
     longest = max(len(made) for made in log.attempts.values())
     keys = "max_attempts", "extra_attempts"
-    allowed = sum(found for key in keys if isinstance(found := _at(log.manifest.config, "loop", key), int))
+    allowed = sum(found for key in keys if isinstance(found := at(log.manifest.config, "loop", key), int))
     return log.curve(max(longest, allowed))
 
 
@@ -155,8 +133,14 @@ def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
         "dirty": manifest.dirty,
         "n_expected": found.n_expected,
         "n_logged": found.n_logged,
+        "interval": interval(found.pass_at_1) if found.pass_at_1.n else None,
     }
-    return {name: _text(value) for name, value in shown.items() if value not in (None, "")}
+    return {name: text(value) for name, value in shown.items() if value not in (None, "")}
+
+
+def interval(found: Estimate | Rate) -> str:
+    """As in `[0.625, 0.877]`: one column of a table in the place of two."""
+    return f"[{found.low:.3f}, {found.high:.3f}]"
 
 
 def note(log: Log, found: Summary, folder: Path) -> str:
@@ -186,32 +170,3 @@ def _at_attempt(point: Point, headline: str) -> list[Metric]:
         "usage/tokens_cum": point.tokens_cum,
     }
     return [Metric(name, value, point.attempt) for name, value in shown.items()]
-
-
-def _flat(node: object, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Dotted keys and values of what is set below `node`. A leading `_` marks keys of the config system."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            if not str(key).startswith("_"):
-                yield from _flat(value, (*keys, str(key)))
-    elif isinstance(node, list) and any(isinstance(item, Mapping | list) for item in node):
-        for number, item in enumerate(node):
-            yield from _flat(item, (*keys, str(number)))
-    elif node is not None:
-        name = ".".join(keys)
-        yield name, Path(node).name if isinstance(node, str) and PATH.search(name) else _text(node)
-
-
-def _text(value: object) -> str:
-    """Words as they are, the rest as a config file writes it."""
-    return without_login(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
-
-
-def without_login(text: str) -> str:
-    """Without what stands before the `@` of an address."""
-    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
-
-
-def _at(config: Mapping[str, object], group: str, key: str) -> object:
-    node = config.get(group)
-    return node.get(key) if isinstance(node, Mapping) else None

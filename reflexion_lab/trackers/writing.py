@@ -15,6 +15,7 @@ from reflexion_lab.figures.reflections import save_reflections
 from reflexion_lab.figures.style import COLOURS
 from reflexion_lab.records import Manifest
 from reflexion_lab.trackers import traces, view
+from reflexion_lab.trackers.parameters import params
 
 RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")
 """Of runs in charts: those of our figures, then some of Paul Tol's and grey."""
@@ -44,7 +45,7 @@ def job(folder: Path, log: Log, found: Summary) -> Entry:
         ended=ended,
         status="FINISHED" if view.is_complete(log) else "KILLED",
         metrics=view.metrics(log, found),
-        params=view.params(log.manifest),
+        params=params(log.manifest),
         tags=tags | {"mlflow.source.git.commit": log.manifest.git_commit},
         data=log.manifest,
     )
@@ -62,7 +63,7 @@ def write(client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], 
     try:
         client.log_batch(
             run_id,
-            metrics=[Metric(shown.name, shown.value, entry.ended, shown.step) for shown in entry.metrics],
+            metrics=[Metric(shown.name, short(shown.value), entry.ended, shown.step) for shown in entry.metrics],
             params=[Param(*item) for item in entry.params.items()],
             tags=[RunTag(*item) for item in tags.items()],
             synchronous=True,
@@ -98,6 +99,11 @@ def times(folder: Path, manifest: Manifest) -> tuple[int, int]:
     began = began if began.tzinfo else began.replace(tzinfo=UTC)
     written = [path.stat().st_mtime for path in (folder / "manifest.json", *folder.glob("*.jsonl"))]
     return round(began.timestamp() * 1000), round(max(began.timestamp(), *written) * 1000)
+
+
+def short(value: float) -> float:
+    """Whole numbers as they are, others to six figures: a page shows all that it is given."""
+    return value if float(value).is_integer() else float(f"{value:.6g}")
 
 
 def _discard(client: Any, experiment_id: str, run_id: str) -> None:

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.trackers import arm_view, view
+from reflexion_lab.trackers import arm_view
 from reflexion_lab.trackers.mlflow import MlflowTracker
+from reflexion_lab.trackers.parameters import params
 from reflexion_lab.trackers.saved_views import TAG
 
 Run = Callable[..., Path]
@@ -107,17 +108,42 @@ def test_differences_are_those_of_the_comparison(shown: Shown) -> None:
     found = shown.arm("reflexion").data.metrics
     assert row.as_run
     assert row.matched
-    assert found["final/difference"] == row.as_run.estimate.value == 0.375
-    assert found["final/difference_low"] == row.as_run.estimate.low
-    assert found["final/difference_high"] == row.as_run.estimate.high
-    assert found["final/difference_p"] == row.as_run.p_tasks
-    assert found["final/difference_p_holm"] == row.as_run.p_holm
-    assert found["final/difference_at_equal_tokens"] == row.matched.estimate.value
-    assert found["final/pass_at_1"] == row.final.value
-    assert found["final/auc"] == row.area
-    assert found["final/repair"] == 4 / 6
-    assert found["usage/tokens"] == row.spent.usage.tokens
+    assert found["final/difference"] == 0.375
+    pairs = {
+        "final/difference": row.as_run.estimate.value,
+        "final/difference_low": row.as_run.estimate.low,
+        "final/difference_high": row.as_run.estimate.high,
+        "final/difference_p": row.as_run.p_tasks,
+        "final/difference_p_holm": row.as_run.p_holm,
+        "final/difference_at_equal_tokens": row.matched.estimate.value,
+        "final/pass_at_1": row.final.value,
+        "final/auc": row.area,
+        "final/repair": 4 / 6,
+        "usage/tokens": row.spent.usage.tokens,
+    }
+    assert {key: found[key] for key in pairs} == pytest.approx(pairs, rel=1e-5)
     assert shown.arm("reflexion").data.tags["baseline"] == "feedback_only"
+
+
+def test_columns_of_text_say_interval_difference_and_p_of_the_comparison(shown: Shown) -> None:
+    row = next(row for row in compare(arms(shown.folders)).rows if row.arm == "reflexion")
+    assert row.as_run
+    tags, said = shown.arm("reflexion").data.tags, row.as_run.estimate
+    assert tags["interval"] == f"[{row.final.low:.3f}, {row.final.high:.3f}]"
+    assert tags["difference"] == f"+0.375 [{said.low:+.3f}, {said.high:+.3f}]"
+    assert tags["p_holm"] == f"{row.as_run.p_holm:.2g}"
+    assert shown.arm("oracle").data.tags["difference"].startswith("bound +0.625 [")
+    assert "p_holm" not in shown.arm("oracle").data.tags
+
+
+def test_a_run_has_its_difference_to_the_baselines_run_of_its_seed(shown: Shown) -> None:
+    found = {(run.data.params["arm"], run.data.params["seed"]): run.data.metrics for run in shown.runs("job")}
+    assert found["reflexion", "0"]["final/difference"] == 0.5
+    assert found["reflexion", "1"]["final/difference"] == 0.25
+    assert found["oracle", "0"]["final/upper_bound_difference"] == 0.75
+    assert "final/difference" not in found["oracle", "0"]
+    assert "final/difference" not in found["feedback_only", "0"]
+    assert not [key for key in found["reflexion", "0"] if key.startswith("final/difference_")]  # one seed: no p
 
 
 def test_the_baseline_has_no_difference(shown: Shown) -> None:
@@ -178,7 +204,7 @@ def test_a_group_of_parts_is_told_apart_by_its_class(run: Run) -> None:
     paths = [run(f"{name}", recall___target_=f"reflexion_lab.memory.recall.{name}") for name in ("Window", "Recency")]
     keys = arm_view.group_keys(arms(paths))
     assert keys == ("arm", "recall")
-    assert all(key in view.params(RunFolder.existing(path).manifest) for key in keys for path in paths)
+    assert all(key in params(RunFolder.existing(path).manifest) for key in keys for path in paths)
 
 
 def test_a_difference_from_one_seed_is_refused_until_asked_for(run: Run) -> None:

@@ -27,13 +27,16 @@ def test_no_run_is_hidden() -> None:
 
 def test_columns_are_what_a_reader_must_not_scroll_for() -> None:
     runs, arms = state("runs")["selectedColumns"], state("arms")["selectedColumns"]
-    shared = ["params.`feedback_source`", "metrics.`final/n`", "metrics.`final/pass_at_1`", "metrics.`usage/tokens`"]
+    shared = ["params.`feedback_source`", "metrics.`final/n`", "metrics.`final/pass_at_1`", "tags.`interval`"]
     for columns in (runs, arms):
         assert [column for column in columns if column in shared] == shared
-        assert {"metrics.`final/pass_at_1_low`", "metrics.`final/pass_at_1_high`"} <= set(columns)
-    assert "params.`arm`" in runs
-    assert "metrics.`final/difference_at_equal_tokens`" in arms
-    assert sum(state("arms")["columnWidths"].values()) < 1300
+        assert "metrics.`usage/tokens`" in columns
+    assert {"params.`arm`", "metrics.`final/difference`"} <= set(runs)
+    assert {"tags.`difference`", "tags.`p_holm`", "tags.`at_equal_tokens`"} <= set(arms)
+    for name in ("runs", "arms"):
+        widths = state(name)["columnWidths"]
+        boxes, bound = 75, widths["metrics.`final/upper_bound`"]  # which is no column where nobody has it
+        assert sum(widths.values()) + boxes - bound < 1140  # what a window of 1400 has left
 
 
 def test_charts_draw_one_mean_and_band_an_arm_of_single_runs() -> None:
@@ -44,6 +47,13 @@ def test_charts_draw_one_mean_and_band_an_arm_of_single_runs() -> None:
         "groupByKeys": [{"mode": "param", "groupByData": "arm"}],
     }
     assert shown["useGroupedValuesInCharts"] is True
+    first = shown["compareRunCharts"][0]
+    assert (first["metricKey"], first["lineSmoothness"], first["useGlobalLineSmoothing"]) == (
+        "curve/pass_at_1",
+        0,
+        False,
+    )
+    assert first["metricSectionId"] in {one["uuid"] for one in shown["compareRunSections"] if one["display"]}
 
 
 def test_a_sweep_has_views_of_its_own() -> None:

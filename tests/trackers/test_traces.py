@@ -55,6 +55,10 @@ def test_a_trace_reads_back_with_roles_tokens_and_verdicts(
     assert [span.span_type for span in (root, *inner)] == ["AGENT", "LLM", "EVALUATOR", "LLM"]
     assert {span.parent_id for span in inner} == {root.span_id}
     assert first.info.token_usage == {"input_tokens": 87, "output_tokens": 23, "total_tokens": 110}
+    assert root.name == "attempt 1: t/0"
+    assert first.info.request_preview == first.info.tags["mlflow.traceName"] == "t/0, attempt 1: reflexion s0"
+    assert first.info.response_preview == "feedback: fail; graded after the loop: fail"
+    assert root.outputs["program"] == "```python\nx\n```"
     assert inner[1].outputs["outcome"] == first.info.tags["feedback"] == "fail"
     assert first.info.tags["graded after the loop"] == "fail"
     assert first.info.tags["arm"] == "reflexion"
