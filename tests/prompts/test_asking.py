@@ -48,7 +48,7 @@ class Counting:
 
 @pytest.fixture(scope="module")
 def tiny():
-    return LlamaCppModel(slots=1, context=256)
+    return LlamaCppModel(slots=1, threads=1, context=256)
 
 
 def remembered(tasks, words=lambda task: task.canonical_program):
@@ -82,7 +82,7 @@ def test_no_prompt_near_the_limit_overflows_the_context_of_a_real_model(tiny, ac
 
 def test_the_real_model_reads_a_prompt_that_fills_its_room():
     tasks = list(humaneval().tasks)
-    real = LlamaCppModel(slots=1)
+    real = LlamaCppModel(slots=1, threads=1)
     sampling = Sampling(max_tokens=1400)
     made = SingleShot(real, replace(sampling, stop=("\n",))).act(tasks[10], remembered(tasks[20:60]))
     assert made.left_out

@@ -27,7 +27,7 @@ WHITE = [
 @pytest.fixture(scope="module")
 def count():
     # With a context this short it refuses a text and says how many tokens it has, without reading it.
-    model = LlamaCppModel(slots=1, context=256)
+    model = LlamaCppModel(slots=1, threads=1, context=256)
 
     def counted(text):
         reply = model.complete([Message(role="assistant", content=text)], sampling=Sampling(max_tokens=1))

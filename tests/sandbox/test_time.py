@@ -24,7 +24,7 @@ def test_limits_of_time_scale_with_the_canonical_solution_above_a_floor(canonica
 
 
 def test_a_slow_program_passes_where_the_canonical_solution_is_slow_too():
-    with Sandbox(Limits(cpu_seconds=1, wall_seconds=2, cpu_factor=3), servers=1) as own:
+    with Sandbox(Limits(cpu_seconds=1, wall_seconds=30, cpu_factor=3), servers=1) as own:
         assert own.run(busy(1.4), "f", ["assert f(1) == 2"]).checks[0].outcome == "timeout"
         execution = own.run(busy(1.4), "f", ["assert f(1) == 2"], cpu_seconds=1.0)
     assert (execution.checks[0].outcome, execution.timed_out) == ("pass", False)
@@ -84,11 +84,6 @@ def test_a_time_out_is_believed_only_after_a_run_alone(monkeypatch):
     assert max(running for _, running in watched.beside) == 3
     assert [execution.checks[0].outcome for execution in found] == ["pass"] * 30
     assert not any(execution.timed_out for execution in found)
-
-
-def test_a_time_out_that_comes_again_is_one(sandbox):
-    execution = sandbox.run("def f(x):\n    while True: pass\n", "f", ["assert f(1)"])
-    assert (execution.checks[0].outcome, execution.timed_out) == ("timeout", True)
 
 
 def test_tasks_learn_what_their_canonical_solutions_need_and_which_of_them_fail(sandbox, task):
