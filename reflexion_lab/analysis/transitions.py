@@ -5,19 +5,16 @@ After Huang et al. 2024 (arXiv 2310.01798, figure 1), by hidden verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.clusters import by_task
 from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Record
 from reflexion_lab.statistics.bootstrap import difference, interval
 from reflexion_lab.statistics.intervals import Estimate
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
 
 
 class Moves(Record, frozen=True, kw_only=True):
@@ -145,20 +142,7 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, seed: int) -> Moves:
         wc=kinds.count((False, True)),
         ww=kinds.count((False, False)),
         unknown=len(pairs) - len(known),
-        repair=interval(_rows(wrong), seed) if wrong else None,
-        damage=interval(_rows(right), seed) if right else None,
-        gain=difference(_rows(before), _rows(after), seed) if known else None,
+        repair=interval(by_task(wrong), seed) if wrong else None,
+        damage=interval(by_task(right), seed) if right else None,
+        gain=difference(by_task(before), by_task(after), seed) if known else None,
     )
-
-
-def _rows(outcomes: Iterable[tuple[Case, bool]]) -> NDArray[float64]:
-    """Shape (tasks, most outcomes that a task has); not a number where a task has fewer."""
-    import numpy as np
-
-    by_task: dict[str, list[bool]] = {}
-    for case, outcome in outcomes:
-        by_task.setdefault(case.task_id, []).append(outcome)
-    found = np.full((len(by_task), max(map(len, by_task.values()))), np.nan)
-    for row, task_id in enumerate(sorted(by_task)):
-        found[row, : len(by_task[task_id])] = by_task[task_id]
-    return found

@@ -47,7 +47,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
     """
     log = Log.read(run)
     figures = summary(log)
-    warnings = [cells.line(text, "bold white on red") for text in _warnings(log, figures, run.path)]
+    loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
     tables = [
         _tasks(log, all_tasks),
         *_convergence(log, figures),
@@ -57,7 +57,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
         cells.line(""),
         _costs(figures, log.manifest.prices),
     ]
-    for part in (*warnings, *tables, *warnings):
+    for part in (*loud, *tables, *loud):
         console.print(part)
     console.print(cells.line(f"run folder: {run.path}"), soft_wrap=True)
 
@@ -67,18 +67,19 @@ def _reflections(figures: Summary) -> Iterator[Table]:
         yield reflection_table(figures.reflection_figures, figures.feedback_source)
 
 
-def _warnings(log: Log, figures: Summary, path: Path) -> Iterator[str]:
+def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[str]:
+    """What a reader must not overlook, a line each; with the run's `path`, also how to go on with it."""
     if figures.harness_errors:
         spoilt = f"{figures.harness_errors} verdicts are failures of the harness and say nothing about a program"
         yield f"HARNESS ERRORS: {spoilt}{_first_problem(log)}. Run `reflexion-lab doctor`"
-    resume = f"To resume, give the command that began it, with resume={path}"
+    resume = f". To resume, give the command that began it, with resume={path}" if path else ""
     if figures.is_upper_bound:
         yield "UPPER BOUND, not pass@1: the hidden tests drove this loop (feedback source: oracle)."
     if figures.n_logged != figures.n_expected:
         ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended"
-        yield f"INCOMPLETE: {ended}; no figure is final. {resume}"
+        yield f"INCOMPLETE: {ended}; no figure is final{resume}"
     elif not log.is_graded:
-        yield f"NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve. {resume}"
+        yield f"NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve{resume}"
 
 
 def _first_problem(log: Log) -> str:

@@ -9,6 +9,7 @@ from reflexion_lab.analysis.log import Log
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.records import Usage
 from reflexion_lab.reports import cells
+from reflexion_lab.reports.run import warnings
 from reflexion_lab.views import pieces
 from reflexion_lab.views.tasks import RESULTS, TaskLine, task_lines
 
@@ -21,7 +22,7 @@ def overview(log: Log, is_linked: bool = False) -> str:
     groups = [(name, RESULTS[name], list(tasks)) for name, tasks in groupby(task_lines(log), lambda task: task.result)]
     facts, costs = list(_facts(log, figures)), list(_costs(log, figures))
     made = pieces.macro("run", "overview")
-    return made(arm(log), figures, list(_warnings(log, figures)), facts, log.points, groups, costs, link, is_linked)
+    return made(arm(log), figures, list(warnings(log, figures)), facts, log.points, groups, costs, link, is_linked)
 
 
 def sentence(log: Log) -> str:
@@ -45,19 +46,6 @@ def link(task: TaskLine) -> str:
     from urllib.parse import quote
 
     return f"#task={quote(task.task_id, safe='/', errors='backslashreplace')}"
-
-
-def _warnings(log: Log, figures: Summary) -> Iterator[str]:
-    if figures.is_upper_bound:
-        yield "UPPER BOUND, not pass@1: the hidden tests drove this loop (feedback source: oracle)."
-    missing = figures.n_expected - figures.n_logged
-    if missing:
-        ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended, {missing} are missing"
-        yield f"INCOMPLETE: {ended}; no figure is final."
-    elif not log.is_graded:
-        yield "NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve."
-    if figures.harness_errors:
-        yield f"HARNESS ERRORS: {figures.harness_errors} verdicts are failures of the harness, not of a program."
 
 
 def _facts(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:

@@ -72,7 +72,7 @@ def test_the_page_holds_the_very_history_that_a_notebook_shows(write_run):
 
 def test_the_page_names_figure_interval_source_and_what_is_missing(write_run):
     head = page(Log.read(write_run(VERDICTS, n_expected=9))).partition("<main>")[0]
-    for said in ("pass@1 60.0 %", "Wilson 95 %", "of n = 5", "feedback: visible", "seed 7", "4 are missing"):
+    for said in ("pass@1 60.0 %", "Wilson 95 %", "of n = 5", "feedback: visible", "seed 7", "5 of 9 tasks have ended"):
         assert said in head
     assert "UPPER BOUND" not in head
 
