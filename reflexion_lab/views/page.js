@@ -38,8 +38,9 @@ function listed() {
 const fits = (task) => controls.every(({ id, value }) => !value || [task[id]].flat().map(String).includes(value));
 
 async function filtered() {
-  const words = byId("words").value.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length && !texts) texts = JSON.parse(await part("texts")).map((text) => text.toLowerCase());
+  const asked = () => byId("words").value.toLowerCase().split(/\s+/).filter(Boolean);
+  if (asked().length && !texts) texts = JSON.parse(await part("texts")).map((text) => text.toLowerCase());
+  const words = asked(); // the reader has typed on meanwhile
   let shown = 0;
   for (const { place, item, task } of links.values()) {
     item.hidden = !(fits(task) && words.every((word) => texts[place].includes(word)));
