@@ -49,6 +49,8 @@ bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a 
 	$(VENV)/bin/python bench/retrieval.py
 	$(VENV)/bin/python bench/sweep.py --tasks 20
 	$(VENV)/bin/python bench/analysis.py
+	$(VENV)/bin/python bench/notebook.py
+	$(VENV)/bin/python bench/page.py
 
 docs: $(VENV)/test-ready  ## the pages as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
