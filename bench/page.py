@@ -120,7 +120,7 @@ def main():
         whole, _ = cpu_seconds(save_page, run)
         one, _ = cpu_seconds(history, made, log.grades, sources)
         glance, _ = cpu_seconds(overview, log)
-        page = run.path / "report.html"
+        page = run.path / "run.html"
         shown = {
             "page_tasks": TASKS,
             "page_attempts": len(log.every),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from reflexion_lab.mistakes import mendable, one_line
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -136,31 +137,6 @@ def in_one_line(command: Callable[[], int]) -> int:
             raise
         print(f"error: {one_line(problem)}", file=sys.stderr)
         return 2
-
-
-def mendable(problem: Exception) -> bool:
-    """Whether a user, not a programmer, can do something about it."""
-    from reflexion_lab.protocols import HarnessError, ModelError, StoreError
-
-    hydras_own = type(problem).__module__.startswith(("hydra", "omegaconf"))
-    return hydras_own or isinstance(problem, ValueError | ModelError | HarnessError | StoreError | OSError)
-
-
-def one_line(problem: BaseException) -> str:
-    """What is wrong, on one line: the innermost cause, the config key that Hydra met it at, the stage of the loop."""
-    said, told = str(problem), list(getattr(problem, "__notes__", ()))
-    while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
-        problem = problem.__cause__
-        said += f" {problem}"
-        told += getattr(problem, "__notes__", ())
-    key = re.search(r"full_key: (\S+)", said)
-    text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", str(problem))[0]
-    if key and "is not in struct" in text:
-        text = f"{key[1]}: no such key; `reflexion-lab run --cfg job` prints those that there are"
-    elif key and key[1].split(".")[0] not in text:
-        text = f"{key[1]}: {text}"
-    notes = "; ".join(told)
-    return " ".join(f"{text} {f'({notes})' if notes else ''}".split())
 
 
 def run(arguments: list[str]) -> int:

@@ -60,6 +60,7 @@ class Progress:
 
     def close(self) -> None:
         with self._lock:
+            self._bar.n = self.done  # a notebook's bar that is not at its end stays, in red
             self._bar.close()
             if self._lines:
                 self._log()

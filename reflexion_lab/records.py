@@ -65,6 +65,11 @@ class Task(Record, frozen=True, kw_only=True):
         """The copy that the loop receives: no hidden tests, no canonical solution."""
         return replace(self, hidden_tests=(), canonical_solution="")
 
+    def __repr__(self) -> str:
+        """Without hidden tests and solution: a notebook keeps what it has shown."""
+        shown, hidden = len(self.visible_tests), len(self.hidden_tests)
+        return f"Task({self.task_id}: {self.entry_point}, {shown} visible and {hidden} hidden tests)"
+
     @property
     def canonical_program(self) -> str:
         """The canonical solution as a whole program: behind `prompt`, unless it defines `entry_point` itself; "" where

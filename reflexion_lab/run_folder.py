@@ -54,7 +54,9 @@ class RunFolder:
         """
         folder = cls(Path(path))
         if not (folder.path / "manifest.json").is_file():
-            raise RunFolderError(f"{path}: no manifest.json found; expected a run folder, as `run` prints at its end")
+            hint = f"; did you mean '{path}/*'?" if next(folder.path.glob("*/manifest.json"), None) else ""
+            expected = f"expected a run folder, as `run` prints at its end{hint}"
+            raise RunFolderError(f"{path}: no manifest.json found; {expected}")
         _ = folder.manifest
         return folder
 
@@ -194,6 +196,13 @@ def folders(*runs: object) -> list[RunFolder]:
     return list(found.values())
 
 
+def some_folders(*runs: object) -> list[RunFolder]:
+    """`folders`, of which there has to be one. Raises RunFolderError: there is none, or as `folders`."""
+    if found := folders(*runs):
+        return found
+    raise RunFolderError("runs: none found; expected run folders, a pattern such as runs/*, a run or a sweep")
+
+
 def _named(run: object) -> list[RunFolder]:
     if isinstance(run, str | Path):
         return _matching(str(run))
@@ -201,11 +210,16 @@ def _named(run: object) -> list[RunFolder]:
         return [RunFolder.existing(folder.path)]
     if isinstance(several := getattr(run, "runs", run), Iterable):
         return folders(*several)
-    raise RunFolderError(f"{run!r}: found as a run; expected a folder, a pattern such as runs/*, a run or a sweep")
+    expected = "expected a folder, a pattern such as runs/*, a run or a sweep"
+    raise RunFolderError(f"{type(run).__name__}: found as a run; {expected}")
 
 
 def _matching(run: str) -> list[RunFolder]:
-    if Path(run).exists() or not glob.has_magic(run):
+    try:
+        is_there = Path(run).exists()
+    except (OSError, ValueError):  # too long, or with a NUL
+        raise RunFolderError(f"{run[:40]!r}…: no path found; expected a run folder, or a pattern") from None
+    if is_there or not glob.has_magic(run):
         return [RunFolder.existing(run)]
     paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if found := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:

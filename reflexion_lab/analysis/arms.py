@@ -133,9 +133,9 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     configs = [dict(flat({k: v for k, v in log.manifest.config.items() if k not in HOW_NOT_WHAT})) for log in logs]
-    if len({repr((log.manifest.model_fingerprint, log.manifest.role_fingerprints)) for log in logs}) == 1:
-        configs = [{key: value for key, value in config.items() if not _is_place(key)} for config in configs]
-    keys = by or _telling(configs)
+    keys = by or _telling(
+        [{key: value for key, value in config.items() if not _is_place(key, logs)} for config in configs]
+    )
     groups: dict[str, list[Log]] = {}
     for log, config in zip(logs, configs, strict=True):
         label = " ".join((name, *(f"{key}={config.get(key)}" for key in keys)))
@@ -155,9 +155,17 @@ def _telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [min(enough, key=lambda key: len("".join(values[key])))] if enough else list(values)
 
 
-def _is_place(key: str) -> bool:
-    """Where a model lies: what it is, its fingerprint says. Replays have each a recording of their own."""
-    return key.startswith(("model.", "roles.", "embedder.")) and key.endswith(".path")
+def _is_place(key: str, logs: Sequence[Log]) -> bool:
+    """Where a model lies, if fingerprints say that it is one. Replays have each a recording of their own."""
+    if key == "embedder.path":
+        return all("fingerprint" in _embedder(log) for log in logs)
+    alike = len({repr((log.manifest.model_fingerprint, log.manifest.role_fingerprints)) for log in logs}) == 1
+    return alike and key.startswith(("model.", "roles.")) and key.endswith(".path")
+
+
+def _embedder(log: Log) -> Mapping[str, Any]:
+    found = log.manifest.config.get("embedder")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _is_seed(key: str) -> bool:

@@ -31,7 +31,7 @@ from reflexion_lab.analysis.frame_columns import (
 from reflexion_lab.analysis.frame_rows import Made, Run, attempts, checks, memories, reflections
 from reflexion_lab.manifest import HOW_NOT_WHAT
 from reflexion_lab.records import Usage
-from reflexion_lab.run_folder import folders
+from reflexion_lab.run_folder import some_folders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +57,13 @@ class Frames(NamedTuple):
     memory: pd.DataFrame
     """One row an episode, wisdom or mistake that memory gave an attempt. Sources are missing where an id names none."""
 
+    def __repr__(self) -> str:
+        sizes = zip(self._fields, self, strict=True)
+        return "\n".join(f".{name}: {len(frame)} rows, {frame.shape[1]} columns" for name, frame in sizes)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{self!r}</pre>"
+
 
 def load(*runs: object, texts: bool = False) -> Frames:
     """The tables of all `runs`, in their order; a run that is named twice counts once.
@@ -66,9 +73,9 @@ def load(*runs: object, texts: bool = False) -> Frames:
         texts: with columns for programs, prompts, replies, feedback and reflections.
 
     Raises:
-        RunFolderError: a folder is none, a pattern fits none, or a file cannot be read.
+        RunFolderError: no run is named, a folder is none, a pattern fits none, or a file cannot be read.
     """
-    read = [Run(folder) for folder in folders(*runs)]
+    read = [Run(folder) for folder in some_folders(*runs)]
     loops = [loop for run in read for loop in run.loops]
     made = list(attempts(loops))
     return Frames(

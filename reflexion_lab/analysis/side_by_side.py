@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 from reflexion_lab import registration
-from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.arms import Arm, arms, flat
 from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.run_folder import RunFolder
 
@@ -25,9 +26,18 @@ def side_by_side(
         by: as of `arms.arms`.
 
     Raises:
-        ValueError: as `arms` and `compare`; what is wrong, and of which run.
+        ValueError: as `arms` and `compare`, what is wrong, and of which run; or no run has a key of `by`.
     """
+    _check(runs, by)
     found = arms(runs, by)
     mine = [run for run in runs if run.manifest.study_digest]
     study = registration.of_runs([run.path for run in mine], [run.manifest for run in mine]) if mine else None
     return found, compare(found, baseline, unit, one_seed, study)
+
+
+def _check(runs: Sequence[RunFolder], by: Sequence[str]) -> None:
+    known = list(dict.fromkeys(key for run in runs if by for key, _ in flat(run.manifest.config)))
+    for key in by:
+        if key not in known:
+            near = (difflib.get_close_matches(key, known, n=1) or ["recall.omega"])[0]
+            raise ValueError(f"by: {key!r} found; expected a config key of a run, such as {near}")

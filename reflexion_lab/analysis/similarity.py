@@ -98,7 +98,8 @@ def similarity(arm: Arm, more: More, is_later: bool = False) -> Similarity:
 
 def edges(scores: Sequence[float]) -> list[float]:
     """Where bins of about as many attempts each begin and end, ascending, one more than there are bins: the scores'
-    quantiles. Equal scores stay together, so that there may be fewer bins than `MOST`.
+    quantiles. Equal scores stay together, so that there may be fewer bins than `MOST`; where so many have the lowest
+    that it is a quantile, the first bin is of that score alone.
 
     Raises:
         ValueError: there is no score.
@@ -108,7 +109,7 @@ def edges(scores: Sequence[float]) -> list[float]:
     ordered = sorted(scores)
     wanted = max(1, min(MOST, len(ordered) // FEWEST))
     ends = [ordered[len(ordered) * part // wanted - 1] for part in range(1, wanted + 1)]
-    return [ordered[0], *dict.fromkeys(end for end in ends if end > ordered[0])] if ends[-1] > ordered[0] else ends * 2
+    return [ordered[0], *dict.fromkeys(ends)]
 
 
 def bins(near: Sequence[Near], ends: Sequence[float], seed: int = 0) -> dict[int, Bin]:

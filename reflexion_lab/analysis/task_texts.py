@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from reflexion_lab.prompts.render import known_examples
 from reflexion_lab.records import Attempt
 
 _BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
@@ -16,7 +17,7 @@ def task_text(made: Sequence[Attempt]) -> str:
     """The task's prompt, as the first attempt's actor read it; "" where it cannot be told from the rest.
 
     An actor that continues a file read it at the end, and its programs begin with it. In a chat it is the first block
-    of Python that defines what the task's programs define: examples and the programs of other tasks define other names.
+    of Python that is no example of ours and defines what the task's programs define, which may copy what they read.
 
     Args:
         made: a task's attempts, in order.
@@ -25,7 +26,9 @@ def task_text(made: Sequence[Attempt]) -> str:
     if messages and messages[-1].role == "assistant":
         return _begun(messages[-1].content, made)
     names = {name for one in made for name in _DEFINED.findall(one.trajectory.solution)}
-    blocks = (block for message in messages for _, block in _BLOCK.findall(message.content))
+    shown = {text.strip() for example in known_examples() for text in (example.prompt, example.wrong, example.right)}
+    found = (block for message in messages for _, block in _BLOCK.findall(message.content))
+    blocks = (block for block in found if block.strip() not in shown)
     return next((block for block in blocks if names.intersection(_DEFINED.findall(block))), "")
 
 

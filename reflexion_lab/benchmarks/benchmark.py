@@ -16,7 +16,7 @@ import msgspec
 from reflexion_lab.records import Task
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Benchmark:
     """An immutable sequence of tasks. A selection is a benchmark too, with the same order, name and digest.
 
@@ -36,6 +36,11 @@ class Benchmark:
         if not self.digest:
             data = msgspec.json.encode(self.tasks, order="sorted")
             object.__setattr__(self, "digest", hashlib.sha256(data).hexdigest())
+
+    def __repr__(self) -> str:
+        """Without what tasks hold: notebooks save it, and hidden tests would leave the house."""
+        first = ", ".join(task.task_id for task in self.tasks[:3]) + ", …" * (len(self) > 3)
+        return f"Benchmark {self.name}: {len(self)} tasks ({first}), digest {self.digest[:12]}"
 
     def __len__(self) -> int:
         return len(self.tasks)

@@ -8,6 +8,9 @@ from pathlib import Path
 from reflexion_lab.commands import compare
 from reflexion_lab.commands.place import out_folder
 
+COMPARED = ("baseline", "by", "unit", "one_seed", "figures")
+"""Options of a comparison."""
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
@@ -17,12 +20,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub.add_argument(
         "--html",
         action="store_true",
-        help="no comparison: one file a run, FOLDER/<run>.html, or report.html in the run folder without --out",
+        help="no comparison: one file a run, FOLDER/<run>.html, or run.html in the run folder without --out",
     )
     where = "where to write; made where there is none; a comparison needs one"
     sub.add_argument("--out", metavar="FOLDER", help=where)
-    sub.add_argument("--figures", choices=("png", "svg", "pdf"), default="png", help="of a comparison (default: png)")
-    sub.set_defaults(command=report)
+    sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="of a comparison (default: png)")
+    sub.set_defaults(command=report, unit=None)  # None: not given
 
 
 def report(options: argparse.Namespace) -> None:
@@ -36,10 +39,9 @@ def _pages(options: argparse.Namespace) -> list[Path]:
     from reflexion_lab.run_folder import folders
     from reflexion_lab.views.page import NAME, save_page
 
-    if options.baseline or options.by or options.one_seed:
-        raise ValueError(
-            "--html: found beside --baseline, --by or --one-seed; a page shows one run, compared with none"
-        )
+    if given := [name for name in COMPARED if getattr(options, name)]:
+        beside = "--" + given[0].replace("_", "-")
+        raise ValueError(f"--html: found beside {beside}; a page shows one run, compared with none")
     runs = folders(*options.runs)
     if not options.out:
         return [save_page(run, run.path / NAME) for run in runs]
@@ -58,5 +60,6 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
     if not options.out:
         raise ValueError("--out: none found; expected the folder for the comparison, or --html for a page of each run")
     folder = out_folder(options.out)
+    options.unit = options.unit or "tokens"
     arms, found = compare.read(options)
-    return save_report(folder, found, arms, options.figures)
+    return save_report(folder, found, arms, options.figures or "png")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from reflexion_lab.run_folder import folders
+from reflexion_lab.run_folder import some_folders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,13 +73,13 @@ def compare(
         one_seed: also say differences that rest on a single seed, which are refused otherwise.
 
     Raises:
-        RunFolderError: a folder is none, or a pattern fits none.
+        RunFolderError: no run is named, a folder is none, or a pattern fits none.
         ValueError: the runs cannot be compared; what is wrong, and of which run.
     """
     from reflexion_lab.analysis.side_by_side import side_by_side
 
     keys = (by,) if isinstance(by, str) else tuple(by)
-    return Compared(*side_by_side(folders(*runs), baseline, keys, unit, one_seed))
+    return Compared(*side_by_side(some_folders(*runs), baseline, keys, unit, one_seed))
 
 
 def report(
@@ -102,8 +102,11 @@ def report(
         OSError: `out` cannot be a folder, or cannot be written to.
         ValueError: as of `compare`.
     """
+    from reflexion_lab.figures.drawing import Kind
     from reflexion_lab.reports.documents import save_report
 
+    if figures not in get_args(Kind):
+        raise ValueError(f"figures: {figures!r} found; expected one of {', '.join(get_args(Kind))}")
     found = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)

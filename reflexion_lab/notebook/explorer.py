@@ -7,11 +7,12 @@ from typing import Any
 
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.notebook import stories
-from reflexion_lab.notebook.stories import ENDS
 from reflexion_lab.notebook.widgets import Widgets
 from reflexion_lab.reports.sheets import Sheet, said, visible
 from reflexion_lab.run_folder import folders
+from reflexion_lab.views.run import unfinished
 from reflexion_lab.views.sources import Sources
+from reflexion_lab.views.tasks import RESULTS
 
 MISSING = "Filters and stepping need ipywidgets: pip install 'reflexion_lab[notebooks]'. This is the run without them."
 PAGE = 20
@@ -42,12 +43,15 @@ class Explorer:
     @property
     def heading(self) -> str:
         """The run in a line, with how its tasks came out."""
-        manifest, ends = self.log.manifest, Counter(story.end for story in self.stories)
-        counts = ", ".join(f"{ends[end]} {end}" for end in ENDS if ends[end]) or "none has ended"
+        manifest, results = self.log.manifest, Counter(story.result for story in self.stories)
+        counts = (
+            ", ".join(f"{results[result]} {result}" for result in RESULTS if results[result])
+            or "how they came out is not known yet"
+        )
         bound = "UPPER BOUND, not pass@1; " if manifest.feedback_source == "oracle" else ""
         arm = manifest.config.get("arm", "run")
         run = f"{arm}, seed {manifest.seed}, {manifest.benchmark}, feedback source {manifest.feedback_source}"
-        return visible(f"{run}: {bound}{len(self.stories)} tasks, {counts}")
+        return visible(f"{unfinished(self.log)}{run}: {bound}{len(self.stories)} tasks, {counts}")
 
     @property
     def widgets(self) -> Widgets:

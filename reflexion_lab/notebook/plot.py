@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from reflexion_lab.run_folder import folders
+from reflexion_lab.run_folder import some_folders
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from reflexion_lab.figures.drawing import Drawing
 
 TOO_SHORT = "no loop with a second attempt found; expected runs with loop.max_attempts=2 or more"
+
+
+def __dir__() -> list[str]:
+    """The figures alone."""
+    return [name for name, one in globals().items() if getattr(one, "__module__", "") == __name__ and name[0] != "_"]
 
 
 def curves(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
@@ -183,10 +188,7 @@ def effects(run: object, ax: Axes | None = None, caption: bool = True) -> Axes:
 def _read(runs: Sequence[object]) -> list[Arm]:
     from reflexion_lab.analysis.arms import arms
 
-    found = arms(folders(*runs))
-    if not found:
-        raise ValueError("runs: none found; expected run folders, a pattern such as runs/*, a run or a sweep")
-    return found
+    return arms(some_folders(*runs))
 
 
 def _arms(runs: Sequence[object]) -> list[Arm]:

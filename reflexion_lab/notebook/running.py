@@ -1,17 +1,18 @@
 """Experiments from Python: compose one, estimate it, run it with live progress, find what was run, load it as tables.
 
-Where a function takes *overrides*, these are the words that follow `reflexion-lab run`, or mappings of them:
+Where a function takes *overrides*, these are the words that follow `reflexion-lab run`, lists or mappings of them:
 `run("experiment=reflexion", {"loop.max_attempts": 5, "seed": 1})`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from reflexion_lab.run_folder import RunFolder, folders
+from reflexion_lab.mistakes import hydras_own
+from reflexion_lab.notebook.overrides import Override, as_lines, plainly
+from reflexion_lab.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -19,12 +20,10 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.frames import Frames
     from reflexion_lab.analysis.log import Log
     from reflexion_lab.analysis.summary import Summary
+    from reflexion_lab.notebook.found import Found
     from reflexion_lab.records import Attempt, Grade
-    from reflexion_lab.reports.sheets import Sheet
     from reflexion_lab.study.expected import Estimate
     from reflexion_lab.study.sweep import Sweep
-
-Override = str | Mapping[str, Any]
 
 
 class Run:
@@ -74,8 +73,12 @@ class Run:
 
         found, rate = self.summary, self.summary.pass_at_1
         what = "UPPER BOUND, not pass@1:" if found.is_upper_bound else "pass@1"
-        figures = f"{percent(rate.share)} % {interval(rate.low, rate.high)}, n = {found.n_logged} of {found.n_expected}"
-        return f"{self.path.name}: {what} {figures}; feedback source: {found.feedback_source}"
+        figures = (
+            f"{percent(rate.share)} % {interval(rate.low, rate.high)}, n = {rate.n}" if rate.n else "not known yet"
+        )
+        ended = f"{found.n_logged} of {found.n_expected} tasks ended"
+        begin = f"INCOMPLETE, {ended}: " if found.n_logged < found.n_expected else ""
+        return f"{begin}{self.path.name}: {what} {figures}; feedback source: {found.feedback_source}"
 
     def _repr_html_(self) -> str:
         from reflexion_lab.notebook.viewing import run_view
@@ -84,14 +87,15 @@ class Run:
 
 
 def compose(*overrides: Override) -> DictConfig:
-    """The config of `reflexion-lab run *overrides`, without running it.
+    """The config of `reflexion-lab run *overrides`, without running it; `print(OmegaConf.to_yaml(cfg))` reads well.
 
     Raises:
-        HydraException: an override cannot be read, or names what is not there.
+        ConfigError: an override cannot be read, or names what is not there.
     """
     from reflexion_lab.config import compose as composed
 
-    return composed(*_lines(overrides))
+    with plainly():
+        return composed(*as_lines(overrides))
 
 
 def run(*overrides: Override, quiet: bool = False) -> Run:
@@ -109,26 +113,29 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
 
     cfg = compose(*overrides)
     cfg.quiet = quiet or cfg.quiet
-    lab = assemble(cfg)
+    with plainly():
+        lab = assemble(cfg)
     cfg.quiet = True  # what is returned shows itself
     finish(lab, cfg)
     return Run(lab.folder)
 
 
-def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep:
+def sweep(*grid: Override, quiet: bool = False) -> Sweep:
     """Run a sweep: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` is, cell by cell, what
     `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2` is. Finished cells are not run again.
 
     Args:
-        grid: by config key a value, or a list of them to sweep over; or override lines as the command takes them.
+        grid: by config key a value, or a list of them to sweep over; or overrides as the command takes them.
         quiet: without the progress bar; cells that failed are still said.
 
     Raises:
+        ConfigError: an override cannot be read, or names what is not there; of which cell.
         KeyboardInterrupt: what had finished stands, and the same call goes on from there.
     """
     from reflexion_lab.study.sweep import sweep as swept
 
-    return swept(grid, quiet)
+    with plainly(hydras_own):
+        return swept(as_lines(grid), quiet)
 
 
 def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
@@ -137,12 +144,13 @@ def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
     Probes `tasks` tasks of each cell, through the call cache: the run does not pay for them again.
 
     Raises:
-        ConfigError: the replies would not be kept.
+        ConfigError: an override names what is not there, or the replies would not be kept.
     """
     from reflexion_lab.grid import cells
     from reflexion_lab.study.estimate import estimate as estimated
 
-    return estimated([cell.cfg for cell in cells(_lines(overrides))], tasks)
+    with plainly(hydras_own):
+        return estimated([cell.cfg for cell in cells(as_lines(overrides))], tasks)
 
 
 def load(*runs: object, texts: bool = False) -> Frames:
@@ -153,22 +161,15 @@ def load(*runs: object, texts: bool = False) -> Frames:
         texts: with columns for programs, prompts, replies, feedback and reflections.
 
     Raises:
-        RunFolderError: a folder is none, a pattern fits none, or a file cannot be read.
+        RunFolderError: no run is named, a folder is none, a pattern fits none, or a file cannot be read.
     """
     from reflexion_lab.analysis.frames import load as loaded
 
     return loaded(*runs, texts=texts)
 
 
-def runs(root: Path | str = "runs") -> Sheet:
-    """The run folders in `root`, oldest first, with what each was and how it ended."""
+def runs(root: Path | str = "runs") -> Found:
+    """The run folders in `root`, oldest first, with what each was and how it ended; `load(runs())` loads them all."""
     from reflexion_lab.notebook.found import found
 
-    return found(folders(Path(root) / "*"))
-
-
-def _lines(overrides: Sequence[Override]) -> list[str]:
-    from reflexion_lab.grid import lines
-
-    parts = ([one] if isinstance(one, str) else lines(dict(one)) for one in overrides)
-    return [line for part in parts for line in part]
+    return found(Path(root))

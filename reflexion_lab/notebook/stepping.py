@@ -6,7 +6,7 @@ import atexit
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.notebook.running import Override, compose
+from reflexion_lab.notebook.overrides import Override, as_lines, plainly
 
 if TYPE_CHECKING:
     from reflexion_lab.benchmarks.benchmark import Benchmark
@@ -24,6 +24,9 @@ class Parts(NamedTuple):
     judge: HiddenTests
     """Grades one submission a task; any attempt once it is sealed."""
 
+    def __repr__(self) -> str:
+        return f"{len(self.tasks)} tasks of {self.tasks.name}; .tasks .loop() .judge"
+
 
 def by_hand(*overrides: Override) -> Parts:
     """The parts of `reflexion-lab run *overrides`.
@@ -31,11 +34,12 @@ def by_hand(*overrides: Override) -> Parts:
     Raises:
         ConfigError: a value is impossible.
     """
-    from reflexion_lab.config import loop_factory
+    from reflexion_lab.config import compose, loop_factory
     from reflexion_lab.judge import HiddenTests
     from reflexion_lab.parts import load_benchmark, load_models, load_sandbox
 
-    cfg = compose(*overrides)
-    sandbox = load_sandbox(cfg, servers=1)
-    atexit.register(sandbox.close)
-    return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_models(cfg), sandbox), HiddenTests(sandbox))
+    with plainly():
+        cfg = compose(*as_lines(overrides))
+        sandbox = load_sandbox(cfg, servers=1)
+        atexit.register(sandbox.close)
+        return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_models(cfg), sandbox), HiddenTests(sandbox))

@@ -31,7 +31,7 @@ class View(Record, frozen=True):
 
 
 def view(
-    thing: object, *, grades: Grades | Mapping[Any, Any] = (), before: Attempt | None = None, task: str = ""
+    thing: object, *, grades: Grades | Mapping[Any, Any] = (), before: Attempt | None = None, task: str | None = None
 ) -> View:
     """Look at a thing of the lab.
 
@@ -41,29 +41,32 @@ def view(
     - A `Task`: what the loop may know of it, never its hidden tests.
     - A `Reflection`.
     - Names with reflections (None: nothing to say), side by side; or with loops, their verdicts one below the other.
-    - A run (its folder, path, or `Run`): its headline and all of its tasks; with `task`, that task's history.
+    - A run (its folder, path, or `Run`): its headline and all of its tasks; with `task`, that task's history: its id,
+      or the part of it between slashes that no other task's has, such as `count_down`.
 
     Args:
         grades: hidden verdicts on attempts, as `Run.grades` or a list; for names with loops, also by the same names.
             A run has its own.
 
     Raises:
-        TypeError: nothing of this kind can be shown.
+        TypeError: nothing of this kind can be shown, or `task` is no text.
         RunFolderError: no run, or none that has made an attempt at `task`.
     """
+    if task is not None and not isinstance(task, str):
+        raise TypeError(f"task: {task!r:.80} found; expected a task's id, such as 'HumanEval/0'")
     if isinstance(thing, Attempt):
         return _attempt(thing, before, grades)
     if isinstance(thing, Task):
         return _task(thing)
     if isinstance(thing, Reflection):
-        return View(pieces.macro("pieces", "reflection")(thing), f"reflection by {thing.source}")
+        return _made(pieces.macro("pieces", "reflection")(thing), f"reflection by {thing.source}")
     if isinstance(thing, Mapping) and thing:
         return _named(thing, grades)
     if isinstance(thing, Sequence) and thing and all(isinstance(made, Attempt) for made in thing):
         return _history(thing, grades)
     if isinstance(thing, str | RunFolder) or hasattr(thing, "folder") or hasattr(thing, "__fspath__"):
         (folder,) = _one(folders(thing))
-        return task_view(folder, task) if task else run_view(folder)
+        return run_view(folder) if task is None else task_view(folder, task)
     expected = "an attempt, a list of attempts, a task, a reflection, a mapping of these by name, or a run"
     raise TypeError(f"{type(thing).__name__}: found as a thing to view; expected {expected}")
 
@@ -74,22 +77,41 @@ def run_view(folder: RunFolder) -> View:
     from reflexion_lab.views.run import overview, sentence
 
     log = Log.read(folder)
-    return View(overview(log), sentence(log))
+    return _made(overview(log), sentence(log))
 
 
 def task_view(folder: RunFolder, task_id: str) -> View:
-    """A task's history in a run. Raises RunFolderError: the run has made no attempt at it."""
+    """A task's history in a run, by its id, or a part of it between slashes that no other's has.
+
+    Raises:
+        RunFolderError: the run has made no attempt at it.
+    """
     from reflexion_lab.analysis.log import Log
     from reflexion_lab.views.history import history
     from reflexion_lab.views.sources import Sources
 
     log = Log.read(folder)
-    if task_id not in log.attempts:
-        known = next(iter(log.attempts), "none yet")
-        said = f"{folder.path}: no ended loop of task {task_id!r} found; expected one of the run's tasks"
-        raise RunFolderError(f"{said}, such as {known}")
+    task_id = _known(task_id, log.attempts, folder)
     made = log.attempts[task_id]
-    return View(history(made, log.grades, Sources.of(log)), _line(task_id, made))
+    return _made(history(made, log.grades, Sources.of(log)), _line(task_id, made))
+
+
+def _known(asked: str, known: Iterable[str], folder: RunFolder) -> str:
+    """The task that is meant."""
+    from difflib import get_close_matches
+
+    ids = list(known)
+    part = asked.strip("/")
+    fits = [task_id for task_id in ids if part and f"/{part}/" in f"/{task_id}/"]
+    if asked in ids or len(fits) == 1:
+        return asked if asked in ids else fits[0]
+    near = fits[:3] or get_close_matches(asked[:200], ids, cutoff=0.4) or ids[:1] or ["none yet"]
+    said = f"{folder.path}: no ended loop of task {asked!r:.200} found; expected one of the run's tasks"
+    raise RunFolderError(pieces.visible(f"{said}, such as {' or '.join(near)}"))
+
+
+def _made(html: str, text: str) -> View:
+    return View(html, pieces.visible(text))
 
 
 def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
@@ -97,18 +119,18 @@ def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
 
     grade = _by_number(grades).get((attempt.task_id, attempt.number))
     html = pieces.macro("records", "attempt")(card(attempt, before, grade))
-    return View(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.verdict(attempt)}")
+    return _made(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.verdict(attempt)}")
 
 
 def _history(attempts: Sequence[Attempt], grades: Any) -> View:
     from reflexion_lab.views.history import history
 
-    return View(history(attempts, _by_number(grades)), _line(attempts[0].task_id, attempts))
+    return _made(history(attempts, _by_number(grades)), _line(attempts[0].task_id, attempts))
 
 
 def _task(task: Task) -> View:
     html = pieces.macro("records", "task")(task.public, programs.numbered(programs.lines(task.prompt)))
-    return View(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
+    return _made(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
 
 
 def _named(named: Named, grades: Any) -> View:
@@ -117,14 +139,16 @@ def _named(named: Named, grades: Any) -> View:
 
     if all(words is None or isinstance(words, Reflection) for words in named.values()):
         html = pieces.macro("records", "reflections")(tuple(named.items()))
-        return View(html, "\n".join(f"{name}: {words.source if words else 'nothing'}" for name, words in named.items()))
+        return _made(
+            html, "\n".join(f"{name}: {words.source if words else 'nothing'}" for name, words in named.items())
+        )
     strips = []
     for name, made in named.items():
         if not made or not all(isinstance(attempt, Attempt) for attempt in made):
             raise TypeError(f"{name}: {made!r:.80} found; expected a reflection, None, or a list of attempts, by name")
         own = grades[name] if isinstance(grades, Mapping) and name in grades else grades
         html = pieces.macro("records", "strip")(list(cards(made, _by_number(own))), name)
-        strips.append(View(html, _line(name, made)))
+        strips.append(_made(html, _line(name, made)))
     return View("".join(strip.html for strip in strips), "\n".join(strip.text for strip in strips))
 
 

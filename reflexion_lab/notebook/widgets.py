@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.notebook.stories import ANY, ENDS, Story
-from reflexion_lab.reports.sheets import visible
+from reflexion_lab.notebook.stories import ANY, Story
 from reflexion_lab.views.history import cards, history
-from reflexion_lab.views.pieces import WORDS, macro
+from reflexion_lab.views.pieces import WORDS, macro, visible
+from reflexion_lab.views.tasks import RESULTS
 
 if TYPE_CHECKING:
     from reflexion_lab.notebook.explorer import Explorer
@@ -32,7 +32,9 @@ class Widgets:
         self._still = False
         found = explorer.stories
         self.filters = {
-            "end": self._choice(w, "came out", [(ANY, ANY), *_counted(ENDS, [{one.end} for one in found])]),
+            "result": self._choice(
+                w, "result", [(ANY, ANY), *_counted(list(RESULTS), [{one.result} for one in found])]
+            ),
             "outcome": self._choice(w, "an attempt", [(ANY, ANY), *_counted(WORDS, [one.outcomes for one in found])]),
             "category": self._choice(
                 w, "category", [(ANY, ANY), *_counted(_names(found), [one.categories for one in found])]
@@ -152,7 +154,7 @@ def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
     """Those that occur, with how often."""
     counts = Counter(name for one in sets for name in one)
     words = names if isinstance(names, dict) else {name: name for name in names}
-    yield from ((f"{word} ({counts[name]})", name) for name, word in words.items() if counts[name])
+    yield from ((f"{visible(word)} ({counts[name]})", name) for name, word in words.items() if counts[name])
 
 
 def _names(found: list[Story]) -> list[str]:

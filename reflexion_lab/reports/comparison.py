@@ -59,7 +59,8 @@ def method(found: Comparison) -> str:
 def _size(row: Row) -> str:
     """Tasks x seeds; where each seed draws tasks of its own, the cases that they make."""
     size = f"{row.tasks} x {len(row.seeds)}"
-    return size if row.n_logged == row.tasks * len(row.seeds) else f"{row.n_logged} of {size}"
+    is_crossed = row.n_logged == row.tasks * len(row.seeds)
+    return size if is_crossed else f"{row.n_logged} cases,\n{row.tasks} tasks"
 
 
 def _results(found: Comparison) -> Sheet:

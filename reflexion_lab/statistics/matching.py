@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.statistics.bootstrap import FEWEST, difference
+from reflexion_lab.statistics.bootstrap import CLOSE, are_varied, difference
 from reflexion_lab.statistics.draws import batches, drawn, ends, generator, weighted
 from reflexion_lab.statistics.intervals import RESAMPLES, Estimate
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 CAPS = 64
 """Caps that are tried, quantiles of all spendings; between two neighbours a coin decides for each case."""
-CLOSE = 1e-9
-"""Differences nearer to each other than this are one."""
 
 
 class Path(NamedTuple):
@@ -94,7 +92,7 @@ def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
     at_one, at_other = _mixes(rows.sum(axis=0)[None])
     _, first, _, second = np.split(rows[:, :-1] / rows[:, -1:], 4, axis=1)
     one, other = (np.clip(_mixed(found, at)[:, None], 0, 1) for found, at in ((first, at_one), (second, at_other)))
-    if (np.abs(other - one) > CLOSE).sum() >= FEWEST and np.ptp(other - one) > CLOSE:
+    if are_varied(other - one):
         return ends(_differences(drawn(rows, generator(seed, "tasks"), draws)))
     found = difference(one, other)
     return found.low, found.high

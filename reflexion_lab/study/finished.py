@@ -43,7 +43,7 @@ class Run(NamedTuple):
     def summary(self) -> Summary | None:
         """None while it is not finished, and not wholly graded."""
         try:
-            found = msgspec.json.decode((self.folder / "summary.json").read_bytes(), type=Summary)
+            found = _SUMMARY.decode((self.folder / "summary.json").read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
         return found if found.n_logged == found.n_expected and found.any_solved is not None else None
@@ -75,6 +75,9 @@ class _Manifest(msgspec.Struct):
     study_digest: str = ""
 
 
+_SUMMARY, _MANIFEST = msgspec.json.Decoder(Summary), msgspec.json.Decoder(_Manifest)
+
+
 class Runs:
     """The runs in `root` that were begun with today's prompts, the oldest first."""
 
@@ -104,7 +107,7 @@ def _read(root: Path) -> Iterator[Run]:
     today = digests()
     for path in sorted(root.glob("*/manifest.json")):
         try:
-            manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
+            manifest = _MANIFEST.decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError):
             continue  # of another version, or no run at all: nothing to keep
         if manifest.prompt_digests == today:

@@ -46,7 +46,14 @@ async function filtered() {
     item.hidden = !(fits(task) && words.every((word) => texts[place].includes(word)));
     shown += !item.hidden;
   }
-  byId("count").textContent = shown + " of " + index.tasks.length + " tasks";
+  byId("count").textContent = shown || !links.size ? shown + " of " + index.tasks.length + " tasks" : "No task fits";
+  marked();
+}
+
+// The open task stays open where a filter leaves it out of the list, and the page says so.
+function marked() {
+  const open = links.get(chosen);
+  byId("left-out").hidden = !open || !open.item.hidden;
 }
 
 // Within the list alone: the page itself stays where it is.
@@ -60,7 +67,10 @@ async function show(isAsked) {
   const id = asked.get("task"), attempt = asked.get("attempt"), found = links.get(id);
   if (id === null) return;
   if (!found) {
+    links.get(chosen)?.link.removeAttribute("aria-current");
     chosen = "";
+    document.title = index.title;
+    marked();
     byId("task").textContent = "This run has no ended loop of task " + id + ".";
     return;
   }
@@ -72,6 +82,7 @@ async function show(isAsked) {
     byId("task").innerHTML = html;
     document.title = found.task.shown + " · " + index.title;
     found.link.setAttribute("aria-current", "true");
+    marked();
     reveal(found.item);
   }
   byId("task").querySelectorAll(".chosen").forEach((column) => column.classList.remove("chosen"));
@@ -86,7 +97,13 @@ async function show(isAsked) {
 
 function moved(event) {
   const inside = event.target.closest("select, summary, pre");
-  if (inside || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (inside || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "/")) return;
+  if (event.key === "Escape" && event.target === byId("words")) {
+    event.preventDefault(); // which would empty the box
+    (links.get(chosen)?.link ?? byId("words")).focus();
+    byId("words").blur();
+    return;
+  }
   if (event.key === "/" && event.target !== byId("words")) {
     event.preventDefault();
     byId("words").focus();
@@ -99,6 +116,7 @@ function moved(event) {
   const at = shown.findIndex(({ task }) => task.id === chosen);
   const next = shown[at < 0 ? (step > 0 ? 0 : shown.length - 1) : Math.min(Math.max(at + step, 0), shown.length - 1)];
   location.hash = address(next.task.id);
+  next.link.focus({ preventScroll: true });
 }
 
 listed();

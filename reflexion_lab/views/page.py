@@ -11,10 +11,10 @@ import base64
 import gzip
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.records import Attempt
@@ -25,14 +25,14 @@ from reflexion_lab.views.run import arm, overview
 from reflexion_lab.views.sources import Sources
 from reflexion_lab.views.tasks import RESULTS, TaskLine, task_lines
 
-NAME = "report.html"
-"""What the page is called in a run folder."""
+NAME = "run.html"
+"""What the page is called in a run folder; `report.html` is that of a comparison."""
 Filter = tuple[str, str, list[tuple[str, str]]]
 """Its id in the page, its label, and its options: a value, and what the reader sees."""
 
 
 def save_page(folder: RunFolder, path: Path | None = None) -> Path:
-    """Write the page of a run to `path`, or into its folder as `report.html`; returns where it is.
+    """Write the page of a run to `path`, or into its folder as `run.html`; returns where it is.
 
     An unfinished run has the tasks whose loops have ended, and says how many are missing.
 
@@ -41,9 +41,13 @@ def save_page(folder: RunFolder, path: Path | None = None) -> Path:
         OSError: `path` cannot be written to.
     """
     path = path or folder.path / NAME
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(page(Log.read(folder)), encoding="utf-8")
-    draft.replace(path)
+    text = page(Log.read(folder))
+    draft = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     return path
 
 

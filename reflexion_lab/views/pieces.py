@@ -17,9 +17,9 @@ from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
 
 SAID = "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error"
 WORDS = dict(zip(OUTCOMES, SAID.split(", "), strict=True))
-UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
+BEYOND = re.compile(r"[^\x20-\x7e\n\t]+")
+BLANK = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""Printable, says Python; but no eye sees them."""
 LONGEST = 40_000
 """Characters of a text that are shown; a log may hold a line of a megabyte."""
 MOST_GIFTS = 6
@@ -55,9 +55,17 @@ def verdict(attempt: Attempt) -> str:
 
 def visible(text: str) -> str:
     """With what no eye can see spelt out; of a longer text the first `LONGEST` characters, and how many it has more."""
-    shown = UNSEEN.sub(lambda unseen: unseen[0].encode("unicode_escape").decode(), text[:LONGEST])
+    shown = BEYOND.sub(_spelt, text[:LONGEST])
     more = len(text) - LONGEST
     return f"{shown}… ({more:,} more characters stand in the run folder)" if more > 0 else shown
+
+
+def _spelt(found: re.Match[str]) -> str:
+    if found[0].isprintable() and not BLANK.search(found[0]):
+        return found[0]
+    return "".join(
+        c if c.isprintable() and not BLANK.match(c) else c.encode("unicode_escape").decode() for c in found[0]
+    )
 
 
 def _finalized(value: Any) -> Any:

@@ -28,9 +28,15 @@ def overview(log: Log, is_linked: bool = False) -> str:
 def sentence(log: Log) -> str:
     """Its headline in a line."""
     figures = summary(log)
-    return (
-        f"{log.manifest.run_id}: {metric(figures)} {cells.rate(figures.pass_at_1)}, feedback {figures.feedback_source}"
-    )
+    rate = cells.rate(figures.pass_at_1) if figures.pass_at_1.n else "not known yet"
+    said = f"{log.manifest.run_id}: {metric(figures)} {rate}, feedback {figures.feedback_source}"
+    return pieces.visible(unfinished(log) + said)
+
+
+def unfinished(log: Log) -> str:
+    """What stands before a line on a run whose tasks have not all ended; "" where they have."""
+    ended, expected = len(log.attempts), log.manifest.n_expected
+    return f"INCOMPLETE, {ended} of {expected} tasks ended: " if ended != expected else ""
 
 
 def arm(log: Log) -> str:

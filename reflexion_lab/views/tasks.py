@@ -15,11 +15,11 @@ from reflexion_lab.views.pieces import WORDS
 RESULTS = {
     "damaged": "right at attempt 1, wrong as submitted",
     "not solved": "wrong at attempt 1, and as submitted",
-    "wrong": "wrong as submitted; attempt 1 has no hidden verdict yet",
+    "wrong": "wrong as submitted; attempt 1 has no hidden verdict",
     "repaired": "wrong at attempt 1, right as submitted",
-    "right": "right as submitted; attempt 1 has no hidden verdict yet",
+    "right": "right as submitted; attempt 1 has no hidden verdict",
     "solved at once": "right at attempt 1, and as submitted",
-    "not graded": "what was submitted has no hidden verdict yet",
+    "not graded": "what was submitted has no hidden verdict that says anything",
 }
 """By the hidden tests; the worst first."""
 _RESULT = {(True, False): "damaged", (False, False): "not solved", (None, False): "wrong", (False, True): "repaired",
@@ -59,22 +59,26 @@ def natural(name: str) -> list[tuple[int, str]]:
 def _line(task_id: str, made: list[Attempt], log: Log) -> TaskLine:
     grades = [log.grades.get((task_id, attempt.number)) for attempt in made]
     submitted = submitted_at(made)
-    final = grades[made.index(submitted)]
-    first = grades[0].passed if grades[0] else None
+    verdicts = [_verdict(grade) for grade in grades]
+    final = verdicts[made.index(submitted)]
     return TaskLine(
         task_id=task_id,
-        result=_RESULT[first, final.passed] if final else "not graded",
-        marks=tuple(_marks(grades)),
+        result="not graded" if final is None else _RESULT[verdicts[0], final],
+        marks=tuple(_marks(verdicts)),
         attempts=len(made),
         submitted=submitted.number,
-        solved_at=submitted.number if final and final.passed else 0,
+        solved_at=submitted.number if final else 0,
         failures=tuple(dict.fromkeys(_failures(made, grades))),
         categories=tuple(dict.fromkeys(made.reflection.category for made in made if made.reflection)),
     )
 
 
-def _marks(grades: list[Grade | None]) -> Iterator[tuple[str, bool | None]]:
-    verdicts = [None if not grade or grade.outcome in UNKNOWN else grade.passed for grade in grades]
+def _verdict(grade: Grade | None) -> bool | None:
+    """None: there is no hidden verdict, or one that says nothing of the program."""
+    return None if grade is None or grade.outcome in UNKNOWN else grade.passed
+
+
+def _marks(verdicts: list[bool | None]) -> Iterator[tuple[str, bool | None]]:
     for verdict, same in groupby(verdicts):
         yield ("?" if verdict is None else "✓" if verdict else "✗") * len(list(same)), verdict
 

@@ -37,6 +37,12 @@ def test_every_task_attempt_check_and_reflection_has_one_row(named):
     ]  # fmt: skip
 
 
+def test_frames_show_their_sizes_alone(named):
+    shown = load(named("one"), texts=True)
+    assert repr(shown).splitlines()[1].startswith(".tasks: 3 rows, ")
+    assert "code" not in shown._repr_html_()
+
+
 def test_the_figures_of_a_run_are_those_of_its_summary(named):
     run = named("one")
     found, (row,) = summary(Log.read(run)), load(run).runs.to_dict("records")

@@ -10,8 +10,8 @@ from reflexion_lab.analysis.task_texts import task_text
 from reflexion_lab.memory.texts import query
 from reflexion_lab.models.scripted import ScriptedModel
 from reflexion_lab.prompts.asking import Asking
-from reflexion_lab.prompts.render import Prompts
-from reflexion_lab.records import Episode, Recollection, Sampling, Task
+from reflexion_lab.prompts.render import Prompts, known_examples
+from reflexion_lab.records import Episode, Message, Recollection, Sampling, Task
 from reflexion_lab.retrievers.jaccard import Jaccard
 
 PROMPTS = {
@@ -58,6 +58,23 @@ def test_attempts_without_a_program_do_not_hide_the_task(attempt):
 
 def test_a_prompt_that_cannot_be_told_apart_is_no_text(attempt):
     assert task_text([attempt("sum", 1, 0.0)]) == ""
+
+
+def shown(program, *blocks):
+    text = "\n\n".join(f"```python\n{block.strip()}\n```" for block in blocks)
+    made = acted("sum", "chat")
+    return replace(made, solution=program, messages=(Message(role="user", content=text),))
+
+
+def test_a_program_that_copies_what_it_read_does_not_hide_the_task(attempt):
+    other, mine = known_examples()[0], PROMPTS["sum"]
+    own = program("sum")
+    for copied, blocks in (
+        (other.right, (other.prompt, other.right, mine)),
+        (program("mean"), (mine, program("mean"))),
+    ):
+        made = replace(attempt("sum", 1, 0.0), trajectory=shown(f"{copied}\n\n{own}", *blocks))
+        assert task_text([made]) == mine.strip()
 
 
 @pytest.fixture
@@ -141,6 +158,11 @@ def test_equal_scores_stay_in_one_bin(arm, scores):
     assert sum(one.n for one in found.values()) == len(scores)
     means = [one.score for one in found.values()]
     assert means == sorted(means)
+
+
+def test_the_lowest_score_has_a_bin_of_its_own_where_many_have_it():
+    assert edges([0.5] * 60) == [0.5, 0.5]
+    assert edges([0.0] * 50 + [0.3] * 10) == [0.0, 0.0, 0.3]
 
 
 def test_without_a_score_there_is_no_bin():

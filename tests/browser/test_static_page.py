@@ -81,6 +81,46 @@ def test_keys_move_through_the_tasks_that_are_shown(page, report):
     page.wait_for_url("**#task=t/9")
 
 
+def test_the_keys_leave_the_search_and_text_that_is_selected_alone(page, report):
+    page.goto(f"{report}#task=t/10")
+    page.locator("#task .attempt-3").first.wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("t")
+    counted(page, "4 of 4 tasks")
+    page.keyboard.press("Shift+ArrowUp")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") != "words"
+    assert page.url.endswith("#task=t/10")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_url("**#task=t/9")
+    assert page.evaluate("document.activeElement.hash") == "#task=t/9"
+
+
+def test_an_address_of_no_task_leaves_no_task_marked(page, report):
+    page.goto(f"{report}#task=t/10")
+    page.locator("#task .attempt-3").first.wait_for()
+    page.evaluate("location.hash = '#task=nope'")
+    page.get_by_text("This run has no ended loop of task nope.").wait_for()
+    assert chosen(page).count() == 0
+    assert "t/10" not in page.title()
+    page.locator("#tasks").get_by_role("link", name="t/9").click()
+    page.locator("#tasks [aria-current]").wait_for()
+    assert chosen(page).count() == 1
+
+
+def test_an_open_task_that_the_list_leaves_out_is_said_to_be(page, report):
+    page.goto(f"{report}#task=t/10")
+    page.locator("#task .attempt-3").first.wait_for()
+    said = page.get_by_text("This task is not among the tasks listed.")
+    assert not said.is_visible()
+    page.get_by_role("searchbox").fill("t/9")
+    said.wait_for()
+    page.get_by_role("searchbox").fill("nothing like it")
+    counted(page, "No task fits")
+    page.get_by_role("button", name="show all").click()
+    said.wait_for(state="hidden")
+
+
 def test_what_models_wrote_is_shown_and_never_run_and_nothing_is_asked_of_any_network(
     page, write_run, attempt, reflection
 ):

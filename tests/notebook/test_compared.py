@@ -66,5 +66,10 @@ def test_report_writes_what_the_command_writes(four, tmp_path):
 def test_what_cannot_be_compared_is_said(four, tmp_path):
     with pytest.raises(ValueError, match="baseline: 'nobody' found"):
         compare(four, baseline="nobody")
+    with pytest.raises(ValueError, match=r"by: 'recall\.omga' found; expected a config key of a run, such as"):
+        compare(four, by="recall.omga")
+    with pytest.raises(ValueError, match="figures: 'jpg' found; expected one of png, svg, pdf"):
+        report(four, out=tmp_path / "none", figures="jpg")
+    assert not (tmp_path / "none").exists()
     with pytest.raises(RunFolderError, match=r"no manifest\.json"):
         compare(tmp_path / "nothing*")

@@ -25,13 +25,13 @@ def seen(write_run):
 
 
 def test_filters_narrow_the_list_and_the_first_task_that_fits_is_shown(seen):
-    assert seen.task_ids == ["t/1", "t/2", "t/9", "t/10"]
+    assert seen.task_ids == ["t/1", "t/2", "t/10", "t/9"]
     w = seen.widgets
     for name, value, left in (
-        ("end", "repaired", ["t/10"]),
-        ("end", "damaged", ["t/1"]),
-        ("end", "right at first", ["t/9"]),
-        ("end", "never solved", ["t/2"]),
+        ("result", "repaired", ["t/10"]),
+        ("result", "damaged", ["t/1"]),
+        ("result", "solved at once", ["t/9"]),
+        ("result", "not solved", ["t/2"]),
         ("attempts", 2, ["t/1", "t/10"]),
         ("text", " T/9 ", ["t/9"]),
     ):
@@ -97,12 +97,19 @@ def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
     assert "\u202e" not in repr(seen)
 
 
-def test_an_oracle_run_says_upper_bound_and_an_unsealed_one_has_no_verdict(write_run):
+def test_an_oracle_run_says_upper_bound_and_an_unsealed_one_what_is_not_known(write_run):
     bound = explore(write_run(LOOPS, feedback_source="oracle", name="bound"))
     assert "UPPER BOUND, not pass@1" in bound.heading
     assert "feedback source oracle" in bound.heading
     unsealed = explore(write_run(LOOPS, sealed=False, name="unsealed"))
-    assert [story.end for story in unsealed.stories if story.task_id == "t/10"] == ["no verdict"]
+    assert [(story.result, story.strip) for story in unsealed.stories if story.task_id == "t/10"] == [("right", "?✓")]
+
+
+def test_an_unfinished_run_says_so_before_all_else(write_run):
+    assert explore(write_run(LOOPS, n_expected=8)).heading.startswith("INCOMPLETE, 4 of 8 tasks ended: ")
+    assert explore(write_run({}, n_expected=3, name="none")).heading.endswith(
+        "0 tasks, how they came out is not known yet"
+    )
 
 
 def test_only_one_run_can_be_explored(write_run):

@@ -50,6 +50,11 @@ def made(write_run, tmp_path, attempt, reflection):
     return make
 
 
+def test_listing_the_room_gives_figures_alone():
+    assert {"curves", "budgets", "effects"} <= set(dir(plot))
+    assert all(callable(getattr(plot, name)) and getattr(plot, name).__module__ == plot.__name__ for name in dir(plot))
+
+
 def caption(ax):
     (found,) = [text for text in ax.texts if text.get_gid() == "caption"]
     return " ".join(found.get_text().split())

@@ -8,7 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 import reflexion_lab as rl
+from reflexion_lab.notebook.running import Run
 from reflexion_lab.run_folder import RunFolder, RunFolderError, folders
+from reflexion_lab.wiring import ConfigError
 
 
 @pytest.fixture
@@ -69,8 +71,10 @@ def test_runs_are_named_in_many_ways_and_each_counts_once(two):
     [
         ("nowhere", "nowhere: no manifest.json found"),
         ("nowhere/*", "expected a pattern that fits run folders"),
-        (7, "7: found as a run; expected a folder, a pattern"),
-        (Holder(runs=None), "found as a run"),
+        (7, "int: found as a run; expected a folder, a pattern"),
+        (Holder(runs=None), "Holder: found as a run"),
+        ("def f():\n" * 1000, "no path found; expected a run folder"),
+        ("a\0b", "expected a run folder"),
     ],
 )
 def test_what_is_no_run_is_said(named, said):
@@ -78,13 +82,76 @@ def test_what_is_no_run_is_said(named, said):
         folders(named)
 
 
+def test_a_folder_of_runs_is_no_run_but_its_pattern_is_told(two):
+    with pytest.raises(RunFolderError, match=r"did you mean '.*root/\*'"):
+        rl.load(two[0].path.parent)
+
+
+@pytest.mark.parametrize("ask", [rl.load, rl.compare, rl.plot.curves])
+def test_no_run_at_all_is_said_the_same_everywhere(ask):
+    with pytest.raises(RunFolderError, match="runs: none found; expected run folders"):
+        ask()
+
+
 def test_a_table_of_runs_tells_what_each_was(two, tmp_path):
-    shown = rl.runs(tmp_path / "root")
-    assert [Path(row[0]).name for row in shown.rows] == ["a", "b"]
-    assert [row[4] for row in shown.rows] == ["1", "2"]
-    assert all(row[-1] == "-" for row in shown.rows), "no summary was written: they are not finished"
+    found = rl.runs(tmp_path / "root")
+    rows = found.sheet.rows
+    assert [Path(row[0]).name for row in rows] == ["a", "b"]
+    assert [row[4] for row in rows] == ["1", "2"]
+    for run, row in zip(two, rows, strict=True):
+        assert row[-2:] == (f"{len(run.results)} of {run.manifest.n_expected}, unfinished", "-")
+    assert rl.load(found).runs.run_id.tolist() == ["a", "b"]
+
+
+def test_what_cannot_be_read_hides_no_run(two, tmp_path):
+    root = (tmp_path / "root").rename(tmp_path / "we[1]rd")
+    (root / "sweeps" / "manifest.json").write_text('{"name": "of another tool"}')
+    found = rl.runs(root)
+    assert [run.path.name for run in found.runs] == ["a", "b"]
+    assert "Not read:" in found.sheet.caption and "sweeps" in found.sheet.caption
+    assert "no runs in" in repr(rl.runs(tmp_path / "nowhere"))
 
 
 def test_overrides_are_words_or_mappings():
     cfg = rl.compose("arm=mine", {"loop.max_attempts": 5, "recall.omega": "all"})
     assert (cfg.arm, cfg.loop.max_attempts, cfg.recall.omega) == ("mine", 5, "all")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("loop.max_attemps=3", r"no such key; `rl.compose\(\)` shows .*did you mean 'loop.max_attempts'"),
+        (["seed=1", "model=simulatd"], "model: 'simulatd' found; expected one of gguf, .*did you mean 'simulated'"),
+        ("seed=0,1", "seed=0,1: several values found; expected one; `rl.sweep`"),
+        ({"seed": "abc"}, "seed"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_write(override, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=said) as caught:
+        rl.run("tracker=none", "model=simulated" if override == {"seed": "abc"} else "quiet=true", override)
+    assert "\n" not in str(caught.value)
+    assert caught.value.__suppress_context__
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_a_mistake_in_a_sweep_names_its_cell():
+    with pytest.raises(ConfigError, match=r"sed: no such key.*in cell 0: sed=0.*did you mean 'seed'"):
+        rl.sweep({"sed": [0, 1]})
+    with pytest.raises(TypeError, match="int found; expected words"):
+        rl.sweep(3)
+
+
+def test_parts_show_no_hidden_test():
+    parts = rl.by_hand("model=simulated", "actor=single_shot", "benchmark.load.n=4")
+    assert repr(parts) == "4 tasks of basics; .tasks .loop() .judge"
+    task = parts.tasks[0]
+    shown = repr(parts.tasks)
+    assert task.task_id in shown and "4 tasks" in shown
+    assert not any(hidden in shown for hidden in (*task.hidden_tests, task.canonical_solution))
+
+
+def test_a_run_that_is_cut_off_says_so_first(two):
+    run = two[0]
+    run.write_manifest(replace(run.manifest, n_expected=100))
+    assert repr(Run(run)).startswith(f"INCOMPLETE, {len(run.results)} of 100 tasks ended: ")

@@ -24,6 +24,7 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
+from reflexion_lab.run_folder import RunFolderError
 from reflexion_lab.views import pieces as views
 
 HOSTILE = "</pre></details></div><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
@@ -478,3 +479,38 @@ def test_stepping_by_hand_is_what_the_loop_does(tmp_path):
     assert second.trajectory.reply == "another try"
     assert parts.judge.grade(task, second.number, second.trajectory.solution).checks_total == len(task.hidden_tests)
     assert not list(tmp_path.glob("**/manifest.json"))
+
+
+RUN = {f"toy/{name}/0": [(1, True)] for name in ("count_up", "count_down", "greet")}
+
+
+def test_an_unfinished_run_says_so_before_its_figure(write_run):
+    assert repr(view(write_run(RUN, n_expected=8))).startswith("INCOMPLETE, 3 of 8 tasks ended: run-1: pass@1 100.0 %")
+    assert repr(view(write_run(RUN, name="whole"))).startswith("run-1: pass@1 100.0 %")
+    nothing = repr(view(write_run({}, n_expected=3, name="nothing")))
+    assert nothing == "INCOMPLETE, 0 of 3 tasks ended: run-1: pass@1 not known yet, feedback visible"
+
+
+def test_a_task_of_a_run_is_found_by_a_part_of_its_id_and_never_guessed(write_run):
+    run = write_run(RUN)
+    assert view(run, task="count_down") == view(run, task="count_down/0") == view(run, task="toy/count_down/0")
+    with pytest.raises(RunFolderError, match="no ended loop of task 'own/0'"):
+        view(run, task="own/0")  # the end of a name is no name
+    with pytest.raises(RunFolderError, match="such as toy/greet/0"):
+        view(run, task="toy/gret/0")
+    with pytest.raises(RunFolderError, match="such as toy/count_up/0 or toy/count_down/0 or toy/greet/0"):
+        view(run, task="/0")
+    with pytest.raises(RunFolderError, match="no ended loop of task ''"):
+        view(run, task="")
+    with pytest.raises(TypeError, match="task: 0 found"):
+        view(run, task=0)
+
+
+def test_a_line_of_text_holds_nothing_that_a_terminal_obeys(write_run, task):
+    evil = "t/\x1b[31m\u202e"
+    made = replace(attempt(), task_id=evil)
+    run = write_run(made={evil: [made]})
+    shown = [view(made), view([made]), view({evil: [made]}), view({evil: words()}), view(replace(task, task_id=evil))]
+    for text in map(repr, [*shown, view(run, task=evil)]):
+        assert not {"\x1b", "\u202e"} & set(text)
+        assert "t/\\x1b[31m\\u202e" in text

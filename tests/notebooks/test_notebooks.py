@@ -24,7 +24,7 @@ SAID = {
         "words: failed, 2 of 3 right → passed, 3 of 3 right; submitted 2\n"
         "failing checks only: failed, 2 of 3 right → failed, 2 of 3 right → failed, 2 of 3 right; submitted 1\n"
         "nothing: failed, 2 of 3 right → failed, 2 of 3 right → failed, 2 of 3 right; submitted 1",
-        "9 right at first, 13 repaired, 8 never solved",
+        "8 not solved, 13 repaired, 9 solved at once",
         "words | as run | -16.7 [-35.6, +3.3] | 2:7 | 0.18 | 0.18 | 8:1, 23.3 | 27.4 | not detected",
         "nothing | as run | -33.3 [-50.3, -14.2] | 0:10",
         "in the model's own words",

@@ -354,7 +354,7 @@ def test_tasks_that_each_seed_draws_for_itself_are_told_as_cases(write_run):
     runs = [write_run(one, name=f"run{seed}", seed=seed) for seed, one in enumerate(verdicts)]
     found = arms(runs)
     results = next(iter(sheets(compare(found))))
-    assert cells(results, found[0].label)["tasks x seeds"] == "4 of 3 x 2"
+    assert cells(results, found[0].label)["tasks x seeds"] == "4 cases,\n3 tasks"
     assert "4 cases of 3 tasks x 2 seeds (0, 1)" in facts(found)
 
 

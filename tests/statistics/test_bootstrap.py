@@ -244,3 +244,17 @@ def test_a_difference_that_is_the_same_on_all_tasks_has_an_interval_with_a_width
     found = difference(np.ones((20, 2)), np.zeros((20, 2)))
     assert (found.value, found.low) == (-1, -1)
     assert -1 < found.high < -0.7
+
+
+def test_noise_in_the_last_digit_is_no_difference_between_tasks():
+    noise = 1.2e-16 * (np.arange(60) % 2)[:, None]
+    found = difference(np.full((60, 1), 0.25), 0.75 + noise)
+    assert found.high - found.low > 0.1
+    nothing = difference(np.full((60, 1), 0.3), 0.3 + 5e-17 + noise)
+    assert nothing.low < 0 < nothing.high
+
+
+def test_a_share_that_is_the_same_on_all_tasks_has_an_interval_with_a_width():
+    found = interval(np.tile([1.0, 1.0, 0.0], (12, 1)))
+    assert found.value == pytest.approx(2 / 3)
+    assert found.low < 0.6 < 0.7 < found.high

@@ -107,3 +107,11 @@ def test_where_all_tasks_differ_alike_the_interval_has_a_width():
     assert found.value == -1
     assert found.low == -1
     assert -1 < found.high < -0.7
+
+
+def test_noise_in_the_last_digit_takes_no_width_away():
+    """Seed 0 of every task is won at attempt 2: shares are thirds, whose sums differ in their last digit."""
+    first = [Path(task, (1.0, 2.0), (False, False)) for task in range(25) for _ in range(3)]
+    second = [Path(task, (1.0, 2.3), (False, seed == 0)) for task in range(25) for seed in range(3)]
+    found = equal(first, second).estimate
+    assert found.high - found.low > 0.05

@@ -12,7 +12,7 @@ from reflexion_lab.cli import main
 from reflexion_lab.notebook.viewing import view
 from reflexion_lab.records import Check, Critique, Step
 from reflexion_lab.views.page import page, save_page
-from reflexion_lab.views.pieces import LONGEST
+from reflexion_lab.views.pieces import LONGEST, visible
 from reflexion_lab.views.programs import MOST_LINES
 from reflexion_lab.views.tasks import task_lines
 
@@ -162,20 +162,26 @@ def test_a_search_looks_through_programs_and_reflections_of_every_attempt(write_
 def test_the_command_writes_a_page_a_run_into_its_folder_or_where_it_is_told(write_run, tmp_path, capsys):
     runs = [write_run(VERDICTS, name=name) for name in ("one", "two")]
     main(["report", "--html", str(runs[0].path)])
-    assert (runs[0].path / "report.html").read_text() == page(Log.read(runs[0]))
+    assert (runs[0].path / "run.html").read_text() == page(Log.read(runs[0]))
     main(["report", "--html", *(str(run.path) for run in runs), "--out", str(tmp_path / "pages")])
     assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["one.html", "two.html"]
     assert capsys.readouterr().out.count("written: ") == 3
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [((), "--out: none found"), (("--html", "--baseline", "x"), "a page shows one run")]
+    ("options", "said"),
+    [
+        ((), "--out: none found"),
+        (("--html", "--baseline", "x"), "--baseline; a page shows one run"),
+        (("--html", "--unit", "tokens"), "--unit; a page shows one run"),
+        (("--html", "--figures", "png"), "--figures; a page shows one run"),
+    ],
 )
 def test_the_command_says_what_is_missing_or_out_of_place(write_run, capsys, options, said):
     run = write_run(VERDICTS)
     assert main(["report", str(run.path), *options])
     assert said in capsys.readouterr().err
-    assert not (run.path / "report.html").exists()
+    assert not (run.path / "run.html").exists()
 
 
 def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(write_run):
@@ -186,3 +192,22 @@ def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(write_run):
     with pytest.raises(ValueError, match="line 1"):
         save_page(run)
     assert path.read_bytes() == before
+    assert [one.name for one in run.path.glob("*run.html*")] == ["run.html"]
+
+
+def test_a_harness_error_is_no_verdict_on_a_task(write_run):
+    log = Log.read(write_run(VERDICTS))
+    spoilt = {key: replace(grade, passed=False, outcome="harness_error") for key, grade in log.grades.items()}
+    for task in task_lines(replace(log, grades=spoilt)):
+        assert (task.result, task.solved_at) == ("not graded", 0)
+        assert task.marks == (("?" * task.attempts, None),)
+    only_first = log.grades | {("t/9", 1): spoilt["t/9", 1]}
+    results = {task.task_id: task.result for task in task_lines(replace(log, grades=only_first))}
+    assert (results["t/9"], results["t/10"]) == ("right", "repaired")
+
+
+@pytest.mark.parametrize(
+    "unseen", ["\x00", "\xa0", "\u034f", "\u1160", "\u2800", "\u3164", "\ufe0f", "\U000e0001", "\U000e0100"]
+)
+def test_what_is_spelt_out_is_all_that_no_eye_sees(unseen):
+    assert visible(f"Größe\t大小\n{unseen}😀") == f"Größe\t大小\n{unseen.encode('unicode_escape').decode()}😀"

@@ -1,0 +1,38 @@
+"""What is wrong, said to a user in one line."""
+
+from __future__ import annotations
+
+import re
+
+from reflexion_lab.protocols import HarnessError, ModelError, StoreError
+
+
+def mendable(problem: Exception) -> bool:
+    """Whether a user, not a programmer, can do something about it."""
+    return hydras_own(problem) or isinstance(problem, ValueError | ModelError | HarnessError | StoreError | OSError)
+
+
+def hydras_own(problem: Exception) -> bool:
+    """Whether Hydra or OmegaConf raised it, whatever it wraps."""
+    return type(problem).__module__.startswith(("hydra", "omegaconf"))
+
+
+def one_line(problem: BaseException, keys: str = "`reflexion-lab run --cfg job` prints those that there are") -> str:
+    """What is wrong: the innermost cause, the config key that Hydra met it at, the stage of the loop.
+
+    Args:
+        keys: what is said where there is no such key.
+    """
+    said, told = str(problem), list(getattr(problem, "__notes__", ()))
+    while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
+        problem = problem.__cause__
+        said += f" {problem}"
+        told += getattr(problem, "__notes__", ())
+    key = re.search(r"full_key: (\S+)", said)
+    text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", str(problem))[0]
+    if key and "is not in struct" in text:
+        text = f"{key[1]}: no such key; {keys}"
+    elif key and key[1].split(".")[0] not in text:
+        text = f"{key[1]}: {text}"
+    notes = "; ".join(told)
+    return " ".join(f"{text} {f'({notes})' if notes else ''}".split())

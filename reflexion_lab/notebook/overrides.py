@@ -1,0 +1,83 @@
+"""Overrides as Python gives them, and what is wrong with them, in one line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from reflexion_lab.mistakes import mendable, one_line
+
+Override = str | Mapping[str, Any] | Sequence[str]
+"""A word that follows `reflexion-lab run`, a list of them, or a mapping of keys to values."""
+
+NO_KEY = re.compile(r"(\S+): no such key")
+NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '[^']*': ([\w ]+)(.*)")
+SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)' 1\. ")
+
+
+def as_lines(overrides: Sequence[Override]) -> list[str]:
+    """All of them as `reflexion-lab run` takes them. Raises TypeError: one is neither word, mapping nor list."""
+    return [line for one in overrides for line in _lines(one)]
+
+
+@contextmanager
+def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
+    """What a user can mend is a ConfigError of one line, without Hydra's traceback.
+
+    Args:
+        meant: the problems that this is about; others, and a reached cap, stay as they are.
+    """
+    from reflexion_lab.models.capped import CapReached
+    from reflexion_lab.wiring import ConfigError
+
+    try:
+        yield
+    except CapReached:
+        raise
+    except Exception as problem:
+        if not meant(problem):
+            raise
+        said = _in_python(one_line(problem, "`rl.compose()` shows those that there are"))
+        raise ConfigError(said) from None
+
+
+def _lines(one: Override) -> list[str]:
+    from reflexion_lab.grid import lines
+
+    if isinstance(one, str):
+        return [one]
+    if isinstance(one, Mapping) and not type(one).__module__.startswith("omegaconf"):
+        return lines(dict(one))
+    if isinstance(one, list | tuple) and all(isinstance(line, str) for line in one):
+        return list(one)
+    expected = "expected words such as 'seed=1', mappings such as {'seed': 1}, or lists of words"
+    raise TypeError(f"overrides: {type(one).__name__} found; {expected}")
+
+
+def _in_python(said: str) -> str:
+    """With the name that is nearest, and with the function to call."""
+    if several := SEVERAL.match(said):
+        return f"{several[1]}: several values found; expected one; `rl.sweep` runs each, and key=[a,b] is a list"
+    if wrong := NO_KEY.match(said):
+        return said + _nearest(wrong[1], _keys())
+    if wrong := NO_CHOICE.fullmatch(said):
+        group, name, choices = wrong[1], wrong[2], wrong[3].split()
+        return f"{group}: {name!r} found; expected one of {', '.join(choices)}{wrong[4]}{_nearest(name, choices)}"
+    return said
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    return "".join(f"; did you mean {close!r}?" for close in difflib.get_close_matches(name, known, n=1))
+
+
+def _keys() -> list[str]:
+    """Dotted, of the config that comes of no override; groups among them."""
+    from reflexion_lab.analysis.arms import flat
+    from reflexion_lab.config import compose
+    from reflexion_lab.wiring import plain
+
+    parts = [key.split(".") for key, _ in flat(plain(compose()))]
+    return list({".".join(key[:depth]): None for key in parts for depth in range(1, len(key) + 1)})
