@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 from reflexion_lab.reports.sheets import Document
 
@@ -12,16 +13,21 @@ MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 def page(document: Document) -> str:
     """Every text is escaped on its way in; a figure is an image, in which no script runs."""
+    template = escaping(Path(__file__).parent).get_template("page.html.jinja")
+    return str(template.render(document=document, source=_source))
+
+
+def escaping(folder: Path, **options: Any) -> Any:
+    """The templates of HTML in `folder`: every value is escaped on its way in, and one that is missing is an error.
+
+    Args:
+        options: of Jinja's environment, which is returned.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    return environment.get_template("page.html.jinja").render(document=document, source=_source)
+    loader = FileSystemLoader(folder)
+    rules: dict[str, Any] = dict.fromkeys(("trim_blocks", "lstrip_blocks", "autoescape"), True)
+    return Environment(loader=loader, undefined=StrictUndefined, **rules, **options)
 
 
 def _source(path: Path) -> str:

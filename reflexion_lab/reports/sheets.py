@@ -16,6 +16,9 @@ from reflexion_lab.statistics.intervals import Estimate, Rate
 if TYPE_CHECKING:
     from rich.table import Table
 
+_BEYOND = re.compile(r"[^\x20-\x7e]+")
+# Printable, says Python; but no eye sees them.
+_BLANK = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 NONE = "-"
 """What stands where there is nothing to say."""
 BREAK = re.compile(r"(?<=[ -])(?=\w{5,}$)")
@@ -107,9 +110,17 @@ def as_table(sheet: Sheet, styles: Mapping[str, str] | None = None) -> Table:
     return made
 
 
-def visible(text: str) -> str:
-    """What no eye can see, or no terminal can bear, spelt out; line breaks stay."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+def visible(text: str, kept: str = "\n") -> str:
+    """What no eye can see, or no terminal can bear, spelt out, but for the characters `kept`."""
+    return _BEYOND.sub(lambda found: _spelt(found[0], kept), text)
+
+
+def _spelt(part: str, kept: str) -> str:
+    if part.isprintable() and not _BLANK.search(part):
+        return part
+    seen = (c in kept or (c.isprintable() and not _BLANK.match(c)) for c in part)
+    pairs = zip(part, seen, strict=True)
+    return "".join(c if is_seen else c.encode("unicode_escape").decode() for c, is_seen in pairs)
 
 
 def said(lines: Iterable[str], loud: bool = False) -> str:

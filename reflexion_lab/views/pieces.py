@@ -6,7 +6,6 @@ characters are spelt out. A view reads without its styles too: every colour stan
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -14,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
+from reflexion_lab.reports import sheets
+from reflexion_lab.reports.page import escaping
 
 SAID = "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error"
 WORDS = dict(zip(OUTCOMES, SAID.split(", "), strict=True))
-BEYOND = re.compile(r"[^\x20-\x7e\n\t]+")
-BLANK = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Printable, says Python; but no eye sees them."""
 LONGEST = 40_000
 """Characters of a text that are shown; a log may hold a line of a megabyte."""
 MOST_GIFTS = 6
@@ -55,17 +53,9 @@ def verdict(attempt: Attempt) -> str:
 
 def visible(text: str) -> str:
     """With what no eye can see spelt out; of a longer text the first `LONGEST` characters, and how many it has more."""
-    shown = BEYOND.sub(_spelt, text[:LONGEST])
+    shown = sheets.visible(text[:LONGEST], kept="\n\t")
     more = len(text) - LONGEST
     return f"{shown}… ({more:,} more characters stand in the run folder)" if more > 0 else shown
-
-
-def _spelt(found: re.Match[str]) -> str:
-    if found[0].isprintable() and not BLANK.search(found[0]):
-        return found[0]
-    return "".join(
-        c if c.isprintable() and not BLANK.match(c) else c.encode("unicode_escape").decode() for c in found[0]
-    )
 
 
 def _finalized(value: Any) -> Any:
@@ -75,20 +65,11 @@ def _finalized(value: Any) -> Any:
 
 @cache
 def _environment() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-        finalize=_finalized,
-    )
-    environment.globals |= {"words": WORDS, "found": found, "tally": tally}
-    environment.globals |= {"UNKNOWN": UNKNOWN, "MOST_GIFTS": MOST_GIFTS}
-    environment.filters["counted"] = counted
-    return environment
+    made = escaping(Path(__file__).parent, finalize=_finalized)
+    made.globals |= {"words": WORDS, "found": found, "tally": tally}
+    made.globals |= {"UNKNOWN": UNKNOWN, "MOST_GIFTS": MOST_GIFTS}
+    made.filters["counted"] = counted
+    return made
 
 
 @cache
