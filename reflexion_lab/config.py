@@ -23,7 +23,7 @@ from reflexion_lab.parts import (
     load_sandbox,
     timed,
 )
-from reflexion_lab.protocols import Executor, Model, Stop, SuiteWriter, Tracker
+from reflexion_lab.protocols import Model, Sandbox, Stop, SuiteWriter, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.wiring import ConfigError, LoopValues, converted, plain, wire
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from reflexion_lab.models.cache import CachedModel
     from reflexion_lab.models.draws import Draws
     from reflexion_lab.runner import Runner
-    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.cached import CachedSandbox
 
 PACKAGE = Path(__file__).parent
 CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.name == "conf" and path.is_dir())
@@ -52,7 +52,7 @@ class Lab(NamedTuple):
     runner: Runner
     folder: RunFolder
     tracker: Tracker
-    sandbox: CachedExecutor
+    sandbox: CachedSandbox
     models: Models
     archive: Archive | None
 
@@ -144,7 +144,7 @@ def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder) -> Rounds
 
 
 def loop_factory(
-    cfg: DictConfig, models: Models, sandbox: Executor, archive: Archive | None = None, run_id: str = ""
+    cfg: DictConfig, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
 ) -> Callable[[], Reflexion]:
     """Makes the loop of one task: parts are shared, memory and draw counts are the task's own."""
     from reflexion_lab.loop.reflexion import Reflexion
@@ -218,7 +218,7 @@ def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
     )
 
 
-def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Executor) -> Callable[[], SuiteWriter]:
+def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
     """Makes the writer of one task's tests. Its draws are counted apart: the loop's stay those of every other arm."""
     from reflexion_lab.models.draws import Draws
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 
 from reflexion_lab.evaluators.unit_tests import run_tests
-from reflexion_lab.protocols import Executor
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Grade, Task
 
 
@@ -20,7 +20,7 @@ class HiddenTests:
     `graded`: ids of the tasks that a resumed run has already had graded.
     """
 
-    def __init__(self, sandbox: Executor, graded: Iterable[str] = ()) -> None:
+    def __init__(self, sandbox: Sandbox, graded: Iterable[str] = ()) -> None:
         self.sandbox = sandbox
         self.sealed = False
         self._graded = set(graded)

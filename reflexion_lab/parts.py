@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reflexion_lab.models.cache import CachedModel
     from reflexion_lab.models.prices import Entry
     from reflexion_lab.records import Task
-    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.cached import CachedSandbox
 
 T = TypeVar("T")
 
@@ -105,16 +105,16 @@ def load_embedder(cfg: DictConfig) -> Embedder:
     return CachedEmbedder(wire(instantiate(cfg.embedder), {}, "embedder"), path)
 
 
-def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedExecutor:
+def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedSandbox:
     """The sandbox behind its execution cache."""
-    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.cached import CachedSandbox
     from reflexion_lab.sandbox.sandbox import Sandbox
 
     path = None if cfg.cache.mode == "off" else cfg.cache.executions
-    return CachedExecutor(Sandbox(load_limits(cfg), servers or cfg.sandbox.servers), path)
+    return CachedSandbox(Sandbox(load_limits(cfg), servers or cfg.sandbox.servers), path)
 
 
-def timed(benchmark: Benchmark, sandbox: CachedExecutor) -> tuple[Task, ...]:
+def timed(benchmark: Benchmark, sandbox: CachedSandbox) -> tuple[Task, ...]:
     """The tasks with what their canonical solutions cost; says loudly which of these fail here."""
     from reflexion_lab.sandbox.canonical import measured
 
@@ -127,7 +127,7 @@ def timed(benchmark: Benchmark, sandbox: CachedExecutor) -> tuple[Task, ...]:
     return tasks
 
 
-def load_benchmark(cfg: DictConfig, sandbox: CachedExecutor | None = None) -> Benchmark:
+def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
     """The selected tasks, under the digest of the whole data set. `sandbox` computes what a data set leaves out."""
     from reflexion_lab.benchmarks.benchmark import Benchmark
 

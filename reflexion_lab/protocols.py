@@ -45,6 +45,23 @@ class ModelError(RuntimeError):
     """A model could not answer: what was asked of whom, what came back, what to do. Never holds a key."""
 
 
+UNANSWERED = ("rate_limited", "server_error", "connection", "timeout", "malformed", "key_refused", "wrong_model")
+"""Why a model gave no answer, though the prompt is not to blame."""
+
+
+class Unanswered(ModelError):
+    """No answer was had, after all retries, for a reason that may pass. The prompt is not to blame: nobody may put
+    something else in the answer's place, or results would depend on the server's health.
+
+    `outcome`: one of `UNANSWERED`. `is_lasting`: asking for other tasks would end alike, until somebody mends it.
+    """
+
+    def __init__(self, message: str, outcome: str, is_lasting: bool = False) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.is_lasting = is_lasting
+
+
 class HarnessError(RuntimeError):
     """The harness itself is broken; no verdict on any candidate may be drawn from it."""
 
@@ -119,7 +136,7 @@ class Limits(Protocol):
         """Wall and CPU seconds of a task whose canonical solution uses so many CPU seconds."""
 
 
-class Executor(Protocol):
+class Sandbox(Protocol):
     """Runs programs where they can harm nothing. Thread-safe."""
 
     @property

@@ -16,6 +16,10 @@ from msgspec.structs import replace
 SCHEMA_VERSION = 1
 """Raised whenever a stored record changes its meaning; a run folder names the one it was written with."""
 
+WITHHELD = ("refusal", "content_filter", "context_overflow", "wrong_model")
+"""Ends of a reply in which no program is looked for: the model refuses; its provider cut the reply out; the prompt is
+longer than the context; another model than the one asked for answered."""
+
 OUTCOMES = (
     "pass",
     "fail",
@@ -26,6 +30,7 @@ OUTCOMES = (
     "no_tests",
     "extraction_failed",
     "harness_error",
+    *WITHHELD,
 )
 """What an evaluation can end in. A candidate's own failure is never a `harness_error`, and the reverse."""
 
@@ -118,6 +123,8 @@ class Usage(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     cost: float = 0.0
     """In the currency of the model's price list; 0 where it has none."""
+    retries: int = 0
+    """Requests that brought no answer and were sent again: overload, a lost connection, a torn or unreadable reply."""
 
     @property
     def tokens(self) -> int:
@@ -199,7 +206,7 @@ class Trajectory(Record, frozen=True, kw_only=True):
     model: str = ""
     """Who answered, as the server names it."""
     finish_reason: str = "stop"
-    """Why the model ended: `stop`, `length`, `context_overflow`, or a server's own word."""
+    """Why the model ended: `stop`, `length`, one of `WITHHELD`, or a server's own word."""
     usage: Usage = Usage()
     """The actor's own calls."""
     others: dict[str, Usage] = {}
@@ -609,6 +616,18 @@ class Grade(Record, frozen=True, kw_only=True):
     """Those that ran beside the program, which could have forged their verdict."""
     sealed: bool
     """False for the one submitted attempt, graded while the run was open; True for the others, graded after it."""
+
+
+class SetAside(Record, frozen=True, kw_only=True):
+    """A loop that was broken off since its model gave no answer. Its task is begun anew; nothing of it counts."""
+
+    task_id: str
+    outcome: str
+    """One of `protocols.UNANSWERED`."""
+    problem: str
+    """In one line: who was asked, what came back, at which stage and attempt, what to do. Never holds a key."""
+    at: str
+    """UTC, ISO 8601."""
 
 
 class Manifest(Record, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ summary.json     headline figures                     results.jsonl    one line 
 
 written_tests.jsonl    tests that the model wrote, one line a task, before its loop
 suite_verdicts.jsonl   whether the canonical solution passes them, found out after the last loop
+set_aside.jsonl        loops that were broken off, since the model gave no answer, and begun anew
 memory.json            what memory held of earlier runs, where tasks learn from each other
 """
 
@@ -23,7 +24,17 @@ from typing import TypeVar
 
 import msgspec
 
-from reflexion_lab.records import Attempt, Beginning, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
+from reflexion_lab.records import (
+    Attempt,
+    Beginning,
+    Grade,
+    Manifest,
+    Record,
+    SetAside,
+    SuiteVerdict,
+    TaskResult,
+    WrittenTests,
+)
 
 R = TypeVar("R", bound=Record)
 
@@ -152,6 +163,11 @@ class RunFolder:
     def suite_verdicts(self) -> dict[str, SuiteVerdict]:
         """By task, the canonical solution against the tests that the model wrote."""
         return {verdict.task_id: verdict for verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
+
+    @property
+    def set_aside(self) -> list[SetAside]:
+        """Loops that were broken off for want of an answer, in the order in which they were."""
+        return self._read("set_aside.jsonl", SetAside)
 
     def _read(self, name: str, kind: type[R]) -> list[R]:
         path = self.path / name

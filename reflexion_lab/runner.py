@@ -16,11 +16,15 @@ from reflexion_lab.judge import HiddenTests
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.memory.rounds import OneRound, Rounds
 from reflexion_lab.progress import Progress
-from reflexion_lab.protocols import SuiteWriter
+from reflexion_lab.protocols import SuiteWriter, Unanswered
 from reflexion_lab.records import FEEDBACK_SOURCES, Attempt, SuiteVerdict, Task, TaskResult, WrittenTests
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.unanswered import Waiting
 
 T = TypeVar("T")
+
+PATIENCE = 2
+"""Loops without an answer in a row, beyond one for each worker, before the model is taken to be down."""
 
 
 class Runner:
@@ -70,6 +74,7 @@ class Runner:
         self.workers = workers
         self.suite_writer = suite_writer
         self.rounds = rounds or OneRound()
+        self.unanswered = Waiting(folder, most=workers + PATIENCE)
         self.suites = folder.written_tests
         results, grades = folder.results, folder.grades
         self.waiting = {task_id for task_id in self.tasks if task_id not in results}
@@ -83,10 +88,11 @@ class Runner:
     def run(self) -> None:
         """Every waiting task, then the seal, then the grades of all other attempts and the verdicts on written tests.
 
-        The first exception of any task stops the rest and is raised once everything finished has been written;
-        so does an interrupt.
+        A loop whose model gave no answer is begun anew when the others have ended. Any other exception stops the rest
+        and is raised once everything finished has been written; so does an interrupt.
 
         Raises:
+            Unanswered: a model has no answer for some tasks, or for none any more.
             RunFolderError: somebody else is writing into the folder.
         """
         with self.folder.held():
@@ -100,7 +106,7 @@ class Runner:
             for task_id in self.tasks.keys() - self.waiting:
                 self.rounds.finished(self.tasks[task_id], attempts[task_id])
             for tasks in self.rounds.of(list(self.tasks.values())):
-                self._each(self._task, [task for task in tasks if task.task_id in self.waiting])
+                self._round([task for task in tasks if task.task_id in self.waiting])
                 self.rounds.end(tasks)
             self.judge.seal()
             self._each(self._grade_later, self._ungraded_attempts())
@@ -109,6 +115,12 @@ class Runner:
             self.progress.close()
             self.folder.sync()
             self.folder.close()
+
+    def _round(self, tasks: list[Task]) -> None:
+        """Each task's loop; those that had no answer once more, when the others have ended."""
+        self._each(self._task, tasks)
+        self._each(self._task, self.unanswered.released())
+        self.unanswered.check()
 
     def _each(self, work: Callable[[T], None], items: list[T]) -> None:
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="task")
@@ -122,11 +134,18 @@ class Runner:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _task(self, task: Task) -> None:
+        try:
+            self._loop(task)
+        except Unanswered as problem:
+            self.unanswered.take(task, problem)
+
+    def _loop(self, task: Task) -> None:
         start = time.monotonic()
         attempts: list[Attempt] = []
         for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task))):
             self.folder.append("attempts.jsonl", attempt)
             self.progress.attempt(attempt)
+            self.unanswered.answered()
             attempts.append(attempt)
             if self._cancelled.is_set() and not attempt.stop_reason:
                 return

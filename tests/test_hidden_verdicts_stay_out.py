@@ -20,7 +20,7 @@ from reflexion_lab.config import assemble, compose
 from reflexion_lab.judge import HiddenTests
 from reflexion_lab.models.scripted import ScriptedModel
 from reflexion_lab.records import Episode, Grade, Mistake, Session, Wisdom
-from reflexion_lab.sandbox.cached import CachedExecutor
+from reflexion_lab.sandbox.cached import CachedSandbox
 from reflexion_lab.stores.place import opened
 
 MARK = "hushed"
@@ -186,7 +186,7 @@ def test_turning_every_hidden_verdict_around_changes_nothing_that_a_loop_can_rea
         pool = Run(tmp_path / "pool", TASKS, "reflector=llm").lab.folder.path
         chosen = [text.replace("POOL", str(pool)) for text in chosen]
     run, other = Run(tmp_path / "run", TASKS, *chosen), Run(tmp_path / "other", flipped(TASKS), *chosen)
-    assert {Episode, Session, CachedExecutor} <= run.walked  # the search does get around
+    assert {Episode, Session, CachedSandbox} <= run.walked  # the search does get around
     assert run.traces == other.traces == []
     assert run.grades == {key: not passed for key, passed in other.grades.items()}
     assert set(run.grades.values()) == {True, False}

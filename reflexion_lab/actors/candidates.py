@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.actors.critique_revise import costs, drafted
 from reflexion_lab.protocols import Actor, Evaluator
-from reflexion_lab.records import Evaluation, Recollection, Step, Task, Trajectory, Usage
+from reflexion_lab.records import WITHHELD, Evaluation, Recollection, Step, Task, Trajectory, Usage
 
 RULES = ("first", "best", "vote")
 
@@ -75,7 +75,8 @@ def voted(verdicts: Sequence[Evaluation]) -> int:
     groups: defaultdict[object, list[int]] = defaultdict(list)
     for number, verdict in enumerate(verdicts):
         groups[behaviour(verdict)].append(number)
-    return max(groups.values(), key=lambda group: (verdicts[group[0]].outcome != "extraction_failed", len(group)))[0]
+    empty = ("extraction_failed", *WITHHELD)
+    return max(groups.values(), key=lambda group: (verdicts[group[0]].outcome not in empty, len(group)))[0]
 
 
 def behaviour(verdict: Evaluation) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.actors.convergence import Convergence, best
-from reflexion_lab.protocols import Actor, Critic, CritiqueError, ModelError, Reviser
+from reflexion_lab.protocols import Actor, Critic, CritiqueError, ModelError, Reviser, Unanswered
 from reflexion_lab.records import Recollection, Step, Task, Trajectory, Usage
 
 MOST = 10
@@ -68,6 +68,8 @@ class CritiqueRevise:
             except CritiqueError as error:
                 ended, spent = "error", spent + error.usage
                 drafts[-1] = replace(drafts[-1], error=str(error), observation=error.reply)
+            except Unanswered:
+                raise
             except ModelError as error:
                 ended = "error"
                 drafts[-1] = replace(drafts[-1], error=str(error))

@@ -13,13 +13,19 @@ from reflexion_lab.extract import extract
 from reflexion_lab.prompts.asking import STYLES, room
 from reflexion_lab.prompts.length import estimated
 from reflexion_lab.prompts.render import Prompts, known_examples
-from reflexion_lab.protocols import Executor, Model
-from reflexion_lab.records import Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
+from reflexion_lab.protocols import Model, Sandbox
+from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
 
 STOP = "\nObservation"
 """Where the model would go on with an observation of its own making."""
 PER_MESSAGE = 8
 """Tokens that a chat template puts around a message."""
+ENDED = {
+    "refusal": "the model refused",
+    "content_filter": "the provider's filter cut the reply out",
+    "context_overflow": "the prompt is longer than the model's context",
+    "wrong_model": "another model than the one asked for answered",
+}
 REPEATS = 3
 """Times that the same action may come running; then the actor is stuck."""
 
@@ -39,7 +45,7 @@ class ReAct:
     def __init__(
         self,
         model: Model,
-        sandbox: Executor,
+        sandbox: Sandbox,
         sampling: Sampling,
         prompts: Prompts | None = None,
         style: str = "chat",
@@ -125,10 +131,10 @@ class _Work:
         """One reply, and what comes of it; says why it was the last one, or ""."""
         messages = self.messages()
         completion = self.actor.model.complete(messages, sampling=self.actor.sampling)
-        overflow = completion.finish_reason == "context_overflow"
-        said = read(completion.text)
+        withheld = completion.finish_reason if completion.finish_reason in WITHHELD else ""
+        said = read("" if withheld else completion.text)
         draft = self.drafted(said)
-        seen = Observation("", "the prompt is longer than the model's context") if overflow else self.used(said, draft)
+        seen = Observation("", ENDED[withheld]) if withheld else self.used(said, draft)
         self.replies.append(completion)
         self.turns.append(Turn(len(self.turns) + 1, said, seen.text))
         step = Step(
@@ -143,7 +149,7 @@ class _Work:
             seconds=seen.seconds,
         )
         self.steps.append(step)
-        return "context_overflow" if overflow else self.ended(said, seen)
+        return withheld or self.ended(said, seen)
 
     def drafted(self, said: Said) -> Draft:
         """The program of a reply, an empty one where it has none.

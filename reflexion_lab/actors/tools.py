@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from reflexion_lab.protocols import Executor
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
 
 TOOLS = ("run_tests", "run_code", "finish")
@@ -42,7 +42,7 @@ class Observation(NamedTuple):
     """Visible tests that passed."""
 
 
-def use(sandbox: Executor, task: Task, asked: Asked, limit: int) -> Observation:
+def use(sandbox: Sandbox, task: Task, asked: Asked, limit: int) -> Observation:
     """Do what is asked; what cannot be done is answered by what was expected. At most `limit` characters.
 
     finish is only looked at: who asked for it hands the draft in. Raises HarnessError.
@@ -68,7 +68,7 @@ def refused(why: str, limit: int) -> Observation:
     return Observation(shortened(f"Nothing was done: {why}. {EXPECTED}", limit), why)
 
 
-def run_tests(sandbox: Executor, task: Task, program: str, limit: int) -> Observation:
+def run_tests(sandbox: Sandbox, task: Task, program: str, limit: int) -> Observation:
     """The verdict of the visible tests on `program` in at most `limit` characters. Raises HarnessError."""
     if not task.visible_tests:
         return Observation("This task has no visible tests. run_code can try the function; finish hands it in.")
@@ -77,7 +77,7 @@ def run_tests(sandbox: Executor, task: Task, program: str, limit: int) -> Observ
     return Observation(shortened(_verdict(execution), limit), "", execution.seconds, passed)
 
 
-def run_code(sandbox: Executor, task: Task, draft: str, code: str, limit: int) -> Observation:
+def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) -> Observation:
     """What `code` prints behind `draft`, and its error, in at most `limit` characters. Raises HarnessError."""
     before = f"{draft.rstrip()}\n\n" if draft else ""
     # The sandbox takes a program without its entry point for a failure; here it may be still to come.

@@ -5,7 +5,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import Point, curve, submitted_at
-from reflexion_lab.records import Attempt, Beginning, Grade, Manifest, Record, SuiteVerdict, TaskResult, WrittenTests
+from reflexion_lab.records import (
+    Attempt,
+    Beginning,
+    Grade,
+    Manifest,
+    Record,
+    SetAside,
+    SuiteVerdict,
+    TaskResult,
+    WrittenTests,
+)
 from reflexion_lab.run_folder import RunFolder, RunFolderError
 
 
@@ -21,6 +31,8 @@ class Log(Record, frozen=True, kw_only=True):
     suite_verdicts: dict[str, SuiteVerdict]
     beginning: Beginning | None = None
     """What memory held of earlier runs; None where tasks know nothing of each other."""
+    set_aside: tuple[SetAside, ...] = ()
+    """Loops that were broken off, since the model gave no answer, and begun anew."""
     torn: int
     """Lines that a kill left half-written; they were skipped."""
 
@@ -41,6 +53,7 @@ class Log(Record, frozen=True, kw_only=True):
             written={task_id: written[task_id] for task_id in results if task_id in written},
             suite_verdicts=fresh.suite_verdicts,
             beginning=fresh.beginning,
+            set_aside=tuple(fresh.set_aside),
             torn=fresh.torn,
         )
 

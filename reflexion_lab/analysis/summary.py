@@ -16,7 +16,7 @@ from reflexion_lab.analysis.suite_quality import (
     feedback_confusion,
     suite_quality,
 )
-from reflexion_lab.records import Attempt, Beginning, Grade, Record, Usage, WrittenTests
+from reflexion_lab.records import WITHHELD, Attempt, Beginning, Grade, Record, Usage, WrittenTests
 from reflexion_lab.statistics.intervals import Rate
 
 __all__ = ["Log", "Summary", "summary"]
@@ -96,6 +96,12 @@ class Summary(Record, frozen=True, kw_only=True):
     """Their flags, who read them, what came of it; None where there are none."""
     extraction_failures: int
     """Attempts in whose reply no program was found."""
+    withheld: dict[str, int]
+    """Attempts whose model withheld the program, by `records.WITHHELD`; they count as not passed."""
+    set_aside: dict[str, int]
+    """Loops that were broken off since no answer came, by `protocols.UNANSWERED`, and begun anew; none is in n."""
+    uncounted: int
+    """Attempts with calls of which the server counted no token: their cost is unknown, not 0."""
     no_feedback: int
     """Tasks that show no test: one attempt, submitted as it was."""
     timeouts: int
@@ -159,6 +165,9 @@ def summary(log: Log) -> Summary:
         reflections_repeated=sum(_repeated(made) for made in log.attempts.values()),
         reflection_figures=reflection_figures(log),
         extraction_failures=sum(not attempt.trajectory.solution.strip() for attempt in every),
+        withheld=_withheld(every),
+        set_aside=dict(Counter(one.outcome for one in log.set_aside)),
+        uncounted=sum(any(u.calls and not u.tokens for u in attempt.usage.values()) for attempt in every),
         no_feedback=sum(made[0].evaluation.outcome == "no_tests" for made in log.attempts.values()),
         timeouts=sum(any(check.outcome == "timeout" for check in a.evaluation.checks) for a in every),
         harness_errors=_harness_errors(every, log.grades.values()),
@@ -194,6 +203,11 @@ def _usage(attempts: Iterable[Attempt], suites: Iterable[WrittenTests]) -> dict[
         for role, usage in attempt.usage.items():
             total[role] = total.get(role, Usage()) + usage
     return total
+
+
+def _withheld(attempts: Iterable[Attempt]) -> dict[str, int]:
+    ends = (a.trajectory.finish_reason for a in attempts if not a.trajectory.solution.strip())
+    return dict(Counter(end for end in ends if end in WITHHELD))
 
 
 def _repeated(made: Sequence[Attempt]) -> int:

@@ -37,7 +37,9 @@ def tallies(arm: Arm) -> Tallies:
 
 def total(usages: Iterable[Usage]) -> Usage:
     """Their sum, field by field."""
-    found = [(one.calls, one.prompt_tokens, one.completion_tokens, one.seconds, one.cost) for one in usages]
+    found = [
+        (one.calls, one.prompt_tokens, one.completion_tokens, one.seconds, one.cost, one.retries) for one in usages
+    ]
     return Usage(**dict(zip(Usage.__struct_fields__, map(sum, zip(*found, strict=True)), strict=False)))
 
 

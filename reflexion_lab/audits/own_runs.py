@@ -53,14 +53,14 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
 def _benchmark(path: Path, manifest: Manifest) -> Benchmark:
     """The benchmark that the run names, if it is still the same. A folder of a stranger's may name nothing else."""
     from reflexion_lab.parts import load_benchmark
-    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.cached import CachedSandbox
     from reflexion_lab.sandbox.sandbox import Sandbox
 
     node: Any = manifest.config.get("benchmark")
     load = node.get("load") if isinstance(node, dict) else None
     if not isinstance(load, dict) or not _harmless(load):
         raise RunFolderError(f"{path}: config.benchmark.load: {load!r} found; expected a benchmark of this package")
-    with contextlib.closing(CachedExecutor(Sandbox(servers=1), None)) as executor:  # starts nothing before it is asked
+    with contextlib.closing(CachedSandbox(Sandbox(servers=1), None)) as executor:  # starts nothing before it is asked
         benchmark = load_benchmark(_attributes(node, manifest.seed), executor)
     if benchmark.digest != manifest.benchmark_digest:
         what = f"{benchmark.name} with digest {benchmark.digest[:12]} found"

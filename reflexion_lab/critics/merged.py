@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reflexion_lab.protocols import Critic, CritiqueError, ModelError
+from reflexion_lab.protocols import Critic, CritiqueError, ModelError, Unanswered
 from reflexion_lab.records import Critique, Task, Usage
 
 
@@ -32,6 +32,8 @@ class Merged:
                 heard.append(critic.critique(task, program))
             except CritiqueError as error:
                 failed.append(error)
+            except Unanswered:
+                raise
             except ModelError as error:
                 failed.append(CritiqueError(str(error), Usage()))
         if not heard:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.evaluators.static import StaticCheck, chosen
 from reflexion_lab.evaluators.unit_tests import run_tests
-from reflexion_lab.protocols import Executor
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Evaluation, Task, Trajectory
 
 FEEDBACK_CHARS = 900
@@ -29,7 +29,7 @@ class Combined:
 
     def __init__(
         self,
-        sandbox: Executor,
+        sandbox: Sandbox,
         tests_weight: float = 0.5,
         types_weight: float = 0.3,
         lint_weight: float = 0.2,
@@ -44,7 +44,8 @@ class Combined:
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         with ThreadPoolExecutor(3) as pool:
-            tests = pool.submit(run_tests, self.sandbox, task, trajectory.solution, task.visible_tests)
+            asked = (task, trajectory.solution, task.visible_tests, trajectory.finish_reason)
+            tests = pool.submit(run_tests, self.sandbox, *asked)
             wait([tests], HEAD_START)
             types = pool.submit(self.types.evaluate, task, trajectory)
             lint = pool.submit(self.lint.evaluate, task, trajectory)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from reflexion_lab.evaluators.tools import TOOLS, DidNotRun, ask, located
+from reflexion_lab.evaluators.unit_tests import without_program
 from reflexion_lab.records import Check, Evaluation, Task, Trajectory
 
 LONGEST = 100_000
@@ -38,8 +39,8 @@ class StaticCheck:
         kind = TOOLS[self.tool].kind
         name = f"{NAMES[kind]} by {self.tool}"
         if not trajectory.solution.strip():
-            why = f"no code for {task.entry_point} was found in the reply"
-            return _without_verdict(Check(name=name, kind=kind, outcome="extraction_failed", message=why))
+            outcome, why = without_program(task, trajectory.finish_reason)
+            return _without_verdict(Check(name=name, kind=kind, outcome=outcome, message=why))
         try:
             found = findings(self.tool, trajectory.solution)
         except DidNotRun as problem:

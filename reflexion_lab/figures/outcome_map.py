@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.figures.drawing import Drawing, facts
 from reflexion_lab.figures.style import INK, Style, watermark
+from reflexion_lab.records import WITHHELD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,8 @@ KINDS = {
 on white."""
 UNKNOWN = "no verdict"
 NAMES = {"pass": "pass", "fail": "wrong", "timeout": "timeout", "extraction_failed": "no program",
-         "no_tests": "no verdict", "harness_error": "no verdict"}  # fmt: skip
+         "no_tests": "no verdict", "harness_error": "no verdict",
+         **dict.fromkeys(WITHHELD, "no program")}  # fmt: skip
 """By outcome; what is not here is an error."""
 MOST_NAMES = 45
 """Of more tasks, names would cover each other."""

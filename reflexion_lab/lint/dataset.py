@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from reflexion_lab.lint.programs import Trial, tried
 from reflexion_lab.lint.tasks import disjoint, entry_points, ids, parses, prompts, suites
-from reflexion_lab.protocols import Executor
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Task
 from reflexion_lab.statistics.intervals import Rate, clustered
 
@@ -70,7 +70,7 @@ class Linted(NamedTuple):
 
 def lint(
     tasks: Sequence[Task],
-    executor: Executor,
+    executor: Sandbox,
     *,
     benchmark: str = "",
     mutants: int = 30,

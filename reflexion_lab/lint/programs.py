@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from reflexion_lab.benchmarks.mutants import Mutant, mutants
 from reflexion_lab.lint.tasks import parsed
-from reflexion_lab.protocols import Executor, HarnessError
+from reflexion_lab.protocols import HarnessError, Sandbox
 from reflexion_lab.records import Check, Execution, Task
 from reflexion_lab.replies.syntax import tree_of
 
@@ -33,7 +33,7 @@ class Trial(NamedTuple):
     """Mutants that passed every visible test."""
 
 
-def tried(task: Task, executor: Executor, most: int, seed: int) -> Trial:
+def tried(task: Task, executor: Sandbox, most: int, seed: int) -> Trial:
     """Run all programs of `task`. Raises HarnessError."""
     said = list[Said]()
     if task.hidden_tests:
@@ -78,7 +78,7 @@ def difference(program: str, mutant: Mutant) -> str:
     return f"line {mutant.line}: {old[i].strip()} -> {new[i].strip()}{added}"
 
 
-def _mutated(task: Task, executor: Executor, chosen: list[Mutant], cpu_seconds: float, said: list[Said]) -> Trial:
+def _mutated(task: Task, executor: Sandbox, chosen: list[Mutant], cpu_seconds: float, said: list[Said]) -> Trial:
     survivors, unseen = list[Mutant](), 0
     shown = len(task.visible_tests)
     tests = (*task.visible_tests, *task.hidden_tests)
@@ -94,7 +94,7 @@ def _mutated(task: Task, executor: Executor, chosen: list[Mutant], cpu_seconds: 
     return Trial(tuple(said), len(chosen), tuple(survivors), bool(shown), unseen)
 
 
-def _run(executor: Executor, task: Task, program: str, tests: Sequence[str], cpu_seconds: float = 0.0) -> Execution:
+def _run(executor: Sandbox, task: Task, program: str, tests: Sequence[str], cpu_seconds: float = 0.0) -> Execution:
     execution = executor.run(program, task.entry_point, tests, task.setup, cpu_seconds)
     if any(check.outcome == "harness_error" for check in execution.checks):
         raise HarnessError(f"{task.task_id}: the sandbox has no verdict; run `reflexion-lab doctor`")

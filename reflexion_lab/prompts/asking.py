@@ -10,7 +10,7 @@ from reflexion_lab.extract import Extraction, extract
 from reflexion_lab.prompts.length import estimated
 from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import Completion, Message, Recollection, Sampling, Task, Trajectory
+from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Task, Trajectory
 
 STYLES = ("chat", "continuation")
 ENVELOPE = 64
@@ -82,6 +82,8 @@ class Asking:
                 fitted, (messages, completion) = less, self._put(less.text)
                 completion = replace(completion, usage=spent + completion.usage)
         reply, chats = completion.text, self.style == "chat"
+        if completion.finish_reason in WITHHELD:
+            return Answer(messages, fitted.left_out, completion, Extraction("", "none"))
         found = extract(reply, task) if chats else continued(fitted.text, reply, task)
         return Answer(messages, fitted.left_out, completion, found)
 

@@ -22,7 +22,7 @@ from reflexion_lab.recordings.importing import Recording, read_recordings
 from reflexion_lab.recordings.manifest import Terms
 from reflexion_lab.recordings.runs import Imported, Importer
 from reflexion_lab.records import Message
-from reflexion_lab.sandbox.cached import CachedExecutor
+from reflexion_lab.sandbox.cached import CachedSandbox
 from reflexion_lab.sandbox.sandbox import Sandbox
 
 HIDDEN = ("own", "humaneval")
@@ -68,8 +68,8 @@ def import_files(
     out.mkdir(parents=True, exist_ok=True)
     progress = Progress(sum(len(recording.loops) for recording, _ in runs), quiet=quiet)
     with (
-        contextlib.closing(CachedExecutor(Sandbox(LIMITS, servers=workers), executions)) as executor,
-        contextlib.closing(CachedExecutor(Sandbox(PATIENT, servers=1), executions)) as patient,
+        contextlib.closing(CachedSandbox(Sandbox(LIMITS, servers=workers), executions)) as executor,
+        contextlib.closing(CachedSandbox(Sandbox(PATIENT, servers=1), executions)) as patient,
     ):
         importer = Importer(out, executor, patient, workers)
         try:

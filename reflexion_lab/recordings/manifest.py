@@ -11,7 +11,7 @@ import msgspec
 from reflexion_lab.audits.audit import LIMITS
 from reflexion_lab.benchmarks.benchmark import Benchmark
 from reflexion_lab.manifest import config_digest, git_state, versions
-from reflexion_lab.protocols import Executor
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.recordings.attempts import Prompts
 from reflexion_lab.recordings.importing import Recording
 from reflexion_lab.records import Manifest
@@ -37,7 +37,7 @@ class Terms(NamedTuple):
         return f"{'own' if is_own else 'he'}_{'lenient' if self.lenient else 'pass'}"
 
 
-def describe(recording: Recording, terms: Terms, longest: int, executor: Executor) -> Manifest:
+def describe(recording: Recording, terms: Terms, longest: int, executor: Sandbox) -> Manifest:
     """What is known of the run; the commit and the versions are those that executed it."""
     config = _config(recording, terms, longest)
     commit, dirty = git_state()

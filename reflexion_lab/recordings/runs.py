@@ -20,7 +20,7 @@ from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.evaluators.unit_tests import run_tests
 from reflexion_lab.judge import HiddenTests
 from reflexion_lab.progress import Progress
-from reflexion_lab.protocols import Executor
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.recordings.account import Account, account, overlaps
 from reflexion_lab.recordings.attempts import as_tried, attempts, lenient, result, trajectory
 from reflexion_lab.recordings.feedback import feedback_verdict
@@ -50,7 +50,7 @@ class Importer:
         workers: tasks at once.
     """
 
-    def __init__(self, out: Path, executor: Executor, patient: Executor, workers: int) -> None:
+    def __init__(self, out: Path, executor: Sandbox, patient: Sandbox, workers: int) -> None:
         self.out = out
         self.executor = executor
         self.patient = patient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reflexion_lab.records import Attempt, Check, Evaluation
+from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation
 from reflexion_lab.reflectors.classes import classify
 
 _BY_OUTCOME = {
@@ -10,6 +10,7 @@ _BY_OUTCOME = {
     "memory": "memory",
     "extraction_failed": "syntax",
     "early_exit": "unknown",
+    **dict.fromkeys(WITHHELD, "unknown"),
 }
 
 _IN_WORDS = {
@@ -20,6 +21,10 @@ _IN_WORDS = {
     "early_exit": "the program ended before its checks did",
     "no_tests": "there was no check to run",
     "extraction_failed": "no program could be found in my reply, which must hold one whole function",
+    "refusal": "I refused to answer, and gave no program",
+    "content_filter": "my reply was cut out by a filter, and no program was left",
+    "context_overflow": "the prompt was too long for me, and no program was written",
+    "wrong_model": "another model answered, whose reply does not count",
 }
 
 

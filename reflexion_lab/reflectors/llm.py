@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reflexion_lab.prompts.asking import room
 from reflexion_lab.prompts.length import estimated
 from reflexion_lab.prompts.render import Prompts
-from reflexion_lab.protocols import Model, ModelError
+from reflexion_lab.protocols import Model, ModelError, Unanswered
 from reflexion_lab.records import Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
 from reflexion_lab.reflectors.evidence import classify_evaluation, describe
 from reflexion_lab.reflectors.fields import GRAMMAR, ParseError, parse_fields
@@ -146,6 +146,8 @@ class LLMReflector:
         # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
         try:
             return self.model.complete([Message(role="user", content=prompt)], sampling=sampling)
+        except Unanswered:
+            raise
         except TimeoutError as error:
             raise ReflectionError("timeout", str(error) or "the model did not answer in time") from error
         except ModelError as error:

@@ -94,5 +94,13 @@ def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
     attempts = f"attempts without a program {figures.extraction_failures}, with a time-out {figures.timeouts}"
     harness = f"harness errors {figures.harness_errors}"
     yield "counted in n", f"tasks without feedback {figures.no_feedback}, {attempts}, {harness}"
+    if figures.withheld:
+        yield "withheld by the model", f"{cells.counts(figures.withheld)}, attempts without a program, not passed"
+    if figures.set_aside:
+        yield "begun anew", f"{cells.counts(figures.set_aside)}, loops that got no answer; none of them is in n"
+    if retries := sum(usage.retries for usage in figures.usage.values()):
+        yield "requests sent again", f"{retries} that brought no answer at first"
+    if figures.uncounted:
+        yield "cost unknown", f"{figures.uncounted} attempts of which the server counted no token"
     if figures.torn:
         yield "torn lines skipped", str(figures.torn)

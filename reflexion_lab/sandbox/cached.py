@@ -27,7 +27,7 @@ LAYOUT = Layout(
 )
 
 
-class CachedExecutor:
+class CachedSandbox:
     """`sandbox`, asked once for every program and its checks, across runs and processes that share the file at `path`.
 
     Equal executions that are under way at once in this process are one too. A time-out is kept for this process alone:

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
-from reflexion_lab.protocols import Executor
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Execution, Task
 
 
-def measured(tasks: Iterable[Task], executor: Executor, workers: int) -> tuple[tuple[Task, ...], list[str]]:
+def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tuple[Task, ...], list[str]]:
     """`tasks` with their `cpu_seconds`, and the ids of those whose canonical solution fails a test of theirs.
 
     Tasks without canonical solution or tests stay as they are. A failing one means that the task, or this machine, is

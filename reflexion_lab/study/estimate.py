@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from reflexion_lab.benchmarks.benchmark import Benchmark
-    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.cached import CachedSandbox
 
 
 class _Probed(NamedTuple):
@@ -53,7 +53,7 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
             raise ConfigError("cache.mode: off found; expected read-write, since the run would pay for the probe again")
     scope = f"estimate-{time.strftime('%Y%m%d-%H%M%S')}"
     with ExitStack() as stack:
-        sandboxes: dict[str, CachedExecutor] = {}
+        sandboxes: dict[str, CachedSandbox] = {}
         made = []
         for cfg in cells:
             wanted = f"{cfg.sandbox} {cfg.cache}"
@@ -63,7 +63,7 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
     return _told(made)
 
 
-def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedExecutor) -> _Probed:
+def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
     from reflexion_lab.parts import load_benchmark, timed
 
     cfg = without_traces(cfg)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.models.prices import Price
     from reflexion_lab.parts import Models
-    from reflexion_lab.sandbox.cached import CachedExecutor
+    from reflexion_lab.sandbox.cached import CachedSandbox
 
 
 class Call(NamedTuple):
@@ -102,7 +102,7 @@ def _no_store() -> Any:
     return compose("store=none").store
 
 
-def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedExecutor, scope: str) -> tuple[list[Trace], int]:
+def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
     """The loops of `tasks`, and how many a run would have at once. What is newly spent counts towards the caps of
     `scope`. `cfg` is one that `without_traces` made.
 
@@ -125,7 +125,7 @@ def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedExecutor, scope
             archive.close()
 
 
-def trace(cfg: DictConfig, models: Models, sandbox: CachedExecutor, archive: Archive | None, task: Task) -> Trace:
+def trace(cfg: DictConfig, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
     from reflexion_lab.config import loop_factory, suite_writer_factory
     from reflexion_lab.parts import ROLES

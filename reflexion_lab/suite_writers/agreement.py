@@ -7,7 +7,7 @@ from functools import reduce
 
 from msgspec.structs import replace
 
-from reflexion_lab.protocols import Actor, Executor, SuiteWriter
+from reflexion_lab.protocols import Actor, Sandbox, SuiteWriter
 from reflexion_lab.records import Recollection, Task, Trajectory, Usage, WrittenTests
 
 
@@ -20,7 +20,7 @@ class DualAgreement:
     `agreement` 0 the writer's tests are kept as they are. The drafts' tokens are part of the suite's usage.
     """
 
-    def __init__(self, writer: SuiteWriter, drafter: Actor, sandbox: Executor, agreement: int = 0) -> None:
+    def __init__(self, writer: SuiteWriter, drafter: Actor, sandbox: Sandbox, agreement: int = 0) -> None:
         if agreement < 0:
             raise ValueError(f"suite_writer.agreement: {agreement} found; expected 0 (no filter) or a number of drafts")
         self.writer = writer

@@ -16,7 +16,10 @@ from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
 from reflexion_lab.reports import sheets
 from reflexion_lab.reports.page import escaping
 
-SAID = "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error"
+SAID = (
+    "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error, "
+    "refused, cut by a filter, prompt too long, wrong model"
+)
 WORDS = dict(zip(OUTCOMES, SAID.split(", "), strict=True))
 LONGEST = 40_000
 """Characters of a text that are shown; a log may hold a line of a megabyte."""

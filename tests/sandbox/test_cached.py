@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from reflexion_lab.protocols import HarnessError
-from reflexion_lab.sandbox.cached import CachedExecutor
+from reflexion_lab.sandbox.cached import CachedSandbox
 from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
 PROGRAM = "def f(x):\n    return x + 1\n"
@@ -39,7 +39,7 @@ def counting(sandbox):
 
 @pytest.fixture
 def cached(counting, tmp_path):
-    cache = CachedExecutor(counting, tmp_path / "deep" / "executions.sqlite")
+    cache = CachedSandbox(counting, tmp_path / "deep" / "executions.sqlite")
     yield cache
     cache.close()
 
@@ -71,13 +71,13 @@ def test_anything_that_differs_is_executed_again(counting, cached, other):
 def test_other_limits_are_another_execution(counting, cached, tmp_path):
     cached.run(PROGRAM, "f", ["assert f(1) == 2"])
     counting.limits = Limits(memory_mb=300)
-    CachedExecutor(counting, tmp_path / "deep" / "executions.sqlite").run(PROGRAM, "f", ["assert f(1) == 2"])
+    CachedSandbox(counting, tmp_path / "deep" / "executions.sqlite").run(PROGRAM, "f", ["assert f(1) == 2"])
     assert len(counting.asked) == 2
 
 
 def test_another_process_or_run_finds_what_was_executed(counting, cached, tmp_path):
     first = cached.run(PROGRAM, "f", ["assert f(1) == 3"])
-    later = CachedExecutor(counting, tmp_path / "deep" / "executions.sqlite")
+    later = CachedSandbox(counting, tmp_path / "deep" / "executions.sqlite")
     assert later.run(PROGRAM, "f", ["assert f(1) == 3"]) == first
     assert len(counting.asked) == 1
 
@@ -100,11 +100,11 @@ def test_a_time_out_is_executed_once_here_and_again_elsewhere(tmp_path):
     endless = "def f(x):\n    while True: pass\n"
     with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as sandbox:
         counting = Counting(sandbox)
-        here = CachedExecutor(counting, tmp_path / "executions.sqlite")
+        here = CachedSandbox(counting, tmp_path / "executions.sqlite")
         assert here.run(endless, "f", ["assert f(1)"]).timed_out
         assert here.run(endless, "f", ["assert f(1)"]).timed_out
         assert len(counting.asked) == 1
-        CachedExecutor(counting, tmp_path / "executions.sqlite").run(endless, "f", ["assert f(1)"])
+        CachedSandbox(counting, tmp_path / "executions.sqlite").run(endless, "f", ["assert f(1)"])
         assert len(counting.asked) == 2
 
 
@@ -142,4 +142,4 @@ def test_a_damaged_row_is_executed_again(counting, cached, tmp_path):
 def test_a_file_of_another_kind_is_refused_in_one_line(counting, tmp_path):
     (tmp_path / "x.sqlite").write_text("not a database, and longer than nothing" * 100)
     with pytest.raises(HarnessError, match=r"cache\.executions: .*x\.sqlite cannot be used"):
-        CachedExecutor(counting, tmp_path / "x.sqlite").run(PROGRAM, "f", ["assert f(1) == 2"])
+        CachedSandbox(counting, tmp_path / "x.sqlite").run(PROGRAM, "f", ["assert f(1) == 2"])

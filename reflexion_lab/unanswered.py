@@ -1,0 +1,65 @@
+"""Loops whose model gave no answer: kept for later, as long as it answers others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+from reflexion_lab.mistakes import one_line
+from reflexion_lab.protocols import Unanswered
+from reflexion_lab.records import SetAside, Task
+from reflexion_lab.run_folder import RunFolder
+
+
+class Waiting:
+    """Tasks that were set aside, each with a line in the run folder. Thread-safe.
+
+    `most`: so many in a row, none answered between them, and the server is taken to be down.
+    """
+
+    def __init__(self, folder: RunFolder, most: int) -> None:
+        self.folder = folder
+        self.most = most
+        self._tasks: dict[str, tuple[Task, Unanswered]] = {}
+        self._in_a_row = 0
+        self._lock = threading.Lock()
+
+    def take(self, task: Task, problem: Unanswered) -> None:
+        """Keep `task` for later.
+
+        Raises:
+            Unanswered: `problem` lasts, or nobody gets an answer any more.
+        """
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        said = one_line(problem)
+        self.folder.append(
+            "set_aside.jsonl", SetAside(task_id=task.task_id, outcome=problem.outcome, problem=said, at=now)
+        )
+        with self._lock:
+            self._tasks[task.task_id] = task, problem
+            self._in_a_row += 1
+            if problem.is_lasting or self._in_a_row > self.most:
+                raise problem
+
+    def answered(self) -> None:
+        with self._lock:
+            self._in_a_row = 0
+
+    def released(self) -> list[Task]:
+        """The tasks that wait, in the order in which they came; none waits any more."""
+        with self._lock:
+            tasks = [task for task, _ in self._tasks.values()]
+            self._tasks.clear()
+            self._in_a_row = 0
+            return tasks
+
+    def check(self) -> None:
+        """Raises Unanswered: tasks are waiting still."""
+        with self._lock:
+            problems = [problem for _, problem in self._tasks.values()]
+        if problems:
+            counts = Counter(problem.outcome for problem in problems)
+            named = ", ".join(f"{name} {n}" for name, n in counts.items())
+            said = f"{len(problems)} tasks had no answer twice ({named}); the others have ended. The first: "
+            raise Unanswered(said + one_line(problems[0]), problems[0].outcome)
