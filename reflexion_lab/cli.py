@@ -9,9 +9,11 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from reflexion_lab.mistakes import mendable, one_line
+from reflexion_lab.interrupts import heeded
+from reflexion_lab.mistakes import harmless, in_full, mendable, one_line
+from reflexion_lab.shown import visible
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -38,12 +40,21 @@ Groups: {groups}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Returns 0; 2 after one line on what was wrong and what to do; 3 after one on the cap reached."""
+    """Entry point. Returns 0; 2 after one line on what was wrong and what to do; 3 after one on the cap reached; 130
+    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not {"", str(Path.cwd())} & {*sys.path}:
         sys.path.append(str(Path.cwd()))  # a reader's own parts, as `python -m` finds them; behind all others
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     if arguments[:1] == ["run"]:
         return guarded(lambda: run(arguments[1:]))
+    if arguments == ["--version"]:
+        from reflexion_lab import __version__
+
+        print(f"reflexion-lab {__version__}")
+        return 0
     options = parser().parse_args(arguments)
     return guarded(lambda: options.command(options) or 0)
 
@@ -52,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     from reflexion_lab.commands import (
         bundle,
         compare,
+        doctor,
         estimate,
         failures,
         lint_dataset,
@@ -61,10 +73,12 @@ def parser() -> argparse.ArgumentParser:
         report,
         retrieval,
         track,
+        verify,
         wisdom,
     )
+    from reflexion_lab.commands.place import positive
 
-    top = argparse.ArgumentParser(
+    top: argparse.ArgumentParser = Arguments(
         prog="reflexion-lab", description="Measure whether a language model learns from its own words."
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
@@ -75,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--all", action="store_true", help="every task, however many")
     sub.set_defaults(command=show)
     sub = commands.add_parser("demo", help="Reflexion against a single attempt with the embedded model, in minutes")
-    sub.add_argument("--tasks", type=int, default=12, help="HumanEval tasks, sampled (default: %(default)s)")
+    sub.add_argument("--tasks", type=positive, default=12, help="HumanEval tasks, sampled (default: %(default)s)")
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
     sub.set_defaults(command=demo)
     add_audit(commands)
@@ -92,13 +106,18 @@ def parser() -> argparse.ArgumentParser:
         recordings,
         bundle,
         lint_dataset,
+        verify,
+        doctor,
     ):
         room.add(commands)
-    sub = commands.add_parser("doctor", help="check the evaluator: canonical and hostile programs, isolation layers")
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub.add_argument("--hostile", action="store_true", help="run the whole hostile gallery and print its table")
-    sub.set_defaults(command=doctor)
     return top
+
+
+class Arguments(argparse.ArgumentParser):
+    """A parser whose complaints repeat arguments, such as names of files, without harm."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(visible(message))
 
 
 def add_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -114,13 +133,18 @@ def add_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """What `in_one_line` does; a warning is a line, without the place in our code; and an interrupt ends quietly."""
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-    try:
-        return in_one_line(command)
-    except KeyboardInterrupt:
-        print("interrupted; what had finished is written", file=sys.stderr)
-        return 130
+    """What `in_one_line` does; a warning is a line, without the place in our code; and whoever asks it to stop
+    gets a line on how to go on.
+    """
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {harmless(str(message))}", file=sys.stderr)
+    sys.excepthook = lambda _, problem, __: sys.stderr.write(in_full(problem))
+    with heeded():
+        try:
+            return in_one_line(command)
+        except KeyboardInterrupt as stop:
+            how = "; ".join(getattr(stop, "__notes__", ())) or "what had finished is written"
+            print(f"interrupted; {how}", file=sys.stderr)
+            return getattr(stop, "code", 130)
 
 
 def in_one_line(command: Callable[[], int]) -> int:
@@ -175,6 +199,8 @@ def run_many(overrides: list[str]) -> int:
     """A sweep by Hydra's launchers: cells that are finished are not run again, and one that fails ends no sweep."""
     from rich.console import Console
 
+    from reflexion_lab.launchers.launch import Launch
+    from reflexion_lab.study.launched import launched
     from reflexion_lab.study.sweep import Sweep
     from reflexion_lab.study.sweep_progress import shown
     from reflexion_lab.study.sweep_report import show as show_sweep
@@ -185,12 +211,16 @@ def run_many(overrides: list[str]) -> int:
         )
         raise ValueError(f"{flags[0]}: found beside -m; expected {expected}")
     sweep = Sweep.of(overrides)
-    quiet = sweep.cells[0].cfg.quiet
-    with shown(sweep, quiet):
-        if left := sweep.keep():
-            launch(cell, ["-m", f"sweep_id={sweep.sweep_id}", *overrides])
+    launch, quiet = Launch(overrides, sweep.sweep_id), sweep.cells[0].cfg.quiet
+    try:
+        with shown(sweep, quiet):
+            left = sweep.keep()
+            launched(sweep, left, launch)
+    except KeyboardInterrupt as stop:
+        stop.add_note("what had finished stands; the same command goes on with the sweep")
+        raise
     show_sweep(sweep, Console(stderr=quiet), problems_only=quiet)
-    links = sweep.track() if left else {}  # last: it may take a minute
+    links = sweep.track() if left or not sweep.is_tracked else {}  # last: it may take a minute
     if not quiet:
         print("\n".join(f"MLflow, {name}: {link}" for name, link in links.items()))
         print(f"open it with: {sweep.tracker.command}" * bool(links))
@@ -204,24 +234,18 @@ def exit_code(state: CellState) -> int:
     return 2 if state.problem or state.status not in ("done", "kept") else 0
 
 
-def cell(cfg: DictConfig) -> float:
-    """One job of a multirun; returns its pass@1, so that sweepers work. Also runs in a launcher's own process."""
-    from hydra.core.hydra_config import HydraConfig
-
-    from reflexion_lab.study.sweep import carry_out_cell
-
-    return carry_out_cell(cfg, HydraConfig.get().job.num)
-
-
 def launch(job: Callable[[DictConfig], float], arguments: list[str]) -> None:
     """Hand over to Hydra."""
     import hydra
 
-    from reflexion_lab.config import CONF
+    from reflexion_lab.config import CONF, blamed
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach `in_one_line`
     sys.argv = ["reflexion-lab run", *arguments]
-    hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+    except Exception as problem:  # of the config: what is wrong with a run was said by its job
+        raise blamed(problem, [word for word in arguments if not word.startswith("-")]) from problem.__cause__
 
 
 def show(options: argparse.Namespace) -> None:
@@ -253,12 +277,6 @@ def audit(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(as_json(audits, time.monotonic() - start)))
     return int(any(found.harness_errors for found in audits))
-
-
-def doctor(options: argparse.Namespace) -> int:
-    from reflexion_lab.doctor import examine
-
-    return examine(as_json=options.json, hostile=options.hostile)
 
 
 if __name__ == "__main__":

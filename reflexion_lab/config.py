@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,24 +11,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from reflexion_lab import registration
+from reflexion_lab import registration, settings
 from reflexion_lab.controls import doubts
 from reflexion_lab.manifest import HOW_NOT_WHAT, describe, differences
+from reflexion_lab.mistakes import hydras_own
 from reflexion_lab.parts import (
     ROLES,
     Models,
+    cached,
+    embedder_fingerprint,
     instantiate,
     keeps,
     load_archive,
     load_benchmark,
+    load_limits,
     load_models,
-    load_sandbox,
+    shares,
     timed,
 )
-from reflexion_lab.protocols import Model, Sandbox, Stop, SuiteWriter, Tracker
-from reflexion_lab.records import FEEDBACK_SOURCES
+from reflexion_lab.protocols import Begun, Executor, Model, Sandbox, Stop, SuiteWriter, Tracker
+from reflexion_lab.provenance import provenance
+from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
 from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.wiring import ConfigError, LoopValues, converted, plain, wire
+from reflexion_lab.wiring import ConfigError, LoopValues, asked, converted, plain, wire
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -55,6 +62,7 @@ class Lab(NamedTuple):
     sandbox: CachedSandbox
     models: Models
     archive: Archive | None
+    executor: Executor
 
     @property
     def model(self) -> CachedModel:
@@ -66,10 +74,39 @@ class Lab(NamedTuple):
         self.models.close()
         if self.archive:
             self.archive.close()
+        self.executor.close()
 
 
 def compose(*overrides: str) -> DictConfig:
     """The config that `reflexion-lab run *overrides` would use; works in a notebook."""
+    try:
+        return _composed(*overrides)
+    except Exception as problem:
+        raise blamed(problem, overrides) from problem.__cause__
+
+
+def blamed(problem: Exception, overrides: Sequence[str]) -> Exception:
+    """`problem` with the override at fault, where it does not name it: that one raises the very same by itself. What is
+    wrong with a file that an override names is a ConfigError.
+    """
+    if hydras_own(problem) and any(one.partition("=")[0] in str(problem) for one in overrides):
+        return problem
+    paths = [one for one in overrides if one.startswith("hydra.searchpath=")]
+    for one in reversed(overrides):  # what was written last is likelier wrong
+        try:
+            _composed(*paths, one)
+        except Exception as alone:
+            if str(alone) != str(problem):
+                continue
+            if not hydras_own(problem):
+                is_file = not isinstance(problem, ValueError) or isinstance(problem, UnicodeDecodeError)
+                return ConfigError(f"{one}: {problem}{'; expected a file in YAML' * is_file}")
+            problem.add_note(f"in {one}")
+            break
+    return problem
+
+
+def _composed(*overrides: str) -> DictConfig:
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
 
@@ -91,9 +128,7 @@ def assemble(cfg: DictConfig) -> Lab:
     Raises:
         ConfigError: a value is impossible, or a resumed run began with another config.
     """
-    from reflexion_lab.judge import HiddenTests
-    from reflexion_lab.runner import Runner
-
+    settings.check(cfg)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError(
             f"feedback_source: {cfg.feedback_source!r} found; expected one of {', '.join(FEEDBACK_SOURCES)}"
@@ -105,22 +140,55 @@ def assemble(cfg: DictConfig) -> Lab:
         )
     for doubt in doubts(plain(cfg)):
         warnings.warn(doubt, RuntimeWarning, stacklevel=2)
-    sandbox = load_sandbox(cfg)
+    with contextlib.ExitStack() as held:
+        executor = load_executor(cfg)
+        held.callback(executor.close)
+        lab = _assembled(cfg, executor, held)
+        held.pop_all()  # the lab closes them
+    return lab
+
+
+def load_executor(cfg: DictConfig) -> Executor:
+    """What the config names; this process, where it names nothing, as an old manifest."""
+    executor: Executor = instantiate(cfg.executor or {"_target_": "reflexion_lab.executors.local.Local"}, "executor")
+    return executor
+
+
+def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) -> Lab:
+    from omegaconf import OmegaConf
+
+    from reflexion_lab.judge import HiddenTests
+    from reflexion_lab.runner import Runner
+    from reflexion_lab.stores.in_memory import InMemory
+
+    as_it_stands: Any = OmegaConf.to_container(cfg, resolve=False)
+    sandbox = cached(cfg, executor.pool(load_limits(cfg), cfg.sandbox.servers, as_it_stands))
+    held.callback(sandbox.close)
+    sandbox.open(is_new=False)  # a damaged one shows at once
     benchmark = load_benchmark(cfg, sandbox)
     models = load_models(cfg)
-    archive = load_archive(cfg)
-    loop_factory(cfg, models, sandbox, archive)()  # an impossible value shows before anything is written
+    held.callback(models.close)
+    tried = load_archive(cfg, InMemory()) if shares(cfg) else None
+    loop_factory(cfg, models, sandbox, tried)()  # an impossible value shows before anything is written
     suite_writer = (
         suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
     )
-    tracker = instantiate(cfg.tracker)
-    folder = open_folder(cfg, benchmark, models, sandbox.layers)
+    tracker = instantiate(cfg.tracker, "tracker")
+    manifest = described(cfg, benchmark, models, sandbox.layers, _provenance(cfg, tried))
+    if archive := load_archive(cfg):
+        held.callback(archive.close)
+    models.open()
+    sandbox.open()
+    folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
-    rounds = begin(archive, cfg, folder)
+    rounds = begin(archive, cfg, folder, executor)
+    begun = Begun(
+        folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
+    )
     graded = [grade.task_id for grade in folder.grades.values() if not grade.sealed]
     runner = Runner(
         tasks=timed(benchmark, sandbox),
-        loop=loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id),
+        loop=executor.loops(loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id), begun),
         judge=HiddenTests(sandbox, graded),
         folder=folder,
         feedback_source=cfg.feedback_source,
@@ -129,17 +197,20 @@ def assemble(cfg: DictConfig) -> Lab:
         suite_writer=suite_writer,
         rounds=rounds,
     )
-    return Lab(runner, folder, tracker, sandbox, models, archive)
+    return Lab(runner, folder, tracker, sandbox, models, archive, executor)
 
 
-def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder) -> Rounds | OneRound:
+def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder, executor: Executor) -> Rounds | OneRound:
     """Read the store as it stood when the run in `folder` began, which a resumed run does again."""
     from reflexion_lab.memory.rounds import OneRound, Rounds
 
     if archive is None:
         return OneRound()
-    rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm)
-    folder.write_json("memory.json", msgspec.to_builtins(archive.begin(folder.beginning, folder.manifest.run_id)))
+    rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.tell)
+    known = folder.beginning
+    beginning = archive.begin(known, folder.manifest.run_id)
+    if known is None:
+        folder.write_json("memory.json", msgspec.to_builtins(beginning))
     return rounds
 
 
@@ -154,9 +225,11 @@ def loop_factory(
     from reflexion_lab.reflectors.reviewed import Reviewed
 
     made = {
-        name: instantiate(cfg[name]) for name in ("actor", "evaluator", "critic", "reviser", "reflector") if name in cfg
+        name: instantiate(cfg[name], name)
+        for name in ("actor", "evaluator", "critic", "reviser", "reflector")
+        if name in cfg
     }
-    recall, prompts = wire(instantiate(cfg.recall), {}, "recall"), instantiate(cfg.prompts)
+    recall, prompts = wire(instantiate(cfg.recall, "recall"), {}, "recall"), instantiate(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     converted("loop", cfg.loop, LoopValues)  # a value of another type shows here, by its key
     stuck = Stuck(cfg.loop.stuck_after)
@@ -214,7 +287,7 @@ def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
         MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
         TimeOut(cfg.loop.timeout),
         stuck,
-        *(instantiate(rule) for rule in cfg.stop.values()),
+        *(instantiate(rule, f"stop.{name}") for name, rule in cfg.stop.items()),
     )
 
 
@@ -227,7 +300,7 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
         raise ConfigError(
             f"suite_writer: {style} found with model=openai, whose models chat; expected suite_writer=chat"
         )
-    partial, prompts = instantiate(cfg.suite_writer), instantiate(cfg.prompts)
+    partial, prompts = instantiate(cfg.suite_writer, "suite_writer"), instantiate(cfg.prompts, "prompts")
 
     def writer() -> SuiteWriter:
         made: SuiteWriter = wire(
@@ -239,18 +312,29 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
     return writer
 
 
-def open_folder(cfg: DictConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str]) -> RunFolder:
-    """A new run folder with its manifest, or the one to resume, if it began as this very run."""
-    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation)
-    if cfg.resume is None:
-        folder = RunFolder(Path(cfg.run_root) / manifest.run_id)
-        folder.write_manifest(manifest)
-        if cfg.study:
-            registration.keep(Path(cfg.study), folder.path, manifest)
-        return folder
-    folder = RunFolder.existing(cfg.resume)
-    if changed := differences(folder.manifest, manifest):
+def _provenance(cfg: DictConfig, archive: Archive | None) -> Provenance:
+    from reflexion_lab.sandbox.cached import VERSION
+
+    overrides, launcher = asked()
+    embedder = embedder_fingerprint(cfg, archive)
+    return provenance(plain(cfg), overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
+
+
+def described(
+    cfg: DictConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], made: Provenance
+) -> Manifest:
+    """What the run is. Raises ConfigError: the run to resume began as another one."""
+    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, made)
+    if cfg.resume is not None and (changed := differences(RunFolder.existing(cfg.resume).manifest, manifest)):
         raise ConfigError(
             f"resume: {cfg.resume} began with another {', '.join(changed)}; expected the command that began it"
         )
-    return folder
+    return manifest
+
+
+def open_folder(cfg: DictConfig, manifest: Manifest) -> RunFolder:
+    """A new run folder with its manifest, or the one to resume."""
+    if cfg.resume is not None:
+        return RunFolder.existing(cfg.resume)
+    study = functools.partial(registration.keep, Path(cfg.study), run=manifest) if cfg.study else None
+    return RunFolder.begun(Path(cfg.run_root), manifest, study)

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from reflexion_lab.appended import FolderLost
 from reflexion_lab.config import Lab, assemble
+from reflexion_lab.mistakes import one_line
 from reflexion_lab.parts import instantiate
+from reflexion_lab.progress import in_notebook
 from reflexion_lab.protocols import Tracker
+from reflexion_lab.run_folder import RunFolderError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -31,14 +35,26 @@ def carry_out(cfg: DictConfig) -> Summary:
 def finish(lab: Lab, cfg: DictConfig) -> Summary:
     """Run what is put together, close it, and present it."""
     try:
-        lab.runner.run()
-    except BaseException:
-        if not cfg.sweep_id:  # a sweep goes on with it by itself
-            print(f"stopped; finish it with the same command and resume={lab.folder.path}", file=sys.stderr)
+        with lab.folder.held():  # until its summary stands: nobody goes on with it meanwhile
+            try:
+                lab.runner.run()
+            finally:
+                lab.close()
+            return present(lab, cfg)
+    except (RunFolderError, FolderLost):  # there is nothing to go on with, or somebody else is at it
         raise
-    finally:
-        lab.close()
-    return present(lab, cfg)
+    except BaseException as problem:
+        if not cfg.sweep_id:  # a sweep goes on with it by itself
+            _tell(problem, f"finish it with the same command and resume={lab.folder.path}")
+        raise
+
+
+def _tell(problem: BaseException, how: str) -> None:
+    """Say how to go on; of an interrupt its one line says it, or the traceback."""
+    if isinstance(problem, KeyboardInterrupt) and not in_notebook():
+        problem.add_note(how)
+    else:
+        print(f"stopped; {how}", file=sys.stderr)
 
 
 def present(lab: Lab, cfg: DictConfig) -> Summary:
@@ -48,7 +64,7 @@ def present(lab: Lab, cfg: DictConfig) -> Summary:
     """
     from reflexion_lab.analysis.summary import Log, summary
 
-    log = Log.read(lab.folder)
+    log = Log.read(lab.folder, texts=False)
     found = summary(log)
     lab.folder.write_json("summary.json", msgspec.to_builtins(found))
     figures = [] if cfg.sweep_id else drawn(lab, log, cfg.arm)
@@ -80,15 +96,15 @@ def track(lab: Lab) -> str:
     try:
         return lab.tracker.track(lab.folder.path)
     except OSError as problem:
-        print(f"not tracked: {problem}", file=sys.stderr)
+        print(f"not tracked: {one_line(problem)}", file=sys.stderr)
         return ""
 
 
 def track_arms(cfg: DictConfig, runs: Sequence[Path]) -> dict[str, str]:
     """Show the arms that `runs` make to the tracker; returns where to look. As with a run, nothing is lost by it."""
     try:
-        tracker: Tracker = instantiate(cfg.tracker)
+        tracker: Tracker = instantiate(cfg.tracker, "tracker")
         return tracker.track_arms(runs) if runs else {}
     except (OSError, ValueError) as problem:
-        print(f"arms not tracked: {problem}", file=sys.stderr)
+        print(f"arms not tracked: {one_line(problem)}", file=sys.stderr)
         return {}

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reflexion_lab.config import CONF
-from reflexion_lab.manifest import config_digest, without_logins
+from reflexion_lab.keys import without_logins
+from reflexion_lab.manifest import config_digest
 from reflexion_lab.wiring import plain
 
 if TYPE_CHECKING:

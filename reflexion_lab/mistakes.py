@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import traceback
 
+from reflexion_lab.keys import without_keys
 from reflexion_lab.protocols import HarnessError, ModelError, StoreError
+from reflexion_lab.shown import plain, visible
 
 
 def mendable(problem: Exception) -> bool:
@@ -18,7 +21,8 @@ def hydras_own(problem: Exception) -> bool:
 
 
 def one_line(problem: BaseException, keys: str = "`reflexion-lab run --cfg job` prints those that there are") -> str:
-    """What is wrong: the innermost cause, the config key that Hydra met it at, the stage of the loop.
+    """What is wrong: the innermost cause, the config key that Hydra met it at, the stage of the loop; without secrets,
+    and without anything that a terminal would obey.
 
     Args:
         keys: what is said where there is no such key.
@@ -35,4 +39,14 @@ def one_line(problem: BaseException, keys: str = "`reflexion-lab run --cfg job` 
     elif key and key[1].split(".")[0] not in text:
         text = f"{key[1]}: {text}"
     notes = "; ".join(told)
-    return " ".join(f"{text} {f'({notes})' if notes else ''}".split())
+    return harmless(" ".join(f"{text} {f'({notes})' if notes else ''}".split()))
+
+
+def harmless(text: str) -> str:
+    """What is said of a mistake, on one line: it may repeat words of others, and keys of our user."""
+    return plain(without_keys(text))
+
+
+def in_full(problem: BaseException) -> str:
+    """Its traceback, as harmless as the line."""
+    return visible(without_keys("".join(traceback.format_exception(problem))))

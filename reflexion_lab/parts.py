@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from reflexion_lab.keys import is_given, without_logins
+from reflexion_lab.mistakes import one_line
 from reflexion_lab.models.capped import Meter
 from reflexion_lab.models.ledger import Caps
-from reflexion_lab.protocols import Embedder, Model
+from reflexion_lab.protocols import Embedder, Model, ModelError, Pool, Store
 from reflexion_lab.records import Usage
-from reflexion_lab.wiring import ConfigError, converted, plain, wire
+from reflexion_lab.shown import visible
+from reflexion_lab.wiring import ConfigError, asks_for, called, converted, plain, wire
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from reflexion_lab.benchmarks.benchmark import Benchmark
     from reflexion_lab.memory.archive import Archive
-    from reflexion_lab.models.cache import CachedModel
+    from reflexion_lab.models.cache import CachedModel, Counts
     from reflexion_lab.models.prices import Entry
     from reflexion_lab.records import Task
     from reflexion_lab.sandbox.cached import CachedSandbox
@@ -60,6 +64,20 @@ class Models(NamedTuple):
         """What the calls that were made took."""
         return sum((model.spent for model in self.distinct), Usage())
 
+    def taken(self) -> list[Counts]:
+        """What was counted, in the order of `distinct`; counting then begins at zero."""
+        return [model.taken() for model in self.distinct]
+
+    def add(self, counts: Sequence[Counts]) -> None:
+        """Count what equal models did elsewhere."""
+        for model, added in zip(self.distinct, counts, strict=True):
+            model.add(added)
+
+    def open(self) -> None:
+        """Begin the call caches that are not there yet. Raises ModelError."""
+        for model in self.distinct:
+            model.open()
+
     def close(self) -> None:
         for model in self.distinct:
             model.close()
@@ -70,19 +88,19 @@ ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
 """Who asks a model. Each but the actor may have one of its own, `roles.NAME`; the last two are rungs of escalation."""
 
 
-def load_archive(cfg: DictConfig) -> Archive | None:
-    """What all loops share; None where the config has no actor read of other loops and no store keep them."""
+def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
+    """What all loops share; None where the config has no actor read of other loops and no store keep them. `store`:
+    goes in the place of the config's.
+    """
     from reflexion_lab.memory.archive import Archive, Shown
 
-    shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
-    shows = shown != Shown(min_score=shown.min_score, max_tokens=shown.max_tokens)
-    reads = shows or shared.priors or not cfg.recall._target_.endswith(".Window")
-    if not reads and not keeps(cfg):
+    if not shares(cfg) and not store:
         return None
+    shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
     parts = {"embedder": load_embedder(cfg)}
     return Archive(
-        instantiate(cfg.store),
-        lambda: wire(instantiate(cfg.retriever), parts, "retriever"),
+        store or instantiate(cfg.store, "store"),
+        lambda: wire(instantiate(cfg.retriever, "retriever"), parts, "retriever"),
         shown=shown,
         match=shared.match,
         same_task=shared.same_task,
@@ -90,6 +108,15 @@ def load_archive(cfg: DictConfig) -> Archive | None:
         retire_after=shared.retire_after,
         retire_below=shared.retire_below,
     )
+
+
+def shares(cfg: DictConfig) -> bool:
+    """Whether an actor reads of other loops, or what they learn is kept."""
+    from reflexion_lab.memory.archive import Shown
+
+    shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    shows = shown != Shown(min_score=shown.min_score, max_tokens=shown.max_tokens)
+    return shows or shared.priors or not cfg.recall._target_.endswith(".Window") or keeps(cfg)
 
 
 def keeps(cfg: DictConfig) -> bool:
@@ -102,16 +129,31 @@ def load_embedder(cfg: DictConfig) -> Embedder:
     from reflexion_lab.embedders.cached import CachedEmbedder
 
     path = None if cfg.cache.mode == "off" else cfg.cache.embeddings
-    return CachedEmbedder(wire(instantiate(cfg.embedder), {}, "embedder"), path)
+    return CachedEmbedder(wire(instantiate(cfg.embedder, "embedder"), {}, "embedder"), path)
+
+
+def embedder_fingerprint(cfg: DictConfig, archive: Archive | None) -> str:
+    """Whose vectors retrieval compares; "" where it compares none."""
+    if archive is None or not asks_for(instantiate(cfg.retriever, "retriever"), "embedder"):
+        return ""
+    try:
+        return load_embedder(cfg).fingerprint
+    except ModelError:  # said when a vector is asked for, which a replayed run may never do
+        return ""
 
 
 def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedSandbox:
     """The sandbox behind its execution cache."""
-    from reflexion_lab.sandbox.cached import CachedSandbox
     from reflexion_lab.sandbox.sandbox import Sandbox
 
-    path = None if cfg.cache.mode == "off" else cfg.cache.executions
-    return CachedSandbox(Sandbox(load_limits(cfg), servers or cfg.sandbox.servers), path)
+    return cached(cfg, Sandbox(load_limits(cfg), servers or cfg.sandbox.servers))
+
+
+def cached(cfg: DictConfig, sandbox: Pool) -> CachedSandbox:
+    """`sandbox` behind the execution cache."""
+    from reflexion_lab.sandbox.cached import CachedSandbox
+
+    return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions)
 
 
 def timed(benchmark: Benchmark, sandbox: CachedSandbox) -> tuple[Task, ...]:
@@ -120,7 +162,7 @@ def timed(benchmark: Benchmark, sandbox: CachedSandbox) -> tuple[Task, ...]:
 
     tasks, failing = measured(benchmark, sandbox, sandbox.servers)
     if failing:
-        shown = ", ".join(failing[:5]) + (" and others" if len(failing) > 5 else "")
+        shown = visible(", ".join(failing[:5])) + (" and others" if len(failing) > 5 else "")
         print(
             f"warning: {len(failing)} canonical solutions fail tests of their own tasks here: {shown}", file=sys.stderr
         )
@@ -131,7 +173,7 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Ben
     """The selected tasks, under the digest of the whole data set. `sandbox` computes what a data set leaves out."""
     from reflexion_lab.benchmarks.benchmark import Benchmark
 
-    loaded = instantiate(cfg.benchmark.load)
+    loaded = instantiate(cfg.benchmark.load, "benchmark.load")
     if isinstance(loaded, functools.partial):
         loaded = wire(loaded, {"compute": sandbox and sandbox.values}, "benchmark.load")
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
@@ -143,7 +185,7 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Ben
     return chosen
 
 
-def load_models(cfg: DictConfig) -> Models:
+def load_models(cfg: DictConfig, clock: Callable[[], float] = time.monotonic) -> Models:
     """The model of every role: within the caps, behind the call cache. Roles of equal config share one instance in a
     process.
     """
@@ -154,12 +196,13 @@ def load_models(cfg: DictConfig) -> Models:
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError(f"roles: {', '.join(strange)} found; expected some of {', '.join(ROLES[1:])}")
     caps, lists = converted("caps", cfg.caps or {}, Caps), read((cfg.prices or {}).get("path"))
-    meter = Meter(caps, Path(cfg.run_root) / "spending.sqlite", cfg.sweep_id or "")
+    meter = Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "", clock)
     made: dict[bytes, CachedModel] = {}
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
             raise ConfigError(f"{missing[0]}: no value found; expected one, {missing[0]}=…")
+        _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
         _check_style(cfg, role, node)
         key = msgspec.json.encode(plain(node), order="sorted")
         if key not in made:
@@ -175,6 +218,7 @@ def _cached(
     from reflexion_lab.models.cache import CachedModel
     from reflexion_lab.models.capped import CappedModel, longest_reply
     from reflexion_lab.models.prices import RECORDED, settled
+    from reflexion_lab.models.shared_calls import UNSAVED
 
     price = settled(role, node, lists, meter.caps.cost)
     model = _model(msgspec.json.encode(node, order="sorted"))
@@ -182,18 +226,39 @@ def _cached(
         model = wire(model, {"tasks": load_benchmark(cfg).tasks}, "model")
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
-    return CachedModel(model, cfg.cache.path, cfg.cache.mode, price)
+    return CachedModel(model, cfg.cache.path, cfg.cache.mode, price, Path(cfg.run_root) / UNSAVED)
+
+
+def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
+    """Raises ConfigError: the config holds a key. Configs are kept with every run, and shown."""
+    for field, value in node.items():
+        below = f"{place}.{field}"
+        if isinstance(value, dict):
+            _check_secrets(below, value)
+        elif is_given(field, value) or without_logins(value) != value:
+            raise ConfigError(
+                f"{below}: a key, or an address with one, found; expected none in a config, which is kept with every "
+                "run; put it into an environment variable and name that one, model.api_key_env=NAME"
+            )
 
 
 def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
     """Raises ConfigError: a model that chats would be given the beginning of a file."""
-    if not node._target_.endswith(".OpenAIModel") or role in ("reflector", "critic", "suite_writer"):
+    found = CHATS.get(str(node._target_).rpartition(".")[2])
+    if found is None or role in ("reflector", "critic", "suite_writer"):
         return
     revises = _within(plain(cfg.actor), lambda node: str(node.get("_target_", "")).endswith(".CritiqueRevise"))
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
         if _within(plain(cfg[name]), _continues):
-            raise ConfigError(f"{name}: continuation found with model=openai, whose models chat; expected {chat}")
+            raise ConfigError(f"{name}: continuation found with {found}; expected {chat}")
+
+
+CHATS = {
+    "OpenAIModel": "model=openai, whose models chat",
+    "SimulatedModel": "model=simulated, which answers whole prompts",
+}
+"""By class, models that cannot go on with the beginning of a file."""
 
 
 def _continues(node: Mapping[str, Any]) -> bool:
@@ -210,7 +275,7 @@ def _within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
 
 @functools.cache
 def _model(node: bytes) -> Model:
-    model: Model = instantiate(msgspec.json.decode(node))
+    model: Model = instantiate(msgspec.json.decode(node), "model")
     return model
 
 
@@ -220,7 +285,18 @@ def load_limits(cfg: DictConfig) -> Any:
     return converted("sandbox.limits", cfg.sandbox.limits, Limits)
 
 
-def instantiate(node: Any) -> Any:
+def instantiate(node: Any, key: str = "") -> Any:
+    """The part of a config node, or the partial that makes it. `key`: where the config has it.
+
+    Raises:
+        ConfigError: there is no such class or function, it takes no such values, or it makes no part of that kind.
+    """
+    from hydra.errors import InstantiationException
     from hydra.utils import instantiate as hydra_instantiate
 
-    return hydra_instantiate(node, _convert_="all")
+    try:
+        partial = hydra_instantiate(node, _convert_="all", _partial_=True)
+    except InstantiationException as problem:
+        said = one_line(problem)
+        raise ConfigError(said if said.startswith(key) else f"{key}: {said}") from problem
+    return partial if node.get("_partial_") else called(partial, key)

@@ -6,12 +6,13 @@ exception; an exception is a broken harness and stops the run loudly, after ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from reflexion_lab.records import (
     Attempt,
+    Beginning,
     Completion,
     Critique,
     Episode,
@@ -22,6 +23,7 @@ from reflexion_lab.records import (
     Message,
     Mistake,
     Recollection,
+    Record,
     Reflection,
     Sampling,
     Search,
@@ -60,6 +62,10 @@ class Unanswered(ModelError):
         super().__init__(message)
         self.outcome = outcome
         self.is_lasting = is_lasting
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As itself to other processes, with its notes."""
+        return type(self), (str(self), self.outcome, self.is_lasting), self.__dict__
 
 
 class HarnessError(RuntimeError):
@@ -150,6 +156,19 @@ class Sandbox(Protocol):
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
         """Execute `program`, then each of `checks`; raises HarnessError alone."""
+
+
+class Pool(Sandbox, Protocol):
+    """The sandboxes of a run as one."""
+
+    @property
+    def servers(self) -> int:
+        """Programs at once."""
+
+    def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
+        """What each call of `program` returns, as Python source; None where that is no plain data or it raised."""
+
+    def close(self) -> None: ...
 
 
 class Evaluator(Protocol):
@@ -268,6 +287,44 @@ class Stop(Protocol):
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         """The name of the reason, or None to go on. `history` is oldest first and ends before `attempt`."""
+
+
+class Loop(Protocol):
+    """One task's attempts."""
+
+    def attempts(self, task: Task) -> Iterator[Attempt]:
+        """Each made when it is asked for; the last has a stop reason. `task` is public. A loop that is lost begins anew
+        by itself, with another first attempt.
+        """
+
+
+class Begun(NamedTuple):
+    """A run that has begun, as its executor needs to know it."""
+
+    run_id: str
+    scope: str
+    """What shares the caps."""
+    beginning: Beginning | None
+    """What memory held; None where tasks know nothing of each other."""
+    store: Store | None
+    counted: Callable[[Sequence[Any]], None]
+    """Takes the counts of calls that were made elsewhere."""
+
+
+class Executor(Protocol):
+    """Where a run's loops and programs are executed. It changes no result."""
+
+    def pool(self, limits: Any, servers: int | None, config: Mapping[str, Any]) -> Pool:
+        """The sandboxes; first of all calls. `config`: the run's, with its interpolations. Raises ConfigError."""
+
+    def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
+        """Makes one task's loop; `here` does so in this process. Raises HarnessError, and what the parts raise."""
+
+    def tell(self, learnt: Sequence[Record]) -> None:
+        """Make known to all later loops what a round of tasks has learnt."""
+
+    def close(self) -> None:
+        """End what was started for the run."""
 
 
 class Judge(Protocol):

@@ -143,6 +143,8 @@ class Completion(Record, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cached: bool = False
     """True when the reply came from the call cache: `usage` then says what it cost when it was first paid."""
+    system_fingerprint: str = ""
+    """What the server calls its own configuration; another one may answer otherwise. "" where it does not say."""
 
 
 class Critique(Record, frozen=True, kw_only=True):
@@ -306,6 +308,8 @@ class WrittenTests(Record, frozen=True, kw_only=True):
     """Those that were not, and why."""
     messages: tuple[Message, ...] = ()
     reply: str = ""
+    finish_reason: str = "stop"
+    """Why the model ended, as of `Trajectory`: a reply that withholds is not looked through for tests."""
     usage: Usage = Usage()
 
 
@@ -630,6 +634,36 @@ class SetAside(Record, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
 
 
+class Provenance(Record, frozen=True, kw_only=True):
+    """On what, with what and by which words a run was made. Digests are SHA-256, shortened to 16 hex digits; "" is
+    unknown, as in manifests of earlier versions.
+    """
+
+    python: str = ""
+    """Implementation and version."""
+    platform: str = ""
+    """System, processor and C library; neither the machine nor its user is named."""
+    cpus: int = 0
+    lock_digest: str = ""
+    """Of constraints.txt, which names the versions of all that the tests run with; "" for an installed wheel."""
+    code_digest: str = ""
+    """Of the lab's own files."""
+    diff_digest: str = ""
+    """Of `git diff HEAD`; "" where that is empty."""
+    overrides: tuple[str, ...] = ()
+    """What followed `reflexion-lab run`, or made the cell of a sweep; () for a run from Python."""
+    launcher: str = ""
+    """Hydra's launcher, such as `basic` or `joblib`."""
+    own_parts: dict[str, str] = {}
+    """By module, the digest of the file that holds a reader's own part."""
+    embedder_fingerprint: str = ""
+    """Whose vectors retrieval compares; "" where nothing is embedded."""
+    benchmark_file_digest: str = ""
+    """Of the file that the tasks were read from; "" for a benchmark that is installed with a package."""
+    sandbox_version: int = 0
+    """`sandbox.cached.VERSION`; the limits stand in the config."""
+
+
 class Manifest(Record, frozen=True, kw_only=True):
     """What a run was: enough to say whether two runs may be compared, and to run it again."""
 
@@ -660,6 +694,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     """Of the study's file as it stood before the first call."""
     prices: dict[str, str] = {}
     """By role, what a token was taken to cost, of which day, by whose list."""
+    provenance: Provenance = Provenance()
     schema_version: int = SCHEMA_VERSION
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from reflexion_lab.given import UNREADABLE, content
 from reflexion_lab.records import Manifest, Record
 
 FILE = "study.yaml"
@@ -90,10 +91,12 @@ def read(path: Path | str) -> Registration:
         ValueError: there is no such file, or a field of it is missing, unknown or impossible.
     """
     try:
-        return msgspec.yaml.decode(Path(path).read_bytes(), type=Registration)
-    except OSError as problem:
-        raise ValueError(f"study: {path} cannot be read ({problem.strerror}); expected a {FILE}") from None
-    except (msgspec.MsgspecError, ValueError) as problem:
+        text = content(path, f"a {FILE}")
+    except ValueError as problem:
+        raise ValueError(f"study: {problem}") from None
+    try:
+        return msgspec.yaml.decode(text, type=Registration)
+    except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: a key that cannot be one
         said = " ".join(str(problem).split())
         raise ValueError(f"study: {path}: {said}; expected a {FILE} as docs/guides/sweep.md shows one") from None
 

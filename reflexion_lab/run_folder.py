@@ -8,23 +8,26 @@ written_tests.jsonl    tests that the model wrote, one line a task, before its l
 suite_verdicts.jsonl   whether the canonical solution passes them, found out after the last loop
 set_aside.jsonl        loops that were broken off, since the model gave no answer, and begun anew
 memory.json            what memory held of earlier runs, where tasks learn from each other
+digests.json           SHA-256 of each of these files, once the run is finished
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import glob
 import json
-import os
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from reflexion_lab.appended import Appended, Held
+from reflexion_lab.given import UNREADABLE, check
 from reflexion_lab.records import (
+    SCHEMA_VERSION,
     Attempt,
     Beginning,
     Grade,
@@ -35,8 +38,17 @@ from reflexion_lab.records import (
     TaskResult,
     WrittenTests,
 )
+from reflexion_lab.scratch import Scratch
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+
+class _Place(Record, frozen=True):
+    """Of an attempt, its place in the run."""
+
+    task_id: str
+    number: int
 
 
 class RunFolderError(ValueError):
@@ -53,8 +65,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self.torn = 0
-        self._lock = threading.Lock()
-        self._open: dict[str, int] = {}
+        self._files = Appended(self.path)
 
     @classmethod
     def existing(cls, path: Path | str) -> RunFolder:
@@ -71,12 +82,37 @@ class RunFolder:
         _ = folder.manifest
         return folder
 
+    @classmethod
+    def begun(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
+        """A new folder in `root`, named by its run: there in whole or, after a kill, not at all.
+
+        Args:
+            fill: puts what else belongs there from the beginning into the folder that it is given.
+        """
+        root.mkdir(parents=True, exist_ok=True)
+        with Scratch(root, ".begun-", mode=0o777) as draft:
+            if fill:
+                fill(draft.path)
+            while True:  # a clock that was set back, or a run that began in the same microsecond, has the name
+                cls(draft.path).write_manifest(manifest)
+                try:
+                    return cls(draft.path.rename(root / manifest.run_id))
+                except OSError as problem:
+                    if problem.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                        raise
+                manifest = replace(manifest, run_id=_next(manifest.run_id))
+
     @property
     def manifest(self) -> Manifest:
+        path = self.path / "manifest.json"
         try:
-            return msgspec.json.decode((self.path / "manifest.json").read_bytes(), type=Manifest)
-        except msgspec.MsgspecError as problem:
-            raise RunFolderError(f"{self.path / 'manifest.json'}: {problem}; expected a manifest of schema 1") from None
+            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except UNREADABLE as problem:
+            raise RunFolderError(f"{path}: {problem}; expected a manifest of schema {SCHEMA_VERSION}") from None
+        if found.schema_version > SCHEMA_VERSION:
+            what = f"schema {found.schema_version} found; this version reads schema {SCHEMA_VERSION}"
+            raise RunFolderError(f"{path}: {what}; use the version of reflexion_lab that wrote it, or a newer one")
+        return found
 
     def write_manifest(self, manifest: Manifest) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -84,9 +120,7 @@ class RunFolder:
 
     def write_json(self, name: str, value: object) -> None:
         """Replace `name` in one step: a reader sees the old text or the new one, never a part."""
-        draft = self.path / f".{name}.{os.getpid()}"
-        draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-        draft.replace(self.path / name)
+        self._files.replace(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     @property
     def beginning(self) -> Beginning | None:
@@ -94,105 +128,116 @@ class RunFolder:
         path = self.path / "memory.json"
         try:
             return msgspec.json.decode(path.read_bytes(), type=Beginning) if path.exists() else None
-        except msgspec.MsgspecError as problem:
+        except UNREADABLE as problem:
             raise RunFolderError(f"{path}: {problem}; expected what the store held when the run began") from None
 
     def append(self, name: str, record: Record) -> None:
-        """Add one line to `name`."""
-        line = msgspec.json.encode(record) + b"\n"
-        with self._lock:
-            if name not in self._open:
-                self._open[name] = _open_for_append(self.path / name)
-            descriptor = self._open[name]
-            if os.write(descriptor, line) != len(line):
-                raise OSError(f"{self.path / name}: the disk took only a part of a record; free some space and resume")
+        """Add one line to `name`.
+
+        Raises:
+            FolderLost: the file, or the folder, is no longer the one that was begun.
+            OSError: the disk is full, or the file may not be written.
+        """
+        self._files.append(name, msgspec.json.encode(record) + b"\n")
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else writes into the folder meanwhile; the hold falls with the process.
+        """Nobody else writes into the folder meanwhile; the hold falls with the process. Within a hold, another of the
+        same object is the same. Drafts that a killed process left are removed.
 
         Raises:
             RunFolderError: another process, or another thread, is at it.
         """
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                said = "another process writes into this run; expected it to be at an end; wait for it, or stop it"
-                raise RunFolderError(f"{self.path}: {said}") from None
-            yield
+        try:
+            with self._files.held():
+                yield
+        except Held:
+            said = "another process writes into this run; expected it to be at an end; wait for it, or stop it"
+            raise RunFolderError(f"{self.path}: {said}") from None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing was appended, since it was made or closed."""
+        return self._files.is_untouched
 
     def sync(self) -> None:
-        """Force what was appended so far to the disk."""
-        with self._lock:
-            descriptors = list(self._open.values())
-        for descriptor in descriptors:
-            os.fsync(descriptor)
+        """Force what was appended so far to the disk. Raises as `append`."""
+        self._files.sync()
 
     def close(self) -> None:
-        with self._lock:
-            for descriptor in self._open.values():
-                os.close(descriptor)
-            self._open.clear()
+        self._files.close()
 
     @property
     def attempts(self) -> dict[str, list[Attempt]]:
         """Attempts by task, in order. A task that a resumed run began anew counts as it went the last time."""
         found: dict[str, dict[int, Attempt]] = {}
-        for attempt in self._read("attempts.jsonl", Attempt):
-            if attempt.number == 1:
-                found.pop(attempt.task_id, None)
-            found.setdefault(attempt.task_id, {})[attempt.number] = attempt
+        for _, attempt in self._read("attempts.jsonl", Attempt):
+            _count(found, attempt, attempt)
         return {task_id: list(by_number.values()) for task_id, by_number in found.items()}
+
+    def each_attempt(self) -> Iterator[Attempt]:
+        """The same, one at a time, in the order in which they ended: of a run of any size, one is in memory."""
+        found: dict[str, dict[int, int]] = {}
+        for line, attempt in self._read("attempts.jsonl", _Place):
+            _count(found, attempt, line)
+        counting = {line for by_number in found.values() for line in by_number.values()}
+        yield from (attempt for line, attempt in self._read("attempts.jsonl", Attempt, counting))
 
     @property
     def results(self) -> dict[str, TaskResult]:
-        return {result.task_id: result for result in self._read("results.jsonl", TaskResult)}
+        return {result.task_id: result for _, result in self._read("results.jsonl", TaskResult)}
 
     @property
     def grades(self) -> dict[tuple[str, int], Grade]:
         """Hidden verdicts by task and attempt number."""
-        return {(grade.task_id, grade.number): grade for grade in self._read("grades.jsonl", Grade)}
+        return {(grade.task_id, grade.number): grade for _, grade in self._read("grades.jsonl", Grade)}
 
     @property
     def written_tests(self) -> dict[str, WrittenTests]:
         """By task, the tests that the model wrote for it."""
-        return {written.task_id: written for written in self._read("written_tests.jsonl", WrittenTests)}
+        return {written.task_id: written for _, written in self._read("written_tests.jsonl", WrittenTests)}
 
     @property
     def suite_verdicts(self) -> dict[str, SuiteVerdict]:
         """By task, the canonical solution against the tests that the model wrote."""
-        return {verdict.task_id: verdict for verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
+        return {verdict.task_id: verdict for _, verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
 
     @property
     def set_aside(self) -> list[SetAside]:
         """Loops that were broken off for want of an answer, in the order in which they were."""
-        return self._read("set_aside.jsonl", SetAside)
+        return [loop for _, loop in self._read("set_aside.jsonl", SetAside)]
 
-    def _read(self, name: str, kind: type[R]) -> list[R]:
-        path = self.path / name
+    def _read(self, name: str, kind: type[R], only: Collection[int] | None = None) -> Iterator[tuple[int, R]]:
+        """The records of a file with the numbers of their lines, from 1; of `only` these lines, where given."""
+        path, decoder = self.path / name, msgspec.json.Decoder(kind)
         if not path.exists():
-            return []
-        lines, decoder, records = path.read_bytes().split(b"\n"), msgspec.json.Decoder(kind), []
-        for number, line in enumerate(lines, 1):
-            if not line:
-                continue
-            try:
-                records.append(decoder.decode(line))
-            except msgspec.ValidationError as problem:
-                raise RunFolderError(f"{path}, line {number}: {problem}; was it written by another version?") from None
-            except msgspec.DecodeError:
-                self.torn += 1
-        return records
+            return
+        check(path, "the records of a run")
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line == b"\n" or (only is not None and number not in only):
+                    continue
+                try:
+                    yield number, decoder.decode(line)
+                except msgspec.ValidationError as problem:
+                    raise RunFolderError(
+                        f"{path}, line {number}: {problem}; was it written by another version?"
+                    ) from None
+                except UNREADABLE:
+                    self.torn += 1
 
 
-def _open_for_append(path: Path) -> int:
-    """Open for appending, behind a line break if a kill left the last line torn."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-    size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        os.write(descriptor, b"\n")
-    return descriptor
+def _count(found: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T) -> None:
+    """The first attempt of a task begins it anew."""
+    if attempt.number == 1:
+        found.pop(attempt.task_id, None)
+    found.setdefault(attempt.task_id, {})[attempt.number] = value
+
+
+def _next(run_id: str) -> str:
+    """The name of a run that begins a microsecond later."""
+    day, second, micros, what = run_id.split("-", 3)
+    return f"{day}-{second}-{(int(micros) + 1) % 1_000_000:06d}-{what}"
 
 
 def folders(*runs: object) -> list[RunFolder]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
@@ -13,12 +14,12 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.evaluators.unit_tests import run_tests
 from reflexion_lab.judge import HiddenTests
-from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.memory.rounds import OneRound, Rounds
 from reflexion_lab.progress import Progress
-from reflexion_lab.protocols import SuiteWriter, Unanswered
+from reflexion_lab.protocols import Loop, SuiteWriter, Unanswered
 from reflexion_lab.records import FEEDBACK_SOURCES, Attempt, SuiteVerdict, Task, TaskResult, WrittenTests
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.seal import seal
 from reflexion_lab.unanswered import Waiting
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class Runner:
         self,
         *,
         tasks: Iterable[Task],
-        loop: Callable[[], Reflexion],
+        loop: Callable[[], Loop],
         judge: HiddenTests,
         folder: RunFolder,
         feedback_source: str,
@@ -100,21 +101,27 @@ class Runner:
 
     def _run(self) -> None:
         try:
-            attempts = self.folder.attempts
-            for result in self.ungraded:
-                self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
-            for task_id in self.tasks.keys() - self.waiting:
-                self.rounds.finished(self.tasks[task_id], attempts[task_id])
+            self._go_on()
             for tasks in self.rounds.of(list(self.tasks.values())):
                 self._round([task for task in tasks if task.task_id in self.waiting])
                 self.rounds.end(tasks)
             self.judge.seal()
             self._each(self._grade_later, self._ungraded_attempts())
             self._each(self._judge_suite, self._unjudged_suites())
+            self.folder.sync()
+            seal(self.folder)
         finally:
             self.progress.close()
             self.folder.sync()
             self.folder.close()
+
+    def _go_on(self) -> None:
+        """What a resumed run had finished: its grades are completed, and what its tasks learnt is known."""
+        attempts = self.folder.attempts if len(self.waiting) < len(self.tasks) else {}
+        for result in self.ungraded:
+            self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
+        for task_id in self.tasks.keys() - self.waiting:
+            self.rounds.finished(self.tasks[task_id], attempts[task_id])
 
     def _round(self, tasks: list[Task]) -> None:
         """Each task's loop; those that had no answer once more, when the others have ended."""
@@ -122,13 +129,26 @@ class Runner:
         self._each(self._task, self.unanswered.released())
         self.unanswered.check()
 
-    def _each(self, work: Callable[[T], None], items: list[T]) -> None:
+    def _each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
+        """`work` on every item, each taken when a worker is free: memory does not grow with them."""
+        waiting, taking = iter(items), threading.Lock()
+
+        def take() -> T | None:
+            with taking:
+                return None if self._cancelled.is_set() else next(waiting, None)
+
+        def work_off() -> None:
+            while (item := take()) is not None:
+                work(item)
+
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="task")
         try:
-            for future in as_completed([pool.submit(work, item) for item in items]):
+            for future in as_completed([pool.submit(work_off) for _ in range(self.workers)]):
                 future.result()
-        except BaseException:
+        except BaseException as problem:
             self._cancelled.set()
+            if isinstance(problem, KeyboardInterrupt):
+                print("stopping when the attempts under way have ended; Ctrl-C stops at once", file=sys.stderr)
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -145,7 +165,10 @@ class Runner:
         for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task))):
             self.folder.append("attempts.jsonl", attempt)
             self.progress.attempt(attempt)
-            self.unanswered.answered()
+            if not attempt.trajectory.cached:  # what the cache answers says nothing of the server
+                self.unanswered.answered()
+            if attempt.number == 1:  # or once more, where the loop was lost and began anew
+                attempts.clear()
             attempts.append(attempt)
             if self._cancelled.is_set() and not attempt.stop_reason:
                 return
@@ -189,10 +212,10 @@ class Runner:
         task = self.tasks[attempt.task_id]
         self.folder.append("grades.jsonl", self.judge.grade(task, attempt.number, attempt.trajectory.solution))
 
-    def _ungraded_attempts(self) -> list[Attempt]:
-        grades = self.folder.grades
-        every = (attempt for attempts in self.folder.attempts.values() for attempt in attempts)
-        return [attempt for attempt in every if (attempt.task_id, attempt.number) not in grades]
+    def _ungraded_attempts(self) -> Iterator[Attempt]:
+        graded = self.folder.grades.keys()
+        every = self.folder.each_attempt()
+        return (attempt for attempt in every if (attempt.task_id, attempt.number) not in graded)
 
     def _judge_suite(self, written: WrittenTests) -> None:
         """The canonical solution against each test apart: one that hangs says nothing about its neighbours."""

@@ -61,5 +61,6 @@ class Waiting:
         if problems:
             counts = Counter(problem.outcome for problem in problems)
             named = ", ".join(f"{name} {n}" for name, n in counts.items())
-            said = f"{len(problems)} tasks had no answer twice ({named}); the others have ended. The first: "
+            many = f"{len(problems)} task{'s' * (len(problems) > 1)} had no answer twice"
+            said = f"{many} ({named}); all others that had begun have ended. The first: "
             raise Unanswered(said + one_line(problems[0]), problems[0].outcome)

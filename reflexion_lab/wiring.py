@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from reflexion_lab.records import Record
+from reflexion_lab.records import Record, Sampling
 
 T = TypeVar("T")
 
@@ -18,6 +20,7 @@ PLAIN = {
     "int": int,
     "float": float,
     "str": str,
+    "str | Path": str,
     "bool": bool,
     "int | None": int | None,
     "float | None": float | None,
@@ -25,6 +28,20 @@ PLAIN = {
     "Sequence[str]": list[str],
 }
 """The annotations whose values a config can hold; values of others are for their constructors to check."""
+DOES = {
+    "model": "complete",
+    "actor": "act",
+    "evaluator": "evaluate",
+    "critic": "critique",
+    "reflector": "reflect",
+    "recall": "select",
+    "retriever": "rank",
+    "embedder": "embed",
+    "store": "append",
+    "suite_writer": "write",
+    "tracker": "track",
+}
+"""By config key, what a part that stands there can do."""
 
 
 class ConfigError(ValueError):
@@ -54,7 +71,9 @@ def wire(partial: functools.partial[Any], parts: Mapping[str, Any], key: str = "
     Raises:
         ConfigError: an argument that the constructor does not have, or of another type than it asks for.
     """
-    named = inspect.signature(partial.func).parameters
+    if not isinstance(partial, functools.partial):
+        raise ConfigError(f"{key}: _partial_: false found; expected true: its constructor is called by the lab")
+    named = _parameters(partial, key)
     _check(partial, named, key)
     inner = {
         name: functools.partial(_make, value, parts, _below(key, name))
@@ -63,7 +82,20 @@ def wire(partial: functools.partial[Any], parts: Mapping[str, Any], key: str = "
         for name, value in partial.keywords.items()
     }
     given = {name: _wired(part, parts, name) for name, part in parts.items() if name in named and name not in inner}
-    return partial(**given, **inner)
+    return fit(key, _made(key, partial, {**given, **inner}))
+
+
+def fit(key: str, part: T) -> T:
+    """The part itself. Raises ConfigError: it cannot do what parts under that key do."""
+    if (does := DOES.get(key)) and not callable(getattr(part, does, None)):
+        raise ConfigError(f"{key}: its _target_ makes a {type(part).__name__}; expected a part that has `{does}`")
+    return part
+
+
+def called(partial: functools.partial[Any], key: str) -> Any:
+    """What a partial makes of the values that it has, all of them from the config. Raises ConfigError as `wire`."""
+    _check(partial, _parameters(partial, key), key)
+    return fit(key, _made(key, partial, {}))
 
 
 def converted(key: str, node: Any, kind: type[T]) -> T:
@@ -73,6 +105,25 @@ def converted(key: str, node: Any, kind: type[T]) -> T:
     except msgspec.ValidationError as problem:
         said = re.sub(r"(.*) - at `\$\.?([^`]*)`", rf"{key}.\2: \1", str(problem))
         raise ConfigError(said if said.startswith(f"{key}.") else f"{key}: {said}") from None
+
+
+def asks_for(part: Any, name: str) -> bool:
+    """Whether the constructor of a partial, or of one among its arguments, takes an argument `name`."""
+    if isinstance(part, list):
+        return any(asks_for(one, name) for one in part)
+    if not isinstance(part, functools.partial):
+        return False
+    return name in inspect.signature(part.func).parameters or asks_for(list(part.keywords.values()), name)
+
+
+def asked() -> tuple[tuple[str, ...], str]:
+    """The overrides that Hydra's job was given, and its launcher; ((), "") outside of one, as in a notebook."""
+    from hydra.core.hydra_config import HydraConfig
+
+    if not HydraConfig.initialized():
+        return (), ""
+    job = HydraConfig.get()
+    return tuple(job.overrides.task), str(job.runtime.choices.get("hydra/launcher") or "")
 
 
 def plain(node: Any) -> Any:
@@ -91,10 +142,30 @@ def _check(partial: functools.partial[Any], named: Mapping[str, inspect.Paramete
                 f"{_below(key, name)}: {partial.func.__name__} takes no such value; expected some of {known}"
             )
         annotation = str(named[name].annotation) if name in named else ""
+        if annotation == "Sampling":
+            converted(_below(key, name), value, Sampling)
         try:
             msgspec.convert(value, PLAIN.get(annotation, object))
         except msgspec.ValidationError:
             raise ConfigError(f"{_below(key, name)}: {value!r} found; expected {annotation}") from None
+
+
+def _parameters(partial: functools.partial[Any], key: str) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(partial.func).parameters
+    except (TypeError, ValueError):
+        found = getattr(partial.func, "__qualname__", partial.func)
+        raise ConfigError(f"{key}: _target_ {found} found; expected a class or function of a part") from None
+
+
+def _made(key: str, partial: functools.partial[Any], values: Mapping[str, Any]) -> Any:
+    try:
+        return partial(**values)
+    except (TypeError, LookupError, ArithmeticError, AttributeError) as problem:
+        frame = traceback.extract_tb(problem.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}, line {frame.lineno}"
+        said = f"{type(problem).__name__}: {problem}, in {where}"
+        raise ConfigError(f"{key}: {partial.func.__qualname__} cannot be made of these values ({said})") from problem
 
 
 def _below(key: str, name: str) -> str:

@@ -397,6 +397,7 @@ def test_a_finished_run_folder_is_complete(tmp_path):
         "attempts.jsonl",
         "convergence.csv",
         "convergence.png",
+        "digests.json",
         "grades.jsonl",
         "manifest.json",
         "reflections.csv",

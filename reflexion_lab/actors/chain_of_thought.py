@@ -8,7 +8,7 @@ from itertools import takewhile
 from reflexion_lab.prompts.asking import Asking
 from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import Recollection, Sampling, Task, Trajectory
+from reflexion_lab.records import WITHHELD, Recollection, Sampling, Task, Trajectory
 from reflexion_lab.replies.blocks import STATEMENT, THOUGHT, blocks, without_thoughts
 
 
@@ -26,7 +26,8 @@ class ChainOfThought:
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         answer = self.ask("think", task, recollection, margin=margin(task))
         words = words_before_code if self.ask.style == "chat" else leading_comments
-        return answer.trajectory("chain_of_thought", words(answer.completion.text))
+        is_withheld = answer.completion.finish_reason in WITHHELD
+        return answer.trajectory("chain_of_thought", "" if is_withheld else words(answer.completion.text))
 
 
 def margin(task: Task) -> str:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.actors.convergence import Convergence, best
 from reflexion_lab.protocols import Actor, Critic, CritiqueError, ModelError, Reviser, Unanswered
-from reflexion_lab.records import Recollection, Step, Task, Trajectory, Usage
+from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory, Usage
 
 MOST = 10
 """Iterations that may be asked for."""
@@ -95,7 +95,8 @@ class CritiqueRevise:
 
 def drafted(made: Trajectory) -> Step:
     """The step of one draft, with the call that made it. An actor of several turns has its calls in their steps."""
-    draft = Step(thought=made.rationale, program=made.solution)
+    withheld = f"the reply ended in {made.finish_reason}" if made.finish_reason in WITHHELD else ""
+    draft = Step(thought=made.rationale, program=made.solution, error=withheld)
     return draft if made.steps else replace(draft, messages=made.messages, reply=made.reply, usage=made.usage)
 
 

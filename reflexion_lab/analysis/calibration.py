@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reflexion_lab.records import Record
-from reflexion_lab.statistics.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resamples
+from reflexion_lab.statistics.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resampled
 
 NO_FORECAST = "forecasts: none found; expected at least one"
 FEWEST = 10
@@ -169,8 +169,8 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     for one in forecasts:
         squares.setdefault(one.task_id, []).append((one.confidence - one.came_true) ** 2)
     sums, counts = (np.array([float(of(values)) for values in squares.values()]) for of in (sum, len))
-    often = resamples(len(squares), f"{seed}:calibration")
-    low, high = np.quantile((often @ sums) / (often @ counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    drawn, cases = resampled([sums, counts], f"{seed}:calibration")
+    low, high = np.quantile(drawn / cases, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = float(sums.sum() / counts.sum())
     ends = [float(low), float(high), value]
     share = sum(one.came_true for one in forecasts) / len(forecasts)

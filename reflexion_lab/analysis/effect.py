@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from reflexion_lab.statistics.intervals import LEVEL, Estimate, apart, clustered, resamples
+from reflexion_lab.statistics.intervals import LEVEL, Estimate, apart, clustered, resampled
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -73,17 +73,17 @@ def _bootstrap(after: Verdicts, base: Verdicts, seed: int) -> tuple[float, float
     import numpy as np
 
     tasks = sorted({task_id for task_id, _ in (*after, *base)})
-    often = resamples(len(tasks), f"{seed}:effect")
-    differences = _drawn(after, tasks, often) - _drawn(base, tasks, often)
+    columns = [column for verdicts in (after, base) for column in _columns(verdicts, tasks)]
+    passed, cases, base_passed, base_cases = resampled(columns, f"{seed}:effect")
+    with np.errstate(invalid="ignore"):  # not a number where a draw has no case
+        differences = passed / cases - base_passed / base_cases
     low, high = np.nanquantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-def _drawn(verdicts: Verdicts, tasks: Collection[str], often: NDArray[float64]) -> NDArray[float64]:
-    """The share in every draw; not a number where a draw has no case."""
+def _columns(verdicts: Verdicts, tasks: Collection[str]) -> list[NDArray[float64]]:
+    """By task, how many passed, of how many."""
     import numpy as np
 
     found = _tasks(verdicts)
-    passed, cases = (np.array([float(of(found.get(task_id, []))) for task_id in tasks]) for of in (sum, len))
-    with np.errstate(invalid="ignore"):
-        return np.asarray((often @ passed) / (often @ cases))
+    return [np.array([float(of(found.get(task_id, []))) for task_id in tasks]) for of in (sum, len)]

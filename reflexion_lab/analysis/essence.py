@@ -14,7 +14,7 @@ from reflexion_lab.analysis.log import Log
 from reflexion_lab.analysis.summary import summary
 
 TIMES = {"seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_used_at"}
-MARKS = {"cached", "torn"}
+MARKS = {"cached", "torn", "set_aside"}
 
 
 def essence(log: Log) -> dict[str, dict[str, Any]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import Point, curve, submitted_at
 from reflexion_lab.records import (
     Attempt,
     Beginning,
+    Check,
     Grade,
     Manifest,
     Record,
@@ -37,13 +40,23 @@ class Log(Record, frozen=True, kw_only=True):
     """Lines that a kill left half-written; they were skipped."""
 
     @classmethod
-    def read(cls, run: RunFolder) -> Log:
-        """Raises RunFolderError: a file cannot be read, or a task has a result and no attempts."""
+    def read(cls, run: RunFolder, texts: bool = True) -> Log:
+        """Raises RunFolderError: a file cannot be read, or a task has a result and no attempts.
+
+        Args:
+            texts: False leaves out what no figure is made of, prompts and replies above all: a quarter of the memory.
+        """
         fresh = RunFolder(run.path)  # its count of torn lines begins at 0
-        results, attempts, grades = fresh.results, fresh.attempts, fresh.grades
+        attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
+        results, grades = fresh.results, fresh.grades
         if lost := sorted(results.keys() - attempts.keys()):
             where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
             raise RunFolderError(f"{where}; expected one at least; delete its line in results.jsonl and resume")
+        for task_id, result in results.items():
+            n = len(attempts[task_id])
+            if result.attempts != n or not all(1 <= t <= n for t in (result.submitted, result.best, result.last)):
+                where = f"{run.path / 'results.jsonl'}: a result of {task_id} that does not fit its {n} attempts found"
+                raise RunFolderError(f"{where}; expected both as the run wrote them; delete that line and resume")
         written = fresh.written_tests
         return cls(
             manifest=fresh.manifest,
@@ -83,6 +96,11 @@ class Log(Record, frozen=True, kw_only=True):
         return all((attempt.task_id, attempt.number) in self.grades for attempt in self.every)
 
     @property
+    def sealed_grades(self) -> dict[tuple[str, int], Grade]:
+        """The grades; empty until `is_graded`."""
+        return self.grades if self.is_graded else {}
+
+    @property
     def points(self) -> list[Point]:
         """The convergence curve, up to the longest loop; empty until `is_graded`."""
         return self.curve(max((len(made) for made in self.attempts.values()), default=0))
@@ -96,3 +114,21 @@ class Log(Record, frozen=True, kw_only=True):
     def judged(self) -> list[tuple[Attempt, Grade]]:
         """Every attempt with its hidden verdict; empty until `is_graded`."""
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
+
+
+def _bare(every: Iterable[Attempt]) -> dict[str, list[Attempt]]:
+    """Attempts by task without their long texts; checks that are equal are one."""
+    found: dict[str, list[Attempt]] = {}
+    known: dict[Check, Check] = {}
+    for attempt in every:
+        made, verdict, said = attempt.trajectory, attempt.evaluation, attempt.reflection
+        checks = tuple(known.setdefault(check, check) for check in verdict.checks)
+        steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in made.steps)
+        one = replace(
+            attempt,
+            trajectory=replace(made, messages=(), reply="", rationale="", steps=steps),
+            evaluation=replace(verdict, checks=checks, feedback="", output=""),
+            reflection=said and replace(said, text=""),
+        )
+        found.setdefault(attempt.task_id, []).append(one)
+    return found

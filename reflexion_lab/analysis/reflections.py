@@ -11,7 +11,7 @@ from reflexion_lab.analysis.calibration import Calibration, Forecast, calibratio
 from reflexion_lab.analysis.effect import Verdicts, effect
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.analysis.uses import Reading, Written, hidden, readings, reward_change
-from reflexion_lab.records import Record, Reflection
+from reflexion_lab.records import Grade, Record, Reflection
 from reflexion_lab.statistics.intervals import Estimate, Rate
 
 MISSES = "misses_check"
@@ -73,7 +73,8 @@ class ReflectionFigures(Record, frozen=True, kw_only=True):
 class _Retries(NamedTuple):
     """What effects are measured on."""
 
-    log: Log
+    grades: dict[tuple[str, int], Grade]
+    """Hidden verdicts; empty until every attempt has one."""
     readings: list[Reading]
     """Retries with a verdict."""
     base: Verdicts
@@ -92,7 +93,7 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
     unread = [one for one in retries if not one.read and not one.reads_others]
     base = _verdicts(unread or retries)
     seen = {_about(words) for one in every for words in one.read}
-    about = _Retries(log, retries, base, seen, seed)
+    about = _Retries(log.sealed_grades, retries, base, seen, seed)
     whole = _group(written, about)
     return ReflectionFigures(
         n=len(written),
@@ -147,7 +148,7 @@ def _group(written: Sequence[Written], about: _Retries) -> Group:
     after = [one for one in about.readings if any(_about(words) in members for words in one.read)]
     verdicts = _verdicts(after)
     changes = [change for one in after if (change := reward_change(one)) is not None]
-    grades = [grade.passed for one in after if (grade := hidden(about.log, one.attempt))]
+    grades = [grade.passed for one in after if (grade := hidden(about.grades, one.attempt))]
     flags = Counter(flag for one in written for flag in set(one.words.flags))
     return Group(
         n=len(written),
@@ -157,7 +158,7 @@ def _group(written: Sequence[Written], about: _Retries) -> Group:
         tasks=len({task_id for task_id, _ in verdicts}),
         reward_change=fmean(changes) if changes else None,
         effect=effect(verdicts, about.base, about.seed),
-        hidden=Rate.of(sum(grades), len(grades)) if about.log.is_graded else None,
+        hidden=Rate.of(sum(grades), len(grades)) if about.grades else None,
     )
 
 

@@ -15,7 +15,7 @@ from reflexion_lab.records import Attempt, Usage
 
 UNITS = ("calls", "tokens", "cost")
 """`cost` is money, in the currency of the price list."""
-_CURRENCY = re.compile(r"\S+/\S+ (\S+) per million")
+_CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 UNPRICED = "unknown"
 """The manifest's word for a model of which nobody knows the price."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from reflexion_lab.analysis.log import Log
@@ -70,12 +71,13 @@ def uses(log: Log) -> list[Use]:
     What did not fit into the prompt was not read, nor was a reflection whose words were kept back. A session's history
     in words, where a recall policy shows one, is not known here: attempts record the episodes that they read.
     """
-    return [_use(log, one, words) for one in readings(log) for words in one.read]
+    grades = log.sealed_grades
+    return [_use(grades, one, words) for one in readings(log) for words in one.read]
 
 
-def hidden(log: Log, attempt: Attempt) -> Grade | None:
-    """The hidden verdict, once the run is sealed and all of it graded; None before, and where the harness broke."""
-    grade = log.grades.get((attempt.task_id, attempt.number)) if log.is_graded else None
+def hidden(grades: Mapping[tuple[str, int], Grade], attempt: Attempt) -> Grade | None:
+    """The verdict among `Log.sealed_grades`; None where there is none, and where the harness broke."""
+    grade = grades.get((attempt.task_id, attempt.number))
     return None if grade and grade.outcome in UNKNOWN else grade
 
 
@@ -87,8 +89,8 @@ def reward_change(reading: Reading) -> float | None:
     return None if {after.outcome, before.outcome} & set(UNKNOWN) else after.reward - before.reward
 
 
-def _use(log: Log, reading: Reading, written: Written) -> Use:
-    attempt, grade = reading.attempt, hidden(log, reading.attempt)
+def _use(grades: Mapping[tuple[str, int], Grade], reading: Reading, written: Written) -> Use:
+    attempt, grade = reading.attempt, hidden(grades, reading.attempt)
     return Use(
         reflection_id=written.words.reflection_id,
         about_task=written.attempt.task_id,

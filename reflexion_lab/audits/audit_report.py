@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from reflexion_lab.audits.audit import Audit, Verdict
 from reflexion_lab.records import Record
 from reflexion_lab.reports.cells import interval
-from reflexion_lab.reports.sheets import Sheet, as_table, visible
+from reflexion_lab.reports.sheets import Sheet, as_table
+from reflexion_lab.shown import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -94,6 +94,8 @@ def read_labels(path: Path) -> dict[tuple[str, str], Label]:
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         columns = ", ".join(FIELDS)
         raise ValueError(f"{path}: cannot be read ({problem}); expected a table with the columns {columns}") from None
+    if rows and (missing := [name for name in FIELDS if name not in rows[0]]):
+        raise ValueError(f"{path}: no column {missing[0]} found; expected the columns {', '.join(FIELDS)}")
     found: dict[tuple[str, str], Label] = {}
     for line, row in enumerate(rows, 2):
         allowed: Mapping[str, Sequence[str]] = {"label": list(CLASSES), "part": PARTS}

@@ -27,7 +27,7 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
     from reflexion_lab.analysis.summary import Log
 
     log = Log.read(RunFolder.existing(path))
-    benchmark = _benchmark(path, log.manifest)
+    benchmark = _same_benchmark(path, log.manifest)
     if lost := sorted(log.attempts.keys() - {task.task_id for task in benchmark}):
         raise RunFolderError(f"{path}: task {lost[0]} found; expected one of {benchmark.name}")
     submitted = {task_id: result.submitted for task_id, result in log.results.items()}
@@ -50,8 +50,21 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
         )
 
 
-def _benchmark(path: Path, manifest: Manifest) -> Benchmark:
-    """The benchmark that the run names, if it is still the same. A folder of a stranger's may name nothing else."""
+def _same_benchmark(path: Path, manifest: Manifest) -> Benchmark:
+    benchmark = benchmark_of(path, manifest)
+    if benchmark.digest != manifest.benchmark_digest:
+        what = f"{benchmark.name} with digest {benchmark.digest[:12]} found"
+        raise RunFolderError(f"{path}: {what}; expected {manifest.benchmark_digest[:12]}, which the run was made with")
+    return benchmark
+
+
+def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
+    """The benchmark that a run names, as it is here. A folder of a stranger's may name nothing else.
+
+    Raises:
+        RunFolderError: it names something else.
+        OSError, ValueError, ImportError: it is not here.
+    """
     from reflexion_lab.parts import load_benchmark
     from reflexion_lab.sandbox.cached import CachedSandbox
     from reflexion_lab.sandbox.sandbox import Sandbox
@@ -60,12 +73,11 @@ def _benchmark(path: Path, manifest: Manifest) -> Benchmark:
     load = node.get("load") if isinstance(node, dict) else None
     if not isinstance(load, dict) or not _harmless(load):
         raise RunFolderError(f"{path}: config.benchmark.load: {load!r} found; expected a benchmark of this package")
+    packed = path / "data" / Path(str(load.get("path") or ".")).name
+    if packed.is_file():  # of a bundle, unpacked
+        node = {**node, "load": {**load, "path": str(packed)}}
     with contextlib.closing(CachedSandbox(Sandbox(servers=1), None)) as executor:  # starts nothing before it is asked
-        benchmark = load_benchmark(_attributes(node, manifest.seed), executor)
-    if benchmark.digest != manifest.benchmark_digest:
-        what = f"{benchmark.name} with digest {benchmark.digest[:12]} found"
-        raise RunFolderError(f"{path}: {what}; expected {manifest.benchmark_digest[:12]}, which the run was made with")
-    return benchmark
+        return load_benchmark(_attributes(node, manifest.seed), executor)
 
 
 def _harmless(load: dict[str, Any]) -> bool:

@@ -10,7 +10,8 @@ from reflexion_lab.audits.parsing import Parsing
 from reflexion_lab.audits.parsing_causes import CAUSES
 from reflexion_lab.audits.replies import Reply, Words
 from reflexion_lab.reports.cells import interval
-from reflexion_lab.reports.sheets import Sheet, as_table, visible
+from reflexion_lab.reports.sheets import Sheet, as_table
+from reflexion_lab.shown import visible
 from reflexion_lab.statistics.intervals import Estimate, clustered
 
 if TYPE_CHECKING:

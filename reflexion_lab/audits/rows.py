@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import json
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from reflexion_lab.given import content
 from reflexion_lab.records import Record
-
-GZIP = b"\x1f\x8b"
+from reflexion_lab.unpacked import GZIP, gunzipped
 
 
 class Row(Record, frozen=True, kw_only=True):
@@ -49,8 +47,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     """The objects of a `.jsonl` file, gzipped or not; blank lines are skipped.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it cannot be unpacked, or a line is no JSON object.
+        ValueError: the file cannot be read or unpacked, or a line is no JSON object.
     """
     for number, line in enumerate(_unpacked(path).split(b"\n"), 1):
         if not line.strip():
@@ -66,8 +63,8 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def _unpacked(path: Path) -> bytes:
-    data = path.read_bytes()
+    data = content(path, "rows of a log (.jsonl, .jsonl.gz)")
     try:
-        return (gzip.decompress(data) if data.startswith(GZIP) else data).removeprefix(codecs.BOM_UTF8)
-    except (OSError, EOFError, zlib.error) as problem:
+        return (gunzipped(data) if data.startswith(GZIP) else data).removeprefix(codecs.BOM_UTF8)
+    except ValueError as problem:
         raise ValueError(f"{path}: {problem}; expected a whole gzip file") from None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import hashlib
 import keyword
 import re
 import warnings
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +14,9 @@ from typing import TypeVar
 import msgspec
 
 from reflexion_lab.benchmarks.benchmark import Benchmark
+from reflexion_lab.given import UNREADABLE
 from reflexion_lab.records import Task
+from reflexion_lab.unpacked import gunzipped
 
 T = TypeVar("T")
 
@@ -48,7 +48,11 @@ def read(
     endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
     if not file.name.endswith(suffixes):
         raise ValueError(f"{path}: expected a file that ends in {endings}.")
-    if not file.is_file():
+    try:
+        is_there = file.is_file()
+    except OSError:  # a name too long
+        is_there = False
+    if not is_there:
         raise FileNotFoundError(f"{path}: no such file; benchmark.load.path must name a {endings} file.")
     data = file.read_bytes()
     with warnings.catch_warnings():
@@ -64,7 +68,7 @@ def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspe
     """The row as a `kind`; a ValueError names the field, what was expected and what was found."""
     try:
         return msgspec.convert(loads(row), kind)
-    except (msgspec.DecodeError, ValueError) as problem:
+    except (ValueError, RecursionError) as problem:
         raise ValueError(_reworded(str(problem))) from None
 
 
@@ -74,8 +78,9 @@ def checked(task: Task) -> Task:
     Raises:
         ValueError: names the field.
     """
-    if not task.task_id:
-        raise ValueError("field $.task_id: expected a name, got an empty str")
+    if not task.task_id or "\x00" in task.task_id:
+        found = repr(task.task_id) if task.task_id else "an empty str"
+        raise ValueError(f"field $.task_id: expected a name, got {found}")
     if not task.entry_point.isidentifier() or keyword.iskeyword(task.entry_point):
         raise ValueError(f"field $.entry_point: expected a Python identifier, got {task.entry_point!r}")
     for field, source in _sources(task):
@@ -90,14 +95,14 @@ def checked(task: Task) -> Task:
 def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     """Every row with its place in the file."""
     try:
-        text = gzip.decompress(data) if path.endswith(".gz") else data
-    except (OSError, EOFError, zlib.error) as problem:
-        raise ValueError(f"{path}: expected gzip, got a file that cannot be unpacked: {problem}.") from None
+        text = gunzipped(data) if path.endswith(".gz") else data
+    except ValueError as problem:
+        raise ValueError(f"{path}: {problem}; expected whole gzip") from None
     text = text.removeprefix(codecs.BOM_UTF8)
     if path.endswith(".json"):
         try:
             array = msgspec.json.decode(text, type=list[msgspec.Raw])
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        except UNREADABLE as problem:
             raise ValueError(f"{path}: expected a JSON array of rows: {problem}.") from None
         yield from ((f"row {number}", bytes(row)) for number, row in enumerate(array, start=1))
     else:

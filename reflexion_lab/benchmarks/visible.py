@@ -21,7 +21,7 @@ WORDS = {"true": "True", "false": "False"}
 DOCSTRING = re.compile(r"(\"\"\"|''')(.*?)(?:\1|\Z)", re.DOTALL)
 CLOSING = re.compile(r"\)")
 RELATION = re.compile(
-    r"""[ \t]* (?:\#[ \t]*)?
+    r"""[ \t]*+ (?:\#[ \t]*+)?
     (?: =?=> | -+> | [➞→⇒] | ={1,2}(?!=)
       | returns\b | should\s+return\b | ,?[ ]*the[ ](?:output|result)[ ]should[ ]be\b )""",
     re.VERBOSE,

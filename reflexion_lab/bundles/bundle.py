@@ -17,7 +17,9 @@ from typing import Any
 
 import msgspec
 
+from reflexion_lab.given import UNREADABLE, check
 from reflexion_lab.records import Record
+from reflexion_lab.unpacked import RATIO, SMALL
 
 FORMAT = 1
 ABOUT = "BUNDLE.json"
@@ -88,6 +90,10 @@ def read(path: Path) -> tuple[About, dict[str, bytes]]:
             has.
     """
     try:
+        check(path, "a bundle")
+    except ValueError as problem:
+        raise BundleError(str(problem)) from None
+    try:
         with zipfile.ZipFile(path) as archive:
             infos = _checked(path, archive.infolist())
             contents = {name: archive.read(info) for name, info in infos.items()}
@@ -125,6 +131,9 @@ def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipI
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
             raise BundleError(f"{path}: {name} is a link or encrypted; expected a plain file")
+    if bomb := next((info for info in infos if info.file_size > max(SMALL, RATIO * info.compress_size)), None):
+        told = f"{bomb.compress_size:,} bytes that unpack to {bomb.file_size:,}"
+        raise BundleError(f"{path}: {bomb.filename}: {told}, as no text does; expected a run's records")
     if (size := sum(info.file_size for info in infos)) > LARGEST:
         raise BundleError(f"{path}: {size:,} bytes found unpacked; expected at most {LARGEST:,}")
     if ABOUT not in found:
@@ -135,7 +144,7 @@ def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipI
 def _about(path: Path, text: bytes) -> About:
     try:
         about = msgspec.json.decode(text, type=About)
-    except msgspec.MsgspecError as problem:
+    except UNREADABLE as problem:
         raise BundleError(f"{path}: {ABOUT}: {problem}; was it written by another version?") from None
     if about.format != FORMAT:
         raise BundleError(f"{path}: format {about.format} found; expected {FORMAT}; use the version that wrote it")

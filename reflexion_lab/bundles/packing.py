@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,12 +17,14 @@ from reflexion_lab.analysis.log import Log
 from reflexion_lab.bundles import bundle
 from reflexion_lab.bundles.bundle import About, BundleError
 from reflexion_lab.bundles.portable import check_secrets, portable
-from reflexion_lab.bundles.recorded_files import CALLS, VECTORS, Call, as_file, as_lines
+from reflexion_lab.bundles.recorded_files import CALLS, VECTORS, Call, as_file, as_lines, copied
 from reflexion_lab.bundles.rerun import Supplies, keeps, pools, rerun
 from reflexion_lab.bundles.sameness import Sameness, compare
+from reflexion_lab.postgresql import is_url, with_login
 from reflexion_lab.protocols import Store
 from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.scratch import Scratch
 from reflexion_lab.stores.jsonl import Jsonl
 
 if TYPE_CHECKING:
@@ -41,11 +42,12 @@ class Packed(NamedTuple):
     """The run against its replay."""
 
 
-def pack(run: RunFolder, out: Path, calls: Path | None = None, store: Store | None = None) -> Packed:
+def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Store | None = None) -> Packed:
     """Write the bundle of a finished run to `out`.
 
     Args:
-        calls: the call cache that the run used, where it is no longer the one that its config names.
+        calls: the call cache that the run used, a file or PostgreSQL's URL, where it is no longer the one that its
+            config names.
         store: what the run read at its beginning, where that was anything.
 
     Raises:
@@ -55,8 +57,8 @@ def pack(run: RunFolder, out: Path, calls: Path | None = None, store: Store | No
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:
         raise BundleError(f"{run.path}: the run is not finished; expected all tasks graded; finish it with resume=")
-    with tempfile.TemporaryDirectory(prefix="bundle-") as scratch:
-        here = Path(scratch)
+    with Scratch() as scratch:
+        here = scratch.path
         supplies = _gather(run, log, here, calls, store)
         used = here / "used"  # the run adds to its store
         if supplies.memory.is_dir():
@@ -80,7 +82,7 @@ def pack(run: RunFolder, out: Path, calls: Path | None = None, store: Store | No
     return Packed(out, members["calls.jsonl"].count(b"\n"), {k: len(v) for k, v in members.items()}, sameness)
 
 
-def _gather(run: RunFolder, log: Log, here: Path, calls: Path | None, store: Store | None) -> Supplies:
+def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, store: Store | None) -> Supplies:
     config: dict[str, Any] = log.manifest.config
     study = run.path / registration.FILE
     cache: Mapping[str, Any] = config.get("cache") or {}
@@ -88,7 +90,7 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: Path | None, store: Sto
     if keeps(config):
         _write_memory(log.beginning or Beginning(), log.manifest.run_id, store, memory)
     vectors = _beside(run, cache.get("embeddings"), "embeddings.sqlite")
-    stored = _found(calls or _beside(run, cache.get("path"), "calls.sqlite"), "call cache", "--calls")
+    stored = _calls(run, log.manifest, str(calls or ""), here)
     return Supplies(
         calls=_priced(stored, log.manifest, here / "priced.sqlite"),
         contexts=contexts(log.manifest),
@@ -106,6 +108,16 @@ def contexts(manifest: Manifest) -> dict[str, int]:
     config: dict[str, Any] = manifest.config
     nodes: dict[str, Any] = {"actor": config["model"], **(config.get("roles") or {})}
     return {role: int(nodes[role].get("context") or 0) for role in ("actor", *manifest.role_fingerprints)}
+
+
+def _calls(run: RunFolder, manifest: Manifest, named: str, here: Path) -> Path:
+    """The call cache as a file, `named` or the one of the config."""
+    config: dict[str, Any] = manifest.config
+    usual = str((config.get("cache") or {}).get("path") or "")
+    if is_url(named or usual):
+        prints = [manifest.model_fingerprint, *manifest.role_fingerprints.values()]
+        return copied(named or with_login(usual), prints, here / "shared.sqlite")
+    return _found(Path(named) if named else _beside(run, usual, "calls.sqlite"), "call cache", "--calls")
 
 
 def _priced(calls: Path, manifest: Manifest, out: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -11,15 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from reflexion_lab.bundles.bundle import BundleError
-from reflexion_lab.manifest import HOW_NOT_WHAT, without_logins
+from reflexion_lab.keys import SHAPES, of_environment, without_logins
+from reflexion_lab.manifest import HOW_NOT_WHAT
 from reflexion_lab.records import Manifest
 
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-"""In the name of an environment variable: its value is nobody else's business."""
-SHORTEST = 8
-"""Characters of a value that can be a secret; `1` and `true` cannot."""
-KEYS = re.compile(rb"\b(?:sk-[\w-]{20,}|gh[pousr]_\w{30,}|hf_\w{30,}|AKIA[0-9A-Z]{16}|xox[abp]-[\w-]{10,})")
-"""What keys of well-known services look like."""
+KEYS = re.compile(SHAPES.pattern.encode())
 KEPT = ("workers", "quiet")
 """Of what says how a run was carried out, what says nothing of the machine."""
 
@@ -30,7 +25,8 @@ def portable(manifest: Manifest) -> Manifest:
     """
     config = {key: value for key, value in manifest.config.items() if key not in HOW_NOT_WHAT or key in KEPT}
     config = {key: _without_places(value) for key, value in without_logins(config).items()}
-    return replace(manifest, config=config)
+    made = replace(manifest.provenance, overrides=())  # they hold places too, and the config says it all
+    return replace(manifest, config=config, provenance=made)
 
 
 def check_secrets(members: Mapping[str, bytes], run: Path) -> None:
@@ -46,9 +42,8 @@ def check_secrets(members: Mapping[str, bytes], run: Path) -> None:
 
 
 def _unwanted(run: Path) -> Iterator[tuple[str, bytes]]:
-    for variable, value in os.environ.items():
-        if SECRET.search(variable) and len(value.strip()) >= SHORTEST:
-            yield f"the value of the environment variable {variable}", value.strip().encode()
+    for variable, value in of_environment():
+        yield f"the value of the environment variable {variable}", value.encode()
     for what, place in {"run folder": run.resolve(), "package": Path(__file__).parents[1], "home": Path.home()}.items():
         if len(place.parts) > 2:  # `/root` or `/` may stand in any text
             yield f"the path of this machine's {what}", str(place).encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import zlib
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,9 @@ import msgspec
 
 from reflexion_lab.bundles.bundle import BundleError
 from reflexion_lab.embedders import cached
+from reflexion_lab.given import UNREADABLE
 from reflexion_lab.models import call_store
+from reflexion_lab.models.shared_calls import SharedCalls
 from reflexion_lab.records import Record
 from reflexion_lab.sqlite_file import Layout, connect, connect_readonly
 
@@ -69,6 +72,16 @@ VECTORS = Kind(
 )
 
 
+def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
+    """The file at `path` with the calls of these models from PostgreSQL's call cache at `url`. Raises ModelError."""
+    calls = SharedCalls(url, readonly=True)
+    with closing(calls), closing(connect(path, CALLS.layout)) as connection:
+        connection.execute("BEGIN")
+        connection.executemany(CALLS.insert, map(msgspec.structs.astuple, calls.calls(fingerprints)))
+        connection.execute("COMMIT")
+    return path
+
+
 def as_lines(path: Path, kind: Kind) -> bytes:
     """Every row of the file at `path`, sorted, one a line; b"" where there is no file."""
     if not path.is_file():
@@ -92,6 +105,6 @@ def as_file(lines: bytes, kind: Kind, path: Path) -> Path:
             connection.execute("BEGIN")
             connection.executemany(kind.insert, rows)
             connection.execute("COMMIT")
-    except (msgspec.MsgspecError, sqlite3.Error) as problem:
+    except (*UNREADABLE, sqlite3.Error) as problem:
         raise BundleError(f"{path.stem}.jsonl: {problem}; the bundle was changed") from None
     return path

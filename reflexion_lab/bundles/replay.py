@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from reflexion_lab.bundles.recorded_files import CALLS, VECTORS, as_file
 from reflexion_lab.bundles.rerun import Supplies, rerun
 from reflexion_lab.bundles.sameness import Sameness, compare
 from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.scratch import Scratch
 
 
 class Replayed(NamedTuple):
@@ -36,14 +36,14 @@ def replay(path: Path, out: Path | None = None) -> Replayed:
         HarnessError: the sandbox is broken.
     """
     about, members = bundle.read(path)
-    with tempfile.TemporaryDirectory(prefix="replay-") as scratch:
-        unpacked = Path(scratch) / "bundle"
+    with Scratch() as scratch:
+        unpacked = scratch.path / "bundle"
         bundle.unpack(members, unpacked)
         try:
             then = Log.read(RunFolder.existing(unpacked))
         except RunFolderError as problem:
             raise BundleError(f"{path}: {problem}") from None
-        again = rerun(then.manifest, _supplies(about, unpacked), Path(scratch) / "again", out)
+        again = rerun(then.manifest, _supplies(about, unpacked), scratch.path / "again", out)
         again.folder.write_json("summary.json", msgspec.to_builtins(summary(Log.read(again.folder))))
         sameness = compare(then, about.figures, again)
     if about.python != platform.python_version():

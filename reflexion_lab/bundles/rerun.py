@@ -78,9 +78,11 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
         "tracker": {"_target_": NO_TRACKER},
         "run_root": str(run_root),
         "resume": None,
+        "executor": None,
         "quiet": True,
         "sweep_id": None,
         "caps": None,
+        "storage": None,
         "prices": None,
         "study": supplies.study,
         "embedder": {

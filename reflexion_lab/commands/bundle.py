@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub = commands.add_parser("bundle", help=text, description=text)
     sub.add_argument("run", metavar="RUN", help="a run folder, as `run` prints at its end")
     sub.add_argument("-o", "--out", metavar="FILE", help="(default: RUN.bundle.zip beside the run folder)")
-    sub.add_argument("--calls", metavar="FILE", help="the call cache of the run (default: the one its config names)")
+    sub.add_argument("--calls", metavar="PLACE", help="the call cache of the run (default: the one its config names)")
     held = "where memory that the run began with is kept (default: the store its config names)"
     sub.add_argument("--store", metavar="PLACE", help=held)
     sub.set_defaults(command=bundle)
@@ -43,6 +43,7 @@ def bundle(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from reflexion_lab.bundles.packing import pack
+    from reflexion_lab.postgresql import with_login
     from reflexion_lab.reports import cells
     from reflexion_lab.run_folder import RunFolder
 
@@ -51,9 +52,9 @@ def bundle(options: argparse.Namespace) -> int:
     out = Path(options.out) if options.out else path.with_name(f"{path.name}.bundle.zip")
     _check_out(out)
     config: dict[str, Any] = run.manifest.config
-    named = options.store or str(config["store"].get("place") or "")
+    named = options.store or with_login(str(config["store"].get("place") or ""))
     with place.kept_at(named) if named and place.is_store(named) else nullcontext() as store:
-        packed = pack(run, out, Path(options.calls) if options.calls else None, store)
+        packed = pack(run, out, options.calls, store)
     console = Console()
     _show(console, packed.sameness, "Packed, and carried out again")
     size = sum(packed.members.values())
@@ -81,12 +82,13 @@ def replay(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from reflexion_lab.bundles.replay import replay as carry_out
+    from reflexion_lab.reports import cells
 
     done = carry_out(Path(options.bundle), Path(options.out) if options.out else None)
     console = Console()
     _show(console, done.sameness, f"Replay of {done.about.run_id}")
     if done.folder:
-        console.print(f"run folder: {done.folder}", markup=False)
+        console.print(cells.line(f"run folder: {done.folder}"), soft_wrap=True)
     return int(not done.sameness.holds)
 
 

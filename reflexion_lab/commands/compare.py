@@ -37,9 +37,9 @@ def add_runs(sub: argparse.ArgumentParser) -> None:
 
 
 def compare(options: argparse.Namespace) -> None:
-    import msgspec
     from rich.console import Console
 
+    from reflexion_lab.commands.sheets import say_json
     from reflexion_lab.reports.cells import line
     from reflexion_lab.reports.comparison import sheets, warnings
     from reflexion_lab.reports.sheets import as_table
@@ -49,7 +49,7 @@ def compare(options: argparse.Namespace) -> None:
     if options.csv:
         write_table(Path(options.csv), found)
     if options.json:
-        print(msgspec.json.encode(found).decode())
+        say_json(found)
         return
     console = Console(width=max(WIDTH, Console().width))  # what is narrower would cut figures
     loud = [line(text, "bold white on red") for text in warnings(found)]

@@ -26,9 +26,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def estimate(options: argparse.Namespace) -> int:
-    import msgspec
     from rich.console import Console
 
+    from reflexion_lab.commands.sheets import say_json
     from reflexion_lab.config import compose
     from reflexion_lab.grid import cells
     from reflexion_lab.study.estimate import estimate as estimated
@@ -40,7 +40,7 @@ def estimate(options: argparse.Namespace) -> int:
     found = estimated(configs, options.tasks)
     show(found, Console())
     if options.json:
-        print(msgspec.json.encode(found).decode())
+        say_json(found)
     return 0
 
 

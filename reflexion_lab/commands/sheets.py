@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reflexion_lab.records import Episode
+from reflexion_lab.shown import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,8 +21,6 @@ CHARS = 120
 
 def short(text: str, chars: int = CHARS) -> str:
     """`text` on one line, of at most `chars` characters, with what no terminal can bear spelt out."""
-    from reflexion_lab.reports.sheets import visible
-
     folded = " ".join(text[: 10 * chars].split())
     cut = folded if len(folded) <= chars else f"{folded[: chars - 1]}…"
     return visible(cut)
@@ -64,8 +63,6 @@ def say(*parts: Any) -> None:
     """Print tables as they are, and text word for word, unbroken."""
     from rich.console import Console
 
-    from reflexion_lab.reports.sheets import visible
-
     console = Console()
     for part in parts:
         if isinstance(part, str):
@@ -76,7 +73,7 @@ def say(*parts: Any) -> None:
 
 def say_json(value: Any) -> None:
     """One JSON object on one line, in ASCII."""
-    print(json.dumps(msgspec.to_builtins(value)))
+    print(json.dumps(msgspec.json.decode(msgspec.json.encode(value))))  # by way of JSON, which knows no NaN
 
 
 def when(timestamp: float) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from reflexion_lab.commands.place import is_store, kept_at, shown
+from reflexion_lab.given import UNREADABLE
 from reflexion_lab.protocols import StoreError
-from reflexion_lab.records import Episode, Mistake, Record, Session, Wisdom
+from reflexion_lab.records import SCHEMA_VERSION, Episode, Mistake, Record, Session, Wisdom
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.stores.kinds import KINDS, prepared
 from reflexion_lab.stores.record_lines import Header, check_schema, header_text
@@ -53,19 +54,24 @@ def _of_lines(path: Path) -> Iterator[str]:
                     yield f"{where}: no header found; expected one such as {expected}; nothing below it was checked"
                     return
                 yield from _of_record(where, line, record)
-            except msgspec.DecodeError as problem:
+            except UNREADABLE as problem:
                 if line.strip():
                     yield f"{where}: {problem}; expected JSON; a kill tore it, or the disk"
             except StoreError as problem:
                 yield f"{problem}; nothing below it was checked"
                 return
+    if record is None:
+        yield f"{path}: no header found; expected one such as {header_text(next(iter(kinds)))}, and records below it"
 
 
 def _of_object(path: Path) -> Iterator[str]:
     try:
         whole = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        check_schema(str(path), whole.get("schema", 0))
-    except (msgspec.DecodeError, RecursionError, StoreError) as problem:
+        schema = whole.get("schema", 0)
+        if not isinstance(schema, int):
+            raise StoreError(f"{path}, schema: {schema!r} found; expected {SCHEMA_VERSION}")
+        check_schema(str(path), schema)
+    except (*UNREADABLE, StoreError) as problem:
         yield str(problem) if isinstance(problem, StoreError) else f"{path}: {problem}; expected an export"
         return
     for kind in KINDS:
@@ -120,7 +126,7 @@ def _of_record(where: str, line: bytes, kind: type[Record]) -> Iterator[str]:
     try:
         record: Any = msgspec.json.decode(line, type=kind)
         prepared([record])
-    except (msgspec.DecodeError, RecursionError) as problem:
+    except UNREADABLE as problem:
         yield f"{where}: {problem}; expected one of {kind.__name__}"
     except ValueError as problem:
         yield f"{where}: {problem}"

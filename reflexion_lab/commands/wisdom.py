@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from reflexion_lab.commands import place
-from reflexion_lab.records import UNKNOWN, Episode, Wisdom
+from reflexion_lab.records import Episode, Wisdom
 
 if TYPE_CHECKING:
     from reflexion_lab.memory.wisdom import WisdomBook
@@ -165,47 +163,15 @@ def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
 
 def extract(options: argparse.Namespace) -> None:
     from reflexion_lab.commands.sheets import say, say_json
-    from reflexion_lab.memory import extraction
+    from reflexion_lab.memory.recount import recount
 
     with place.kept_at(options.store) as store:
-        before = {one.wisdom_id: one for one in store.read(Wisdom)}
-        book, uses = _book(store), _Uses()
-        found = [uses.counted(book.upsert(one)) for one in extraction.extract(uses.watched(store.read(Episode)))]
-        changed = [one for one in found if one != before.get(one.wisdom_id)]
-        store.append(changed)
-    new = sum(one.wisdom_id not in before for one in changed)
-    same = "; nothing changed" if not changed else ""
-    say(f"{uses.episodes:,} episodes read: {len(found):,} wisdom, {new:,} new, {len(changed) - new:,} changed{same}")
+        found = recount(store)
+    same = "" if found.new or found.changed else "; nothing changed"
+    news = f"{found.new:,} new, {found.changed:,} changed{same}"
+    say(f"{found.episodes:,} episodes read: {found.wisdom:,} wisdom, {news}")
     if options.json:
-        told = {"episodes": uses.episodes, "wisdom": len(found), "new": new, "changed": len(changed) - new}
-        say_json({"store": place.shown(options.store), **told})
-
-
-class _Uses:
-    """Which wisdom the actors of episodes read, and what came of it."""
-
-    def __init__(self) -> None:
-        self.episodes = 0
-        self.count: Counter[str] = Counter()
-        self.passed: Counter[str] = Counter()
-        self.latest: dict[str, float] = {}
-
-    def watched(self, episodes: Iterable[Episode]) -> Iterator[Episode]:
-        for episode in episodes:
-            self.episodes += 1
-            is_known = episode.metadata.get("outcome") not in UNKNOWN
-            for name in episode.metadata.get("wisdom", "").split() if is_known else ():
-                self.count[name] += 1
-                self.passed[name] += episode.passed
-                self.latest[name] = max(episode.timestamp, self.latest.get(name, 0.0))
-            yield episode
-
-    def counted(self, one: Wisdom) -> Wisdom:
-        """With its uses, as far as the episodes tell; a greater count stands, since episodes are pruned."""
-        name, count = one.wisdom_id, self.count[one.wisdom_id]
-        if count <= one.use_count:
-            return one
-        return replace(one, use_count=count, success_rate=self.passed[name] / count, last_used_at=self.latest[name])
+        say_json({"store": place.shown(options.store), **found._asdict()})
 
 
 def _book(store: Store) -> WisdomBook:

@@ -8,9 +8,9 @@ from reflexion_lab.prompts.excerpt import longest
 from reflexion_lab.prompts.length import estimated
 from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import CritiqueError, Model
-from reflexion_lab.records import Critique, Message, Recollection, Sampling, Task
+from reflexion_lab.records import WITHHELD, Critique, Message, Recollection, Sampling, Task
 
-ENDED = {"length": "; it was cut at max_tokens", "context_overflow": "; the prompt is too long for the model"}
+CUT = {"length": "; it was cut at max_tokens"}
 
 
 class LLMCritic:
@@ -31,10 +31,13 @@ class LLMCritic:
             return Critique(severity=1.0, issues=(f"There is no code for {task.entry_point}.",), source="llm")
         messages = (Message(role="user", content=self._prompt(task, program)),)
         completion = self.model.complete(messages, sampling=self.sampling)
+        if completion.finish_reason in WITHHELD:
+            why = f"The critic gave no verdict: its reply ended in {completion.finish_reason}"
+            raise CritiqueError(why, completion.usage, completion.text)
         try:
             verdict = parse_verdict(completion.text)
         except Unreadable as problem:
-            why = f"The critic could not be understood: {problem}{ENDED.get(completion.finish_reason, '')}"
+            why = f"The critic could not be understood: {problem}{CUT.get(completion.finish_reason, '')}"
             raise CritiqueError(why, completion.usage, completion.text) from problem
         return Critique(
             severity=verdict.severity,

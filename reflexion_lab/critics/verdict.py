@@ -65,7 +65,7 @@ _KEYS = {
     "suggestion": "suggestions",
 }
 _BULLET = re.compile(r"\s*(?:[-+*•>]|\d+[.)])\s+")
-_RULE = re.compile(r"\s*(?:```\w*|[-=_*]{3,})?\s*")
+_RULE = re.compile(r"\s*+(?:```\w*+|[-=_*]{3,}+)?\s*+")
 _NUMBER = re.compile(
     r"(?P<number>[-+]?(?:\d++(?:\.\d*+)?|\.\d++))\s*"
     r"(?:(?P<percent>%|percent\b)|(?:/|out of)\s*(?P<scale>\d++(?:\.\d*+)?))?",

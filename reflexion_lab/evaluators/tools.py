@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from reflexion_lab.scratch import Scratch
+
 SECONDS = 10.0
 """Wall time of one tool on one program; waiting for a free core does not count."""
 MEMORY = 2 << 30
@@ -145,7 +147,7 @@ def _a_core_and_its_cache() -> Iterator[str]:
     """
     core = FREE_CORES.get()
     with MAKING:
-        cache = Path(_environment().name, f"cache_{core}")
+        cache = _environment().path / f"cache_{core}"
     try:
         yield str(cache)
     except DidNotRun:
@@ -216,13 +218,15 @@ def _restrain(process: int) -> None:
 
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))
+            # Should the lab be killed, nobody else ends it.
+            resource.prlimit(process, resource.RLIMIT_CPU, (int(2 * SECONDS), int(2 * SECONDS)))
 
 
 @cache
-def _environment() -> tempfile.TemporaryDirectory[str]:
+def _environment() -> Scratch:
     """An empty Python environment, removed when this process ends; folders of programs and mypy's cache live in it."""
-    environment = tempfile.TemporaryDirectory(prefix="reflexion_lab-")
+    environment = Scratch()
     major, minor = sys.version_info[:2]
-    Path(environment.name, "lib", f"python{major}.{minor}", "site-packages").mkdir(parents=True)
-    Path(environment.name, "ty.toml").touch()  # no configuration from folders further up
+    (environment.path / "lib" / f"python{major}.{minor}" / "site-packages").mkdir(parents=True)
+    (environment.path / "ty.toml").touch()  # no configuration from folders further up
     return environment

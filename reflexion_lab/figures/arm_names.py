@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.figures.text import plain
+from reflexion_lab.shown import plain
 
 LONGEST = 72
 """Characters of a name in a figure: more would leave no room for what is drawn."""

@@ -21,7 +21,7 @@ from reflexion_lab.figures import (
 )
 from reflexion_lab.figures.arm_names import readable, renamed
 from reflexion_lab.figures.drawing import Drawing, Figure, Kind, save
-from reflexion_lab.figures.text import plain
+from reflexion_lab.shown import plain
 
 MOST = 14
 """Arms that curves can tell apart; a sweep of more is drawn over its config keys and as differences."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-
-def plain(text: str) -> str:
-    """On one line, with what no eye can see spelt out: control, direction and zero-width characters."""
-    folded = " ".join(text.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded)
+from reflexion_lab.shown import plain
 
 
 def inert(text: str) -> str:

@@ -38,7 +38,7 @@ def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
         found = [finding for finding in linted.findings if finding.check == check]
         counts = Counter(finding.severity for finding in found)
         told = (str(counts[name] or "-") for name in ("error", "warning", "not checked"))
-        shown.add_row(check, str(linted.tasks - counts["not checked"]), *told, _first_ids(found))
+        shown.add_row(check, str(linted.tasks - counts["not checked"]), *told, line(_first_ids(found)))
     console.print(shown)
     for check in CHECKS:
         _show_findings([finding for finding in linted.findings if finding.check == check], console, all_findings)

@@ -19,6 +19,7 @@ from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.mistakes import Mistakes
 from reflexion_lab.memory.omega import DEFAULT, adapted
 from reflexion_lab.memory.packing import lessons_within
+from reflexion_lab.memory.recount import recount
 from reflexion_lab.memory.texts import MATCHES, asked, query
 from reflexion_lab.memory.wisdom import WisdomBook
 from reflexion_lab.protocols import Retriever, Store, StoreError
@@ -96,6 +97,7 @@ class Archive:
         self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
         self.insights = Insights()
         self._extraction = Extraction()
+        self._taken, self._has_learnt = 0, False
 
     def begin(self, beginning: Beginning | None = None, run_id: str = "") -> Beginning:
         """Read what the store held at `beginning`, or holds now; returns what that was. Raises StoreError.
@@ -138,7 +140,7 @@ class Archive:
         """
         episodes = [episode for task in learnt for episode in task.episodes]
         mistakes = [mistake for task in learnt for mistake in task.mistakes]
-        changed = self._take(episodes)
+        changed, self._has_learnt = self._take(episodes), True
         mistakes = self.mistakes.extend(mistakes)
         try:
             self.store.append([*episodes, *mistakes, *(task.session for task in learnt), *changed])
@@ -146,8 +148,10 @@ class Archive:
             _tell(f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later")
 
     def close(self) -> None:
-        """Close the store; what it could not keep is told, and is in the run folder."""
+        """Count the wisdom again if other runs wrote too, and close the store; what that could not keep is told."""
         try:
+            if self._has_learnt:
+                recount(self.store, known=self._taken)
             self.store.close()
         except StoreError as problem:
             _tell(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
@@ -185,6 +189,7 @@ class Archive:
         episodes whose actors read it, so that nothing counts twice, however often a round is taken in.
         """
         episodes = self.buffer.extend(episodes)
+        self._taken += len(episodes)
         changed = {entry.wisdom_id: entry for entry in self._extraction.add(episodes)}
         for entry in changed.values():
             self.book.upsert(entry)

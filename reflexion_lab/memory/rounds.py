@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reflexion_lab.memory.archive import Archive, Learnt
 from reflexion_lab.memory.episodic import episode_of, session_id
@@ -27,17 +27,27 @@ class OneRound:
 class Rounds:
     """Tasks in their order, `size` at a time.
 
+    `tell`: who else is to know what a round has learnt.
+
     Raises:
         ValueError: `size` is below 1.
     """
 
-    def __init__(self, archive: Archive, size: int, run_id: str, agent_id: str) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        size: int,
+        run_id: str,
+        agent_id: str,
+        tell: Callable[[Sequence[Learnt]], None] = lambda learnt: None,
+    ) -> None:
         if size < 1:
             raise ValueError(f"memory.shared.round_size: {size} found; expected 1 task or more")
         self.archive = archive
         self.size = size
         self.run_id = run_id
         self.agent_id = agent_id
+        self.tell = tell
         self._learnt: dict[str, Learnt] = {}
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
@@ -57,4 +67,6 @@ class Rounds:
 
     def end(self, tasks: Sequence[Task]) -> None:
         """Make it known, in task order."""
-        self.archive.absorb([self._learnt.pop(task.task_id) for task in tasks])
+        learnt = [self._learnt.pop(task.task_id) for task in tasks]
+        self.archive.absorb(learnt)
+        self.tell(learnt)

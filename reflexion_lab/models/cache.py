@@ -7,16 +7,27 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.models.call_store import CallStore
 from reflexion_lab.models.prices import FREE, Price
+from reflexion_lab.models.shared_calls import SharedCalls, opened
 from reflexion_lab.protocols import Model, ModelError
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 
 MODES = ("off", "read-write", "replay-only")
+
+
+class Counts(NamedTuple):
+    """Calls of one model, and what those took that it answered."""
+
+    hits: int
+    misses: int
+    coalesced: int
+    spent: Usage
 
 
 class _Request(Record, frozen=True, kw_only=True):
@@ -41,17 +52,18 @@ def call_key(fingerprint: str, messages: Sequence[Message], sampling: Sampling, 
     return hashlib.sha256(_canonical(request)).hexdigest()
 
 
-def unseen(path: Path, messages: Sequence[Message], sample: int) -> ModelError:
-    """The error for a call that the file does not hold."""
+def unseen(place: str, messages: Sequence[Message], sample: int) -> ModelError:
+    """The error for a call that the cache does not hold."""
     last = messages[-1].content[:80] if messages else ""
     return ModelError(
-        f"{path} holds no reply to draw {sample} of the call whose last message begins {last!r}; record it "
+        f"{place} holds no reply to draw {sample} of the call whose last message begins {last!r}; record it "
         "with cache.mode=read-write, or use the model, prompts, sampling and seed of the recording"
     )
 
 
 class CachedModel:
-    """`model`, asked once for every call; later equal calls are answered from the file at `path`.
+    """`model`, asked once for every call; later equal calls are answered from the cache at `path`: an SQLite file, or
+    PostgreSQL by its URL.
 
     Equal calls that are under way at once in this process become one call too; when it fails, all of them
     fail alike and nothing is stored. Two processes that ask the same at once both pay, and both get the reply
@@ -61,22 +73,30 @@ class CachedModel:
         price: what its tokens cost. A reply that was stored when nobody knew that has it put on.
         mode: `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to
             it; `replay-only` never asks `model`.
+        unsaved: a file for replies that a database which is away could not take.
 
     Raises:
-        ValueError: `mode` is none of these.
-        ModelError: the file cannot be used; `replay-only` and it is missing, or does not hold a call.
+        ValueError: `mode` is none of these, or `path` is another URL.
+        ModelError: the cache cannot be used; `replay-only` and it is missing, or does not hold a call.
     """
 
     hits: int
-    """Calls answered from the file."""
+    """Calls answered from the cache."""
     misses: int
-    """Calls that the file did not hold."""
+    """Calls that the cache did not hold."""
     coalesced: int
     """Calls that waited for an equal one under way."""
     spent: Usage
     """What the calls took that `model` answered."""
 
-    def __init__(self, model: Model, path: str | Path, mode: str = "read-write", price: Price = FREE) -> None:
+    def __init__(
+        self,
+        model: Model,
+        path: str | Path,
+        mode: str = "read-write",
+        price: Price = FREE,
+        unsaved: Path | None = None,
+    ) -> None:
         if mode not in MODES:
             raise ValueError(f"cache.mode: {mode!r} found; expected one of {', '.join(MODES)}")
         self.fingerprint = model.fingerprint
@@ -87,7 +107,7 @@ class CachedModel:
         self.spent = Usage()
         self._model = model
         self._mode = mode
-        self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only")
+        self._store = None if mode == "off" else opened(path, readonly=mode == "replay-only", unsaved=unsaved)
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[Completion]] = {}
 
@@ -117,7 +137,7 @@ class CachedModel:
                 del self._under_way[key]
         return mine.result()
 
-    def _answer(self, store: CallStore, key: str, body: bytes, request: _Request) -> Completion:
+    def _answer(self, store: CallStore | SharedCalls, key: str, body: bytes, request: _Request) -> Completion:
         stored = store.get(key)
         with self._lock:
             self.hits += stored is not None
@@ -125,7 +145,7 @@ class CachedModel:
         if stored is not None:
             return replace(self.price.put_on(stored), cached=True)
         if self._mode == "replay-only":
-            raise unseen(store.path, request.messages, request.sample)
+            raise unseen(store.place, request.messages, request.sample)
         completion = self._ask(request.messages, request.sampling, request.sample)
         return store.put(key, self.fingerprint, body, completion)
 
@@ -135,7 +155,28 @@ class CachedModel:
             self.spent += completion.usage
         return completion
 
+    def taken(self) -> Counts:
+        """What was counted, which then begins at zero."""
+        with self._lock:
+            counts = Counts(self.hits, self.misses, self.coalesced, self.spent)
+            self.hits = self.misses = self.coalesced = 0
+            self.spent = Usage()
+        return counts
+
+    def add(self, counts: Counts) -> None:
+        """Count what the same model did elsewhere."""
+        with self._lock:
+            self.hits += counts.hits
+            self.misses += counts.misses
+            self.coalesced += counts.coalesced
+            self.spent += counts.spent
+
+    def open(self) -> None:
+        """Begin a cache file that is not there yet; before, it begins with the first call. Raises ModelError."""
+        if isinstance(self._store, CallStore):
+            self._store.open()
+
     def close(self) -> None:
-        """Close the file. Every finished call is in it already."""
+        """Close the cache. Every finished call is in it already."""
         if self._store is not None:
             self._store.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,14 +40,28 @@ class CallStore:
 
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
         self.path = Path(path)
+        self.place = str(path)
         self._lock = threading.Lock()
-        try:
-            self._connection = connect_readonly(self.path, LAYOUT) if readonly else connect(self.path, LAYOUT)
-        except (sqlite3.Error, OSError) as error:
-            raise ModelError(
-                f"{self.path} cannot be used as a call cache ({error}); "
-                "move it away to begin a new one, or name another file"
-            ) from error
+        self._connection: sqlite3.Connection | None = None
+        with suppress(OSError):  # a name too long: whoever opens it says so
+            if readonly or self.path.exists():  # a damaged one shows at once
+                self._opened(readonly)
+
+    def open(self) -> None:
+        """Begin the file now, not with the first call. Raises ModelError."""
+        with self._lock:
+            self._opened()
+
+    def _opened(self, readonly: bool = False) -> sqlite3.Connection:
+        if self._connection is None:
+            try:
+                self._connection = connect_readonly(self.path, LAYOUT) if readonly else connect(self.path, LAYOUT)
+            except (sqlite3.Error, OSError) as error:
+                raise ModelError(
+                    f"{self.path} cannot be used as a call cache ({error}); "
+                    "move it away to begin a new one, or name another file"
+                ) from error
+        return self._connection
 
     def get(self, key: str) -> Completion | None:
         """The reply stored under `key`, with `cached` False as when it was paid; None when there is none."""
@@ -78,11 +93,13 @@ class CallStore:
 
     def close(self) -> None:
         with self._lock:
+            # One that was never opened must not open afterwards.
+            self._connection = self._connection or sqlite3.connect(":memory:", check_same_thread=False)
             self._connection.close()
 
     def _execute(self, statement: str, *values: str) -> list[tuple[str, ...]]:
         try:
             with self._lock:
-                return self._connection.execute(statement, values).fetchall()
+                return self._opened().execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise ModelError(f"{self.path}: the call cache failed ({error}); is its disk full?") from error

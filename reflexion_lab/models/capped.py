@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reflexion_lab.models.ledger import Caps, Ledger, Spending
+from reflexion_lab.models.ledger import Caps, Spending
 from reflexion_lab.models.prices import FREE, Price
-from reflexion_lab.protocols import Model
+from reflexion_lab.models.shared_ledger import opened
+from reflexion_lab.protocols import HarnessError, Model
 from reflexion_lab.records import Completion, Message, Sampling
 
 TEMPLATE = 64, 16
@@ -25,20 +27,20 @@ class Meter:
     """Lets calls through as long as the most that they can take stays within `caps`. Thread-safe.
 
     Args:
-        path: the ledger's file; None keeps none.
+        place: of the ledger, a file or PostgreSQL's URL; None keeps none.
         scope: what shares the caps: a sweep, or a run. May be set until the first call.
     """
 
     def __init__(
         self,
         caps: Caps | None = None,
-        path: Path | None = None,
+        place: str | Path | None = None,
         scope: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.caps = caps or Caps()
         self.scope = scope
-        self._ledger = Ledger(path)
+        self._ledger = opened(place)
         self._clock = clock
         self._seen = clock()
         self._under_way = 0
@@ -67,12 +69,18 @@ class Meter:
             raise CapReached(self._reached)
 
     def settle(self, most: Spending, spent: Spending) -> None:
-        """What a call that had reserved `most` took."""
+        """What a call that had reserved `most` took. Where the ledger fails it counts as `most`, and the next
+        `reserve` says so: the reply has been paid for, and must not be lost here.
+        """
         with self._settled:
-            self._ledger.add(self.scope, self._timed(spent.plus(most, -1)), Caps())
-            self._seen = self._clock()
-            self._under_way -= 1
-            self._settled.notify_all()
+            try:
+                self._ledger.add(self.scope, self._timed(spent.plus(most, -1)), Caps())
+                self._seen = self._clock()
+            except HarnessError as problem:
+                warnings.warn(f"{problem}; a call counts as the most that it could take", RuntimeWarning, stacklevel=2)
+            finally:
+                self._under_way -= 1
+                self._settled.notify_all()
 
     @property
     def spent(self) -> Spending:

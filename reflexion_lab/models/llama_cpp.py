@@ -61,6 +61,8 @@ class LlamaCppModel:
             "stop": list(sampling.stop),
             "seed": draw_seed(messages, sampling, sample),
             "repeat_penalty": self.repeat_penalty,
+            # What is left of the prompt before changes how sums are cut, and so what is drawn.
+            "cache_prompt": self.slots > 1,
         }
         if sampling.grammar:
             request["grammar"] = sampling.grammar

@@ -5,59 +5,38 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from reflexion_lab.models.answers import TurnedDown, is_out_of_credit, read, turned_down
+from reflexion_lab.models.api_keys import ApiKey
 from reflexion_lab.models.draws import draw_seed
 from reflexion_lab.models.pace import Pace
 from reflexion_lab.models.prices import Price
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.models.requests import LONGEST_WAIT, connect, outcome_of, retries_before
+from reflexion_lab.models.served_names import is_same
+from reflexion_lab.protocols import ModelError, Unanswered
 from reflexion_lab.records import Completion, Message, Sampling, Usage
-
-
-class _Said(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Said
-    finish_reason: str | None = None
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Tokens(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-
-
-class _Reply(msgspec.Struct):
-    """What is read of a chat completion."""
-
-    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
-    model: str | None = None
-    usage: _Tokens | None = None
-
-
-_DECODER = msgspec.json.Decoder(_Reply)
+from reflexion_lab.shown import plain
 
 
 class OpenAIModel:
     """`model` behind the server at `base_url`, or at OpenAI when None. Thread-safe.
 
     A reply is taken as it is: one without content has the text "", one that was cut off says so in its
-    `finish_reason`, and a server that counts no tokens leaves zeros. `Sampling.grammar` is not sent.
+    `finish_reason`, and a server that counts no tokens leaves zeros. A refusal, a filter's cut and a prompt that is too
+    long are replies too, with a `finish_reason` of `records.WITHHELD`. `Sampling.grammar` is not sent.
 
     Args:
         api_key_env: the environment variable that holds the key. With a `base_url` it may be unset, as local
             servers need none.
-        retries: further attempts after a 408, 409, 429 or 5xx, a lost connection or a time-out, with jittered
-            exponential back-off of at most 8 s, or as long as the server's Retry-After says (up to 120 s).
+        api_key_file: a file that holds the key instead, and that its owner alone may read.
+        answers_as: names, besides `model`, under which the server may answer. Part of the fingerprint.
+        retries: further requests after a 408, 409, 429 or 5xx, a lost connection, a torn or unreadable answer or a
+            time-out, with jittered exponential back-off of at most 8 s, or as long as the server's Retry-After says.
+            None where that is more than 120 s, or credit is spent.
         timeout: seconds that the server may be silent for.
         requests_per_minute: retries included.
         slots: calls that the server is given at once.
@@ -69,7 +48,8 @@ class OpenAIModel:
 
     Raises:
         ValueError: an argument is out of range.
-        ModelError: there is no key, or no reply could be had. No message contains the key.
+        Unanswered: there is no key, or no reply could be had after all retries.
+        ModelError: the server rejects the request. No message contains the key.
     """
 
     def __init__(
@@ -78,6 +58,8 @@ class OpenAIModel:
         base_url: str | None = None,
         api_key_env: str = "OPENAI_API_KEY",
         *,
+        api_key_file: str | None = None,
+        answers_as: Sequence[str] | None = None,
         retries: int = 5,
         timeout: float = 120.0,
         requests_per_minute: float | None = None,
@@ -89,6 +71,7 @@ class OpenAIModel:
         per_minute, prices = requests_per_minute, price_per_million
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
         _check("base_url", base_url, _is_web(base_url), "an address that begins with http:// or https://")
+        _check("answers_as", answers_as, not isinstance(answers_as, str), "a list of names, or null")
         _check("retries", retries, retries >= 0, "0 or more")
         _check("timeout", timeout, timeout > 0, "seconds, more than 0")
         _check("requests_per_minute", per_minute, per_minute is None or per_minute > 0, "more than 0, or null")
@@ -99,14 +82,17 @@ class OpenAIModel:
         self.slots = slots
         self.context = context
         self._model = model
+        self._names = (model, *(answers_as or ()))
+        self._was_right = False
         self._extra = dict(extra_body or {})
-        self._key_env = api_key_env
-        self._key = _read_key(api_key_env, base_url)
-        self._client = _client(self._key or "none", base_url, retries, timeout, Pace(per_minute))
+        self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
+        self._key.read()  # a missing one shows before anything is written
+        self._client = connect(base_url, retries, timeout, Pace(per_minute))
         place = urlsplit(str(self._client.base_url))
         host = place.netloc.rpartition("@")[2]
         self._place = f"{place.scheme}://{host}{place.path}"
-        self.fingerprint = f"openai:{host}:{model}{_digest(self._extra)}"
+        named = {"answers_as": sorted(answers_as)} if answers_as else {}
+        self.fingerprint = f"openai:{host}:{model}{_digest(self._extra | named)}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """A last message of role `assistant` is sent as it is; whether it is continued is up to the server.
@@ -117,11 +103,16 @@ class OpenAIModel:
 
         chat = [{"role": message.role, "content": message.content} for message in messages]
         create = self._client.chat.completions.with_raw_response.create
+        key = {"Authorization": f"Bearer {self._key.read() or 'none'}"}
         problem: Exception
         try:
-            raw = create(model=self._model, messages=chat, extra_body=self._fields(messages, sampling, sample))
-            return self._completion(raw.http_response.content, raw.elapsed.total_seconds())
+            fields = self._fields(messages, sampling, sample)
+            raw = create(model=self._model, messages=chat, extra_body=fields, extra_headers=key)
+            return self._completion(raw.http_response, raw.retries_taken)
         except (openai.OpenAIError, ValueError) as error:
+            response = getattr(error, "response", None)
+            if response is not None and (why := turned_down(response.content)):
+                return self._withheld(why, response, retries_before(error))
             problem = error
         # Outside of the handler: chained to the SDK's error it would carry request headers, and so the key.
         raise self._error(problem)
@@ -139,62 +130,74 @@ class OpenAIModel:
         }
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 
-    def _completion(self, content: bytes, seconds: float) -> Completion:
-        try:
-            reply = _DECODER.decode(content)
-        except ValueError as error:
-            found = self._without_key(content.decode(errors="replace"))[:200]
-            raise ValueError(f"the reply is no chat completion, {error}: {found}") from None
-        choice, tokens = reply.choices[0], reply.usage or _Tokens()
-        counts = tokens.prompt_tokens or 0, tokens.completion_tokens or 0
-        had = (tokens.prompt_tokens_details or _Details()).cached_tokens or 0
+    def _completion(self, response: Any, retries: int) -> Completion:
+        if why := turned_down(response.content):
+            return self._withheld(why, response, retries)
+        reply = read(response.content).with_texts(self._key.hidden)  # a server may say back what it was sent
         return Completion(
-            # A lone surrogate is valid JSON, and nothing that a file can hold.
-            text=(choice.message.content or "").encode(errors="replace").decode(),
+            text=reply.text,
             model=reply.model or self._model,
-            finish_reason=choice.finish_reason or "",
+            finish_reason=reply.finish_reason if self._is_right(reply.model) else "wrong_model",
+            system_fingerprint=reply.system_fingerprint,
             usage=Usage(
                 calls=1,
-                prompt_tokens=counts[0],
-                completion_tokens=counts[1],
-                seconds=seconds,
-                cost=self._price.cost(*counts, min(had, counts[0])),
+                prompt_tokens=reply.prompt_tokens,
+                completion_tokens=reply.completion_tokens,
+                seconds=response.elapsed.total_seconds(),
+                cost=self._price.cost(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens),
+                retries=retries,
             ),
         )
 
-    def _error(self, problem: Exception) -> ModelError:
-        status = getattr(problem, "status_code", 0)
-        cause = f" {problem.__cause__}" if problem.__cause__ else ""
-        found = self._without_key(f"{type(problem).__name__}: {problem}{cause}")[:500]
-        return ModelError(f"{self._model} at {self._place} did not answer ({found}); {self._advice(status)}")
+    def _withheld(self, why: TurnedDown, response: Any, retries: int) -> Completion:
+        seconds = response.elapsed.total_seconds()
+        usage = Usage(calls=1, prompt_tokens=why.prompt_tokens, seconds=seconds, retries=retries)
+        return Completion(text="", model=self._model, finish_reason=why.finish_reason, usage=usage)
 
-    def _advice(self, status: int) -> str:
+    def _is_right(self, answered: str) -> bool:
+        """Raises Unanswered: another model answers, and the right one never has: it is the config that is wrong."""
+        is_right = not answered or any(is_same(name, answered) for name in self._names)
+        if is_right or self._was_right:
+            self._was_right = self._was_right or bool(answered)
+            return is_right
+        name = self._shown(answered)[:100]
+        raise Unanswered(
+            f"{self._model} was asked at {self._place}, and {name!r} answered; ask for that one, or, where it is only "
+            f"another name of the same model, say so: model.answers_as=[{name!r}]",
+            "wrong_model",
+            is_lasting=True,
+        )
+
+    def _error(self, problem: Exception) -> ModelError:
+        """What `problem` means, without it."""
+        response, cause = getattr(problem, "response", None), problem.__cause__
+        status, outcome = getattr(problem, "status_code", 0), outcome_of(problem)
+        is_spent = status == 402 or (status == 429 and response is not None and is_out_of_credit(response.content))
+        said = [self._shown(f"{type(problem).__name__}: {problem}{f' {cause}' if cause else ''}")[:500]]
+        if wait := response is not None and response.headers.get("retry-after"):
+            said.append(f"Retry-After: {self._shown(wait)[:40]}, of which at most {LONGEST_WAIT} s are waited")
+        if again := retries_before(problem):
+            said.append(f"sent {again + 1} times")
+        message = f"{self._model} at {self._place} did not answer ({'; '.join(said)}); {self._advice(status, is_spent)}"
+        if not outcome:
+            return ModelError(message)
+        return Unanswered(message, outcome, is_lasting=outcome == "key_refused" or is_spent)
+
+    def _advice(self, status: int, is_spent: bool) -> str:
         if status in {401, 403}:
-            state = "was refused; put a valid one" if self._key else "is not set; put one"
-            return f"the key {state} into the environment variable {self._key_env}"
+            state = "was refused; put a valid one" if self._key.read() else "is not set; put one"
+            return f"the key {state} into {self._key.place}"
+        if is_spent:
+            return f"the account's credit is spent; fill it up, or put another key into {self._key.place}"
         if status == 429:
             return "lower model.requests_per_minute, raise model.retries, or see whether the account has credit"
         if 400 <= status < 500:
             return "see whether model.model, model.base_url and model.extra_body suit this server"
         return "see whether the server runs and model.base_url is right, or raise model.timeout or model.retries"
 
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "[key]") if self._key else text
-
-
-def _client(key: str, base_url: str | None, retries: int, timeout: float, pace: Pace) -> Any:
-    try:
-        import openai
-    except ImportError as error:
-        raise ModelError("This model needs the package openai: pip install 'reflexion_lab[openai]'") from error
-    # Its own retries do what is promised above. The hook sees each of them, so the limit counts requests.
-    return openai.OpenAI(
-        api_key=key,
-        base_url=base_url,
-        timeout=timeout,
-        max_retries=retries,
-        http_client=openai.DefaultHttpxClient(event_hooks={"request": [lambda request: pace.wait()]}),
-    )
+    def _shown(self, text: str) -> str:
+        """What a server said, without keys and without anything that a terminal would obey."""
+        return plain(self._key.hidden(text))
 
 
 def _check(field: str, found: object, good: bool, expected: str) -> None:
@@ -204,15 +207,6 @@ def _check(field: str, found: object, good: bool, expected: str) -> None:
 
 def _is_web(base_url: str | None) -> bool:
     return base_url is None or base_url.startswith(("http://", "https://"))
-
-
-def _read_key(variable: str, base_url: str | None) -> str:
-    key = os.environ.get(variable, "").strip()
-    if not key and not base_url:
-        raise ModelError(f"The environment variable {variable} is not set; put the API key into it")
-    if not (key.isascii() and key.isprintable()):
-        raise ModelError(f"The environment variable {variable} holds characters that no key has; set it anew")
-    return key
 
 
 def _digest(extra: dict[str, object]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.given import UNREADABLE, content
 from reflexion_lab.records import Completion, Record
 
 PACKAGE = Path(__file__).parents[1]
@@ -44,8 +46,9 @@ class Entry(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not (self.models and self.provider.strip() and self.host.strip() and self.source.strip()):
             raise ValueError("an entry names its models, provider, host and source")
-        if min(self.prompt, self.completion, self.cached_prompt or 0.0) < 0:
-            raise ValueError(f"a negative price found for {self.models[0]}")
+        prices = (self.prompt, self.completion, self.cached_prompt or 0.0)
+        if not all(map(math.isfinite, prices)) or min(prices) < 0:
+            raise ValueError(f"a price below 0, or none at all, found for {self.models[0]}")
 
     def fits(self, model: str, host: str) -> bool:
         return fnmatchcase(host, self.host) and any(fnmatchcase(model, pattern) for pattern in self.models)
@@ -108,8 +111,8 @@ def read(path: str | None = None) -> list[list[Entry]]:
 
 def _entries(path: Path, key: str) -> list[Entry]:
     try:
-        return msgspec.yaml.decode(path.read_bytes(), type=list[Entry])
-    except (OSError, ValueError) as problem:
+        return msgspec.yaml.decode(content(path, "a price file"), type=list[Entry])
+    except (ValueError, TypeError, *UNREADABLE) as problem:
         raise ValueError(f"{key}: {path} cannot be used ({problem}); expected entries as in conf/prices.yaml") from None
 
 

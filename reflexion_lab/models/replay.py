@@ -8,20 +8,21 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from reflexion_lab.models.cache import call_key, unseen
-from reflexion_lab.models.call_store import CallStore
+from reflexion_lab.models.shared_calls import opened
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion, Message, Sampling
 
 
 class ReplayModel:
-    """Replies from the call-cache file at `path`, which it never writes to; every one has `cached` True.
+    """Replies from the call cache at `path`, a file or PostgreSQL's URL, which it never writes to; every one has
+    `cached` True.
 
     Args:
-        fingerprint: whose replies, where the file holds those of several models; "" for the only one there.
+        fingerprint: whose replies, where the cache holds those of several models; "" for the only one there.
         context: tokens of prompt and reply together, as the recorded model had them, since prompts are cut to it.
 
     Raises:
-        ModelError: the file cannot be used, holds no such model, or does not hold a call.
+        ModelError: the cache cannot be used, holds no such model, or does not hold a call.
     """
 
     def __init__(self, path: str | Path, fingerprint: str = "", slots: int = 64, context: int = 0) -> None:
@@ -29,13 +30,13 @@ class ReplayModel:
             raise ValueError(f"model.slots: {slots} found; expected 1 or more")
         self.slots = slots
         self.context = context
-        self._store = CallStore(path, readonly=True)
+        self._store = opened(path, readonly=True)
         self.fingerprint = self._choose(fingerprint)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         completion = self._store.get(call_key(self.fingerprint, messages, sampling, sample))
         if completion is None:
-            raise unseen(self._store.path, messages, sample)
+            raise unseen(self._store.place, messages, sample)
         return replace(completion, cached=True)
 
     def close(self) -> None:
@@ -50,6 +51,6 @@ class ReplayModel:
         self.close()
         wanted = f"none of {fingerprint}" if fingerprint else "no single model's"
         raise ModelError(
-            f"{self._store.path} holds replies of {', '.join(recorded) or 'no model'}, {wanted}; "
+            f"{self._store.place} holds replies of {', '.join(recorded) or 'no model'}, {wanted}; "
             "set model.fingerprint to one it holds"
         )

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from reflexion_lab.given import UNREADABLE, content
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 
@@ -120,8 +121,8 @@ def _searched(messages: Sequence[Message], scope: str) -> str:
 def _read(path: Path) -> list[Rule]:
     decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
     try:
-        rules = decode(path.read_bytes(), type=list[Rule])
-    except (OSError, ValueError) as error:
+        rules = decode(content(path, "a file of rules"), type=list[Rule])
+    except (ValueError, TypeError, *UNREADABLE) as error:
         raise ValueError(f"model.path: {path} cannot be used ({error}); expected a list of {{when, reply}}") from error
     if not rules:
         raise ValueError(f"model.path: {path} holds no rule; expected at least one")

@@ -8,8 +8,9 @@ from typing import Any
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.notebook import stories
 from reflexion_lab.notebook.widgets import Widgets
-from reflexion_lab.reports.sheets import Sheet, said, visible
+from reflexion_lab.reports.sheets import Sheet, said
 from reflexion_lab.run_folder import folders
+from reflexion_lab.shown import visible
 from reflexion_lab.views.run import unfinished
 from reflexion_lab.views.sources import Sources
 from reflexion_lab.views.tasks import RESULTS

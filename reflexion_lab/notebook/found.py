@@ -40,7 +40,7 @@ class Found(NamedTuple):
 def found(root: Path) -> Found:
     """A row a run of `root`; cheap, since only manifests and summaries are read. What cannot be read is said below."""
     runs, broken = [], []
-    for path in sorted(root.glob("*/manifest.json")):
+    for path in sorted(root.glob("[!.]*/manifest.json")):
         try:
             runs.append(RunFolder.existing(path.parent))
         except (ValueError, OSError) as problem:

@@ -7,7 +7,8 @@ from functools import cached_property
 
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.records import Attempt
-from reflexion_lab.reports.sheets import NONE, Sheet, listed, visible
+from reflexion_lab.reports.sheets import NONE, Sheet, listed
+from reflexion_lab.shown import visible
 from reflexion_lab.views.tasks import TaskLine, task_lines
 
 ANY = "any"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gzip
-import zlib
 from collections.abc import Iterable, Sequence
 from os import cpu_count
 from pathlib import Path
@@ -16,6 +14,7 @@ from reflexion_lab.audits.audit import LIMITS, PATIENT
 from reflexion_lab.benchmarks.benchmark import Benchmark
 from reflexion_lab.benchmarks.humaneval import humaneval
 from reflexion_lab.benchmarks.recorded import recorded
+from reflexion_lab.given import UNREADABLE, content
 from reflexion_lab.progress import Progress
 from reflexion_lab.recordings.attempts import Prompts
 from reflexion_lab.recordings.importing import Recording, read_recordings
@@ -24,6 +23,7 @@ from reflexion_lab.recordings.runs import Imported, Importer
 from reflexion_lab.records import Message
 from reflexion_lab.sandbox.cached import CachedSandbox
 from reflexion_lab.sandbox.sandbox import Sandbox
+from reflexion_lab.unpacked import gunzipped
 
 HIDDEN = ("own", "humaneval")
 
@@ -125,10 +125,10 @@ def _prompts(path: Path | None) -> Prompts:
     """Raises OSError, ValueError: the file cannot be read as prompts."""
     if path is None:
         return {}
-    data = path.read_bytes()
+    data = content(path, "prompts (.json, .json.gz)")
     try:
-        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        text = gunzipped(data) if path.suffix == ".gz" else data
         told = msgspec.json.decode(text, type=dict[str, str | tuple[Message, ...]])
-    except (OSError, EOFError, zlib.error, msgspec.MsgspecError) as problem:
+    except (ValueError, *UNREADABLE) as problem:
         raise ValueError(f"{path}: {problem}; expected JSON, by prompt_key a list of messages or a text") from None
     return {key: (Message(role="user", content=one),) if isinstance(one, str) else one for key, one in told.items()}

@@ -10,11 +10,13 @@ import msgspec
 
 from reflexion_lab.audits.audit import LIMITS
 from reflexion_lab.benchmarks.benchmark import Benchmark
-from reflexion_lab.manifest import config_digest, git_state, versions
+from reflexion_lab.manifest import config_digest, git_state, named, versions
 from reflexion_lab.protocols import Sandbox
+from reflexion_lab.provenance import provenance
 from reflexion_lab.recordings.attempts import Prompts
 from reflexion_lab.recordings.importing import Recording
 from reflexion_lab.records import Manifest
+from reflexion_lab.sandbox.cached import VERSION
 
 
 class Terms(NamedTuple):
@@ -59,6 +61,7 @@ def describe(recording: Recording, terms: Terms, longest: int, executor: Sandbox
         slots=0,
         feedback_source=recording.known.feedback_source,
         isolation=tuple(executor.layers),
+        provenance=provenance(config, sandbox_version=VERSION),
     )
 
 
@@ -115,4 +118,4 @@ def _name(recording: Recording, terms: Terms) -> str:
     is_numbered = recording.variant != recording.run
     said = re.sub(r"[^A-Za-z0-9.]+", "-", recording.variant.split("/")[-1] if is_numbered else recording.model)
     how = ("" if terms.lenient else "-strict") + (f"-a{terms.cut}" if terms.cut else "")
-    return f"recorded-{recording.known.arm}-{said.strip('-')}-{terms.benchmark.name}{how}-s{recording.seed}"
+    return f"recorded-{recording.known.arm}-{said.strip('-')}-{named(terms.benchmark.name)}{how}-s{recording.seed}"

@@ -39,7 +39,7 @@ def show(imported: Sequence[Imported], console: Console) -> None:
         first, last = (Rate.of(end.solved, end.n) if end else Rate.of(0, 0) for end in (ends[0], ends[-1]))
         fed = "oracle: UPPER BOUND" if log.manifest.feedback_source == "oracle" else log.manifest.feedback_source
         shares = f"{100 * first.share:.1f}", _share(last), f"{100 * source.share:.1f}" if source.n else "-"
-        runs.add_row(str(number), fed, f"{one.account.tasks}", f"{one.account.attempts}", *shares)
+        runs.add_row(str(number), line(fed), f"{one.account.tasks}", f"{one.account.attempts}", *shares)
     console.print(runs)
     console.print(
         line(

@@ -28,6 +28,7 @@ from reflexion_lab.recordings.importing import Loop, Recording
 from reflexion_lab.recordings.manifest import Terms, describe
 from reflexion_lab.records import Attempt, Evaluation, Grade, Manifest, SuiteVerdict, Task, WrittenTests
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.seal import seal
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -81,6 +82,7 @@ class Importer:
             draft.close()
         found = replace(found, same_as="" if same_as == recording.run else same_as)
         draft.write_json("recorded.json", msgspec.to_builtins(found))
+        seal(draft)
         draft.path.replace(folder)
         return Imported(folder, found, True)
 

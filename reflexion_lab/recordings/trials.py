@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from reflexion_lab.analysis.estimators import Paired, paired
+from reflexion_lab.given import UNREADABLE, content
 from reflexion_lab.records import Record
 from reflexion_lab.statistics.intervals import Rate
 
@@ -127,8 +128,8 @@ def _read(folder: Path, files: dict[int, Path]) -> Trials:
 
 def _outcomes(path: Path) -> dict[str, bool]:
     try:
-        environments = msgspec.json.decode(path.read_bytes(), type=list[Environment])
-    except msgspec.MsgspecError as problem:
+        environments = msgspec.json.decode(content(path, "a trial's results"), type=list[Environment])
+    except UNREADABLE as problem:
         raise ValueError(f"{path}: {problem}; expected a list of objects with `name` and `is_success`") from None
     found = {one.name: one.is_success for one in environments}
     if len(found) < len(environments) or not found:

@@ -152,7 +152,11 @@ _KEYWORDS = {
 _PATTERNS = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, words in _KEYWORDS.items()}
 # Quoted text is data, but for the type of None, which Python quotes. A word around `test_`, `::` or a tests folder is
 # the name of a test.
-_NOT_WORDS = re.compile(r"""(?<!\w)(["'`])(?!NoneType\1)[^"'`\n]*\1(?!\w)|\S*(?:\btest_|_test\b|::|\btests?/)\S*""")
+_NOT_WORDS = re.compile(
+    r"""(?<!\w)(["'`])(?!NoneType\1)[^"'`\n]*\1(?!\w)|(?<!\S)\S*?(?:\btest_|_test\b|::|\btests?/)\S*"""
+)
+LOOKED_AT = 10_000
+"""Characters of a message; a program may raise any."""
 _EXCEPTION_LINE = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
 _HEADER = "Traceback (most recent call last):"
 
@@ -169,7 +173,7 @@ def classify(error_type: str, message: str) -> str:
     for ancestor in ancestors:
         if ancestor in _EXCEPTIONS:
             return _EXCEPTIONS[ancestor]
-    words = " ".join(_NOT_WORDS.sub(" ", message).split())
+    words = " ".join(_NOT_WORDS.sub(" ", message[:LOOKED_AT]).split())
     return next((name for name, pattern in _PATTERNS.items() if pattern.search(words)), "unknown")
 
 

@@ -41,7 +41,7 @@ _LABEL = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _FENCE = re.compile(r"\s*```\w*\s*")
-_BULLET = re.compile(r"\s*(?:[-+*•>]|\d+[.)])\s+")
+_BULLET = re.compile(r"\A\s*(?:[-+*•>]|\d+[.)])\s+")
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"  # possessive: no string of digits makes it quadratic
 # A number glued to more digits or letters ("0,85", "0.8-0.9", "1.2.3") could mean several things: rejected.
 _CONFIDENCE = re.compile(

@@ -11,7 +11,7 @@ from reflexion_lab.prompts.asking import room
 from reflexion_lab.prompts.length import estimated
 from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import Model, ModelError, Unanswered
-from reflexion_lab.records import Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
+from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
 from reflexion_lab.reflectors.evidence import classify_evaluation, describe
 from reflexion_lab.reflectors.fields import GRAMMAR, ParseError, parse_fields
 from reflexion_lab.reflectors.grammars import SERVICE, SESSION, SUCCESS
@@ -86,6 +86,8 @@ class LLMReflector:
         name, grammar = self.shape[attempt.evaluation.passed]
         sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
         completion = self._ask(self._prompt(name, task, attempt, episodes), sampling)
+        if completion.finish_reason in WITHHELD:
+            raise ReflectionError("generation_failed", f"the reply ended in {completion.finish_reason}", completion)
         try:
             fields = parse_fields(completion.text)
         except ParseError as error:
@@ -112,7 +114,9 @@ class LLMReflector:
     def _prompt(self, name: str, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> str:
         """As much as the model's context holds; what is too long without all that can go is left for it to refuse."""
         # A program that continues the prompt begins with it; reading it twice would fill a small model's context.
-        code = (attempt.trajectory.solution or attempt.trajectory.reply).removeprefix(task.prompt.rstrip())
+        made = attempt.trajectory
+        code = made.solution or ("" if made.finish_reason in WITHHELD else made.reply)
+        code = code.removeprefix(task.prompt.rstrip())
         whole = {"description": task.prompt, "evidence": evidence(attempt), "code": code}
         texts = {part: bounded(text, self.limits[part]) for part, text in whole.items()}
         examples, priors = self.prompts.examples, self._priors(episodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from reflexion_lab.shown import visible
 from reflexion_lab.statistics.intervals import Rate
 
 if TYPE_CHECKING:
@@ -17,20 +18,24 @@ def table(title: str, *columns: str, names: int = 1) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    empty = Table(title=title, title_style="bold", box=SIMPLE_HEAD, collapse_padding=True)
+    empty = Table(title=line(title), title_style="bold", box=SIMPLE_HEAD, collapse_padding=True)
     empty.title_justify = empty.caption_justify = "left"
     for number, column in enumerate(columns):
         is_name = number < names
         side: Literal["left", "right"] = "left" if is_name else "right"
-        empty.add_column(column, justify=side, overflow="fold", no_wrap=not is_name, min_width=7 if is_name else None)
+        empty.add_column(
+            line(column), justify=side, overflow="fold", no_wrap=not is_name, min_width=7 if is_name else None
+        )
     return empty
 
 
 def line(text: str, style: str = "") -> Text:
-    """Plain text: ids and intervals may hold brackets, which are no markup here."""
+    """Plain text: ids and intervals may hold brackets, which are no markup here, and others' words what no terminal can
+    bear.
+    """
     from rich.text import Text
 
-    return Text(text, style=style)
+    return Text(visible(text), style=style)
 
 
 def interval(low: float, high: float) -> str:

@@ -8,9 +8,9 @@ from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.row import Row
 from reflexion_lab.figures.style import UPPER_BOUND
-from reflexion_lab.figures.text import plain
 from reflexion_lab.reports.difference_sheet import difference_sheet
 from reflexion_lab.reports.sheets import NONE, Sheet, amount, listed, percent, percents, share
+from reflexion_lab.shown import plain
 
 
 def sheets(found: Comparison) -> list[Sheet]:

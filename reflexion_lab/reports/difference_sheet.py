@@ -8,8 +8,8 @@ from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.differences import Difference
 from reflexion_lab.analysis.row import Row
 from reflexion_lab.figures.style import UPPER_BOUND
-from reflexion_lab.figures.text import plain
 from reflexion_lab.reports.sheets import NONE, Sheet, listed, p_value, percent, points
+from reflexion_lab.shown import plain
 
 
 def difference_sheet(found: Comparison) -> Sheet:

@@ -9,13 +9,13 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.figures.drawing import Kind
 from reflexion_lab.figures.saved import save_figures
-from reflexion_lab.figures.text import plain
 from reflexion_lab.reports.comparison import sheets, warnings
 from reflexion_lab.reports.latex import latex
 from reflexion_lab.reports.markdown import markdown
 from reflexion_lab.reports.page import page
 from reflexion_lab.reports.sheets import Document, Sheet, listed
 from reflexion_lab.reports.table import write_table
+from reflexion_lab.shown import plain
 
 
 def save_report(folder: Path, found: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reflexion_lab.figures.text import plain
 from reflexion_lab.reports.sheets import Document, Drawn, Sheet
+from reflexion_lab.shown import plain
 
 ESCAPES = {
     "\\": r"\textbackslash{}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reflexion_lab.figures.text import plain
 from reflexion_lab.reports.sheets import Document, Drawn, Sheet
+from reflexion_lab.shown import plain
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 

@@ -45,7 +45,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
     Raises:
         RunFolderError: a file of the run cannot be read.
     """
-    log = Log.read(run)
+    log = Log.read(run, texts=False)
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
     tables = [
@@ -100,7 +100,7 @@ def _tasks(log: Log, all_tasks: bool) -> Table:
     for task_id in shown:
         submitted, *verdicts, ended = rows[task_id]
         coloured = (cells.line(cell, STYLES.get(cell, "red")) for cell in verdicts)
-        table.add_row(cells.line(task_id), submitted, *coloured, ended)
+        table.add_row(cells.line(task_id), submitted, *coloured, cells.line(ended))
     return table
 
 
@@ -181,7 +181,7 @@ def _costs(figures: Summary, prices: Mapping[str, str]) -> Table:
         tokens = (f"{count:,}" for count in (usage.prompt_tokens, usage.completion_tokens))
         each = f"{usage.tokens / solved:,.0f}" if solved else "-"
         cost = "unknown" if role in unpriced else f"{usage.cost:,.4f}"
-        table.add_row(role, f"{usage.calls:,}", *tokens, each, f"{usage.seconds:,.1f}", cost)
+        table.add_row(cells.line(role), f"{usage.calls:,}", *tokens, each, f"{usage.seconds:,.1f}", cost)
     each = "a solved task: tokens of both kinds, over all tasks" if solved else "no task solved"
     unknown = "; cost: unknown, since nobody knows a price" if unpriced else ""
     table.caption = f"{each}; cached replies count what they took when first drawn{unknown}"

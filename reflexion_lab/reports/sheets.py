@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reflexion_lab.records import Record
 from reflexion_lab.reports import cells
+from reflexion_lab.shown import visible
 from reflexion_lab.statistics.intervals import Estimate, Rate
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_BEYOND = re.compile(r"[^\x20-\x7e]+")
-# Printable, says Python; but no eye sees them.
-_BLANK = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 NONE = "-"
 """What stands where there is nothing to say."""
 BREAK = re.compile(r"(?<=[ -])(?=\w{5,}$)")
@@ -98,29 +96,13 @@ class Document(NamedTuple):
 
 def as_table(sheet: Sheet, styles: Mapping[str, str] | None = None) -> Table:
     """For a terminal of 100 columns. `styles`: how cells of these very words look."""
-    from rich.markup import escape as escape_markup
-
     columns = (c if "\n" in c or n < sheet.names else BREAK.sub("\n", c) for n, c in enumerate(sheet.columns))
-    made = cells.table("", *(escape_markup(visible(column)) for column in columns), names=sheet.names)
-    made.title = cells.line(visible(sheet.title), "bold")
+    made = cells.table(sheet.title, *columns, names=sheet.names)
     for row in sheet.rows:
-        made.add_row(*(cells.line(visible(cell), (styles or {}).get(cell, "")) for cell in row))
+        made.add_row(*(cells.line(cell, (styles or {}).get(cell, "")) for cell in row))
     if sheet.caption:
-        made.caption = cells.line(visible(sheet.caption))
+        made.caption = cells.line(sheet.caption)
     return made
-
-
-def visible(text: str, kept: str = "\n") -> str:
-    """What no eye can see, or no terminal can bear, spelt out, but for the characters `kept`."""
-    return _BEYOND.sub(lambda found: _spelt(found[0], kept), text)
-
-
-def _spelt(part: str, kept: str) -> str:
-    if part.isprintable() and not _BLANK.search(part):
-        return part
-    seen = (c in kept or (c.isprintable() and not _BLANK.match(c)) for c in part)
-    pairs = zip(part, seen, strict=True)
-    return "".join(c if is_seen else c.encode("unicode_escape").decode() for c, is_seen in pairs)
 
 
 def said(lines: Iterable[str], loud: bool = False) -> str:

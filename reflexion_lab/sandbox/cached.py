@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.protocols import HarnessError, Pool
 from reflexion_lab.records import Execution
-from reflexion_lab.sandbox.sandbox import Sandbox
 from reflexion_lab.sqlite_file import Layout, connect
 
 VERSION = 2
@@ -38,10 +37,8 @@ class CachedSandbox:
     """Executions that were answered without one."""
     misses: int
 
-    def __init__(self, sandbox: Sandbox, path: str | Path | None) -> None:
-        self.layers = sandbox.layers
+    def __init__(self, sandbox: Pool, path: str | Path | None) -> None:
         self.limits = sandbox.limits
-        self.servers = sandbox.servers
         self.values = sandbox.values
         self.hits = self.misses = 0
         self._sandbox = sandbox
@@ -50,6 +47,15 @@ class CachedSandbox:
         self._here: dict[str, Future[Execution]] = {}
         """Under way, or not to be stored."""
         self._connection: sqlite3.Connection | None = None
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Asked when they are needed: a cluster starts by it."""
+        return self._sandbox.layers
+
+    @property
+    def servers(self) -> int:
+        return self._sandbox.servers
 
     def run(
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
@@ -115,6 +121,17 @@ class CachedSandbox:
                 f"cache.executions: {self._path} cannot be used ({problem}); free its disk, move it away, or set "
                 "cache.executions=null"
             ) from problem
+
+    def open(self, is_new: bool = True) -> None:
+        """Open the file now, not with the first execution; unless `is_new`, only one that is there already.
+
+        Raises:
+            HarnessError: it cannot be used.
+        """
+        with contextlib.suppress(OSError):  # a name too long: whoever begins the file says so
+            if self._path is not None and (is_new or Path(self._path).exists()):
+                with self._lock:
+                    self._query("SELECT 1")
 
     def close(self) -> None:
         """End the sandbox; what is stored stays."""

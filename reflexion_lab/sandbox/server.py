@@ -20,6 +20,7 @@ from typing import NamedTuple
 from reflexion_lab.protocols import HarnessError
 from reflexion_lab.records import Record
 from reflexion_lab.sandbox.harness import ASK, STATUS, sweep
+from reflexion_lab.scratch import Scratch
 
 HARNESS = Path(__file__).with_name("harness.py")
 GRACE = 10.0
@@ -72,7 +73,8 @@ class Server:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.folder = tempfile.mkdtemp(prefix="reflexion_lab-")
+        self._private = Scratch(remove=_remove)
+        self.folder = str(self._private.path)
         self.socket, theirs = socket.socketpair()
         self._closing = threading.Lock()
         sizes = (limits.memory_mb << 20, limits.file_mb << 20, limits.open_files)
@@ -125,9 +127,13 @@ class Server:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
             self.socket.close()
-            with contextlib.suppress(OSError):  # gone already
-                sweep(self.folder)
-                os.rmdir(self.folder)
+            self._private.close()
+
+
+def _remove(folder: str) -> None:
+    with contextlib.suppress(OSError):  # gone already
+        sweep(folder)
+        os.rmdir(folder)
 
 
 def _scratch() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 """Confidence level of every interval that the lab prints."""
 RESAMPLES = 2000
+HELD = 4_000_000
+"""Numbers of a table of draws that are held at once, 32 MB."""
 """Bootstrap samples; the ends of an interval then move by less than a twentieth of its width between seeds."""
 
 
@@ -155,8 +157,32 @@ def resamples(n: int, name: str) -> NDArray[float64]:
     """How often each of `n` clusters was drawn, shape (RESAMPLES, n): the same for all figures of one `name`."""
     import numpy as np
 
+    return np.vstack(list(_draws(n, name, RESAMPLES)))
+
+
+def resampled(columns: Sequence[NDArray[float64]], name: str) -> list[NDArray[float64]]:
+    """The sum of each column over the clusters of every draw of `resamples`, shape (RESAMPLES,) each; of many clusters
+    the draws are made a few at a time.
+
+    Args:
+        columns: each of shape (n,), a value a cluster.
+    """
+    import numpy as np
+
+    n = len(columns[0])
+    if RESAMPLES * n <= HELD:
+        often = resamples(n, name)
+        return [often @ column for column in columns]
+    sums = [[often @ column for column in columns] for often in _draws(n, name, max(1, HELD // n))]
+    return [np.concatenate(parts) for parts in zip(*sums, strict=True)]
+
+
+def _draws(n: int, name: str, rows: int) -> Iterator[NDArray[float64]]:
+    import numpy as np
+
     drawn = np.random.default_rng(random.Random(name).getrandbits(64))
-    return drawn.multinomial(n, [1 / n] * n, size=RESAMPLES).astype(np.float64)
+    for first in range(0, RESAMPLES, rows):
+        yield drawn.multinomial(n, [1 / n] * n, size=min(rows, RESAMPLES - first)).astype(np.float64)
 
 
 def _correlation(n11: int, n10: int, n01: int, n00: int) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from reflexion_lab.given import UNREADABLE
 from reflexion_lab.protocols import Store, Stored, StoreError
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Mistake, Record, Session, Wisdom
 from reflexion_lab.stores.kinds import KINDS, Kind, prepared
@@ -87,7 +88,7 @@ def _records(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
 def _of_json(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
     try:
         archive = msgspec.json.decode(path.read_bytes(), type=_Archive)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except UNREADABLE as problem:
         raise StoreError(f"{path}: {problem}; expected an export of this version; nothing was imported") from None
     check_schema(str(path), archive.schema)
     for kind in KINDS:
@@ -112,12 +113,12 @@ def _of_jsonl(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
                 continue
             try:
                 yield where, kind, decoder.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            except UNREADABLE as problem:
                 raise StoreError(f"{where}: {problem}; expected one of {kind.name}; nothing was imported") from None
 
 
 def _header(line: bytes) -> Header | None:
     try:
         return msgspec.json.decode(line, type=Header, strict=True)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None

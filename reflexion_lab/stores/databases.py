@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from reflexion_lab import postgresql
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.sqlite_file import BUSY_SECONDS, set_wal
 from reflexion_lab.stores import migrations
@@ -17,34 +18,16 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x52464C4D
 """Stands in a SQLite file's header, so that another program's file is not taken for ours."""
-LOCK = 0x52464C4D
-"""PostgreSQL's advisory lock under which a database is laid out."""
-ADVICE = (
-    (("full", "no space", "disk i/o", "extend file"), "free some space and try again"),
-    (("readonly", "read-only", "permission", "unable to open"), "name a place that you may write to"),
-    (("not a database", "malformed"), "restore a copy, or move it away to begin a new one"),
-    (("locked",), "another process holds it; try again when that one has ended"),
-    (("connect", "refused", "terminated", "closed"), "is the server up, and are host, user and password right?"),
-    (("already exists", "no such column", "does not exist"), "name a database of its own; another program's is there"),
-)
+EXPECTED = "postgresql://user:password@host:5432/database or sqlite:///path/to/file.sqlite"
 
 
 def parsed(url: str | Path) -> URL:
     """`url`, or that of a SQLite file. Raises ValueError, which does not repeat `url`: it may hold a password."""
-    from sqlalchemy import URL, make_url
-    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy import URL
 
     if isinstance(url, Path):
         return URL.create("sqlite", database=str(url))
-    try:
-        parts = make_url(url)
-    except (ArgumentError, ValueError):
-        raise ValueError(
-            "store.place: the URL cannot be read; expected postgresql://user:password@host:5432/database "
-            "or sqlite:///path/to/file.sqlite"
-        ) from None
-    if parts.drivername == "postgresql":
-        parts = parts.set(drivername="postgresql+psycopg")
+    parts = postgresql.read(url, "store.place", EXPECTED)
     if parts.get_backend_name() not in migrations.TYPES:
         raise ValueError(f"store.place: {parts.drivername}:// found; expected sqlite:/// or postgresql://")
     if parts.get_backend_name() == "sqlite" and parts.database in (None, "", ":memory:"):
@@ -56,7 +39,7 @@ def shown(parts: URL) -> str:
     """The place in words, without the password, wherever in the URL it stands."""
     if parts.get_backend_name() == "sqlite":
         return str(parts.database)
-    return parts.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+    return postgresql.shown(parts)
 
 
 def connected(parts: URL) -> Engine:
@@ -66,18 +49,16 @@ def connected(parts: URL) -> Engine:
         StoreError: it is another program's, or a newer version's.
         SQLAlchemyError: it cannot be opened or is damaged.
     """
-    from sqlalchemy import create_engine
-
     if parts.get_backend_name() == "sqlite":
         return _sqlite(parts)
     # A connection that the server has dropped since its last use is replaced.
-    engine = create_engine(parts, pool_pre_ping=True, max_overflow=-1)
+    engine = postgresql.engine(parts, pool_pre_ping=True, max_overflow=-1)
     with engine.connect() as connection:
         found = migrations.version(connection)
     migrations.check(shown(parts), found)
     if found < len(migrations.MIGRATIONS):
         with engine.begin() as connection:
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({postgresql.LOCK})")
             migrations.migrate(connection)
     return engine
 
@@ -135,20 +116,10 @@ def writing(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def faults(place: str, verb: str) -> Iterator[None]:
     """A database's error within becomes a StoreError: `place` cannot be `verb`."""
-    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+    from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
     except (SQLAlchemyError, OSError, ImportError) as error:
-        said = error.orig if isinstance(error, DBAPIError) else error
-        reason = " ".join(str(said).split())[:300]
-        raise StoreError(
-            f"{place}: it cannot be {verb} ({reason}); {_advice(said, reason)}; what it kept before stands"
-        ) from error
-
-
-def _advice(error: object, reason: str) -> str:
-    if isinstance(error, ImportError):
-        return "pip install 'reflexion_lab[postgresql]'"
-    said = reason.casefold()
-    return next((advice for signs, advice in ADVICE if any(sign in said for sign in signs)), "see what is there")
+        reason, advice = postgresql.said(error)
+        raise StoreError(f"{place}: it cannot be {verb} ({reason}); {advice}; what it kept before stands") from error

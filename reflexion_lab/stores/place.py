@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 
 from reflexion_lab.protocols import Store
@@ -25,8 +26,13 @@ def opened(place: str | Path, retention_days: float | None = None) -> Store:
     if retention_days is not None and not retention_days > 0:
         raise ValueError(f"store.retention_days: {retention_days} found; expected days above 0, or null to keep all")
     store = _store(str(place))
-    if retention_days is not None:
-        store.prune(time.time() - retention_days * DAY)
+    if retention_days is not None and (removed := store.prune(time.time() - retention_days * DAY)):
+        warnings.warn(
+            f"store.retention_days: {removed:,} episodes and mistakes older than {retention_days:g} days were removed; "
+            "if this machine's clock is ahead, take the store back from a copy",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return store
 
 

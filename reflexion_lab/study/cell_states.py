@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import time
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import msgspec
 from reflexion_lab.records import Record, Usage
 from reflexion_lab.statistics.intervals import Rate
 
-STATUSES = ("waiting", "running", "done", "kept", "failed", "stopped", "elsewhere")
-"""`kept`: finished by an earlier run. `stopped`: by a cap. `elsewhere`: another process has it under way."""
+STATUSES = ("waiting", "running", "done", "kept", "failed", "stopped", "elsewhere", "lost")
+"""`kept`: finished by an earlier run. `stopped`: by a cap. `elsewhere`: another process has it under way. `lost`: its
+process is gone, and said nothing."""
 
 
 class CellState(Record, frozen=True, kw_only=True):
@@ -42,9 +45,15 @@ _DECODER = msgspec.json.Decoder(CellState)
 
 
 def record(folder: Path, state: CellState) -> None:
-    """Add a line to `cells.jsonl`; one write, so that processes may share the file."""
+    """Add a line to `cells.jsonl`; one write, so that processes may share the file.
+
+    The lock is for processes on several machines: without one, a network file system lets them overwrite each other.
+    """
     line = msgspec.json.encode(msgspec.structs.replace(state, at=time.time())) + b"\n"
-    with (folder / "cells.jsonl").open("ab", buffering=0) as file:
+    with (folder / "cells.jsonl").open("a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if file.seek(0, 2) and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+            line = b"\n" + line  # behind one that a kill left torn
         file.write(line)
 
 

@@ -54,7 +54,7 @@ class Run(NamedTuple):
         try:
             with RunFolder(self.folder).held():
                 return True
-        except RunFolderError:
+        except (RunFolderError, OSError):  # or it may not be written by this user
             return False
 
 
@@ -105,7 +105,7 @@ def kept(number: int, run: Run, former: CellState | None = None) -> CellState:
 
 def _read(root: Path) -> Iterator[Run]:
     today = digests()
-    for path in sorted(root.glob("*/manifest.json")):
+    for path in sorted(root.glob("[!.]*/manifest.json")):
         try:
             manifest = _MANIFEST.decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 from reflexion_lab.config import Lab, assemble
 from reflexion_lab.experiment import finish, track_arms
 from reflexion_lab.grid import Cell, cells, digest_of, lines
+from reflexion_lab.mistakes import harmless, in_full, mendable, one_line
 from reflexion_lab.models.capped import CapReached
 from reflexion_lab.parts import instantiate
 from reflexion_lab.protocols import Tracker
@@ -56,7 +56,7 @@ class Sweep:
     def of(cls, overrides: Sequence[str]) -> Sweep:
         """The sweep that `reflexion-lab run -m *overrides` is."""
         found = cells(overrides)
-        return cls(found, str(found[0].cfg.sweep_id or ""))
+        return cls(found, str(found[0].cfg.sweep_id or "") if found else "")
 
     @property
     def lines(self) -> list[CellState]:
@@ -66,8 +66,17 @@ class Sweep:
     @property
     def states(self) -> dict[int, CellState]:
         """By number, every cell, in order: its newest line."""
-        known = {state.number: state for state in self.lines}
+        known: dict[int, CellState] = {}
+        for line in self.lines:
+            is_done = line.number in known and known[line.number].status in ("done", "kept")
+            if not (is_done and line.status == "elsewhere"):  # who had it may have ended before this could be written
+                known[line.number] = line
         return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
+
+    def is_elsewhere(self, number: int) -> bool:
+        """Another process has this cell under way."""
+        with _alone(_lock(self.folder, self.digests[number])) as alone:
+            return not alone
 
     @property
     def runs(self) -> list[Path]:
@@ -91,17 +100,30 @@ class Sweep:
                 record(self.folder, replace(state, digest=self.digests[cell.number]))
             else:
                 left.append(cell)
+        if left:
+            self._tracked.unlink(missing_ok=True)
         return left
+
+    @property
+    def is_tracked(self) -> bool:
+        """Its arms were shown to the tracker, and no cell was run since."""
+        return self._tracked.exists()
+
+    @property
+    def _tracked(self) -> Path:
+        return self.folder / ".tracked"
 
     @property
     def tracker(self) -> Tracker:
         """That of its cells."""
-        made: Tracker = instantiate(self.cells[0].cfg.tracker)
+        made: Tracker = instantiate(self.cells[0].cfg.tracker, "tracker")
         return made
 
     def track(self) -> dict[str, str]:
         """Show its arms to the tracker; returns where to look."""
-        return track_arms(self.cells[0].cfg, self.runs)
+        if links := track_arms(self.cells[0].cfg, self.runs):
+            self._tracked.touch()
+        return links
 
     def __repr__(self) -> str:
         counts = Counter(state.status for state in self.states.values())
@@ -131,7 +153,7 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
         for cell in left:
             cell.cfg.sweep_id = made.sweep_id
             carry_out_cell(cell.cfg, cell.number)
-    if left:
+    if left or not made.is_tracked:
         made.track()
     return made
 
@@ -144,13 +166,14 @@ def carry_out_cell(cfg: DictConfig, number: int) -> float:
     folder = Path(cfg.run_root) / "sweeps" / cfg.sweep_id
     folder.mkdir(parents=True, exist_ok=True)
     digest = digest_of(cfg)
-    with _alone(folder / f".{digest}.lock") as alone:
-        if alone:
-            state = _carried_out(cfg, number, folder)
-        else:
-            state = CellState(number=number, status="elsewhere", problem="another process runs this very cell")
+    with _alone(_lock(folder, digest)) as alone:
+        state = _carried_out(cfg, number, folder) if alone else elsewhere(number)
     record(folder, replace(state, digest=digest))
     return state.pass_at_1.share if state.pass_at_1 else float("nan")
+
+
+def elsewhere(number: int) -> CellState:
+    return CellState(number=number, status="elsewhere", problem="another process runs this very cell")
 
 
 def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
@@ -164,8 +187,10 @@ def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
         record(folder, CellState(number=number, status="running", digest=what.config_digest, folder=path))
         found = finish(lab, cfg)
     except Exception as problem:
-        (folder / f"cell-{number}.log").write_text("".join(traceback.format_exception(problem)))
-        said = " ".join(f"{type(problem).__name__}: {problem}".split())
+        with suppress(OSError):  # the disk may be full
+            (folder / f"cell-{number}.log").write_text(in_full(problem))
+        known = mendable(problem) or isinstance(problem, CapReached)
+        said = one_line(problem) if known else harmless(f"{type(problem).__name__}: {problem}")
         status = "stopped" if isinstance(problem, CapReached) else "failed"
         return _ended(CellState(number=number, status=status, problem=said), lab, began)
     problems = f"{found.harness_errors} harness errors" if found.harness_errors else ""
@@ -208,6 +233,10 @@ def name_of(cells: Sequence[Cell]) -> str:
     chosen = {one.removeprefix("experiment=") for one in cells[0].overrides if one.startswith("experiment=")}
     digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
     return f"{''.join(chosen) or 'sweep'}-{digest}"
+
+
+def _lock(folder: Path, digest: str) -> Path:
+    return folder / f".{digest}.lock"
 
 
 @contextmanager

@@ -54,7 +54,8 @@ class SweepProgress:
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
-        self._began, self._logged = time.time(), time.monotonic()
+        self._began = self._logged = time.monotonic()
+        self._former = {(state.number, state.at) for state in sweep.lines}
         self._expected: dict[str, int] = {}
         self._is_log = not (sys.stderr.isatty() or in_notebook())
         layout = "{l_bar}{bar}| {n:.1f}/{total} cells [{elapsed}{postfix}]"
@@ -73,11 +74,16 @@ class SweepProgress:
 
     def line(self, states: list[CellState]) -> str:
         """What stands behind the bar."""
-        new = [state for state in states if state.at >= self._began and state.status in ("done", "failed", "stopped")]
+        ended = (state for state in states if state.status in ("done", "failed", "stopped"))
+        new = [state for state in ended if (state.number, state.at) not in self._former]
         made, stored = sum(state.made for state in new), sum(state.stored for state in new)
         cost = sum((state.spent for state in new), Usage()).cost
         counts = Counter(state.status for state in states)
-        said = [f"{counts[status]} {status}" for status in ("kept", "failed", "stopped", "elsewhere") if counts[status]]
+        said = [
+            f"{counts[status]} {status}"
+            for status in ("kept", "failed", "lost", "stopped", "elsewhere")
+            if counts[status]
+        ]
         said.append(f"{made} calls made, {stored} saved" + (f" ({stored / (made + stored):.0%})" if stored else ""))
         if cost:
             said.append(f"cost {cost:.4f}")
@@ -110,5 +116,5 @@ class SweepProgress:
         new = self.done(states) - kept
         if new <= 0:
             return "unknown time"
-        seconds = (time.time() - self._began) / new * (len(self.sweep) - kept - new)
+        seconds = (time.monotonic() - self._began) / new * (len(self.sweep) - kept - new)
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"

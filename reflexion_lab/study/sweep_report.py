@@ -24,6 +24,7 @@ STYLES = {
     "done": "green",
     "kept": "cyan",
     "failed": "bold red",
+    "lost": "bold red",
     "stopped": "red",
     "elsewhere": "yellow",
     "running": "yellow",

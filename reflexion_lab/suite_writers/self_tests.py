@@ -6,7 +6,7 @@ from typing import Literal
 
 from reflexion_lab.prompts.render import Prompts
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import Completion, Message, Sampling, Task, WrittenTests
+from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Task, WrittenTests
 from reflexion_lab.suite_writers.asserts import LONGEST, Sieve, asserts
 
 
@@ -55,6 +55,7 @@ class SelfTests:
             dropped=dropped,
             messages=messages,
             reply=completion.text,
+            finish_reason=completion.finish_reason,
             usage=completion.usage,
         )
 
@@ -66,6 +67,8 @@ class SelfTests:
         return Message(role="assistant", content=self.prompts.render("continue_tests", **about))
 
     def _text(self, task: Task, completion: Completion) -> str:
+        if completion.finish_reason in WITHHELD:
+            return ""
         begun = f"assert {task.entry_point}" if self.style == "continuation" and completion.text.strip() else ""
         return begun + completion.text
 

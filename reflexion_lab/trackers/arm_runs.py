@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.log import Log
 from reflexion_lab.figures.convergence import Curve
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.scratch import Scratch
 from reflexion_lab.trackers import arm_view
 from reflexion_lab.trackers.writing import Entry, times
 from reflexion_lab.trackers.writing import write as write_run
@@ -61,13 +61,13 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
     """One run for each arm. All of them hold the whole report, since a reader may open any; of many, the first."""
     from reflexion_lab.reports.documents import save_report
 
-    with tempfile.TemporaryDirectory() as scratch:
-        save_report(Path(scratch), compared.found, compared.arms)
+    with Scratch() as scratch:
+        save_report(scratch.path, compared.found, compared.arms)
         for place, arm in enumerate(compared.arms):
             where = f'tags.summary_id = "{arm_view.summary_id(arm, compared.sweep_id)}"'
             former = client.search_runs([experiment_id], filter_string=where)
             with_report = place == 0 or len(compared.arms) <= COPIES
-            fill = partial(client.log_artifacts, local_dir=scratch) if with_report else _nothing
+            fill = partial(client.log_artifacts, local_dir=str(scratch.path)) if with_report else _nothing
             write_run(client, experiment_id, _entry(compared, place), former, fill)
 
 

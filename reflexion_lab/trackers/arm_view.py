@@ -13,6 +13,8 @@ from reflexion_lab.analysis.row import Row
 from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.figures.convergence import Curve
 from reflexion_lab.records import Usage
+from reflexion_lab.reports.markdown import escaped
+from reflexion_lab.shown import plain
 from reflexion_lab.statistics.intervals import Estimate
 from reflexion_lab.trackers.parameters import LONGEST_VALUE, UNFIT
 from reflexion_lab.trackers.parameters import params as params_of
@@ -26,7 +28,7 @@ def name(arm: Arm) -> str:
     """As in `reflexion Ω=3, 3 seeds`; what distinguishes arms stands first."""
     oracle = " oracle" if arm.is_upper_bound and "oracle" not in arm.label else ""
     seeds = f"{len(arm.seeds)} seed{'s' * (len(arm.seeds) != 1)}"
-    return f"{arm.label.replace('recall.omega=', 'Ω=')}{oracle}, {seeds}"
+    return plain(f"{arm.label.replace('recall.omega=', 'Ω=')}{oracle}, {seeds}")
 
 
 def params(arm: Arm) -> dict[str, str]:
@@ -111,13 +113,13 @@ def note(row: Row, found: Comparison) -> str:
     headline = "upper bound, no pass@1:" if row.is_upper_bound else "pass@1"
     seeds = ", ".join(map(str, row.seeds))
     lines = [
-        f"**{row.arm}** on {found.benchmark}, {row.feedback_source} feedback, seeds {seeds}",
+        f"**{escaped(row.arm)}** on {escaped(found.benchmark)}, {row.feedback_source} feedback, seeds {seeds}",
         f"{headline} **{row.final.value:.3f}** (95 % interval {row.final.low:.3f} to {row.final.high:.3f}, "
         f"{row.method}); {row.first.value:.3f} at attempt 1",
         f"n = {row.n_logged} cases of {row.tasks} tasks",
         *(_sentence(one, found) for one in (row.as_run, _matched(row)) if one),
-        f"No difference: {row.refused}" if row.refused else "",
-        f"Registered study: {row.study}" if row.study else "Exploratory: no registered study",
+        f"No difference: {escaped(row.refused)}" if row.refused else "",
+        f"Registered study: {escaped(row.study)}" if row.study else "Exploratory: no registered study",
     ]
     return "\n\n".join(line for line in lines if line)
 
@@ -134,7 +136,7 @@ def _sentence(one: Difference, found: Comparison) -> str:
     said, detected = one.estimate, "detected" if one.is_detected else "**not detected**"
     interval = f"95 % interval {said.low:+.3f} to {said.high:+.3f}"
     p = f"p = {one.p_tasks:.3g}, after Holm {one.p_holm:.3g}"
-    return f"Against {found.baseline}, {one.budget}: {said.value:+.3f} ({interval}), {p}: {detected}"
+    return f"Against {escaped(str(found.baseline))}, {one.budget}: {said.value:+.3f} ({interval}), {p}: {detected}"
 
 
 def _matched(row: Row) -> Difference | None:

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import importlib.util
 import os
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.keys import without_keys, without_login
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.trackers import writing
 from reflexion_lab.trackers.arm_runs import Compared, seed_differences
@@ -70,16 +70,20 @@ class MlflowTracker:
         if self.database and not artifacts:
             self.artifacts = self.database.parent / "mlartifacts"
         self.is_server = uri.startswith(("http://", "https://"))
-        self.site = uri.rstrip("/") if self.is_server else f"http://{host}:{port}"
+        self.site = without_login(uri).rstrip("/") if self.is_server else f"http://{host}:{port}"
         self._serve = f"--host {host} --port {port}"
 
     @property
     def command(self) -> str:
-        """Opens the database in a browser with one light process; "" for a server, which is open already."""
+        """Opens the database in a browser with one light process; "" for a server, which is open already. A password is
+        left out.
+        """
         if self.is_server:
             return ""
         settings = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true"
-        return f"{settings} mlflow ui --backend-store-uri {shlex.quote(self.uri)} {self._serve} --workers 1"
+        return (
+            f"{settings} mlflow ui --backend-store-uri {shlex.quote(without_login(self.uri))} {self._serve} --workers 1"
+        )
 
     def prepare(self) -> str:
         """Make the database and the experiment where they are missing; returns the experiment's id.
@@ -103,7 +107,7 @@ class MlflowTracker:
             TrackerError: MLflow failed; what it had of this run before, it still has.
         """
         folder = Path(folder).absolute()
-        log = Log.read(RunFolder.existing(folder))
+        log = Log.read(RunFolder.existing(folder), texts=self._traces.share > 0)
         with self._reported(f"run {log.manifest.run_id}", folder):
             client, experiment_id = self._open(log.manifest.study or self.experiment)
             entry = writing.job(folder, log, summary(log))
@@ -154,24 +158,34 @@ class MlflowTracker:
         with self._reported(f"run {log.manifest.run_id}", folder):
             client, experiment_id = self._open(log.manifest.study or self.experiment)
             former = _runs_of(client, experiment_id, log)
-        if not any(run.info.status == "FINISHED" for run in former):
+        if [run.info.status for run in former] != ["FINISHED"]:  # none, or what a kill left
             self.track(folder)
 
     def _open(self, name: str) -> tuple[Any, str]:
         """The client, and the id of the experiment of that name."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("DO_NOT_TRACK", "true")
+        # Of its own it would try a server that is away for four minutes, and again for every run of a sweep.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
         from mlflow import MlflowClient
 
         # MLflow's migrations of a new file die when several processes begin them.
         with _locked(self.database) if self.database else contextlib.nullcontext():
+            if self.database and not self.database.exists():
+                _lay_out(self.database)
             client = MlflowClient(self.uri)
             found = client.get_experiment_by_name(name)
             return client, str(found.experiment_id) if found else self._create(client, name)
 
     def _create(self, client: Any, name: str) -> str:
-        place = f"{self.artifacts.as_uri()}/{quote(name, safe='')}" if self.artifacts else None
-        return str(client.create_experiment(name, artifact_location=place))
+        below = quote(name, safe="") if name.strip(".") else "_"  # `..` would lead out of it
+        place = f"{self.artifacts.as_uri()}/{below}" if self.artifacts else None
+        try:
+            return str(client.create_experiment(name, artifact_location=place))
+        except Exception:
+            if first := client.get_experiment_by_name(name):  # another machine's, a moment ago
+                return str(first.experiment_id)
+            raise
 
     @contextlib.contextmanager
     def _reported(self, what: str, folder: Path | None = None) -> Iterator[None]:
@@ -179,8 +193,7 @@ class MlflowTracker:
         try:
             yield
         except Exception as problem:
-            address = re.sub(r"(?<=://)[^/@]*@", "", self.uri)
-            text = f"{what}: MLflow at {address} failed ({type(problem).__name__}: {problem})"
+            text = without_keys(f"{what}: MLflow at {self.uri} failed ({type(problem).__name__}: {problem})")
             if folder:
                 text += f"; the run is safe in its folder; show it later with `reflexion-lab track {folder}`"
             raise TrackerError(text) from problem
@@ -208,6 +221,19 @@ def _database(uri: str) -> Path | None:
     if not rest.startswith("/") or rest == "/" or ":memory:" in rest:
         raise ValueError(f"tracker.uri is {uri!r}; expected the file of a database, such as sqlite:///runs/mlflow.db")
     return Path(rest[1:]).absolute()
+
+
+def _lay_out(database: Path) -> None:
+    """MLflow's tables in a new file, there in whole or not at all: a file whose migrations were cut off by a kill is
+    one that it never opens again.
+    """
+    from mlflow import MlflowClient
+
+    draft = database.with_name(f".{database.name}.draft")
+    for left in (draft, Path(f"{draft}-journal")):
+        left.unlink(missing_ok=True)
+    MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)
+    draft.rename(database)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from reflexion_lab.keys import without_login
 from reflexion_lab.manifest import HOW_NOT_WHAT
 from reflexion_lab.records import Manifest
+from reflexion_lab.shown import visible
 
 LONGEST_VALUE = 500
 """Characters of a parameter."""
@@ -38,12 +40,8 @@ def params(manifest: Manifest) -> dict[str, str]:
 
 def text(value: object) -> str:
     """Words as they are, the rest as a config file writes it."""
-    return without_login(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
-
-
-def without_login(words: str) -> str:
-    """Without what stands before the `@` of an address."""
-    return re.sub(r"(?<=://)[^/@\s]*@", "", words)
+    words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return visible(without_login(words))
 
 
 def at(config: Mapping[str, object], group: str, key: str) -> object:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from reflexion_lab.analysis.log import Log
+from reflexion_lab.keys import without_login
 from reflexion_lab.records import Attempt, Message, Record, Reflection, Step, Usage
-from reflexion_lab.trackers.parameters import without_login
 
 AFTER = "graded after the loop"
 """The tag of the hidden verdict, which nobody in these spans could see."""

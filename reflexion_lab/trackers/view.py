@@ -8,6 +8,8 @@ from typing import NamedTuple
 from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.records import Manifest, Usage
+from reflexion_lab.reports.markdown import escaped
+from reflexion_lab.shown import plain
 from reflexion_lab.statistics.intervals import Estimate, Rate
 from reflexion_lab.trackers.parameters import UNFIT, at, text
 
@@ -33,7 +35,7 @@ def run_name(manifest: Manifest) -> str:
     ]
     arm = str(manifest.config.get("arm", "run"))
     tail = " ".join(part for part in parts if part and part != arm)
-    return f"{arm[: NAME_LENGTH - 1 - len(tail)]} {tail} {manifest.benchmark}"[:NAME_LENGTH].rstrip()
+    return plain(f"{arm[: NAME_LENGTH - 1 - len(tail)]} {tail} {manifest.benchmark}"[:NAME_LENGTH])
 
 
 def metrics(log: Log, found: Summary) -> list[Metric]:
@@ -146,13 +148,13 @@ def interval(found: Estimate | Rate) -> str:
 def note(log: Log, found: Summary, folder: Path) -> str:
     """A few lines of Markdown: what ran, what came out with its interval and n, and how to run it again."""
     manifest, rate = log.manifest, found.pass_at_1
-    arm = manifest.config.get("arm", "run")
+    arm, benchmark = (escaped(str(name)) for name in (manifest.config.get("arm", "run"), manifest.benchmark))
     headline = "upper bound, no pass@1:" if found.is_upper_bound else "pass@1"
     unfinished = "" if is_complete(log) else ", **unfinished**"
     first = f"; {found.pass_at_1_first.share:.3f} at attempt 1" if found.pass_at_1_first else ""
     again = f"--config-path {folder} --config-name config" if (folder / "config.yaml").is_file() else ""
     lines = (
-        f"**{arm}** on {manifest.benchmark}, {manifest.feedback_source} feedback, seed {manifest.seed}",
+        f"**{arm}** on {benchmark}, {manifest.feedback_source} feedback, seed {manifest.seed}",
         f"{headline} **{rate.share:.3f}** (95 % interval {rate.low:.3f} to {rate.high:.3f}){first}",
         f"n = {rate.n} of {found.n_expected} tasks{unfinished}",
         f"**HARNESS ERRORS: {found.harness_errors}**, no verdicts on programs" if found.harness_errors else "",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from reflexion_lab.figures.convergence import Curve, save_convergence
 from reflexion_lab.figures.reflections import save_reflections
 from reflexion_lab.figures.style import COLOURS
 from reflexion_lab.records import Manifest
+from reflexion_lab.scratch import Scratch
 from reflexion_lab.trackers import traces, view
 from reflexion_lab.trackers.parameters import params
 
@@ -59,7 +59,10 @@ def write(client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], 
 
     tags = {**entry.tags, "mlflow.source.name": "reflexion-lab"}
     tags["mlflow.runColor"] = _colour(client, experiment_id, entry.tags["kind"], former)
-    run_id = client.create_run(experiment_id, start_time=entry.began, run_name=entry.name).info.run_id
+    # It can be told whose it is from the first moment on, should this process be killed in the next.
+    known = {key: entry.tags[key] for key in ("run_id", "summary_id") if key in entry.tags}
+    run = client.create_run(experiment_id, start_time=entry.began, run_name=entry.name, tags=known)
+    run_id = run.info.run_id
     try:
         client.log_batch(
             run_id,
@@ -85,12 +88,12 @@ def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
         place = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in place.parts):
             client.log_artifact(run_id, str(path), None if len(place.parts) == 1 else place.parent.as_posix())
-    with tempfile.TemporaryDirectory() as scratch:
+    with Scratch() as scratch:
         if log.points and not (folder / "convergence.png").exists():
-            save_convergence(Path(scratch), [Curve.of(log, view.run_name(log.manifest))])
+            save_convergence(scratch.path, [Curve.of(log, view.run_name(log.manifest))])
         if not (folder / "reflections.png").exists():
-            save_reflections(Path(scratch), log, view.run_name(log.manifest))
-        client.log_artifacts(run_id, scratch)
+            save_reflections(scratch.path, log, view.run_name(log.manifest))
+        client.log_artifacts(run_id, str(scratch.path))
 
 
 def times(folder: Path, manifest: Manifest) -> tuple[int, int]:

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from reflexion_lab import shown
 from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
-from reflexion_lab.reports import sheets
 from reflexion_lab.reports.page import escaping
 
 SAID = (
@@ -56,9 +56,9 @@ def verdict(attempt: Attempt) -> str:
 
 def visible(text: str) -> str:
     """With what no eye can see spelt out; of a longer text the first `LONGEST` characters, and how many it has more."""
-    shown = sheets.visible(text[:LONGEST], kept="\n\t")
+    seen = shown.visible(text[:LONGEST], kept="\n\t")
     more = len(text) - LONGEST
-    return f"{shown}… ({more:,} more characters stand in the run folder)" if more > 0 else shown
+    return f"{seen}… ({more:,} more characters stand in the run folder)" if more > 0 else seen
 
 
 def _finalized(value: Any) -> Any:

@@ -109,13 +109,13 @@ class Served:
     def __init__(self) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
-                text = "\n".join(message["content"] for message in asked)
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                text = "\n".join(message["content"] for message in asked["messages"])
                 program = "```python\n" + re.findall(r"def \w+\(.*", text)[0] + f"\n    return {len(text) % 3}\n```"
                 reply = REFLECTION if "ROOT_CAUSE" in text else program
                 usage = {"prompt_tokens": len(text), "completion_tokens": len(reply)}
                 choice = {"message": {"role": "assistant", "content": reply}, "finish_reason": "stop"}
-                body = json.dumps({"model": "fake-1", "choices": [choice], "usage": usage}).encode()
+                body = json.dumps({"model": asked["model"], "choices": [choice], "usage": usage}).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
@@ -372,7 +372,7 @@ def test_a_file_that_is_no_bundle_is_told_in_one_line(small, tmp_path, capsys):
     zipped(tmp_path / "bad.zip", ("BUNDLE.json", b"{}"))
     with pytest.raises(BundleError, match="another version"):
         replay(tmp_path / "bad.zip")
-    with pytest.raises(BundleError, match="cannot be read"):
+    with pytest.raises(BundleError, match="no file found"):
         replay(tmp_path / "nowhere.zip")
 
 

@@ -81,7 +81,9 @@ def test_an_unreadable_reply_is_an_error_that_keeps_words_and_cost(task):
     assert caught.value.usage.calls == 1
 
 
-@pytest.mark.parametrize(("reason", "words"), [("length", "cut at max_tokens"), ("context_overflow", "too long")])
+@pytest.mark.parametrize(
+    ("reason", "words"), [("length", "cut at max_tokens"), ("context_overflow", "ended in context_overflow")]
+)
 def test_the_error_says_why_the_reply_ended(task, reason, words):
     class Cut:
         fingerprint, slots, context = "cut", 1, 0

@@ -23,6 +23,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.retrievers.jaccard import Jaccard
 from reflexion_lab.stores.in_memory import InMemory
+from reflexion_lab.stores.jsonl import Jsonl
 
 CAUSE = "The loop stops one item too early"
 
@@ -243,6 +244,30 @@ def test_usage_counts_once_however_often_the_store_is_read():
         later = archive(store)
         later.begin()
         assert later.book[entry.wisdom_id].use_count == 1
+
+
+def test_runs_that_write_to_one_store_at_once_lose_neither_a_cause_nor_a_use(tmp_path):
+    runs = {name: archive(Jsonl(tmp_path)) for name in ("first", "second")}
+    for known in runs.values():
+        known.begin()
+    for name, known in runs.items():  # what only both together have met twice
+        known.absorb([learnt(task(name), attempt(name), run=name)])
+    for known in runs.values():
+        known.close()
+    store = Jsonl(tmp_path)
+    (wisdom,) = store.read(Wisdom)
+    assert wisdom.frequency == 2
+    runs = {name: archive(Jsonl(tmp_path)) for name in ("third", "fourth")}
+    for known in runs.values():
+        known.begin()
+    for name, known in runs.items():
+        used = attempt(name, wisdom=(wisdom.wisdom_id,))
+        known.absorb([learnt(task(name), used, run=name)])
+    assert [(one.frequency, one.use_count) for one in store.read(Wisdom)] == [(3, 1)]  # each knows its own
+    for known in runs.values():
+        known.close()
+    assert [(one.frequency, one.use_count) for one in store.read(Wisdom)] == [(4, 2)]
+    assert next(store.read(Wisdom)).sources == tuple(one.episode_id for one in store.read(Episode))
 
 
 def test_an_attempt_without_a_verdict_is_no_use_of_wisdom():

@@ -394,7 +394,10 @@ def test_a_folder_is_refused_by_name(scripted, tmp_path, mode):
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_store_opened_for_reading_cannot_be_written(cached, path):
+def test_a_store_opened_for_reading_cannot_be_written(path):
+    begun = CallStore(path)
+    begun.open()
+    begun.close()
     store = CallStore(path, readonly=True)
     with pytest.raises(ModelError, match="readonly"):
         store.put("key", "m", b"{}", Completion(text="", model="m"))

@@ -9,7 +9,7 @@ import pytest
 
 from reflexion_lab.models.draws import draw_seed
 from reflexion_lab.models.openai import OpenAIModel
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.protocols import ModelError, Unanswered
 from reflexion_lab.records import Message, Sampling
 
 KEY = "sk-planted-0123456789abcdef"
@@ -90,7 +90,7 @@ def completion(content="hi", **changes):
     return {
         "id": "1",
         "object": "chat.completion",
-        "model": "served",
+        "model": "tiny:latest",
         "choices": [choice],
         "usage": usage,
     } | changes
@@ -147,7 +147,7 @@ def error_of(model):
 
 def test_a_reply_comes_back_with_what_it_cost(model):
     reply = ask(model(GOOD, price_per_million=[2.0, 10.0]))
-    assert (reply.text, reply.model, reply.finish_reason, reply.cached) == ("hi", "served", "stop", False)
+    assert (reply.text, reply.model, reply.finish_reason, reply.cached) == ("hi", "tiny:latest", "stop", False)
     assert (reply.usage.calls, reply.usage.prompt_tokens, reply.usage.completion_tokens) == (1, 11, 7)
     assert reply.usage.cost == pytest.approx((11 * 2 + 7 * 10) / 1e6)
     assert reply.usage.seconds > 0
@@ -198,6 +198,14 @@ def test_extra_fields_are_added_replaced_and_with_null_taken_out(model, server):
         (completion(usage=None), "hi", "stop", 0),
         ({"choices": [{"message": {"content": "cut"}, "finish_reason": "length"}]}, "cut", "length", 0),
         ({"choices": [{"message": {}}], "usage": {"prompt_tokens": 3, "completion_tokens": None}}, "", "", 3),
+        (
+            completion(usage={"prompt_tokens": -1, "completion_tokens": "7", "prompt_tokens_details": []}),
+            "hi",
+            "stop",
+            0,
+        ),
+        (completion(choices=[*completion("one")["choices"], *completion("two")["choices"]]), "one", "stop", 18),
+        (completion(model=7), "hi", "stop", 18),
     ],
 )
 def test_a_sparse_reply_is_returned_honestly(model, body, text, finish_reason, tokens):
@@ -216,16 +224,20 @@ def test_a_sparse_reply_is_returned_honestly(model, body, text, finish_reason, t
         {"error": {"message": "overloaded"}},
     ],
 )
-def test_what_is_no_chat_completion_is_an_error_that_shows_it(model, body):
-    error = error_of(model(answers(body)))
+def test_what_is_no_chat_completion_is_asked_for_again_and_then_shown(model, server, waits, body):
+    assert ask(model(answers(body), GOOD)).usage.retries == 1
+    server.requests.clear()
+    error = error_of(model(answers(body), retries=1))
+    assert error.outcome == "malformed"
     assert "no chat completion" in str(error)
+    assert "sent 2 times" in str(error)
     if body == {"error": {"message": "overloaded"}}:
         assert "overloaded" in str(error)
 
 
-def test_a_web_page_in_place_of_a_reply_is_shown(model):
-    error = error_of(model(answers(b"<html>Sign in</html>", kind="text/html")))
-    assert "<html>Sign in" in str(error)
+def test_a_web_page_in_place_of_a_reply_is_shown_without_what_a_terminal_would_obey(model):
+    error = error_of(model(answers(b"<html>\x1b[31mSign in</html>", kind="text/html"), retries=0))
+    assert r"<html>\x1b[31mSign in" in str(error)
 
 
 # Failures
@@ -247,6 +259,8 @@ def test_a_passing_failure_is_retried_after_a_growing_jittered_wait(model, serve
 def test_a_lasting_failure_is_an_error_after_all_retries(model, server, waits):
     error = error_of(model(answers({"error": {"message": "on fire"}}, 500), retries=2))
     assert "on fire" in str(error)
+    assert "sent 3 times" in str(error)
+    assert (error.outcome, error.is_lasting) == ("server_error", False)
     assert len(server.requests) == 3
 
 
@@ -274,6 +288,7 @@ def test_a_rejected_request_is_not_retried(model, server):
     error = error_of(model(answers({"error": {"message": "no such model"}}, 404)))
     assert "no such model" in str(error)
     assert "model.model" in str(error)
+    assert not isinstance(error, Unanswered)
     assert len(server.requests) == 1
 
 
@@ -304,6 +319,9 @@ def test_the_key_is_in_no_error_no_repr_and_no_fingerprint(model, waits):
         answers({"error": {"message": KEY}}, 500),
         answers({"error": "y" * 180 + KEY}),
         answers(KEY.encode(), kind="text/plain"),
+        answers((KEY * 9999).encode(), kind="text/plain"),
+        answers({}, 429, Retry_After="9" * 16 + KEY),
+        answers(completion(model=KEY)),
         reset,
     ]
     for echo in echoes:
@@ -321,6 +339,7 @@ def test_a_refused_key_names_the_server_and_the_variable(model, server, status):
     error = error_of(model(answers({"error": {"message": "expired"}}, status)))
     assert f"tiny at http://{server.host}/v1/" in str(error)
     assert "the key was refused; put a valid one into the environment variable OPENAI_API_KEY" in str(error)
+    assert (error.outcome, error.is_lasting) == ("key_refused", True)
     assert len(server.requests) == 1
 
 

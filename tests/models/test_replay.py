@@ -1,6 +1,7 @@
 import pytest
 
 from reflexion_lab.models.cache import CachedModel
+from reflexion_lab.models.call_store import CallStore
 from reflexion_lab.models.replay import ReplayModel
 from reflexion_lab.models.scripted import ScriptedModel
 from reflexion_lab.protocols import ModelError
@@ -58,7 +59,9 @@ def test_a_model_that_was_not_recorded_is_named(tmp_path):
 
 def test_an_empty_recording_is_refused(tmp_path):
     record(tmp_path / "calls")
-    CachedModel(ScriptedModel(str), tmp_path / "calls").close()
+    begun = CallStore(tmp_path / "calls")
+    begun.open()
+    begun.close()
     with pytest.raises(ModelError, match="replies of no model"):
         ReplayModel(tmp_path / "calls")
 

@@ -15,7 +15,6 @@ from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.tallies import Tallies
 from reflexion_lab.figures.drawing import facts
-from reflexion_lab.figures.text import plain
 from reflexion_lab.records import Usage
 from reflexion_lab.reports.comparison import exclusions, sheets, warnings
 from reflexion_lab.reports.documents import save_report
@@ -24,6 +23,7 @@ from reflexion_lab.reports.markdown import escaped as markdown_escaped
 from reflexion_lab.reports.sheets import amount, as_table, p_value, points
 from reflexion_lab.reports.table import write_table
 from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.shown import plain
 from reflexion_lab.statistics.intervals import Estimate, Rate
 
 RIGHT, WRONG = (1, True), (0, False)
@@ -137,14 +137,15 @@ def test_an_upper_bound_is_never_detected_in_the_csv(run, tmp_path):
 
 
 def test_spending_that_nobody_recorded_is_left_empty_and_said(run, records, tmp_path):
-    made, _ = records({name: found[:1] for name, found in WORDS.items()})
+    first = {name: found[:1] for name, found in WORDS.items()}
+    made, _ = records(first)
     silent = {
         task_id: [replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None)]
         for task_id, (one,) in made.items()
     }
     runs = [run("feedback_only", BASE, s) for s in (7, 8)]
     for seed in (7, 8):
-        folder = run("silent", WORDS, seed)
+        folder = run("silent", first, seed)
         (folder.path / "attempts.jsonl").unlink()
         for history in silent.values():
             for one in history:

@@ -42,7 +42,7 @@ def test_text_terminal_and_notebook_hold_the_same_cells():
     assert Cells(sheet._repr_html_()).rows == [list(sheet.columns), *map(list, sheet.rows)]
     table = as_table(sheet)
     assert table.row_count == 2
-    assert [column.header for column in table.columns] == list(sheet.columns)
+    assert [str(column.header) for column in table.columns] == list(sheet.columns)
 
 
 def test_a_strangers_text_is_shown_and_not_obeyed():

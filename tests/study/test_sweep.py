@@ -1,5 +1,6 @@
 """Sweeps: what cells share is paid once, what is finished is not run again, and one bad cell costs only itself."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from reflexion_lab.models.call_store import CallStore
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.run_folder import RunFolder, RunFolderError
 from reflexion_lab.study.cell_states import CellState, read_states, record
+from reflexion_lab.study.launched import not_ended
 from reflexion_lab.study.sweep import Sweep, carry_out_cell, sweep
 from reflexion_lab.study.sweep_progress import SweepProgress
 
@@ -221,10 +223,7 @@ def test_a_sweep_is_told_before_it_is_tracked(grid, capsys, monkeypatch):
     def breaks(self, runs, *more, **named):
         raise KeyboardInterrupt
 
-    made = Sweep.of(lines(grid(seed=[0, 1])))
-    todo = [one._replace(cfg=compose(*one.overrides, f"sweep_id={made.sweep_id}")) for one in made]
     monkeypatch.setattr(NullTracker, "track_arms", breaks)
-    monkeypatch.setattr(cli, "launch", lambda job, arguments: [carry_out_cell(one.cfg, one.number) for one in todo])
     with pytest.raises(KeyboardInterrupt):
         cli.run_many(lines(grid(seed=[0, 1])))
     assert "2 cells: 2 done" in capsys.readouterr().out
@@ -271,6 +270,26 @@ def test_a_cell_that_another_process_has_is_left_to_it(grid):
         fcntl.flock(file, fcntl.LOCK_EX)
         carry_out_cell(cell.cfg, 0)
     assert [state.status for state in read_states(folder)] == ["elsewhere"]
+
+
+def test_a_cell_that_ended_meanwhile_is_not_said_to_be_elsewhere(grid):
+    made = Sweep.of(lines(grid(seed=[0, 1])))
+    made.folder.mkdir(parents=True)
+    for number, status in ((0, "running"), (1, "waiting"), (0, "done"), (0, "elsewhere"), (1, "elsewhere")):
+        record(made.folder, CellState(number=number, status=status, digest=made.digests[number]))
+    assert [state.status for state in made.states.values()] == ["done", "elsewhere"]
+
+
+def test_a_cell_that_another_command_is_at_is_not_lost(grid):
+    made = Sweep.of(lines(grid(seed=[0, 1])))
+    made.folder.mkdir(parents=True)
+    for number in (0, 1):
+        record(made.folder, CellState(number=number, status="running", folder="f", digest=made.digests[number]))
+    with (made.folder / f".{made.digests[1]}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        lost = not_ended(made, made.cells, ["", ""])
+    assert [state.number for state in lost] == [0]
+    assert [state.status for state in made.states.values()] == ["lost", "elsewhere"]
 
 
 def test_two_may_not_write_into_one_run(grid):

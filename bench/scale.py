@@ -1,0 +1,249 @@
+"""How the lab grows: with workers, over Ray, and with attempts. Last line: one JSON object.
+
+    python bench/scale.py [--attempts 100000] [--tasks 96] [--no-ray]
+
+(a) Throughput of one run with 1 to 64 tasks at once, by a model that sleeps 0.2 s a call: programs really executed,
+    caches off, records written. `of_ideal` is the share of what the workers could do if nothing but the model took
+    time; the programs that this machine executes a second, which no number of workers goes beyond, stand beside it.
+(b) The same run by threads and by Ray, with a model that sleeps and one that answers at once: what a task costs more.
+(c) Synthetic attempts, whose parts compute nothing, through loop, runner, run folder, summary, report and MLflow:
+    seconds of each, peak memory at an eighth, a half and all of them, bytes on disk an attempt.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from reflexion_lab import config
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.judge import HiddenTests
+from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.loop.stop import FirstOf, MaxAttempts, Passed
+from reflexion_lab.memory.episodic import EpisodicMemory
+from reflexion_lab.memory.recall import Window
+from reflexion_lab.records import Check, Evaluation, Execution, Message, Reflection, Task, Trajectory, Usage
+from reflexion_lab.reports.run import show
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner import Runner
+
+HERE = Path(__file__).parent
+SECONDS = 0.2
+PROMPT = '''def cubes(numbers):
+    """The sum of the cubes of numbers, which are whole; of none it is 0.
+
+    >>> cubes([1, 2])
+    9
+    """
+'''
+BODY = "    total = 0\n    for number in numbers:\n        total += number * number\n    return total\n"
+
+
+def run_of(folder, workers, tasks, seconds, *overrides):
+    """Seconds of a run's loops and grades, and its attempts; what comes before the first task is left out."""
+    chosen = ["model=simulated", "model._target_=slow_model.Slow", f"++model.seconds={seconds}", "actor=single_shot"]
+    left_out = [
+        f"~model.{name}" for name in ("first", "spread", "repair", "damage", "seed", "context", "price_per_million")
+    ]
+    plain = ["benchmark=basics", f"benchmark.load.n={tasks}", "tracker=none", "quiet=true", "cache.mode=off"]
+    where = [f"run_root={folder}", f"workers={workers}", f"arm=w{workers}"]
+    made = config.assemble(config.compose(*chosen, *left_out, *plain, *where, *overrides))
+    try:
+        begin = time.perf_counter()
+        made.runner.run()
+        took = time.perf_counter() - begin
+    finally:
+        made.close()
+    log = Log.read(made.folder, texts=False)
+    return took, log
+
+
+def calls(log):
+    return sum(usage.calls for attempt in log.every for usage in attempt.usage.values())
+
+
+def by_workers(root, tasks):
+    """(a)"""
+    rows = {}
+    for workers in (1, 2, 4, 8, 16, 32, 64):
+        some = max(4, min(tasks, 3 * workers))
+        took, log = run_of(root / f"w{workers}", workers, some, SECONDS)
+        ideal = calls(log) * SECONDS / workers
+        rows[workers] = {
+            "tasks": some,
+            "attempts_per_s": round(len(log.every) / took, 2),
+            "calls_per_s": round(calls(log) / took, 2),
+            "of_ideal": round(ideal / took, 3),
+        }
+        print(workers, rows[workers], flush=True)
+    took, log = run_of(root / "ceiling", 8, tasks, 0.0)
+    return {"workers": rows, "attempts_per_s_without_a_model": round(len(log.every) / took, 1)}
+
+
+def ray_against_threads(root, tasks):
+    """(b): both within one process, one after the other, the cluster started before the clock."""
+    found = {}
+    for name, seconds in (("model_0.2s", SECONDS), ("model_0s", 0.0)):
+        threads, log = run_of(root / f"t{seconds}", 8, tasks, seconds)
+        over_ray, other = run_of(root / f"r{seconds}", 8, tasks, seconds, "executor=ray", "executor.workers=2")
+        assert calls(log) == calls(other), "the two runs are not the same"
+        found[name] = {
+            "threads_s": round(threads, 2),
+            "ray_s": round(over_ray, 2),
+            "ray_over_threads": round(over_ray / threads, 2),
+            "ms_more_a_task": round(1000 * (over_ray - threads) / tasks, 1),
+        }
+        print(name, found[name], flush=True)
+    return found
+
+
+class Parts:
+    """Actor, evaluator, reflector and sandbox that compute next to nothing, and say as much as real ones do."""
+
+    layers = ()
+
+    def act(self, task, recollection):
+        program = f"{PROMPT}{BODY}# {task.task_id}, attempt {recollection.attempt}\n"
+        asked = (Message(role="user", content=f"Write the function.\n\n{PROMPT}" * 3),)
+        spent = Usage(calls=1, prompt_tokens=400, completion_tokens=100, seconds=SECONDS)
+        return Trajectory(
+            solution=program, strategy="synthetic", messages=asked, reply=program, model="none", usage=spent
+        )
+
+    def evaluate(self, task, trajectory):
+        execution = self.run(trajectory.solution, task.entry_point, task.visible_tests)
+        passed = all(check.outcome == "pass" for check in execution.checks)
+        return Evaluation(
+            passed=passed, outcome="pass" if passed else "fail", reward=float(passed), checks=execution.checks,
+            feedback="" if passed else "assert cubes([1, 2]) == 9: it gave 5",
+        )  # fmt: skip
+
+    def reflect(self, task, attempt, episodes):
+        return Reflection(
+            reflection_id=f"{task.task_id}#{attempt.number}", about_attempt=attempt.number, source="llm",
+            root_cause="the sum takes squares where the task wants cubes", what_went_wrong="cubes([1, 2]) gave 5",
+            what_to_change="multiply once more", confidence=0.7, text="ROOT_CAUSE: squares\n" * 10,
+            usage=Usage(calls=1, prompt_tokens=500, completion_tokens=80),
+        )  # fmt: skip
+
+    def run(self, program, entry_point, checks, setup="", cpu_seconds=0.0):
+        outcome = "pass" if sum(program.encode()) % 3 == 0 else "fail"
+        done = tuple(Check(name=check, outcome=outcome, mode="apart") for check in checks)
+        return Execution(checks=done, output="", seconds=0.0, cpu_seconds=0.0)
+
+
+def synthetic(attempts, root):
+    """(c), in a process of its own: prints one JSON object."""
+    from rich.console import Console
+
+    cfg = config.compose("arm=synthetic", f"run_root={root}", "tracker=mlflow")
+    parts, began = Parts(), resident()
+    tests = ("assert cubes([1, 2]) == 9", "assert cubes([]) == 0")
+    task = Task(task_id="", prompt=PROMPT, entry_point="cubes", visible_tests=tests, hidden_tests=tests)
+    tasks = [replace(task, task_id=f"synthetic/{n}") for n in range(round(attempts / 2))]
+    folder = begun(cfg, len(tasks))
+
+    def loop():
+        stop = FirstOf(Passed(), MaxAttempts(3))
+        memory = EpisodicMemory(Window(1))
+        return Reflexion(actor=parts, evaluator=parts, reflector=parts, memory=memory, stop=stop)
+
+    judge = HiddenTests(parts)
+    how = {"feedback_source": "visible", "workers": 8, "quiet": True}
+    runner = Runner(tasks=tasks, loop=loop, judge=judge, folder=folder, **how)
+    seconds = {"runner": clocked(runner.run)}
+    found = {"rss_mb_before": began, "rss_mb_after_runner": resident(), "peak_mb_runner": peak()}
+    made = sum(1 for _ in folder.each_attempt())
+    seconds["summary"] = clocked(lambda: folder.write_json("summary.json", summary_of(folder)))
+    found["peak_mb_summary"] = peak()
+    with Path(os.devnull).open("w") as nowhere:
+        seconds["report"] = clocked(lambda: show(folder, Console(file=nowhere)))
+    from reflexion_lab.parts import instantiate
+
+    tracker = instantiate(cfg.tracker)
+    tracker.prepare()
+    seconds["mlflow"] = clocked(lambda: tracker.track(folder.path))
+    disk = sum(path.stat().st_size for path in folder.path.iterdir())
+    found |= {"attempts": made, "seconds": seconds, "peak_mb": peak(), "bytes_per_attempt": round(disk / made)}
+    print(json.dumps(found))
+
+
+def begun(cfg, n_tasks):
+    """A run folder with a manifest, as a run begins."""
+    from reflexion_lab.models.scripted import ScriptedModel
+    from reflexion_lab.wiring import plain
+
+    folder = RunFolder(Path(cfg.run_root) / "run")
+    models = {"actor": ScriptedModel(lambda messages: "")}
+    folder.write_manifest(config.describe(plain(cfg), "synthetic", "none", n_tasks, models, ()))
+    return folder
+
+
+def summary_of(folder):
+    import msgspec
+
+    return msgspec.to_builtins(summary(Log.read(folder, texts=False)))
+
+
+def clocked(work):
+    begin = time.perf_counter()
+    work()
+    return round(time.perf_counter() - begin, 2)
+
+
+def resident():
+    """Memory in MB."""
+    return round(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+def peak():
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def by_attempts(root, attempts):
+    """(c)"""
+    rows = []
+    for share in (8, 2, 1):
+        command = [sys.executable, __file__, "--synthetic", str(attempts // share), str(root / f"s{share}")]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        rows.append(json.loads(said.splitlines()[-1]))
+        print(rows[-1], flush=True)
+    small, large = rows[0], rows[-1]
+    more = large["attempts"] - small["attempts"]
+    return {
+        "rows": rows,
+        "runner_kb_per_attempt_more": round(1024 * (large["peak_mb_runner"] - small["peak_mb_runner"]) / more, 2),
+        "all_kb_per_attempt_more": round(1024 * (large["peak_mb"] - small["peak_mb"]) / more, 2),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--attempts", type=int, default=100_000)
+    parser.add_argument("--tasks", type=int, default=96)
+    parser.add_argument("--no-ray", action="store_true")
+    parser.add_argument("--synthetic", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    if options.synthetic:
+        synthetic(int(options.synthetic[0]), Path(options.synthetic[1]))
+        return
+    # Workers of Ray import the model, too.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        root = Path(scratch)
+        found = {"attempts": by_attempts(root, options.attempts), "threads": by_workers(root, options.tasks)}
+        if not options.no_ray:
+            found["ray"] = ray_against_threads(root, options.tasks)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Files that a user names: read in whole where they are files, and else refused, before anybody waits for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises of bytes that anybody may have written."""
+
+
+def content(path: Path | str, expected: str) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        ValueError: it is a folder, a pipe, a device or not there, or may not be read; `expected` is what it should be.
+    """
+    check(path, expected)
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise ValueError(f"{path}: it cannot be read ({problem.strerror}); expected {expected}") from None
+
+
+def check(path: Path | str, expected: str) -> None:
+    """Raises ValueError: `path` is no file. Of a pipe or a device nobody knows whether it ends."""
+    file = Path(path)
+    try:
+        if file.is_file():
+            return
+        found = "a folder" if file.is_dir() else "a pipe or a device" if file.exists() else "no file"
+    except (OSError, ValueError) as problem:  # a name too long, or with a NUL; links in a circle
+        found = f"no file ({getattr(problem, 'strerror', None) or problem})"
+    raise ValueError(f"{str(path)[:200]!r}: {found} found; expected {expected}")

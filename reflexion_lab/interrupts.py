@@ -1,0 +1,71 @@
+"""Signals that ask a command to stop. The first lets what is under way end; a second Ctrl-C ends all at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C; a cluster's scheduler; a terminal that was closed."""
+
+
+class Asked(KeyboardInterrupt):
+    """Somebody asks the command to stop. `code`: what it then exits with, as a shell names it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.strsignal(number))
+        self.code = 128 + number
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """Within, the first of `HEEDED` raises `Asked` in the main thread. After it a Ctrl-C ends the process at once,
+    whatever its threads wait for; the others are taken as repetitions.
+
+    A signal that is ignored, as by `nohup`, stays so. In another thread than the main one, nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    was_asked = False
+    terminals = [descriptor for descriptor in (0, 1, 2) if _is_terminal(descriptor)]
+
+    def heed(number: int, _frame: FrameType | None) -> None:
+        nonlocal was_asked
+        if number == signal.SIGHUP:
+            _silence(terminals)
+        if not was_asked:
+            was_asked = True
+            raise Asked(number)
+        if number == signal.SIGINT:
+            with suppress(OSError):
+                os.write(2, b"\nstopped at once; what had finished is written\n")
+            os._exit(128 + number)  # the sandbox's servers end with the connection to this process
+
+    former = {number: signal.getsignal(number) for number in HEEDED}
+    for number, handler in former.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, heed)
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _is_terminal(descriptor: int) -> bool:
+    with suppress(OSError):
+        return os.isatty(descriptor)
+    return False
+
+
+def _silence(terminals: list[int]) -> None:
+    """What is printed to a terminal that is gone would be an error."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in terminals:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

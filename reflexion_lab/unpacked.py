@@ -1,0 +1,41 @@
+"""Unpacks gzip within bounds: a file of a stranger's may be small and hold no end of zeros."""
+
+from __future__ import annotations
+
+import zlib
+
+SMALL = 64 << 20
+"""Bytes that may come out of any file."""
+RATIO = 200
+"""More than so many bytes out of one is no text: JSON shrinks to a tenth, much repeated prompts to a fiftieth."""
+LARGEST = 4 << 30
+GZIP = b"\x1f\x8b"
+_READ = 1 << 16
+
+
+def gunzipped(data: bytes) -> bytes:
+    """What `data` holds, in one member or several.
+
+    Raises:
+        ValueError: it is no whole gzip file, or one that was made to fill the memory.
+    """
+    parts: list[bytes] = []
+    size, place = 0, 0
+    while place < len(data):
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof and (place < len(data) or member.unconsumed_tail):
+            taken = member.unconsumed_tail or data[place : place + _READ]
+            place += 0 if member.unconsumed_tail else len(taken)
+            try:
+                parts.append(member.decompress(taken, SMALL))
+            except zlib.error as problem:
+                raise ValueError(f"a damaged gzip file: {problem}") from None
+            size += len(parts[-1])
+            if size > min(LARGEST, max(SMALL, RATIO * place)):
+                raise ValueError(f"{len(data):,} bytes that unpack to more than {size:,}, as no text does")
+        if not member.eof:
+            raise ValueError("a gzip file that breaks off")
+        place -= len(member.unused_data)
+        if not data[place:].strip(b"\0"):
+            break
+    return b"".join(parts)

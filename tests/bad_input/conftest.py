@@ -1,0 +1,213 @@
+"""A folder with one valid thing of each kind, and a command line that has to refuse what was damaged of it."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from reflexion_lab.cli import main
+
+LONGEST = 60
+"""Seconds that a mistake may take to be said, on a machine that is busy with ten other things."""
+TASKS = [
+    {
+        "task_id": f"own/{name}",
+        "prompt": f'def {name}(x):\n    """{name} x.\n    >>> {name}(2)\n    {twice}\n    """\n',
+        "entry_point": name,
+        "visible_tests": [f"assert {name}(2) == {twice}"],
+        "hidden_tests": [f"assert candidate(5) == {five}"],
+        "canonical_solution": f"    return {body}\n",
+    }
+    for name, twice, five, body in (("double", 4, 10, "2 * x"), ("square", 4, 25, "x * x"), ("negate", -2, -5, "-x"))
+]
+REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"
+SCRIPT = [
+    {"when": "ROOT_CAUSE", "reply": REFLECTION},
+    {"when": "", "scope": "conversation", "reply": "\n    return 2 * x\n"},
+]
+TRANSCRIPT = [
+    {
+        "source": "s", "model": "m", "strategy": "reflexion", "run": f"reflexion/run{run}", "problem": task["task_id"],
+        "prompt": task["prompt"], "entry_point": task["entry_point"],
+        "test": "def check(candidate):\n    " + task["hidden_tests"][0] + "\n",
+        "visible_tests": task["visible_tests"], "logged_is_solved": task["entry_point"] == "double",
+        "attempts": [
+            {"code": f"def {task['entry_point']}(x):\n    return 2 * x\n", "reflection": REFLECTION, "raw": "return",
+             "feedback": f"Tests failed:\n{task['visible_tests'][0]} # output: 0\n", "own_pass": False}
+        ],
+    }
+    for run in (1, 2) for task in TASKS
+]  # fmt: skip
+STUDY = """\
+name: mine
+hypotheses: [words help]
+primary_metric: pass_at_1
+arms: [reflexion]
+baseline: reflexion
+benchmark: tasks
+n_tasks: 3
+seeds: [0]
+budget: {calls: 100}
+minimum_detectable_effect: 0.5
+exclusions: []
+stopping: after one run
+"""
+PRICES = """\
+- {models: [mine], provider: me, host: here, currency: USD, prompt: 1.0, completion: 2.0, as_of: 2026-01-01, source: me}
+"""
+LABELS = "file,attempt,model,part,label,why\ntranscript.jsonl,own/square,m,first,assertion,\n"
+OWN_PARTS = '''\
+class Raises:
+    def __init__(self, **_):
+        raise KeyError("what")
+
+class Divides:
+    def __init__(self, **_):
+        1 / 0
+
+class Nothing:
+    """No part at all."""
+'''
+RUN = (
+    "run", "tracker=none", "quiet=true", "model=scripted", "model.path=script.json", "benchmark=jsonl",
+    "benchmark.load.path=tasks.jsonl",
+)  # fmt: skip
+"""A run that would go well."""
+
+
+def lines(rows: list[dict]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@contextlib.contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """What takes longer, such as a FIFO that nobody writes to, is broken off and fails."""
+
+    def stop(*_: object) -> None:
+        raise AssertionError(f"no end after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
+    """By name: what is there, how large, when written, and for a file a digest of its content."""
+    found: dict[str, tuple[object, ...]] = {}
+    for top, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if name.endswith("-shm"):
+                continue  # SQLite's index of a log that is there anyway
+            path = Path(top, name)
+            state = path.lstat()
+            digest: object = None
+            if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            size, written = (0, 0) if path.is_dir() else (state.st_size, state.st_mtime_ns)
+            found[str(path.relative_to(folder))] = (state.st_mode, size, written, digest)
+    return found
+
+
+def said(arguments: tuple[str, ...]) -> SimpleNamespace:
+    """What a command line says: exit code, standard output, standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with within(LONGEST), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(list(arguments))
+        except SystemExit as stopped:  # argparse
+            code = stopped.code
+    return SimpleNamespace(code=code, out=out.getvalue(), err=err.getvalue())
+
+
+def pytest_collection_modifyitems(items):
+    """A config is composed for a second: one in five of those cases will do for `make test`."""
+    composed = [item for item in items if item.path.parent == Path(__file__).parent and "configs" in item.path.name]
+    for number, item in enumerate(composed):
+        if number % 5:
+            item.add_marker(pytest.mark.soak)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    """Nothing in here is damaged; tests work on copies."""
+    folder, before = tmp_path_factory.mktemp("world"), Path.cwd()
+    texts = {
+        "script.json": json.dumps(SCRIPT), "tasks.jsonl": lines(TASKS), "transcript.jsonl": lines(TRANSCRIPT),
+        "samples.jsonl": lines([{"task_id": "HumanEval/0", "completion": "    return True\n", "passed": False}]),
+        "study.yaml": STUDY, "prices.yaml": PRICES, "labels.csv": LABELS, "own_parts.py": OWN_PARTS,
+    }  # fmt: skip
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "tasks.jsonl.gz").write_bytes(gzip.compress(texts["tasks.jsonl"].encode()))
+    (folder / "agent").mkdir()
+    (folder / "agent" / "env_results_trial_0.json").write_text(json.dumps([{"name": "env", "is_success": True}]))
+    os.chdir(folder)
+    try:
+        for more in (("store=sqlite", "store.place=memory.sqlite", "study=study.yaml"), ("arm=other",)):
+            assert said((*RUN, "run_root=old", "loop.max_attempts=2", *more)).code == 0
+        for run in (folder / "old").glob("*-s0"):
+            run.rename(run.with_name("good" if "reflexion" in run.name else "other"))
+        for arguments in (
+            ("bundle", "old/good", "-o", "good.zip"),
+            ("memory", "export", "export.jsonl", "--store", "memory.sqlite"),
+            ("memory", "export", "export.json", "--store", "memory.sqlite"),
+            ("memory", "import", "export.jsonl", "--store", "memory"),
+        ):
+            assert said(arguments).code == 0
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def work(world, tmp_path, monkeypatch):
+    """A copy of it, to stand in."""
+    copied = tmp_path / "work"
+    shutil.copytree(world, copied)
+    monkeypatch.chdir(copied)
+    return copied
+
+
+@pytest.fixture
+def refused(work):
+    """The one line with which a command refuses its arguments, having changed nothing."""
+
+    def refuse(*arguments: str) -> str:
+        before = snapshot(work)
+        found = said(arguments)
+        assert snapshot(work) == before
+        assert found.code == 2, found
+        assert "Traceback" not in found.err
+        usage, _, line = found.err.rstrip().rpartition("\n")
+        assert line.startswith("error: ") or (usage.startswith("usage: ") and "error: " in line), found.err
+        assert usage == "" or usage.startswith("usage: "), found.err
+        assert len(line) < 1000
+        return line
+
+    return refuse
+
+
+@pytest.fixture(scope="session")
+def bounded():
+    """A context in which nothing may take too long."""
+    return lambda: within(LONGEST)
+
+
+@pytest.fixture(scope="session")
+def snapshot_of():
+    return snapshot

@@ -1,0 +1,162 @@
+"""Command lines that cannot be carried out: unknown or missing words, contradictions, damaged files."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+
+import pytest
+
+UNKNOWN = [
+    (), ("",), ("fly",), ("--fly",), ("run-many",), ("show",), ("show", "a", "b"),
+    ("show", "--colour", "red", "old/good"), ("compare",), ("compare", "old/good", "--unit", "miles"), ("report",),
+    ("report", "old/good"), ("report", "old/good", "--figures", "gif"),
+    ("report", "--html", "old/good", "--baseline", "x"), ("report", "--html", "old/good", "--figures", "svg"),
+    ("track",), ("track", "old/good", "--traces", "many"), ("demo", "--tasks", "few"), ("demo", "--tasks", "0"),
+    ("demo", "--tasks", "-3"), ("demo", "nonsense"), ("demo", "colour=red"),
+    ("audit",), ("audit", "samples.jsonl", "--limit", "0"), ("audit", "samples.jsonl", "--limit", "x"),
+    ("audit", "samples.jsonl", "--workers", "0"), ("failures", "transcript.jsonl", "--cases", "0"),
+    ("failures", "transcript.jsonl", "--limit", "-1"),
+    ("failures", "transcript.jsonl", "--draw", "cases.txt"), ("failures", "transcript.jsonl", "--draw", "labels.csv"),
+    ("failures", "transcript.jsonl", "--draw", "absent/x.csv"),
+    ("failures", "transcript.jsonl", "--out", "tasks.jsonl"),
+    ("parsing", "transcript.jsonl", "--out", "tasks.jsonl"),
+    ("retrieval", "transcript.jsonl", "--retriever", "crystal_ball"),
+    ("retrieval", "transcript.jsonl", "--match", "mood"), ("retrieval", "transcript.jsonl", "--k", "0"),
+    ("retrieval", "transcript.jsonl", "--out", "tasks.jsonl", "--retriever", "recency"),
+    ("import", "transcript.jsonl", "--hidden", "theirs"), ("import", "transcript.jsonl", "--attempts", "0"),
+    ("import", "transcript.jsonl", "--only", "nothing"), ("import", "transcript.jsonl", "--workers", "0"),
+    ("import", "transcript.jsonl", "--out", "tasks.jsonl"),
+    ("import", "transcript.jsonl", "--feedback-source", "stars"),
+    ("memory",), ("memory", "forget"), ("memory", "prune"), ("memory", "import"), ("memory", "show", "--limit", "-1"),
+    ("wisdom",), ("wisdom", "gain"), ("study",), ("study", "check"), ("study", "check", "absent.yaml"),
+    ("study", "check", "study.yaml", "absent"),
+    ("bundle",), ("bundle", "old/good", "-o", "tasks.jsonl"), ("bundle", "old/good", "-o", "absent/x.zip"),
+    ("bundle", "old/good", "--calls", "absent.sqlite"), ("bundle", "old/good", "--calls", "tasks.jsonl"),
+    ("replay",), ("replay", "absent.zip"), ("replay", "old"), ("replay", "tasks.jsonl"),
+    ("replay", "good.zip", "--out", "tasks.jsonl"),
+    ("doctor", "--colour"), ("estimate", "--tasks", "0"), ("estimate", "colour=red"),
+    ("estimate", "-m", "colour=1,2"), ("lint-dataset", "--mutants", "-1", "tasks.jsonl"),
+    ("lint-dataset", "--mutants", "x", "tasks.jsonl"),
+    ("run", "-m", "--cfg", "job"), ("run", "-m", "colour=1,2"), ("run", "-m", "seed=1,2", "resume=old/good"),
+    ("run", "-m", "seed=1,2", "run_root=a,b"), ("run", "-m", "seed=range(1,1)"),
+    ("run", "-m", "seed=1,2", "sweep_id=../x"), ("run", "--cfg"),
+    ("compare", "old/good", "old/other", "--baseline", "nobody"),
+    ("compare", "old/good", "old/other", "--by", "no.such.key"), ("compare", "old/good", "--csv", "absent/x.csv"),
+    ("track", "old/good", "--traces", "-1"), ("track", "old/good", "--traces", "nan"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", UNKNOWN, ids=lambda words: " ".join(words) or "nothing")
+def test_words_that_cannot_be_are_refused(refused, words):
+    assert refused(*words)
+
+
+def damage(work, name, **fields):
+    told = json.loads((work / "old" / "other" / name).read_text())
+    for key, value in fields.items():
+        told[key] = value if not isinstance(value, dict) else told[key] | value
+    (work / "old" / "other" / name).write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"benchmark_digest": "f" * 64}, {"benchmark": "another", "benchmark_digest": "0"}], ids=str
+)
+def test_runs_of_different_tasks_are_not_compared(work, refused, fields):
+    damage(work, "manifest.json", **fields)
+    assert "old/other" in (said := refused("compare", "old/good", "old/other")) or "benchmark" in said
+
+
+STUDIES = {
+    "empty": "", "a list": "[]", "a word": "mine", "binary": "\x00", "tabs": "name:\n\tmine",
+    "no arms": "arms: [reflexion]", "baseline": "baseline: reflexion", "seeds twice": "seeds: [0]",
+    "effect": "minimum_detectable_effect: 0.5", "tasks": "n_tasks: 3", "budget": "budget: {calls: 100}",
+    "name": "name: mine", "python": "name: mine",
+    "unknown": "stopping: after one run",
+}  # fmt: skip
+OTHERWISE = {
+    "no arms": "arms: []", "baseline": "baseline: nobody", "seeds twice": "seeds: [0, 0]",
+    "effect": "minimum_detectable_effect: .nan", "tasks": "n_tasks: 0", "budget": "budget: {}", "name": "name: ' '",
+    "python": "name: !!python/object/apply:os.getcwd []", "unknown": "stopping: x\ncolour: red",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_that_is_none_is_named(work, refused, name):
+    text = (work / "study.yaml").read_text()
+    (work / "study.yaml").write_text(
+        text.replace(STUDIES[name], OTHERWISE[name]) if name in OTHERWISE else STUDIES[name]
+    )
+    assert "study.yaml" in refused("study", "check", "study.yaml", "old/good")
+
+
+PRICES = [
+    "",
+    "[]x",
+    "5",
+    "a: b",
+    "- 5",
+    "- {models: []}",
+    "- {models: [m], provider: p, host: h, currency: USD, prompt: -1, completion: 1, as_of: 2026-01-01, source: s}",
+    "- {models: [m], provider: p, host: h, currency: USD, prompt: cheap, completion: 1, as_of: 2026-01-01, source: s}",
+    "- {models: [m], provider: p, host: h, currency: USD, prompt: .nan, completion: 1, as_of: 2026-01-01, source: s}",
+    "- {models: [m], provider: p, host: h, currency: USD, prompt: 1, completion: 1, as_of: soon, source: s}",
+    "\x00",
+    "- !!python/object/apply:os.getcwd []",
+    "? [a]\n: b",
+]
+
+
+@pytest.mark.parametrize("text", PRICES, ids=range(len(PRICES)))
+def test_a_price_file_that_is_none_is_named(work, refused, text):
+    (work / "prices.yaml").write_text(text)
+    said = refused(
+        "run",
+        "tracker=none",
+        "quiet=true",
+        "model=scripted",
+        "model.path=script.json",
+        "benchmark=jsonl",
+        "benchmark.load.path=tasks.jsonl",
+        "prices.path=prices.yaml",
+    )
+    assert "prices.yaml" in said
+
+
+def rewritten(work, change):
+    with zipfile.ZipFile(work / "good.zip") as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    change(members)
+    with zipfile.ZipFile(work / "bad.zip", "w") as new:
+        for name, content in members.items():
+            new.writestr(name, content)
+
+
+BUNDLES = {
+    "no about": lambda members: members.pop("BUNDLE.json"),
+    "about torn": lambda members: members.update({"BUNDLE.json": b"{"}),
+    "about a list": lambda members: members.update({"BUNDLE.json": b"[]"}),
+    "about binary": lambda members: members.update({"BUNDLE.json": b"\xff"}),
+    "about deep": lambda members: members.update({"BUNDLE.json": b"[" * 100_000}),
+    "no manifest": lambda members: members.pop("manifest.json"),
+    "a member changed": lambda members: members.update({"calls.jsonl": b"x"}),
+    "a stranger": lambda members: members.update({"../escape": b"x"}),
+    "another stranger": lambda members: members.update({"run.sh": b"x"}),
+    "format of the future": lambda members: members.update(
+        {"BUNDLE.json": re.sub(rb'"format": 1', b'"format": 9', members["BUNDLE.json"])}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_bundle_that_is_damaged_is_named(work, refused, name):
+    rewritten(work, BUNDLES[name])
+    assert "bad.zip" in refused("replay", "bad.zip")
+
+
+@pytest.mark.parametrize("cut", [0, 3, 100, -1, -30])
+def test_a_bundle_that_is_torn_is_named(work, refused, cut):
+    whole = (work / "good.zip").read_bytes()
+    (work / "bad.zip").write_bytes(whole[:cut])
+    assert "bad.zip" in refused("replay", "bad.zip")

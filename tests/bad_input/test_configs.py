@@ -1,0 +1,160 @@
+"""Overrides and configs that cannot be: one line that names the key, before anything is written."""
+
+from __future__ import annotations
+
+import pytest
+
+RUN = (
+    "run", "tracker=none", "quiet=true", "model=scripted", "model.path=script.json", "benchmark=jsonl",
+    "benchmark.load.path=tasks.jsonl",
+)  # fmt: skip
+
+WRONG_VALUES = {
+    "seed=one": "seed", "seed=null": "seed", "seed=1.5": "seed", "seed=[1]": "seed", "seed=true": "seed",
+    "seed=99999999999999999999999999": "seed", "seed=-1e400": "seed",
+    "temperature=hot": "temperature", "temperature=-1": "temperature", "temperature=nan": "temperature",
+    "temperature=inf": "temperature", "loop.max_attempts=3.5": "loop.max_attempts",
+    "loop.max_attempts=1e400": "loop.max_attempts", "loop.max_attempts={a: 1}": "loop.max_attempts",
+    "loop.timeout=nan": "loop.timeout", "loop.timeout=0": "loop.timeout", "loop.timeout=-1": "loop.timeout",
+    "loop.confidence_threshold=nan": "loop.confidence_threshold", "loop.reflect_on_last=maybe": "reflect_on_last",
+    "loop.reflect_below=nan": "reflect_below",
+    "loop.stuck_after=two": "loop.stuck_after", "loop=null": "loop", "loop=[]": "loop", "loop=5": "loop",
+    "recall.omega=1.5": "recall.omega", "recall.omega=''": "recall.omega", "recall=null": "recall",
+    "recall=5": "recall",
+    "workers=0": "workers", "workers=-1": "workers", "workers=many": "workers", "workers=1.5": "workers",
+    "quiet=perhaps": "quiet", "sandbox.servers=0": "sandbox.servers", "sandbox.servers=-1": "sandbox.servers",
+    "sandbox.servers=x": "sandbox.servers", "sandbox.limits=null": "sandbox.limits", "sandbox=null": "sandbox",
+    "sandbox.limits.memory_mb=-1": "memory_mb", "sandbox.limits.wall_seconds=nan": "wall_seconds",
+    "sandbox.limits.cpu_seconds=99999999999999999999999": "cpu_seconds", "sandbox.limits.open_files=0": "open_files",
+    "sandbox.limits.output_chars=-5": "output_chars",
+    "memory=null": "memory", "memory.max_episodes=-1": "memory.max_episodes", "memory.shared=null": "memory.shared",
+    "memory.max_episodes=x": "memory.max_episodes", "memory.reflection_files=script.json": "reflection_files",
+    "cache=null": "cache", "cache.mode=1": "cache.mode", "cache.path=tasks.jsonl": "tasks.jsonl",
+    "cache.path=/proc/x/y": "/proc/x/y", "cache.path=old": "old", "cache.executions=tasks.jsonl": "tasks.jsonl",
+    "cache.mode=null": "cache.mode",
+    "cache.path=null": "cache.path", "cache.path=5": "cache.path",
+    "caps.calls=-1": "caps.calls", "caps.cost=dear": "caps.cost", "caps.kilowatts=3": "kilowatts", "caps=5": "caps",
+    "caps.tokens=nan": "caps.tokens", "caps.seconds=inf": "caps.seconds",
+    "prices.path=absent.yaml": "absent.yaml", "prices.path=tasks.jsonl": "tasks.jsonl", "prices=5": "prices",
+    "prices.path=old": "old",
+    "run_root=tasks.jsonl": "tasks.jsonl", "run_root=''": "run_root", "run_root=/proc/nowhere": "/proc/nowhere",
+    "run_root=null": "run_root", "run_root=5": "run_root", "run_root=[a]": "run_root",
+    "study=absent.yaml": "absent.yaml", "study=tasks.jsonl": "tasks.jsonl", "study=old": "old", "study=5": "study",
+    "arm=''": "arm", "arm=null": "arm", "arm=a/b": "arm", "arm=../../x": "arm", "arm=[1]": "arm",
+    "feedback_source=null": "feedback_source", "feedback_source=[visible]": "feedback_source",
+    "quality.policy=null": "quality.policy", "quality.severe=[x]": "quality.severe",
+    "quality.severe=5": "quality.severe", "quality=null": "quality", "quality.colour=red": "quality.colour",
+    "stop=[nonesuch]": "nonesuch", "stop=5": "stop",
+    "benchmark.load.path=null": "benchmark.load.path", "benchmark.load.path=5": "benchmark.load.path",
+    "benchmark.ids=5": "benchmark.ids",
+    "benchmark.ids=[5]": "benchmark.ids", "benchmark.limit=-1": "benchmark.limit",
+    "benchmark.limit=lots": "benchmark.limit",
+    "benchmark.limit=1.5": "benchmark.limit",
+    "benchmark.sample=0": "benchmark.sample", "benchmark.sample=1000000": "benchmark.sample",
+    "benchmark.sample=1.5": "benchmark.sample", "benchmark.load=null": "benchmark.load", "benchmark=null": "benchmark",
+    "benchmark.name=5": "benchmark.name", "benchmark.load.colour=red": "benchmark.load.colour",
+    "+benchmark.load.colour=red": "benchmark.load",
+    "model=null": "model", "model.path=null": "model.path", "model.path=old": "old", "model.slots=0": "model.slots",
+    "model.slots=x": "model.slots", "model.seconds=nan": "model.seconds", "model.context=-4": "model.context",
+    "model.context=x": "model.context",
+    "actor=null": "actor", "actor.sampling=5": "actor.sampling", "reflector=null": "reflector",
+    "evaluator=5": "evaluator",
+    "critic=null": "critic", "tracker=null": "tracker", "prompts=null": "prompts", "store=null": "store",
+    "store=5": "store",
+    "prompts.examples=-1": "prompts.examples", "prompts.examples=x": "prompts.examples", "roles=5": "roles",
+    "+roles.reflector=5": "roles.reflector", "+roles.reflector={}": "roles.reflector",
+    "sweep_id=../x": "sweep_id", "sweep_id=5": "sweep_id", "resume=5": "resume", "resume=[]": "resume",
+    "resume=old/good": "resume", "resume=tasks.jsonl": "tasks.jsonl",
+    "resume=''": "resume",
+    "embedder=null": "embedder", "retriever=null": "retriever", "suite_writer=null": "suite_writer",
+}  # fmt: skip
+UNREADABLE = {
+    "recall.omga=1": "recall.omga", "colour=red": "colour", "model=gpt5": "model/gpt5",
+    "colours@roles.reflector=openai": "colours",
+    "++loop.colour=red": "colour",
+    "=": "", "a=": "a", "recall.omega": "recall.omega", "recall.omega=[1": "recall.omega",
+    "recall..omega=1": "recall..omega", "seed=": "seed",
+    "+seed=1": "seed", "--no-such-flag": "--no-such-flag", "--config-name=nope": "nope",
+    "--config-dir=absent": "absent",
+    "--cfg=nonsense": "nonsense", "~actor": "actor", "~model": "model", "~loop.max_attempts": "max_attempts",
+    "~tracker": "tracker",
+    "~nope": "nope", "~seed": "seed", "~loop": "loop", "~cache": "cache", "~benchmark.load": "load", "~arm": "arm",
+    "arm=${arm}": "arm", "arm=${nope}": "nope", "seed=${loop}": "seed",
+    "arm=${oc.env:NOT_SET_ANYWHERE}": "NOT_SET_ANYWHERE", "arm=${unknown:x}": "unknown", "arm=???": "arm",
+    "seed=???": "seed",
+    "loop.max_attempts=???": "loop.max_attempts", "run_root=???": "run_root", "cache=???": "cache",
+    "model=???": "model",
+    "model.path=???": "model.path", "loop.max_attempts=${loop.timeout}s": "loop.max_attempts",
+    "arm='${'": "arm", "arm=a\x00b": "arm", "arm=\udcff": "arm", "run_root=a\x00b": "run_root",
+    "benchmark.load.path=a\x00b.jsonl": "benchmark.load.path", "resume=a\x00b": "resume",
+    "arm=" + "x" * 300: "arm", "cache.path=" + "x" * 300: "cannot be used as a call cache",
+    "run_root=" + "x" * 300: "cannot be used as a call cache",
+    "seed=1,2": "seed", "experiment=nope": "experiment/nope",
+    "hydra/launcher=nope": "nope", "hydra=null": "hydra", "hydra.run=5": "hydra.run",
+    "hydra.run.dir=tasks.jsonl": "tasks.jsonl",
+}  # fmt: skip
+NO_SUCH_PARTS = {
+    "actor._target_=no.such.thing": "no.such.thing",
+    "actor._target_=os.getcwd": "actor",
+    "actor._target_=builtins.dict": "actor",
+    "actor._target_=null": "actor",
+    "actor._target_=5": "actor",
+    "actor._target_=''": "actor",
+    "actor._target_=own_parts.Raises": "Raises",
+    "actor._target_=own_parts.Divides": "Divides",
+    "actor._target_=own_parts.Nothing": "Nothing",
+    "actor._target_=own_parts.Absent": "own_parts.Absent",
+    "benchmark.load._target_=builtins.list": "benchmark.load",
+    "benchmark.load._target_=own_parts.Raises": "Raises",
+    "benchmark.load._target_=os.getcwd": "benchmark.load",
+    "model._target_=builtins.dict": "model",
+    "model._target_=own_parts.Raises": "Raises",
+    "evaluator._target_=os.getcwd": "evaluator",
+    "reflector._target_=builtins.dict": "reflector",
+    "tracker._target_=builtins.dict": "tracker",
+    "tracker._target_=own_parts.Divides": "tracker",
+    "recall._target_=builtins.dict": "recall",
+    "store._target_=builtins.dict": "store",
+    "prompts._target_=builtins.dict": "prompts",
+    "actor._partial_=false": "actor",
+    "reflector._partial_=false": "reflector",
+    "stop=[plateau] stop.plateau._target_=builtins.dict": "stop.plateau",
+}
+OWN_CONFIGS = {
+    "tabs": ("a:\n\t- b\n", ""), "binary": (b"\x00\xff\xfe", ""), "latin": (b"arm: caf\xe9\n", ""),
+    "twice": ("arm: a\narm: b\n", "arm"), "python": ("arm: !!python/object/apply:os.system ['touch hacked']\n", ""),
+    "nodefault": ("defaults:\n  - nonesuch\n", "nonesuch"),
+    "itself": ("defaults:\n  - /experiment: itself\n", "itself"),
+    "scalar": ("5\n", ""),
+    "nan": ("# @package _global_\ntemperature: .nan\n", "temperature"),
+    "date": ("# @package _global_\nseed: 2026-01-01\n", "seed"),
+    "norway": ("# @package _global_\nfeedback_source: no\n", "feedback_source"),
+    "sexagesimal": ("# @package _global_\nseed: '1:30'\n", "seed"),
+    "bytes": ("# @package _global_\narm: !!binary aGk=\n", "arm"),
+    "set": ("# @package _global_\nbenchmark:\n  ids: !!set {a, b}\n", "ids"),
+    "merge": ("# @package _global_\n<<: 5\n", ""), "intkey": ("# @package _global_\n5: 6\n", "5"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("override", WRONG_VALUES)
+def test_a_wrong_value_is_named_by_its_key(refused, override):
+    assert WRONG_VALUES[override] in refused(*RUN, override)
+
+
+@pytest.mark.parametrize("override", UNREADABLE, ids=lambda override: override[:40].encode("unicode_escape").decode())
+def test_an_override_that_cannot_be_read_is_named(refused, override):
+    assert UNREADABLE[override] in refused(*RUN, override)
+
+
+@pytest.mark.parametrize("overrides", NO_SUCH_PARTS)
+def test_a_part_that_is_none_is_named(refused, overrides):
+    assert NO_SUCH_PARTS[overrides] in refused(*RUN, *overrides.split())
+
+
+@pytest.mark.parametrize("name", OWN_CONFIGS)
+def test_a_config_file_that_is_none_is_named(work, refused, name):
+    text, key = OWN_CONFIGS[name]
+    (work / "mine" / "experiment").mkdir(parents=True)
+    (work / "mine" / "experiment" / f"{name}.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    line = refused(*RUN, f"hydra.searchpath=[file://{work}/mine]", f"experiment={name}")
+    assert name in line or key in line

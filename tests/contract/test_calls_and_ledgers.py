@@ -1,0 +1,386 @@
+"""One contract for both call caches and one for both ledgers: an SQLite file, and a real PostgreSQL, started here."""
+
+import itertools
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event
+
+import reflexion_lab
+from reflexion_lab.models import shared_calls, shared_ledger
+from reflexion_lab.models.cache import CachedModel
+from reflexion_lab.models.capped import CappedModel, Meter
+from reflexion_lab.models.ledger import Caps, Spending
+from reflexion_lab.models.replay import ReplayModel
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.models.shared_calls import SharedCalls
+from reflexion_lab.models.shared_ledger import SharedLedger
+from reflexion_lab.protocols import HarnessError, ModelError
+from reflexion_lab.records import Completion, Message, Sampling, Usage
+from reflexion_lab.stores.own_server import own_server
+
+BOTH = ("sqlite", "postgresql")
+PASSWORD = "planted-0123456789"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
+PAID = Completion(text="paid", model="m", usage=Usage(calls=1, prompt_tokens=3, seconds=1.0))
+SCRIPT = """
+import sys
+from reflexion_lab.models.capped import CapReached, CappedModel, Meter
+from reflexion_lab.models.cache import CachedModel
+from reflexion_lab.models.ledger import Caps
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.records import Message, Sampling
+what, place, cap = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def reply(messages):
+    if what == "hang" and messages[-1].content == "1":
+        print("under way", flush=True)
+        sys.stdin.read()
+    return sys.argv[4] + messages[-1].content
+model = ScriptedModel(reply)
+if what == "spend":
+    model = CappedModel(model, Meter(Caps(calls=cap), place, "sweep"))
+else:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    model = CachedModel(model, place)
+count = 0
+try:
+    while what == "spend" or count < 25:
+        said = model.complete([Message(role="user", content=str(count))], sampling=Sampling()).text
+        count += 1
+        print(said, flush=True)
+except CapReached:
+    pass
+print(count)
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with own_server() as running:
+        yield running
+
+
+@pytest.fixture
+def place_of(server, tmp_path):
+    """Gives a new, empty place of the kind."""
+    numbers = itertools.count()
+
+    def place(kind):
+        number = next(numbers)
+        if kind == "sqlite":
+            return str(tmp_path / f"{number}.sqlite")
+        schema = f"s{abs(hash(tmp_path))}_{number}"
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {schema}")
+        return f"{server.url}&options=-csearch_path%3D{schema}"
+
+    return place
+
+
+@pytest.fixture(params=BOTH)
+def place(request, place_of):
+    return place_of(request.param)
+
+
+@pytest.fixture
+def url(place_of):
+    return place_of("postgresql")
+
+
+@pytest.fixture
+def back(server):
+    """Starts the server again, while the caller goes on; at the latest when the test is over."""
+    started = []
+
+    def start():
+        started.append(threading.Thread(target=server.start))
+        started[-1].start()
+
+    yield start
+    for thread in started:
+        thread.join()
+
+
+def execute(place, statement):
+    if "://" in place:
+        with psycopg.connect(place, autocommit=True) as connection:
+            found = connection.execute(statement)
+            return found.fetchall() if found.description else []
+    with closing(sqlite3.connect(place, isolation_level=None)) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def says(text):
+    return [Message(role="user", content=text)]
+
+
+def start(what, place, cap=0, prefix=""):
+    command = [sys.executable, "-c", SCRIPT, what, place, str(cap), prefix]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True)
+
+
+# Calls
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"])) | st.just("%s %(x)s \0 '' \u2028 \U0001f40d"),
+    counts=st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)),
+    seconds=st.floats(0, 1e6),
+)
+def test_any_completion_comes_back_without_loss(place, text, counts, seconds):
+    paid = Completion(
+        text=text, model=text, usage=Usage(calls=1, prompt_tokens=counts[0], retries=counts[1], seconds=seconds)
+    )
+    with closing(shared_calls.opened(place)) as calls:
+        assert calls.put(repr(paid), "m", b'{"%s": "\\u0000"}', paid) == paid
+        assert calls.get(repr(paid)) == paid
+
+
+def test_the_first_reply_stands_and_ours_was_paid(place):
+    theirs, ours = PAID, Completion(text="ours", model="m", usage=Usage(calls=1, seconds=2.0), cached=True)
+    with closing(shared_calls.opened(place)) as calls, closing(shared_calls.opened(place)) as others:
+        assert others.put("key", "m", b"{}", theirs) == theirs
+        assert calls.put("key", "n", b"{}", ours) == Completion(text="paid", model="m", usage=ours.usage)
+        assert calls.get("key") == others.get("key") == theirs
+        assert calls.get("another") is None
+        assert calls.fingerprints() == ["m"]
+
+
+def test_a_cache_for_reading_makes_nothing_and_writes_nothing(place):
+    with pytest.raises(ModelError, match=r"call cache.*no (such file|table calls)"):
+        shared_calls.opened(place, readonly=True)
+    with closing(shared_calls.opened(place)) as calls:
+        calls.put("key", "m", b"{}", PAID)
+    with closing(shared_calls.opened(place, readonly=True)) as calls:
+        assert calls.get("key") == PAID
+        with pytest.raises(ModelError, match=r"read.?only"):
+            calls.put("other", "m", b"{}", PAID)
+        assert calls.get("other") is None
+
+
+def test_what_was_recorded_is_replayed(place):
+    with closing(CachedModel(ScriptedModel(lambda messages: "echo"), place)) as model:
+        first = model.complete(says("hi"), sampling=Sampling())
+    with closing(ReplayModel(place)) as replay:
+        assert replay.complete(says("hi"), sampling=Sampling()).text == first.text == "echo"
+        with pytest.raises(ModelError, match="holds no reply to draw 0 of the call whose last message begins 'else'"):
+            replay.complete(says("else"), sampling=Sampling())
+
+
+def test_a_damaged_reply_is_named_by_its_key(place):
+    with closing(shared_calls.opened(place)) as calls:
+        calls.put("the-key", "m", b"{}", PAID)
+        execute(place, "UPDATE calls SET completion = '{\"text\": 3}'")
+        with pytest.raises(ModelError, match=r"completion of call the-key is damaged.*delete that row"):
+            calls.get("the-key")
+
+
+def test_processes_that_open_a_new_cache_at_once_agree_on_every_reply(place):
+    processes = [start("call", place, prefix=f"{name}-") for name in "abcd"]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    heard = {process.communicate()[0] for process in processes}
+    assert [process.returncode for process in processes] == [0] * 4
+    assert len(heard) == 1
+    assert execute(place, "SELECT count(*) FROM calls") == [(25,)]
+
+
+def test_a_finished_call_outlives_kill_9(place):
+    with start("hang", place, prefix="paid ") as process:
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert [process.stdout.readline() for _ in range(2)] == ["paid 0\n", "under way\n"]
+        process.send_signal(signal.SIGKILL)
+    with closing(ReplayModel(place)) as replay:
+        assert replay.complete(says("0"), sampling=Sampling()).text == "paid 0"
+    assert execute(place, "SELECT count(*) FROM calls") == [(1,)]
+
+
+# Databases that are not ours
+
+
+def test_tables_of_another_version_or_program_are_refused_and_left_alone(place_of):
+    newer, strange = place_of("postgresql"), place_of("postgresql")
+    SharedCalls(newer).close()
+    execute(newer, "UPDATE layouts SET schema = 9")
+    with pytest.raises(ModelError, match=r"table calls has schema 9, this version reads 1; use the version"):
+        SharedCalls(newer)
+    execute(strange, "CREATE TABLE calls (number TEXT)")
+    with pytest.raises(ModelError, match=r"already exists.*database of its own; another program's is there"):
+        SharedCalls(strange)
+    assert execute(strange, "SELECT to_regclass('layouts')") == [(None,)]
+
+
+@pytest.mark.parametrize("make", [SharedCalls, lambda url: SharedLedger(url).spent("run")])
+def test_a_password_is_never_said_and_what_to_do_always(make):
+    wrong = {
+        f"postgresql://user:{PASSWORD}@127.0.0.1:1/database": "is the server up, and are host, user and password",
+        f"postgresql://user@127.0.0.1:1/database?password={PASSWORD}": "postgresql://user@127.0.0.1:1/database:",
+        f"postgresql://user:{PASSWORD}@127.0.0.1:port/database": "the URL cannot be read; expected postgresql://",
+        f"mysql://user:{PASSWORD}@localhost/database": "mysql:// found; expected a path, or postgresql://",
+    }
+    for url, advice in wrong.items():
+        with pytest.raises((ModelError, HarnessError, ValueError)) as caught:
+            make(url)
+        assert advice in str(caught.value)
+        assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+# A server that goes away
+
+
+def test_a_call_waits_for_a_server_that_restarts(server, url, back):
+    with closing(SharedCalls(url)) as calls:
+        calls.put("before", "m", b"{}", PAID)
+        server.stop("immediate")
+        back()
+        assert calls.put("during", "m", b"{}", PAID) == PAID
+        execute(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid != pg_backend_pid()")
+        assert calls.get("before") == calls.get("during") == PAID
+
+
+def test_a_paid_reply_that_no_server_takes_is_kept_in_a_file_and_stored_later(server, url, tmp_path):
+    unsaved = tmp_path / "runs" / shared_calls.UNSAVED
+    model = CachedModel(ScriptedModel(lambda messages: "paid"), url, unsaved=unsaved)
+    model._store._table._patience = 0.0
+    whole = model._model.complete
+    try:
+
+        def complete(*args, **kwargs):
+            server.stop("immediate")
+            return whole(*args, **kwargs)
+
+        model._model.complete = complete
+        with pytest.raises(ModelError, match=rf"is paid for, is kept in {unsaved}, and goes into the call cache when"):
+            model.complete(says("hi"), sampling=Sampling())
+        unsaved.write_bytes(unsaved.read_bytes() + b'{"key": "torn')
+    finally:
+        server.start()
+        model.close()
+    with closing(CachedModel(ScriptedModel(lambda messages: "again"), url, unsaved=unsaved)) as later:
+        assert later.complete(says("hi"), sampling=Sampling()).text == "paid"
+    assert not unsaved.exists()
+
+
+def test_a_server_that_stays_away_is_waited_for_once_not_by_everybody(server, url):
+    """The others try once more each, and give up with the first."""
+    with closing(SharedCalls(url, patience=0.0)) as calls:
+        tries = []
+        event.listen(calls._table._engine, "do_connect", lambda *_: tries.append(1))
+        server.stop("immediate")
+        try:
+            for _ in range(3):
+                with pytest.raises(ModelError, match="the call cache failed"):
+                    calls.get("key")
+        finally:
+            server.start()
+        assert len(tries) <= 3
+        assert calls.get("key") is None
+
+
+# Ledgers
+
+
+def test_threads_add_up_and_exceed_no_cap(place):
+    with closing(shared_ledger.opened(place)) as ledger, ThreadPoolExecutor(8) as pool:
+        caps = Caps(calls=50, cost=1e9)
+        adds = [pool.submit(ledger.add, "sweep", Spending(1, 10, 0.25, 0.5), caps) for _ in range(80)]
+        caught = [add.result()[0] for add in adds]
+        assert (caught.count(""), caught.count("calls")) == (50, 30)
+        assert ledger.spent("sweep") == Spending(50, 500, 12.5, 25.0)
+        assert ledger.add("sweep", Spending(-1, -10), Caps()) == ("", Spending(49, 490, 12.5, 25.0))
+        assert ledger.add("sweep", Spending(2), caps) == ("calls", Spending(49, 490, 12.5, 25.0))
+        assert ledger.spent("another") == Spending()
+
+
+def test_both_ledgers_say_the_same(place_of):
+    draw = random.Random(8)
+    amounts = [Spending(draw.randrange(9), draw.randrange(9), draw.random() * 9) for _ in range(40)]
+    said = []
+    for kind in BOTH:
+        with closing(shared_ledger.opened(place_of(kind))) as ledger:
+            said.append([ledger.add("sweep", amount, Caps(calls=60, tokens=70, cost=80.0)) for amount in amounts])
+    sqlite, postgresql = said
+    assert [cap for cap, _ in sqlite] == [cap for cap, _ in postgresql]
+    assert {cap for cap, _ in sqlite} > {""}
+    assert [tuple(spent) for _, spent in sqlite] == [pytest.approx(tuple(spent)) for _, spent in postgresql]
+
+
+@pytest.mark.parametrize(("cap", "crashes"), [(400, 1), pytest.param(6000, 20, marks=pytest.mark.soak)])
+def test_processes_share_a_cap_to_the_last_call_though_the_server_crashes(server, url, cap, crashes):
+    cells = [start("spend", url, cap=cap) for _ in range(3)]
+    assert cells[0].stdout.readline() == "0\n"
+    for _ in range(crashes):
+        server.stop("immediate")
+        server.start()
+    through = [int(cell.communicate()[0].split()[-1]) for cell in cells]
+    assert [cell.returncode for cell in cells] == [0] * 3
+    assert sum(through) == cap
+    with closing(SharedLedger(url)) as ledger:
+        assert ledger.spent("sweep").calls == cap
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_addition_whose_answer_is_lost_counts_once(url, monkeypatch, committed):
+    with closing(SharedLedger(url)) as ledger:
+        ledger.add("run", Spending(1), Caps())
+        dialect = ledger._table._engine.dialect
+        whole, losses = dialect.do_commit, [psycopg.OperationalError("server closed the connection unexpectedly")]
+
+        def lost(connection):
+            if committed or not losses:
+                whole(connection)
+            if losses:
+                connection.driver_connection.close()
+                raise losses.pop()
+
+        monkeypatch.setattr(dialect, "do_commit", lost)
+        assert ledger.add("run", Spending(10, 5), Caps(calls=15))[0] == ""
+        assert not losses
+        assert ledger.spent("run") == Spending(11, 5)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_ledger_that_fails_after_a_call_loses_no_reply_and_hangs_nobody(server, place_of, kind):
+    place = place_of(kind)
+    meter = Meter(Caps(), place, "run")
+    if kind == "postgresql":
+        meter._ledger._patience = 0.0
+
+    def reply(messages):
+        if kind == "postgresql":
+            server.stop("immediate")
+        else:
+            execute(place, "DROP TABLE spending")
+        return "paid"
+
+    model = CappedModel(ScriptedModel(reply), meter)
+    try:
+        with pytest.warns(RuntimeWarning, match="ledger of spending failed.*counts as the most that it could take"):
+            assert model.complete(says("hi"), sampling=Sampling()).text == "paid"
+        with pytest.raises(HarnessError, match="the ledger of spending failed"):
+            model.complete(says("hi"), sampling=Sampling())
+    finally:
+        if kind == "postgresql":
+            server.start()
+    meter.close()

@@ -1,0 +1,97 @@
+"""Processes that sweep into one run root at once lose nothing, double nothing and say nothing of locks."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import psycopg
+import pytest
+
+from reflexion_lab.stores.own_server import own_server
+
+SHARED = "memory.shared.shown.wisdom=2", "memory.shared.round_size=2"
+PLACES = {"sqlite": "memory.sqlite", "jsonl": "memory"}
+FORMS = [2, pytest.param(8, marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize(
+    ("n", "store"),
+    [
+        (3, "sqlite"),
+        pytest.param(8, "sqlite", marks=pytest.mark.soak),
+        pytest.param(8, "jsonl", marks=pytest.mark.soak),
+    ],
+)
+def test_sweeps_at_once_share_calls_memory_and_tracking(crowd, peaceful, n, store):
+    one = crowd(f"store={store}", *SHARED)
+    commands = _commands(n)
+    peaceful(one.all(*commands), codes=(0, 2))
+    cells = 2 * len({tuple(command) for command in commands})
+    one.check_runs(cells)
+    one.check_calls(n_processes=n)
+    one.check_ledger()
+    assert one.check_memory(one.runs / PLACES[store]).total()
+    one.check_tracked(cells)
+    one.check_files()
+
+
+def _commands(n):
+    """Two processes carry the same sweep out; an arm has the calls of its first attempts from another."""
+    return [[f"arm=arm{k % 2}", f"seed={2 * (k // 2)},{2 * (k // 2) + 1}"] for k in (0, *range(n - 1))]
+
+
+@pytest.mark.soak
+def test_eight_processes_share_a_postgresql(crowd, peaceful, monkeypatch):
+    one = crowd("storage=postgres", "store=postgresql", *SHARED)
+    with own_server() as server:
+        monkeypatch.setenv("REFLEXION_LAB_DATABASE", server.url)
+        peaceful(one.all(*_commands(8)), codes=(0, 2))
+        one.check_runs(14)
+        with psycopg.connect(server.url) as connection:
+            ((stored,),) = connection.execute("SELECT count(*) FROM calls").fetchall()
+            ((spent,),) = connection.execute("SELECT sum(calls) FROM spending").fetchall()
+        assert stored == len(one.server.sent)
+        assert spent == len(one.server.requests)
+        assert one.check_memory(server.url).total()
+        one.check_tracked(14)
+        one.check_files()
+
+
+@pytest.mark.parametrize("n", FORMS)
+def test_every_process_takes_cells_of_the_same_sweep_and_the_caps_hold_over_all(crowd, peaceful, n):
+    one, cap = crowd("tracker=none"), 3 * n
+    command = [f"seed=range({n})", "benchmark.load.n=3"]
+    peaceful(one.all(*[[*command, f"caps.calls={cap}"]] * n), codes=(2, 3))
+    assert one.check_ledger() == cap
+    peaceful(one.all(command))
+    one.check_runs(n, resumed=True)
+    one.check_calls(n_processes=1)
+    one.check_ledger()
+    one.check_files()
+
+
+@pytest.mark.parametrize("n", FORMS)
+def test_one_that_is_killed_holds_nobody_up_and_goes_on_later(crowd, peaceful, n):
+    one = crowd("tracker=none", "store=jsonl", *SHARED)
+    midway, asked = threading.Event(), []
+
+    def watch(request):
+        asked.extend([request] * request.authorization.endswith("victim"))
+        return midway.set() if len(asked) == 3 else ""
+
+    one.server.plan = watch
+    cut = ["arm=cut", "seed=50"]
+    victim = one.start(*cut, key="victim")
+    others = [one.start(f"arm=arm{number}", "seed=50") for number in range(n - 1)]
+    try:
+        assert midway.wait(600)
+    finally:
+        victim.kill()
+    peaceful(one.ended(others))
+    assert victim.wait() == -signal.SIGKILL
+    peaceful(one.all(cut))
+    one.check_runs(n, resumed=True)
+    one.check_calls(n_processes=n, lost=2)
+    assert one.check_memory(one.runs / PLACES["jsonl"]) is not None
+    one.check_files()

@@ -1,0 +1,74 @@
+"""What holds of executors before anything is started."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.executors.cluster import Cluster
+from reflexion_lab.executors.local import Local
+from reflexion_lab.manifest import config_digest
+from reflexion_lab.protocols import Unanswered
+from reflexion_lab.sandbox.sandbox import Limits
+from reflexion_lab.wiring import ConfigError, plain
+
+
+def test_where_a_run_is_carried_out_is_no_part_of_what_it_measures():
+    here, there = compose(), compose("executor=ray", "executor.workers=7", "executor.address=head:6379")
+    assert config_digest(plain(here)) == config_digest(plain(there))
+
+
+def test_a_run_without_an_executor_is_carried_out_here(tmp_path):
+    cfg = compose("model=simulated", "tracker=none", "actor=single_shot", "benchmark.limit=1", f"run_root={tmp_path}")
+    cfg.executor = None  # as manifests of earlier versions have it
+    lab = assemble(cfg)
+    lab.close()
+    assert isinstance(lab.executor, Local)
+
+
+@pytest.mark.parametrize("value", [{"workers": 0}, {"cpus": 0}])
+def test_an_impossible_value_is_named(value):
+    with pytest.raises(ConfigError, match=rf"executor\.{next(iter(value))}: 0 found; expected 1 or more"):
+        Cluster(**value)
+
+
+def test_without_ray_one_line_says_how_to_install_it():
+    script = (
+        "import sys; sys.modules['ray'] = None; sys.argv = ['lab', 'run', 'executor=ray', 'tracker=none']; "
+        "from reflexion_lab.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = (line for line in done.stderr.splitlines() if not line.startswith("warning"))
+    assert "pip install 'reflexion_lab[ray]'" in line
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("storage.url", "postgresql://me:hunter2hunter2@host/lab"),
+        ("model.base_url", "https://host/v1?api_key=hunter2hunter2"),
+        ("model.api_key", "hunter2hunter2"),
+    ],
+)
+def test_a_config_with_a_secret_is_sent_to_nobody_and_not_repeated(key, value):
+    section, name = key.split(".")
+    with pytest.raises(ConfigError, match=rf"{key}: a key or password found") as caught:
+        Cluster().pool(Limits(), None, {section: {name: value}})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_names_of_variables_users_and_places_are_no_secrets():
+    config = {"model": {"api_key_env": "OPENAI_API_KEY"}, "storage": {"url": "postgresql://me@host/lab", "a": "${b}"}}
+    assert Cluster().pool(Limits(), 3, config).each == 3
+
+
+def test_a_model_without_an_answer_says_the_same_in_another_process():
+    problem = Unanswered("the server is away", "rate_limited", True)
+    problem.add_note("while acting: task t, attempt 2")
+    found = pickle.loads(pickle.dumps(problem))
+    assert (str(found), found.outcome, found.is_lasting, found.__notes__) == (
+        "the server is away", "rate_limited", True, ["while acting: task t, attempt 2"],
+    )  # fmt: skip

@@ -1,0 +1,260 @@
+"""Loops and programs in worker processes of a real Ray cluster: the same results, whoever is lost on the way."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from reflexion_lab.analysis.essence import as_bytes, essence, figures
+from reflexion_lab.analysis.summary import Log
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.executors.cluster import Cluster
+from reflexion_lab.models.capped import CapReached
+from reflexion_lab.protocols import HarnessError, ModelError
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.sandbox.sandbox import Limits
+
+SECRET = "planted-secret-that-nobody-may-see"
+SHARED = (
+    "recall=window_then_similar", "recall.min_score=0", "recall.omega=adaptive", "retriever=jaccard",
+    "memory.shared.round_size=4", "memory.shared.priors=true", "memory.show_session=true",
+    "memory.shared.shown={wisdom:2,mistakes:1,insights:2}",
+)  # fmt: skip
+COMMON = (
+    "model=unsteady", "benchmark.limit=12", "tracker=none", "quiet=true", "seed=3", "sandbox.limits.wall_seconds=30",
+)  # fmt: skip
+PLACES = {"here": (), "there": ("executor=ray", "executor.workers=2")}
+MODEL = "{_target_: unsteady_parts.Unsteady, trouble: none, share: 0, seconds: 0.01}"
+PARTS = '''
+"""A reader's own parts, found from where the run was started: a model that fails, reflects, finds its way by what it
+reads, takes its time, and can be told to go down with its process; and an actor that writes down what it is given.
+"""
+
+import hashlib, os, random, time
+from pathlib import Path
+
+import msgspec
+
+from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.protocols import ModelError, Unanswered
+
+
+def once(name):
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL))
+        return True
+    except FileExistsError:
+        return False
+
+
+class Unsteady(ScriptedModel):
+    def __init__(self, trouble, share, seconds):
+        super().__init__(self.answer, name="unsteady")
+        self.trouble, self.share, self.most = trouble, share, seconds
+
+    def answer(self, messages):
+        time.sleep(random.random() * self.most)
+        text = messages[-1].content
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        Path("asked.log").touch()
+        if self.share and int(digest, 16) % self.share == 0:
+            self.meet(digest)
+        with open("asked.log", "a") as file:
+            file.write(digest + "\\n")
+        if "ROOT_CAUSE" in text:
+            cause = f"ROOT_CAUSE: c{len(text) % 7}\\n"
+            return cause + "WHAT_WENT_WRONG: w\\nWHAT_TO_CHANGE: look again\\nCONFIDENCE: 0.6\\n"
+        return f"\\n    return {len(text) % 5}\\n"
+
+    def meet(self, digest):
+        if self.trouble == "deadly":
+            os.kill(os.getpid(), 9)
+        if self.trouble == "dies_twice" and (once("died-1") or once("died-2")):
+            os.kill(os.getpid(), 9)
+        if self.trouble == "silent_once" and once("silent"):
+            raise Unanswered("the server is away", "server_error")
+        if self.trouble == "broken" and not Path("mended").exists() and len(Path("asked.log").read_text()) > 65 * 25:
+            raise ModelError("out of power")
+
+
+class Nosy(SingleShot):
+    def act(self, task, recollection):
+        with open("seen.log", "a") as file:
+            file.write(msgspec.json.encode(task).decode() + repr(sorted(os.environ)) + "\\n")
+        return super().act(task, recollection)
+'''
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One for all runs of this module: they find this process connected."""
+    os.environ["PLANTED_API_KEY"] = SECRET
+    made = Cluster(workers=4)
+    made.connect()
+    yield made
+    folder = made._own.path
+    found = [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    made.close()
+    del os.environ["PLANTED_API_KEY"]
+    assert not found
+    assert not folder.exists()
+    assert not any(str(folder) in line for line in processes())
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """A run over twelve tasks, and its files beside it; `place` is its run root, and where it is carried out."""
+    (tmp_path / "unsteady_parts.py").write_text(PARTS)
+    (tmp_path / "conf" / "model").mkdir(parents=True)
+    (tmp_path / "conf" / "model" / "unsteady.yaml").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def made(place, *overrides):
+        return compose(
+            *COMMON, f"hydra.searchpath=[file://{tmp_path}/conf]", f"run_root={place}", *PLACES[place], *overrides
+        )
+
+    return made
+
+
+def carried_out(cfg):
+    lab = assemble(cfg)
+    try:
+        lab.runner.run()
+    finally:
+        lab.close()
+    return lab
+
+
+def log_of(lab):
+    return Log.read(lab.folder)
+
+
+def same(one, other):
+    return as_bytes(essence(one)) == as_bytes(essence(other)) and figures(one) == figures(other)
+
+
+def processes(*which):
+    """The command lines of all that run here, or of some."""
+    shown = subprocess.run(
+        ["ps", *(which or ["-e"]), "-ww", "-o", "args="], capture_output=True, text=True, check=False
+    )
+    return shown.stdout.splitlines()
+
+
+@pytest.mark.parametrize("overrides", [(), SHARED, (*SHARED, "store=sqlite")], ids=["alone", "shared", "stored"])
+def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, overrides):
+    here, there = carried_out(config("here", *overrides)), carried_out(config("there", *overrides, "workers=8"))
+    one, other = log_of(here), log_of(there)
+    assert same(one, other)
+    assert len(essence(one)) == 12
+    assert (there.models.made, there.models.spent.tokens) == (here.models.made, here.models.spent.tokens)
+    if overrides:  # tasks did learn from each other
+        assert [name for attempt in other.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
+
+
+@pytest.mark.parametrize("begun, resumed", [("here", "there"), ("there", "here")])
+def test_a_run_that_began_in_one_place_is_finished_in_another(config, cluster, tmp_path, begun, resumed):
+    with pytest.raises(ModelError, match="out of power") as caught:
+        carried_out(config(begun, *SHARED, "workers=1", "model.trouble=broken", "model.share=1"))
+    assert any(note.startswith("while ") for note in caught.value.__notes__)
+    (folder,) = (path.parent for path in Path(begun).glob("*/manifest.json"))
+    assert RunFolder(folder).results
+    (tmp_path / "mended").touch()
+    rest = config(resumed, *SHARED, f"resume={folder}", "model.trouble=broken", "model.share=1")
+    assert same(log_of(carried_out(config("here", *SHARED, "cache.mode=off"))), log_of(carried_out(rest)))
+
+
+def test_a_killed_worker_costs_nothing_but_calls_in_flight(config, cluster, tmp_path):
+    lab = carried_out(config("there", *SHARED, "workers=4", "model.trouble=dies_twice", "model.share=5"))
+    killed = len(list(tmp_path.glob("died-*")))
+    assert killed == 2
+    asked = Counter((tmp_path / "asked.log").read_text().split())
+    assert sum(asked.values()) - len(asked) <= 4 * killed
+    assert same(log_of(carried_out(config("here", *SHARED))), log_of(lab))
+
+
+def test_a_task_that_kills_every_worker_ends_the_run(config, cluster):
+    cfg = config("there", "benchmark.limit=1", "executor.workers=1", "model.trouble=deadly", "model.share=1")
+    with pytest.raises(HarnessError, match=r"task .*: 3 workers in a row ended while they had it"):
+        carried_out(cfg)
+
+
+def test_programs_are_executed_by_others_where_a_worker_is_gone(cluster):
+    executor, program = Cluster(workers=2), "def f(x):\n    return 2 * x\n"
+    try:
+        pool = executor.pool(Limits(wall_seconds=30.0), None, {})
+        before = {place.pid for place in executor.crew.places}
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+            for _ in range(2):
+                execution = pool.run(program, "f", ("assert f(2) == 4", "assert f(2) == 5"))
+                assert [check.outcome for check in execution.checks] == ["pass", "fail"]
+        assert before.isdisjoint(place.pid for place in executor.crew.places)
+        assert pool.values(program, "f", ("f(4)", "f(None)")) == ["8", None]
+        assert pool.servers == len(executor.crew.places) == 2
+    finally:
+        executor.close()
+    with pytest.raises(HarnessError, match="closed"):
+        pool.run(program, "f", ())
+
+
+def test_a_model_without_an_answer_has_its_task_set_aside_as_it_does_here(config, cluster):
+    lab = carried_out(config("there", "model.trouble=silent_once", "model.share=1"))
+    aside = lab.folder.set_aside
+    assert {entry.outcome for entry in aside} == {"server_error"}
+    assert "while " in aside[0].problem
+    assert same(log_of(carried_out(config("here"))), log_of(lab))
+
+
+def test_caps_hold_over_all_workers(config, cluster, tmp_path):
+    with pytest.raises(CapReached, match=r"caps\.calls=7"):
+        carried_out(config("there", "caps.calls=7"))
+    assert len((tmp_path / "asked.log").read_text().split()) <= 7
+
+
+def test_no_loop_is_given_hidden_tests_or_the_solution(config, cluster, tmp_path):
+    task = {
+        "task_id": "own/double", "prompt": 'def double(x):\n    """Twice x."""\n', "entry_point": "double",
+        "canonical_solution": "    secret_name = x\n    return secret_name + x\n",
+        "visible_tests": ["assert double(2) == 4"], "hidden_tests": ["assert double(424242) == 848484"],
+    }  # fmt: skip
+    (tmp_path / "own.jsonl").write_text(json.dumps(task) + "\n")
+    data = ("benchmark=jsonl", f"benchmark.load.path={tmp_path / 'own.jsonl'}", "benchmark.limit=null")
+    lab = carried_out(config("there", *data, "actor=single_shot", "actor._target_=unsteady_parts.Nosy"))
+    assert lab.folder.grades["own/double", 1].checks_total == 1
+    seen = (tmp_path / "seen.log").read_text()
+    assert "Twice x" in seen
+    assert "PLANTED_API_KEY" in seen  # the environment that keys are read from
+    assert "424242" not in seen
+    assert "secret_name" not in seen
+
+
+def test_a_killed_driver_takes_its_cluster_along_and_the_run_goes_on(config, tmp_path):
+    own = (f"hydra.searchpath=[file://{tmp_path}/conf]", "run_root=own", "workers=1", "model.seconds=0.3")
+    command = [sys.executable, "-m", "reflexion_lab", "run", *COMMON, *own]
+    there = [*command, "executor=ray", "executor.workers=1"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    with subprocess.Popen(there, env=environment | {"HOME": str(tmp_path)}) as driver:
+        while not (tmp_path / "asked.log").exists():
+            assert driver.poll() is None
+            time.sleep(0.05)
+        session = re.search(r"\S*/reflexion-lab-\w+", " ".join(processes("--ppid", str(driver.pid))))[0]
+        driver.kill()
+    while any(session in line for line in processes()):
+        time.sleep(0.05)
+    assert not (tmp_path / ".ray").exists()
+    (folder,) = (path.parent for path in Path("own").glob("*/manifest.json"))
+    assert len(RunFolder(folder).results) < 12
+    subprocess.run([*command, f"resume={folder}"], check=True)
+    assert not Path(session).exists()  # the next process has cleared up
+    assert same(log_of(carried_out(config("here"))), Log.read(RunFolder.existing(folder)))

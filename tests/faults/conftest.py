@@ -1,0 +1,170 @@
+"""A fault server, and runs against it."""
+
+import functools
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from reflexion_lab import parts
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.benchmarks.basics import basics
+from reflexion_lab.config import compose
+from reflexion_lab.experiment import carry_out
+from reflexion_lab.models.simulated import SimulatedModel
+from reflexion_lab.protocols import Unanswered
+from reflexion_lab.records import Message, Sampling
+from reflexion_lab.run_folder import RunFolder
+
+KEY = "sk-planted-0123456789abcdef"
+
+
+def _loaded(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+faulty = _loaded("fault_server")
+
+
+@pytest.fixture(scope="session")
+def faults():
+    """The module of the fault server."""
+    return faulty
+
+
+@pytest.fixture(scope="session")
+def student():
+    """One who learns from feedback, and says the same to the same request."""
+    known = SimulatedModel(basics(seed=0, n=40), first=0.5, spread=0.0, repair=0.4)
+
+    def replies(body):
+        messages = [Message(role=part["role"], content=part["content"]) for part in body["messages"]]
+        return known.complete(messages, sampling=Sampling(seed=body["seed"])).text
+
+    return replies
+
+
+@pytest.fixture(scope="session", autouse=True)
+def environment():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("OPENAI_API_KEY", KEY)
+        patch.delenv("OPENAI_BASE_URL", raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_model_of_before(environment):
+    parts._model.cache_clear()  # a port may come again, and another server behind it
+
+
+@pytest.fixture(scope="session")
+def executions(tmp_path_factory):
+    """What programs did, for all runs: these tests are about the server."""
+    return tmp_path_factory.mktemp("executions") / "executions.sqlite"
+
+
+def _config(server, root, executions, *overrides):
+    return compose(
+        "model=openai", "model.model=student", f"model.base_url={server.url}", "model.price_per_million=[1,2]",
+        "actor=single_shot",
+        "benchmark.load.n=4", "benchmark.load.seed=0", "workers=3", "tracker=none", "quiet=true",
+        f"run_root={root}", "cache.path=${run_root}/${arm}.sqlite", f"cache.executions={executions}",
+        "sandbox.servers=1", *overrides,
+    )  # fmt: skip
+
+
+def _run(cfg):
+    """The run's folder, and what stopped it."""
+    problem = None
+    try:
+        carry_out(cfg)
+    except Exception as caught:
+        problem = caught
+    folders = list(Path(cfg.run_root).glob(f"*-{cfg.arm}-basics-s0"))
+    if not folders:  # it did not even begin
+        raise problem
+    (folder,) = folders
+    return RunFolder(folder), problem
+
+
+@pytest.fixture
+def run(tmp_path, executions):
+    """Carries a run of four tasks out, to its end or until something stops it. Its figures are not drawn."""
+
+    def made(server, *overrides):
+        return _run(_config(server, tmp_path / "runs", executions, "sweep_id=drawn-together", *overrides))
+
+    return made
+
+
+@pytest.fixture
+def run_alone(tmp_path, executions):
+    """The same, with all that is drawn and said."""
+    return lambda server, *overrides: _run(_config(server, tmp_path / "runs", executions, *overrides))
+
+
+@pytest.fixture
+def finished(run):
+    """Carries a run out, and resumes it as long as something stops it: its folder."""
+
+    def made(server, *overrides):
+        folder, problem = run(server, *overrides)
+        for _ in range(50):
+            if problem is None:
+                return folder
+            assert isinstance(problem, Unanswered), problem
+            folder, problem = run(server, *overrides, f"resume={folder.path}")
+        raise problem
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def unbroken(student, executions, tmp_path_factory, measured):
+    """What a run measures against a server that never fails."""
+
+    @functools.cache
+    def made(*overrides):
+        with faulty.FaultServer(student) as server:
+            cfg = _config(server, tmp_path_factory.mktemp("unbroken"), executions, "sweep_id=unbroken", *overrides)
+            folder, problem = _run(cfg)
+        assert problem is None
+        return measured(folder)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def measured():
+    """All that a run measures, without times and without how often it had to ask."""
+
+    def found(folder):
+        log = Log.read(folder).by_task
+        figures = summary(log)
+        loops = {
+            task_id: [
+                (
+                    made.trajectory.solution,
+                    made.trajectory.finish_reason,
+                    made.evaluation.outcome,
+                    made.evaluation.reward,
+                    made.reflection and made.reflection.root_cause,
+                    made.stop_reason,
+                    len(made.recalled),
+                    [name.replace(folder.path.name, "RUN") for name in made.recalled_wisdom],
+                    {role: usage.tokens for role, usage in made.usage.items()},
+                    log.grades[task_id, made.number].outcome,
+                )
+                for made in attempts
+            ]
+            for task_id, attempts in log.attempts.items()
+        }
+        curve = [(point.attempt, point.solved) for point in log.points]
+        return loops, figures.pass_at_1, curve, figures.stop_reasons, figures.withheld
+
+    return found

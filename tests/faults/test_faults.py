@@ -1,0 +1,290 @@
+"""A run against a server that fails in one way: what it does, writes and says, and that nothing is lost."""
+
+import json
+import os
+
+import pytest
+
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.benchmarks.basics import basics
+from reflexion_lab.config import compose
+from reflexion_lab.models.openai import OpenAIModel
+from reflexion_lab.parts import load_benchmark
+from reflexion_lab.protocols import ModelError, Unanswered
+from reflexion_lab.records import Message, Sampling
+from reflexion_lab.runner import PATIENCE
+
+AT_ONCE = "model.retries=0"
+ASKED_AGAIN = (
+    "429", "429_plain", "429_zero", "429_second", "429_date", "408", "409", "500", "502", "503", "503_plain", "reset",
+    "reset_after_headers", "torn", "invalid_json", "html", "empty_body", "no_choices", "error_with_200",
+)  # fmt: skip
+NAMED = {
+    "429": "rate_limited", "503": "server_error", "408": "timeout", "stall": "timeout", "reset": "connection",
+    "torn": "connection", "html": "malformed",
+}  # fmt: skip
+TASKS = basics(seed=0, n=4)
+
+
+def about(task, fault):
+    return lambda request: fault if task.prompt.strip() in request.text else ""
+
+
+def about_first(fault):
+    """Fails the first request of one task's every call."""
+    return lambda request: fault if request.nth == 1 and TASKS[0].prompt.strip() in request.text else ""
+
+
+def usage(folder):
+    return summary(Log.read(folder)).usage
+
+
+def written(folder):
+    return [(one.task_id, one.outcome) for one in folder.set_aside]
+
+
+# What passes
+
+
+@pytest.mark.parametrize("fault", ASKED_AGAIN)
+def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, measured, unbroken, fault):
+    with faults.FaultServer(student, about_first(fault)) as server:
+        folder, problem = run(server)
+    assert problem is None
+    assert measured(folder) == unbroken()
+    assert server.faults[fault] == sum(one.retries for one in usage(folder).values()) > 0
+    assert set(server.answered.values()) == {1}
+    assert written(folder) == []
+
+
+@pytest.mark.parametrize("oddity", ["trickle", "twice", "two_choices", "no_name"])
+def test_an_odd_answer_is_an_answer(faults, student, run, measured, unbroken, oddity):
+    with faults.FaultServer(student, lambda request: oddity) as server:
+        folder, problem = run(server)
+    assert problem is None
+    assert measured(folder) == unbroken()
+    assert len(server.requests) == len(server.answered)
+
+
+def test_a_task_that_got_no_answer_is_begun_anew_when_the_others_have_ended(faults, student, run, measured, unbroken):
+    def plan(request):
+        return "503" if request.nth == 1 and TASKS[1].prompt.strip() in request.text else ""
+
+    with faults.FaultServer(student, plan) as server:
+        folder, problem = run(server, AT_ONCE, "loop.max_attempts=1")
+    assert problem is None
+    assert measured(folder) == unbroken("loop.max_attempts=1")
+    assert written(folder) == [(TASKS[1].task_id, "server_error")]
+    assert json.loads((folder.path / "summary.json").read_text())["set_aside"] == {"server_error": 1}
+    asked = [TASKS[1].prompt.strip() in request.text for request, _ in server.requests]
+    assert set(server.answered.values()) == {1}
+    assert asked.count(True) == 2 + (asked[-1] is False)
+
+
+# What does not pass
+
+
+@pytest.mark.parametrize("fault", NAMED)
+def test_a_task_without_any_answer_leaves_the_run_unfinished_and_the_others_done(
+    faults, student, run, measured, unbroken, fault
+):
+    with faults.FaultServer(student, about(TASKS[2], fault)) as server:
+        asked = (AT_ONCE, "model.timeout=1" if fault == "stall" else "model.timeout=20")
+        folder, problem = run(server, *asked)
+        assert isinstance(problem, Unanswered)
+        assert problem.outcome == NAMED[fault]
+        assert f"1 task had no answer twice ({NAMED[fault]} 1)" in str(problem)
+        assert f"task {TASKS[2].task_id}, attempt 1" in str(problem)
+        assert written(folder) == [(TASKS[2].task_id, NAMED[fault])] * 2
+        assert set(folder.results) == {task.task_id for task in TASKS} - {TASKS[2].task_id}
+        server.plan = lambda request: ""
+        again, problem = run(server, "model.retries=3", f"resume={folder.path}")
+    assert problem is None
+    assert measured(again) == unbroken()
+    assert set(server.answered.values()) == {1}
+    assert summary(Log.read(again)).set_aside == {NAMED[fault]: 2}
+
+
+def test_a_server_that_is_down_is_given_up_soon(faults, student, run, measured, unbroken):
+    with faults.FaultServer(student, lambda request: "503") as server:
+        folder, problem = run(server, AT_ONCE, "workers=2", "benchmark.load.n=12")
+        assert (type(problem), problem.outcome, problem.is_lasting) == (Unanswered, "server_error", False)
+        assert 2 + PATIENCE < len(written(folder)) <= 2 + PATIENCE + 2
+        server.plan = lambda request: ""
+        folder, problem = run(server, AT_ONCE, "workers=2", "benchmark.load.n=12", f"resume={folder.path}")
+    assert problem is None
+    assert measured(folder) == unbroken("benchmark.load.n=12")
+
+
+def test_a_wait_of_a_day_is_not_waited_and_is_said(faults, student, run):
+    with faults.FaultServer(student, about(TASKS[0], "429_absurd")) as server:
+        folder, problem = run(server)
+    assert problem.outcome == "rate_limited"
+    assert "Retry-After: 86400, of which at most 120 s are waited" in str(problem)
+    assert server.faults["429_absurd"] == 2  # once a loop
+    assert len(folder.results) == 3
+
+
+@pytest.mark.parametrize("fault", ["no_credit", "payment"])
+def test_an_account_without_credit_stops_the_run_at_once(faults, student, run, fault):
+    with faults.FaultServer(student, lambda request: fault) as server:
+        folder, problem = run(server, "workers=1")
+    assert (problem.outcome, problem.is_lasting) == ("rate_limited", True)
+    assert "credit is spent" in str(problem)
+    assert len(server.requests) == len(written(folder)) == 1
+
+
+def test_a_request_that_the_server_rejects_stops_the_run_loudly(faults, student, run):
+    with faults.FaultServer(student, lambda request: "404") as server:
+        folder, problem = run(server, "workers=1")
+    assert isinstance(problem, ModelError)
+    assert not isinstance(problem, Unanswered)
+    assert "model.model" in str(problem)
+    assert len(server.requests) == 1
+    assert written(folder) == []
+
+
+# Keys
+
+
+@pytest.mark.parametrize("last", [1, 4, 7])
+def test_a_key_that_expires_stops_the_run_at_once_and_a_new_one_ends_it(
+    faults, student, run, measured, unbroken, monkeypatch, last
+):
+    def plan(request):
+        return "401" if request.number > last and request.authorization.endswith("old") else ""
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-old")
+    with faults.FaultServer(student, plan) as server:
+        folder, problem = run(server)
+        assert (problem.outcome, problem.is_lasting) == ("key_refused", True)
+        assert "put a valid one into the environment variable OPENAI_API_KEY" in str(problem)
+        assert 1 <= server.faults["401"] <= 3  # no more than there are workers
+        assert {outcome for _, outcome in written(folder)} == {"key_refused"}
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-new")
+        folder, problem = run(server, f"resume={folder.path}")
+    assert problem is None
+    assert measured(folder) == unbroken()
+    assert set(server.answered.values()) == {1}
+    kept = "".join(path.read_text() for path in folder.path.iterdir() if path.suffix in (".json", ".jsonl"))
+    assert "sk-planted" not in kept
+
+
+def test_a_run_whose_key_expired_may_go_on_with_a_key_in_a_file(faults, student, run, measured, unbroken, tmp_path):
+    file = tmp_path / "key"
+    file.write_text("sk-planted-file\n")
+    file.chmod(0o600)
+    old = os.environ["OPENAI_API_KEY"]
+    with faults.FaultServer(student, lambda request: "401" if request.authorization.endswith(old) else "") as server:
+        folder, problem = run(server)
+        assert problem.outcome == "key_refused"
+        folder, problem = run(server, f"resume={folder.path}", f"model.api_key_file={file}")
+    assert problem is None
+    assert measured(folder) == unbroken()
+
+
+def test_what_stopped_a_run_and_how_to_go_on_is_said(faults, student, run_alone, capsys):
+    with faults.FaultServer(student, lambda request: "403") as server:
+        folder, problem = run_alone(server)
+    assert f"stopped; finish it with the same command and resume={folder.path}" in capsys.readouterr().err
+    assert f"student at {server.url}/ did not answer" in str(problem)
+    assert any(note.startswith("while acting: task basics/") for note in problem.__notes__)
+
+
+# What is withheld
+
+
+WITHHELD = {"refusal": "refusal", "content_filter": "content_filter", "azure_filter": "content_filter"}
+
+
+@pytest.mark.parametrize(
+    "server_of",
+    ["openai", "vllm", "vllm_new", "llama_cpp", "llama_cpp_old", "ollama", "ollama_cloud", "anthropic"],
+)
+def test_every_server_is_understood_that_the_prompt_is_too_long(faults, server_of):
+    with faults.FaultServer(None, lambda request: f"overflow_{server_of}") as server:
+        model = OpenAIModel("student", server.url)
+        reply = model.complete([Message(role="user", content="long")], sampling=Sampling())
+        model.close()
+    assert (reply.text, reply.finish_reason, reply.usage.calls) == ("", "context_overflow", 1)
+    assert reply.usage.prompt_tokens == (0 if server_of in ("ollama", "ollama_cloud") else 5001)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", [*WITHHELD, "wrong_model", "overflow_with_200", "overflow_vllm"])
+def test_what_is_withheld_is_an_outcome_of_its_own_and_touches_no_other_task(
+    faults, student, run, measured, unbroken, fault
+):
+    end = WITHHELD.get(fault, "context_overflow" if fault.startswith("overflow") else fault)
+    touched = TASKS[3]
+    with faults.FaultServer(
+        student, lambda r: fault if touched.prompt.strip() in r.text and r.number > 1 else ""
+    ) as server:
+        folder, problem = run(server, "workers=1", "reflector=rules")
+    assert problem is None
+    attempts = folder.attempts[touched.task_id]
+    assert {made.trajectory.finish_reason for made in attempts} == {end}
+    assert {made.evaluation.outcome for made in attempts} == {end}
+    assert {made.trajectory.solution for made in attempts} == {""}
+    assert {folder.grades[touched.task_id, made.number].passed for made in attempts} == {False}
+    assert json.loads((folder.path / "summary.json").read_text())["withheld"] == {end: len(attempts)}
+    loops, whole = measured(folder)[0], unbroken("reflector=rules")[0]
+    assert {task: loop for task, loop in loops.items() if task != touched.task_id} == {
+        task: loop for task, loop in whole.items() if task != touched.task_id
+    }
+    assert written(folder) == []
+
+
+def test_a_model_that_refuses_to_reflect_is_stood_in_for_by_rules(faults, student, run):
+    with faults.FaultServer(student, lambda r: "refusal" if "ROOT_CAUSE:" in r.text else "") as server:
+        folder, problem = run(server)
+    assert problem is None
+    reflections = [made.reflection for loop in folder.attempts.values() for made in loop if made.reflection]
+    assert reflections
+    assert all(one.source.startswith("fallback:") for one in reflections)
+    assert all("the reply ended in refusal" in one.problem for one in reflections)
+
+
+@pytest.mark.parametrize(("oddity", "end", "outcome"), [
+    ("length", "length", None), ("null", "stop", "extraction_failed"), ("empty", "stop", "extraction_failed"),
+    ("odd_end", "eos_token", None), ("no_end", "", None),
+])  # fmt: skip
+def test_other_ends_are_kept_as_they_are(faults, student, run, oddity, end, outcome):
+    with faults.FaultServer(student, lambda request: oddity) as server:
+        folder, problem = run(server, "loop.max_attempts=1", "reflector=none")
+    assert problem is None
+    firsts = [loop[0] for loop in folder.attempts.values()]
+    assert {made.trajectory.finish_reason for made in firsts} == {end}
+    assert outcome is None or {made.evaluation.outcome for made in firsts} == {outcome}
+    assert summary(Log.read(folder)).withheld == {}
+
+
+def test_a_server_that_counts_nothing_is_told_apart_from_one_that_charges_nothing(faults, student, run, unbroken):
+    with faults.FaultServer(student, lambda request: "no_usage") as server:
+        folder, problem = run(server)
+    figures = summary(Log.read(folder))
+    assert problem is None
+    assert figures.uncounted == sum(map(len, folder.attempts.values()))
+    assert figures.pass_at_1 == unbroken()[1]
+
+
+def test_another_model_from_the_first_answer_on_stops_the_run_at_once(faults, student, run, measured, unbroken):
+    with faults.FaultServer(student, model="teacher") as server:
+        folder, problem = run(server, "workers=1")
+        assert (problem.outcome, problem.is_lasting) == ("wrong_model", True)
+        assert "'teacher' answered" in str(problem)
+        assert "model.answers_as=['teacher']" in str(problem)
+        assert written(folder) == [(TASKS[0].task_id, "wrong_model")]
+        assert len(server.requests) == 1
+
+
+def test_a_name_that_the_config_knows_is_the_right_model(faults, student, run, measured, unbroken):
+    with faults.FaultServer(student, model="teacher") as server:
+        folder, problem = run(server, "model.answers_as=[teacher]")
+    assert problem is None
+    assert measured(folder) == unbroken()
+    assert folder.manifest.model_fingerprint.partition("+")[2]
+
+
+def test_the_tasks_of_these_tests_are_those_of_the_runs():
+    assert load_benchmark(compose("benchmark.load.n=4", "benchmark.load.seed=0")).tasks == tuple(TASKS)

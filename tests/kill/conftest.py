@@ -1,0 +1,285 @@
+"""The lab as processes of their own, against a model server that counts what it is paid for: to be killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import msgspec
+import pytest
+
+from reflexion_lab.analysis.essence import essence, figures
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.benchmarks.basics import basics
+from reflexion_lab.run_folder import RunFolder
+
+TASKS, WORKERS = 6, 3
+PATIENCE = 120
+"""Seconds after which a test that waits for something gives up; nothing takes so long, on however loaded a machine."""
+OURS = re.compile(r"\.lock|\.tracked|\.[0-9a-f]+\.lock")
+"""Hidden files that stay."""
+
+
+class Served(ThreadingHTTPServer):
+    """A model that chats: a reply is drawn by the request. `gate`: while it is shut, no reply is given."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self):
+        self.solutions = {task.entry_point: task.canonical_program for task in basics(n=TASKS, seed=0)}
+        self.paid, self.open, self.changed = [], 0, threading.Condition()
+        self.hold, self.gate = 0.0, threading.Event()
+        self.gate.set()
+        super().__init__(("127.0.0.1", 0), Answering)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def begin(self):
+        self.paid.clear()
+        self.hold = 0.01
+
+    def count(self, opened):
+        with self.changed:
+            self.open += opened
+            self.changed.notify_all()
+
+    def wait_for(self, is_so):
+        with self.changed:
+            assert self.changed.wait_for(is_so, PATIENCE), "it never came so far"
+
+    def settle(self):
+        """Nobody is connected any more: whatever was sent has been counted."""
+        import http.client
+
+        with closing(http.client.HTTPConnection(*self.server_address)) as last:  # accepted behind all others
+            last.request("GET", "/")
+            last.getresponse().read()
+        self.wait_for(lambda: self.open == 0)
+
+    def reply(self, request):
+        text, drawn = request["messages"][-1]["content"], hashlib.sha256(json.dumps(request).encode()).digest()
+        if "ROOT_CAUSE" in text:
+            return (
+                f"ROOT_CAUSE: number {drawn[0]}\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return {drawn[1]}\nCONFIDENCE: 0.5"
+            )
+        every = "\n".join(message["content"] for message in request["messages"])
+        name = next(name for name in re.findall(r"def (\w+)", every) if name in self.solutions)
+        wrong = f"def {name}(*values):\n    return {drawn[0]}"
+        return f"```python\n{self.solutions[name] if drawn[2] < 80 else wrong}\n```"
+
+
+class Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def setup(self):
+        super().setup()
+        self.server.count(1)
+
+    def finish(self):
+        self.server.count(-1)
+        super().finish()
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.send(b"{}")
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.changed:
+            self.server.paid.append(request)
+            self.server.changed.notify_all()
+        self.server.gate.wait(PATIENCE)
+        time.sleep(self.server.hold)
+        message = {"role": "assistant", "content": self.server.reply(request)}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        whole = {"id": "x", "object": "chat.completion", "created": 0, "model": request["model"]}
+        self.send(json.dumps(whole | {"choices": [choice], "usage": usage}).encode())
+
+    def send(self, body):
+        try:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:  # who asked is dead
+            self.close_connection = True
+
+
+class Place:
+    """A folder in which the lab runs, with a folder for temporary files of its own."""
+
+    def __init__(self, path, served, overrides=()):
+        self.path, self.served, self.overrides = path, served, overrides
+        self.runs, self.temporary = path / "runs", path / "tmp"
+        self.temporary.mkdir(parents=True)
+        self.lost = 0
+        """Calls that were under way when the process was killed."""
+
+    def start(self, *more, before=(sys.executable, "-m", "reflexion_lab"), **options):
+        base = [f"model.base_url={self.served.url}", f"run_root={self.runs}", f"workers={WORKERS}"]
+        base += [
+            "model.price_per_million=[0,0]",
+            f"benchmark.load.n={TASKS}",
+            "benchmark.load.seed=0",
+            "temperature=0.8",
+            "tracker=none",
+            "quiet=true",
+        ]
+        command = [*before, "run", "model=openai", "model.model=tiny", "actor=single_shot", *base]
+        env = os.environ | {"TMPDIR": str(self.temporary), "NO_PROXY": "*", "COVERAGE_PROCESS_START": ""}
+        return subprocess.Popen(
+            [*command, *self.overrides, *more],
+            cwd=self.path,
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    def run(self, *more, code=0, **options):
+        """Carry it out; what it said."""
+        process = self.start(*more, **options)
+        _, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode == code, said
+        return said
+
+    @property
+    def folders(self):
+        return sorted(path.parent for path in self.runs.glob("[!.]*/manifest.json"))
+
+    @property
+    def resume(self):
+        """What makes the same command go on with the run."""
+        assert len(self.folders) <= 1
+        return [f"resume={folder}" for folder in self.folders]
+
+    @property
+    def stored(self):
+        """Calls that were paid for and are kept."""
+        if not (file := self.runs / "calls.sqlite").exists():
+            return 0
+        with closing(sqlite3.connect(file)) as cache:
+            there = cache.execute("SELECT name FROM sqlite_master WHERE name = 'calls'").fetchall()
+            return cache.execute("SELECT count(*) FROM calls").fetchone()[0] if there else 0
+
+    def killed(self, process, seconds):
+        """Whether the process was killed so many seconds after its start; False when it had ended before."""
+        try:
+            _, said = process.communicate(timeout=seconds)
+            assert process.returncode == 0, said
+            return False
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        self.check_processes()
+        self.served.settle()
+        under_way = len(self.served.paid) - self.lost - self.stored
+        assert 0 <= under_way <= WORKERS
+        self.lost += under_way
+        return True
+
+    def check_processes(self):
+        """No process is left that works in this place."""
+        deadline = time.monotonic() + PATIENCE
+        while left := processes(str(self.path)):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.02)
+
+    def check(self, kills):
+        """Nothing was paid twice, nothing is torn, nothing is left."""
+        self.check_processes()
+        assert len(self.served.paid) - self.lost == self.stored
+        assert list(self.temporary.iterdir()) == []
+        hidden = [path.name for path in self.runs.rglob(".*") if not OURS.fullmatch(path.name)]
+        assert hidden == []
+        torn = 0
+        for path in self.runs.rglob("*.jsonl"):
+            for line in path.read_bytes().splitlines():
+                try:
+                    msgspec.json.decode(line)
+                except msgspec.DecodeError:
+                    torn += 1
+        assert torn <= kills
+        for path in [*self.runs.rglob("*.sqlite"), *self.runs.rglob("*.db")]:
+            with closing(sqlite3.connect(path)) as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        for path in self.runs.rglob("*.json"):
+            msgspec.json.decode(path.read_bytes())
+
+
+def processes(words):
+    """The command lines of those that name `words`: the lab by its arguments, its servers by their folders."""
+    listed = subprocess.run(["ps", "-A", "-ww", "-o", "args="], capture_output=True, text=True, check=True)
+    return [line for line in listed.stdout.splitlines() if words in line and "<defunct>" not in line]
+
+
+def outcome_of(folder):
+    """All that a run found, without ids and times."""
+    log = Log.read(RunFolder.existing(folder))
+    assert len(log.results) == log.manifest.n_expected
+    kept = msgspec.json.decode((folder / "summary.json").read_bytes())
+    return essence(log), figures(log), {key: kept[key] for key in ("pass_at_1", "any_solved", "feedback", "n_logged")}
+
+
+@pytest.fixture(scope="session")
+def served():
+    server = Served()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def place(served, tmp_path_factory):
+    """Makes a place; the overrides hold for all that runs there."""
+
+    def make(*overrides):
+        served.begin()
+        served.gate.set()
+        return Place(tmp_path_factory.mktemp("place"), served, overrides)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def outcome():
+    return outcome_of
+
+
+@pytest.fixture(scope="session")
+def undisturbed(place, outcome):
+    """By overrides, what becomes of a run that nobody disturbs, how many calls it makes, and how long it takes."""
+    known = {}
+
+    def find(*overrides):
+        if overrides not in known:
+            one = place(*overrides)
+            began = time.monotonic()
+            one.run()
+            seconds = time.monotonic() - began
+            one.check(kills=0)
+            known[overrides] = [outcome(folder) for folder in one.folders], one.stored, seconds, one
+        return known[overrides]
+
+    return find

@@ -1,0 +1,115 @@
+"""Ctrl-C, and what behaves like it: once lets what is under way end, twice ends all at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import termios
+
+import pytest
+
+
+def begun(one, served, calls, *more, **options):
+    """A process that has made so many calls, the last of which have no answer yet."""
+    served.gate.clear()
+    process = one.start(*more, **options)
+    served.wait_for(lambda: len(served.paid) >= calls)
+    return process
+
+
+def stopped(one, served, process, number):
+    """What the process says after the signal, while its calls are answered only once it has heard it."""
+    process.send_signal(number)
+    first = process.stderr.readline()
+    assert first == "stopping when the attempts under way have ended; Ctrl-C stops at once\n"
+    served.gate.set()
+    return process.communicate(timeout=120)[1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_asked_to_stop_ends_its_attempts_and_says_how_to_go_on(
+    place, served, undisturbed, outcome, number, code
+):
+    (whole,), calls, _, _ = undisturbed()
+    one = place()
+    process = begun(one, served, 2)
+    said = stopped(one, served, process, number)
+    assert process.returncode == code
+    (folder,) = one.folders
+    assert said == f"interrupted; finish it with the same command and resume={folder}\n"
+    assert len(served.paid) == one.stored  # the calls under way were answered, and their attempts are written
+    assert (folder / "attempts.jsonl").read_bytes().count(b"\n") >= 1
+    assert list(one.temporary.iterdir()) == []
+    if number == signal.SIGINT:
+        one.run(*one.resume)
+        assert (outcome(folder), one.stored) == (whole, calls)
+        one.check(kills=0)
+
+
+def test_a_sweep_that_is_asked_to_stop_goes_on_with_the_same_command(place, served, undisturbed, outcome):
+    whole, calls, _, _ = undisturbed("-m", "recall.omega=0,1")
+    one = place("-m", "recall.omega=0,1")
+    process = begun(one, served, 2)
+    said = stopped(one, served, process, signal.SIGINT)
+    assert process.returncode == 130
+    assert said == "interrupted; what had finished stands; the same command goes on with the sweep\n"
+    one.run()
+    assert sorted(map(str, map(outcome, one.folders))) == sorted(map(str, whole))
+    assert one.stored == calls
+    one.check(kills=0)
+
+
+@pytest.mark.parametrize("more", [(), ("-m", "recall.omega=0,1")])
+def test_twice_stops_at_once_while_calls_hang(place, served, more):
+    one = place(*more)
+    process = begun(one, served, 3)  # and no answer is ever given
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr.readline().startswith("stopping when")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert not served.gate.is_set()
+    assert (process.returncode, said) == (130, "\nstopped at once; what had finished is written\n")
+    one.check_processes()
+    served.gate.set()
+
+
+def test_a_terminal_that_is_closed_stops_the_run_and_its_attempts_are_written(place, served):
+    one = place()
+    ours, theirs = pty.openpty()
+
+    def take_terminal():
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+        for descriptor in (0, 1, 2):
+            os.dup2(theirs, descriptor)
+
+    served.gate.clear()
+    process = one.start("quiet=false", preexec_fn=take_terminal)
+    served.wait_for(lambda: len(served.paid) >= 2)
+    os.close(theirs)
+    os.close(ours)  # the kernel sends SIGHUP
+    served.gate.set()
+    assert process.wait(timeout=120) == 129
+    process.stderr.close()
+    assert (one.folders[0] / "attempts.jsonl").read_bytes().count(b"\n") >= 1
+    one.check_processes()
+    assert list(one.temporary.iterdir()) == []
+
+
+@pytest.mark.soak
+def test_a_run_under_nohup_hears_no_hang_up(place, served):
+    one = place()
+    process = begun(one, served, 1, before=("nohup", *python()), stdin=subprocess.DEVNULL)
+    process.send_signal(signal.SIGHUP)
+    served.gate.set()
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+
+
+def python():
+    import sys
+
+    return (sys.executable, "-m", "reflexion_lab")

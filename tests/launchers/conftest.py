@@ -1,0 +1,175 @@
+"""A model behind loopback that every process of a sweep asks, and that can kill the one that asks."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import reflexion_lab
+from reflexion_lab.analysis.essence import as_bytes, essence
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.run_folder import RunFolder
+
+MODEL = """
+import json, os, urllib.request
+from reflexion_lab.models.scripted import ScriptedModel
+
+opened = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+def served(path, seed, **settings):
+    # A part of one's own, which the cells' processes find in the folder where the sweep was begun.
+    def answer(messages):
+        asked = {"seed": seed, "text": messages[-1].content, "process": os.getpid()}
+        with opened.open(path, json.dumps(asked).encode(), timeout=300) as reply:
+            return reply.read().decode()
+    return ScriptedModel(answer, name=f"served {seed}", **settings)
+"""
+REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
+KEY = "sk-planted-5f1c0d7e"
+MARK = uuid.uuid4().hex.encode()
+"""In the environment of every process that a test here starts."""
+ROOT = Path(reflexion_lab.__file__).parents[1]
+SIX = "seed=0,1,2,3,4,5"
+
+
+class Served:
+    """Counts what is asked; the sender of a request is killed instead of answered if its number is in `kill_at`,
+    or if its seed is in `kills`, so often. `at` a number something else may happen."""
+
+    def __init__(self):
+        self.asked, self.kill_at, self.kills, self.killed = [], set(), {}, []
+        self.at, self._lock = {}, threading.Lock()
+        served = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                reply = served.answer(asked).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply)
+
+            def log_message(self, *parts):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.http.handle_error = lambda *_: None  # of senders that were killed
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def answer(self, asked):
+        with self._lock:
+            self.asked.append((asked["seed"], asked["text"]))
+            self.kills[asked["seed"]] = left = self.kills.get(asked["seed"], 0) - 1
+            if len(self.asked) in self.kill_at or left >= 0:
+                self.killed.append(asked["process"])
+                os.kill(asked["process"], signal.SIGKILL)
+            self.at.pop(len(self.asked), lambda: None)()
+        if "My Python program failed" in asked["text"]:
+            return REFLECTION
+        return f"\n    return {asked['seed'] if 'return one' in asked['text'] else None}\n"
+
+    @property
+    def repeated(self):
+        """Requests that were sent more than once."""
+        return {asked: times for asked, times in Counter(self.asked).items() if times > 1}
+
+    def close(self):
+        self.http.shutdown()
+        self.http.server_close()
+
+
+class Ended:
+    """What a command left behind."""
+
+    def __init__(self, done, places):
+        self.code, self.out, self.err, self._places = done.returncode, done.stdout, done.stderr, places
+
+    @property
+    def processes(self):
+        return processes()
+
+    def files_with(self, text):
+        paths = [path for place in self._places for path in place.rglob("*") if path.is_file()]
+        assert paths
+        return [path for path in paths if text.encode() in read(path)]
+
+
+def processes(word=""):
+    """Those of this file's commands that are there, with `word` in their command."""
+    ours = [path.parent for path in Path("/proc").glob("[0-9]*/environ") if MARK in read(path)]
+    return [int(path.name) for path in ours if word.encode() in read(path / "cmdline")]
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+class Lab:
+    """Runs `reflexion-lab run -m` in a folder of its own, with cells of which each asks for what no other does."""
+
+    def __init__(self, folder, short):
+        self.folder, self.short, self.served = folder, short, Served()
+        (folder / "served_model.py").write_text(MODEL)
+        (folder / "home").mkdir()
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "SLURM_", "SUBMITIT_"))}
+        env |= {"PYTHONPATH": str(ROOT), "COLUMNS": "160", "HOME": str(folder / "home"), "OPENAI_API_KEY": KEY}
+        self.env = {**env, "RAY_TMPDIR": str(short), "TMPDIR": str(short), "LAUNCHERS_TEST": MARK.decode()}
+
+    def words(self, *overrides):
+        return [
+            sys.executable, "-m", "reflexion_lab", "run", "-m", "tracker=none", "benchmark.limit=2", "model=scripted",
+            "workers=1", "sandbox.servers=1", "model._target_=served_model.served", "+model.seed=${seed}",
+            f"model.path=http://127.0.0.1:{self.served.http.server_port}", *overrides,
+        ]  # fmt: skip
+
+    def run(self, *overrides, **env):
+        done = subprocess.run(
+            self.words(*overrides),
+            cwd=self.folder,
+            env={**self.env, **env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Ended(done, (self.folder, self.short))
+
+    processes = staticmethod(processes)
+
+    def results(self, root):
+        """The bytes of what the runs in a root found out, by their seed."""
+        logs = [Log.read(RunFolder.existing(path.parent)) for path in (self.folder / root).glob("*/manifest.json")]
+        return {log.manifest.seed: as_bytes(essence(log)) for log in logs}
+
+
+@pytest.fixture
+def lab(tmp_path):
+    short = Path(tempfile.mkdtemp(prefix="rl", dir="/tmp"))  # leaves room for the names of sockets
+    made = Lab(tmp_path, short)
+    yield made
+    made.served.close()
+    shutil.rmtree(short)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What six cells find out, one after the other in one process, and what they ask for."""
+    made = Lab(tmp_path_factory.mktemp("alone"), Path("/"))
+    ended = made.run(SIX)
+    made.served.close()
+    assert ended.code == 0, ended.err
+    return made.results("runs"), sorted(made.served.asked)

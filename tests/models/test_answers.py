@@ -1,0 +1,122 @@
+"""What is read of a server's answer, however odd."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reflexion_lab.models.answers import TurnedDown, is_out_of_credit, read, turned_down
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["error", "code", "type", "message", "choices", "content", "usage", "model", "prompt_tokens",
+                         "innererror", "metadata", "prompt_tokens_details", "n_prompt_tokens", "finish_reason"]),
+        inner, max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+def completion(message, finish_reason="stop", **more):
+    return json.dumps({"choices": [{"message": message, "finish_reason": finish_reason}], **more}).encode()
+
+
+def says(message, **more):
+    return json.dumps({"error": {"message": message, **more}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "end"),
+    [
+        ({"content": None, "refusal": "No."}, "No.", "refusal"),
+        ({"content": "", "refusal": "No."}, "No.", "refusal"),
+        ({"content": "yes", "refusal": ""}, "yes", "stop"),
+        ({"content": "yes", "refusal": None}, "yes", "stop"),
+        ({"content": "\ud800"}, "?", "stop"),
+    ],
+)
+def test_a_refusal_is_a_reply_of_its_own(message, text, end):
+    reply = read(completion(message))
+    assert (reply.text, reply.finish_reason) == (text, end)
+
+
+def test_strange_counts_and_names_spoil_no_reply():
+    usage = {"prompt_tokens": 5, "completion_tokens": 1e300, "prompt_tokens_details": {"cached_tokens": 9}}
+    assert read(completion({"content": "x"}, usage=usage, model=["a"]))[2:6] == ("", 5, 0, 5)
+
+
+def test_an_answer_of_any_depth_breaks_nothing():
+    deep = b"[" * 99_999 + b"]" * 99_999
+    for content in (deep, completion({"content": "x"}).replace(b'"x"', deep), b'{"error": %s}' % deep):
+        with pytest.raises(ValueError):
+            read(content)
+        assert turned_down(content) is None
+
+
+@given(st.dictionaries(st.sampled_from(["usage", "model", "id", "error"]), JSON))
+def test_whatever_stands_beside_a_reply_it_is_read(beside):
+    reply = read(completion({"content": "x"}, **beside))
+    assert reply.text == "x"
+    assert 0 <= reply.cached_tokens <= max(reply.prompt_tokens, 0)
+
+
+@given(JSON.map(json.dumps).map(str.encode) | st.binary())
+def test_any_answer_is_read_or_a_value_error(content):
+    with suppress(ValueError):
+        assert isinstance(read(content).text, str)
+    found = turned_down(content)
+    assert found is None or found.prompt_tokens >= 0
+    assert is_out_of_credit(content) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("message", "counted"),
+    [
+        ("This model's maximum context length is 4097 tokens, however you requested 4173 tokens (77 in your prompt; "
+         "4096 for the completion).", 0),
+        ("You passed 12289 input tokens and requested 4096 output tokens. However, the model's context length is only "
+         "16384 tokens", 12289),
+        ("The prompt (total length 25938) is too long to fit into the model (context length 4096).", 25938),
+        ("The decoder prompt (length 2048) is longer than the maximum model length of 2048.", 2048),
+        ("input length and `max_tokens` exceed context limit: 178902 + 32000 > 200000", 178902),
+        ("The input token count (1,048,577) exceeds the maximum number of tokens allowed (1048576).", 1048577),
+        ("Requested tokens (2285) exceed context window of 2048", 0),
+        ("This model's maximum prompt length is 131072 but the request contains 138000 tokens.", 138000),
+    ],
+)  # fmt: skip
+def test_servers_say_in_many_words_that_a_prompt_is_too_long(message, counted):
+    assert turned_down(says(message)) == TurnedDown("context_overflow", counted)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "max_tokens is too large: 5000. This model supports at most 4096 completion tokens",
+        "Rate limit reached for requests: Limit 3, Used 3",
+        "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 8000",
+        "Invalid value for 'messages'",
+        "the context of this error is unknown",
+    ],
+)
+def test_other_errors_are_not_the_prompts_fault(message):
+    assert turned_down(says(message)) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": "content_filter"},
+        {"code": None, "innererror": {"code": "ResponsibleAIPolicyViolation"}},
+        {"code": 403, "metadata": {"reasons": ["violence"], "flagged_input": "…"}},
+        {"code": "invalid_prompt"},
+    ],
+)
+def test_a_filter_turns_a_prompt_down_under_several_names(error):
+    assert turned_down(says("no", **error)) == TurnedDown("content_filter")
+
+
+def test_a_reply_about_contexts_is_no_overflow():
+    assert turned_down(completion({"content": "maximum context length, prompt too long"})) is None

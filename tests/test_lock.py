@@ -1,0 +1,68 @@
+"""constraints.txt is the lock: it names the version of all that the lab and its tests ask for, and no place."""
+
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[1]
+LOCK = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+PINNED = {canonicalize_name(name): version for name, version in (line.split("==") for line in LOCK)}
+MAKEFILE = (ROOT / "Makefile").read_text()
+EXTRAS = re.search(r"^EXTRAS := (.*)$", MAKEFILE, re.MULTILINE)[1].split(",")
+WEIGHTS = dict(word.split("==") for word in re.search(r"^WEIGHTS := (.*)$", MAKEFILE, re.MULTILINE)[1].split())
+
+
+def asked(requirements, extras=frozenset()):
+    """Of requirements, those that hold here, as name and extras."""
+    found = map(Requirement, requirements)
+    holds = ((one, one.marker) for one in found)
+    kept = (one for one, marker in holds if marker is None or any(marker.evaluate({"extra": e}) for e in {"", *extras}))
+    return [(canonicalize_name(one.name), frozenset(one.extras)) for one in kept]
+
+
+def installed():
+    """By name, the installed version of what the tests are installed with, and of all that these need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [word for extra in EXTRAS for word in project["optional-dependencies"][extra]]
+    waiting = [*asked(project["dependencies"]), *asked(named)]
+    seen, versions = set(), {name: importlib.metadata.version(name) for name in WEIGHTS}
+    while waiting:
+        name, extras = one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            package = importlib.metadata.distribution(name)
+            versions[name] = package.version
+            waiting += asked(package.requires or (), extras)
+    return versions
+
+
+def test_all_that_the_tests_are_installed_with_stands_in_the_lock_with_its_version():
+    found = installed()
+    assert len(found) > 200
+    wrong = {
+        name: f"{version} installed, {PINNED.get(name, 'nothing')} pinned"
+        for name, version in sorted(found.items())
+        if Version(version).public != PINNED.get(name)
+    }
+    assert wrong == {}
+
+
+def test_the_weights_that_are_installed_without_their_dependencies_are_pinned_alike_everywhere():
+    assert {name: PINNED[name] for name in WEIGHTS} == WEIGHTS
+    readme = (ROOT / "README.md").read_text()
+    for name, version in WEIGHTS.items():
+        assert set(re.findall(rf"{name}==(\S+)", readme)) == {version}
+
+
+def test_the_lock_holds_names_and_versions_and_no_place():
+    assert [line for line in LOCK if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
+    assert len(PINNED) == len(LOCK)
+
+
+def test_the_readme_installs_what_make_installs():
+    assert f"'.[{','.join(EXTRAS)}]'" in (ROOT / "README.md").read_text()

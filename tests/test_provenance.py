@@ -1,0 +1,161 @@
+"""A manifest names all that a run was made with, and nothing of whose machine it was."""
+
+import getpass
+import importlib
+import json
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab import provenance as source
+from reflexion_lab.cli import main
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.manifest import differences
+from reflexion_lab.provenance import code_digest, file_digest, own_parts, provenance
+from reflexion_lab.records import Manifest, Provenance
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.sandbox.cached import VERSION
+from reflexion_lab.wiring import ConfigError
+
+SMALL = ("model=simulated", "actor=single_shot", "benchmark.load.n=2", "tracker=none", "quiet=true")
+OWN = "class Mine:\n    def __init__(self, model, sampling): ...\n    def act(self, task, recollection):\n"
+
+
+def of_run(tmp_path):
+    (path,) = tmp_path.glob("2*")
+    return RunFolder.existing(path)
+
+
+def test_a_run_from_the_command_line_names_its_words_machine_and_files(tmp_path):
+    assert main(["run", *SMALL, "temperature=0.5", f"run_root={tmp_path}"]) == 0
+    made = of_run(tmp_path).manifest.provenance
+    assert made.overrides[: len(SMALL)] == SMALL
+    assert "temperature=0.5" in made.overrides
+    assert made.launcher == "basic"
+    assert made.python == f"{platform.python_implementation()} {platform.python_version()}"
+    assert platform.machine() in made.platform
+    assert made.cpus >= 1
+    assert made.lock_digest == file_digest(Path(__file__).parents[1] / "constraints.txt")
+    assert made.code_digest == code_digest()
+    assert made.sandbox_version == VERSION
+    assert (made.embedder_fingerprint, made.benchmark_file_digest, made.own_parts) == ("", "", {})
+
+
+def test_cells_of_a_sweep_name_the_words_of_their_own_cell(tmp_path):
+    assert main(["run", "-m", *SMALL, f"run_root={tmp_path}", "seed=0,1"]) == 0
+    overrides = [RunFolder.existing(path).manifest.provenance.overrides for path in sorted(tmp_path.glob("2*"))]
+    assert sorted(word for words in overrides for word in words if word.startswith("seed=")) == ["seed=0", "seed=1"]
+
+
+def test_no_machine_user_home_or_key_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "planted-home"))
+    monkeypatch.setenv("SOME_API_KEY", "planted-secret-value")
+    words = [f"run_root={tmp_path}/planted-home/runs", "a=planted-secret-value", "b=postgresql://me:planted@host/db"]
+    made = provenance({"benchmark": {"load": {"path": None}}}, overrides=words)
+    assert made.overrides[0] == "run_root=~/runs"
+    text = msgspec.json.encode(made).decode()
+    for hidden in ("planted", f"/{getpass.getuser()}/", socket.gethostname(), str(Path.cwd())):
+        assert hidden not in text, hidden
+
+
+def test_manifests_of_earlier_versions_are_read_and_their_runs_may_be_resumed(tmp_path):
+    lab = assemble(compose(*SMALL, f"run_root={tmp_path}"))
+    lab.close()
+    then = json.loads((lab.folder.path / "manifest.json").read_text())
+    del then["provenance"]
+    earlier = msgspec.convert(then, Manifest)
+    assert earlier.provenance == Provenance()
+    assert differences(earlier, lab.folder.manifest) == []
+
+
+def test_another_machine_python_or_lock_is_no_other_run_but_other_vectors_are(tmp_path):
+    lab = assemble(compose(*SMALL, f"run_root={tmp_path}"))
+    lab.close()
+    here = lab.folder.manifest
+    one = replace(here, provenance=replace(here.provenance, embedder_fingerprint="minilm:1"))
+    elsewhere = replace(one.provenance, python="PyPy 9", platform="other", cpus=1, lock_digest="0", diff_digest="1")
+    assert differences(one, replace(one, provenance=elsewhere)) == []
+    other = replace(one, provenance=replace(one.provenance, embedder_fingerprint="minilm:2"))
+    assert differences(one, other) == ["embedder_fingerprint"]
+
+
+@pytest.fixture
+def own_actor(tmp_path, monkeypatch):
+    """A module of a reader's own with an actor, imported as theirs would be."""
+    path = tmp_path / "an_own_part.py"
+    path.write_text(OWN + "        raise NotImplementedError\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    yield path
+    sys.modules.pop("an_own_part", None)
+
+
+def test_a_resumed_run_notices_that_a_part_of_the_readers_own_was_changed(tmp_path, own_actor):
+    words = (*SMALL, f"run_root={tmp_path}", "actor._target_=an_own_part.Mine")
+    cfg = compose(*words)
+    lab = assemble(cfg)
+    lab.close()
+    made = lab.folder.manifest.provenance
+    assert made.own_parts == {"an_own_part": file_digest(own_actor)}
+    again = compose(*words, f"resume={lab.folder.path}")
+    assemble(again).close()
+    own_actor.write_text(OWN + "        return None\n")
+    with pytest.raises(ConfigError, match="began with another source of an_own_part"):
+        assemble(again)
+
+
+def test_parts_of_the_package_are_no_parts_of_the_readers_own_and_a_part_without_a_file_is_named():
+    config = {"a": {"_target_": "reflexion_lab.actors.react.ReAct"}, "b": [{"_target_": "__main__.Mine"}]}
+    assert list(own_parts(config)) == ["__main__"]
+
+
+def test_the_vectors_of_a_run_are_named_where_it_compares_any(tmp_path):
+    found = {}
+    for retriever in ("jaccard", "hybrid"):
+        cfg = compose(*SMALL, f"run_root={tmp_path}", f"retriever={retriever}", "recall=window_then_similar")
+        lab = assemble(cfg)
+        lab.close()
+        found[retriever] = lab.folder.manifest.provenance.embedder_fingerprint
+    assert found["jaccard"] == ""
+    assert found["hybrid"].startswith("minilm-int8:")
+
+
+def test_the_file_of_the_tasks_is_named_by_its_digest(tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text("{}\n")
+    found = provenance({"benchmark": {"load": {"path": str(tasks)}}})
+    assert found.benchmark_file_digest == file_digest(tasks)
+
+
+def test_changed_code_has_another_digest_whatever_git_knows(tmp_path, monkeypatch):
+    """Of a copy of the package: the digest knows content and names, and no place."""
+    copies, found = [tmp_path / name / "reflexion_lab" for name in ("one", "two")], []
+    package = source.PACKAGE
+    for copy in copies:
+        shutil.copytree(package / "prompts", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        monkeypatch.setattr(source, "PACKAGE", copy)
+        found.append(code_digest.__wrapped__())
+    assert found[0] == found[1]
+    (copies[1] / "new.py").write_text("x = 1\n")
+    assert code_digest.__wrapped__() != found[1]
+
+
+def test_a_dirty_tree_is_known_by_its_diff(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "PACKAGE", tmp_path / "reflexion_lab")
+    (tmp_path / "reflexion_lab").mkdir()
+    (tmp_path / "pyproject.toml").write_text("a\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "a"]):
+        subprocess.run([*git, *words], check=True)
+    assert provenance({}).diff_digest == ""
+    (tmp_path / "pyproject.toml").write_text("b\n")
+    changed = provenance({}).diff_digest
+    (tmp_path / "pyproject.toml").write_text("c\n")
+    assert len({"", changed, provenance({}).diff_digest}) == 3

@@ -1,0 +1,223 @@
+"""Runs whose storage is PostgreSQL: the figures are those from files, and nothing paid is lost when the server goes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from reflexion_lab import cli
+from reflexion_lab.analysis.essence import as_bytes, essence, figures
+from reflexion_lab.analysis.log import Log
+from reflexion_lab.bundles.packing import pack
+from reflexion_lab.bundles.replay import replay
+from reflexion_lab.config import assemble, compose
+from reflexion_lab.grid import digest_of
+from reflexion_lab.keys import without_keys, without_logins
+from reflexion_lab.models.shared_calls import UNSAVED
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.stores.own_server import own_server
+
+PASSWORD = "planted-0123456789"
+REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
+SCRIPT = [
+    {"when": "^My Python program failed", "scope": "conversation", "reply": REFLECTION},
+    {"when": "return one", "scope": "conversation", "reply": "\n    return 1\n"},
+    {"when": "", "reply": "\n    return None\n"},
+]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with own_server() as running:
+        yield running
+
+
+@pytest.fixture
+def url(server, tmp_path):
+    """A new, empty place, whose URL holds a password."""
+    schema = f"s{abs(hash(tmp_path))}"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+    return server.url.replace("postgres@", f"postgres:{PASSWORD}@") + f"&options=-csearch_path%3D{schema}"
+
+
+@pytest.fixture
+def words(tmp_path, url, monkeypatch):
+    """The overrides of a small run whose folders come below a name."""
+    monkeypatch.setenv("REFLEXION_LAB_DATABASE", url)
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    model = ["model=scripted", f"model.path={tmp_path / 'script.json'}", "tracker=none", "quiet=true", "workers=2"]
+
+    def of(name, *more):
+        return [*model, "benchmark.limit=4", "loop.max_attempts=2", f"run_root={tmp_path / name}", *more]
+
+    return of
+
+
+def the_run(folder):
+    (manifest,) = folder.glob("*/manifest.json")
+    return RunFolder.existing(manifest.parent)
+
+
+def found_out(folder):
+    log = Log.read(folder)
+    return as_bytes(essence(log)), figures(log)
+
+
+def rows(url, table):
+    with psycopg.connect(url) as connection:
+        return connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+
+
+def test_a_run_finds_out_the_same_whatever_its_storage_and_tells_no_password(words, tmp_path, url, capfd):
+    assert cli.main(["run", *words("files")]) == 0
+    assert cli.main(["run", *words("shared", "storage=postgres", "caps.calls=100")]) == 0
+    local, shared = the_run(tmp_path / "files"), the_run(tmp_path / "shared")
+    assert found_out(local) == found_out(shared)
+    assert local.manifest.config_digest == shared.manifest.config_digest
+    kept = {path.name for path in (tmp_path / "shared").iterdir() if path.is_file()}
+    assert kept == {"executions.sqlite"}
+    calls = rows(url, "calls")
+    assert len(calls) == rows(url, "spending")[0][1] > 4
+    assert cli.main(["run", *words("again", "storage=postgres", "cache.mode=replay-only")]) == 0
+    assert found_out(the_run(tmp_path / "again")) == found_out(local)
+    assert rows(url, "calls") == calls
+    assert cli.main(["run", *words("none", "storage=postgres", "cache.mode=replay-only", "seed=1")]) == 2
+    said = "".join(capfd.readouterr())
+    assert "holds no reply to draw 0" in said and PASSWORD not in said
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert written and not [path for path in written if PASSWORD.encode() in path.read_bytes()]
+
+
+def test_a_bundle_of_a_run_with_shared_calls_replays(words, tmp_path, url):
+    assert cli.main(["run", *words("runs", "storage=postgres")]) == 0
+    run = the_run(tmp_path / "runs")
+    assert "://" in run.manifest.config["cache"]["path"] and "@" not in run.manifest.config["cache"]["path"]
+    for number, calls in enumerate((None, url)):
+        packed = pack(run, tmp_path / f"{number}.zip", calls)
+        assert packed.sameness.holds and packed.calls == len(rows(url, "calls"))
+    assert replay(tmp_path / "0.zip").sameness.holds
+
+
+def test_the_storage_is_no_part_of_what_is_measured_but_a_store_is(monkeypatch, url):
+    monkeypatch.setenv("REFLEXION_LAB_DATABASE", url)
+    digests = [digest_of(compose(*words)) for words in ([], ["storage=postgres"], ["storage.scratch=/elsewhere"])]
+    assert len(set(digests)) == 1
+    with_store = [digest_of(compose("storage=postgres", "store=postgresql", *more)) for more in ([], ["quiet=true"])]
+    assert len(set(with_store)) == 1 and with_store[0] != digests[0]
+    monkeypatch.setenv("REFLEXION_LAB_DATABASE", url.replace(PASSWORD, "another"))
+    assert digest_of(compose("storage=postgres", "store=postgresql")) == with_store[0]
+
+
+def test_what_a_run_learns_goes_where_the_storage_says_and_commands_read_it(words, tmp_path, url, capsys):
+    assert cli.main(["run", *words("runs", "storage=postgres", "store=postgresql")]) == 0
+    assert len(rows(url, "episodes")) == sum(map(len, the_run(tmp_path / "runs").attempts.values())) > 4
+    assert cli.main(["memory", "show", "--store", url]) == 0
+    assert cli.main(["wisdom", "list", "--store", url]) == 0
+    assert PASSWORD not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("sign", "#?/:")
+def test_no_sign_lets_a_password_out_that_sqlalchemy_takes_for_one(sign):
+    url = f"postgresql://user:pl{sign}anted@host/database"
+    assert make_url(url).password == f"pl{sign}anted"
+    assert without_logins(url) == "postgresql://host/database"
+    assert "anted" not in without_keys(f"it is at {url}, or not")
+
+
+def test_a_missing_url_is_one_line(words, monkeypatch, capsys):
+    monkeypatch.delenv("REFLEXION_LAB_DATABASE")
+    assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
+    assert "storage.url: " in (said := capsys.readouterr().err) and "'REFLEXION_LAB_DATABASE' not found" in said
+    assert said.count("\n") == 1
+
+
+# A server that goes away in the midst of a run
+
+
+@pytest.fixture
+def undisturbed(words, tmp_path):
+    """What the run finds out when nothing happens, and how many calls that takes."""
+
+    def carried_out(*more):
+        lab = assemble(compose(*words("files", *more)))
+        lab.runner.run()
+        lab.close()
+        return found_out(the_run(tmp_path / "files")), lab.models.made
+
+    return carried_out
+
+
+@pytest.fixture
+def disturbed(monkeypatch):
+    """`disturb` happens when the model has answered so many calls, before anybody hears of it; returns a count of the
+    calls."""
+
+    def prepared(lab, number, disturb):
+        model = lab.model._model._model
+        asked, whole = itertools.count(1), model.complete
+
+        def complete(*args, **kwargs):
+            answer = whole(*args, **kwargs)
+            if next(asked) == number:
+                disturb()
+            return answer
+
+        monkeypatch.setattr(model, "complete", complete)
+        return asked
+
+    return prepared
+
+
+def test_a_run_goes_on_when_the_server_restarts(words, tmp_path, url, server, undisturbed, disturbed):
+    def restart():
+        server.stop("immediate")
+        starting.start()
+
+    starting = threading.Thread(target=server.start)
+    lab = assemble(compose(*words("runs", "storage=postgres")))
+    asked = disturbed(lab, 5, restart)
+    lab.runner.run()
+    lab.close()
+    starting.join()
+    paid = next(asked) - 1
+    expected, calls = undisturbed()
+    assert found_out(the_run(tmp_path / "runs")) == expected
+    assert paid == len(rows(url, "calls")) == calls
+    assert rows(url, "spending")[0][1] == calls
+
+
+@pytest.mark.parametrize("store", ["none", "postgresql"])
+def test_a_run_whose_server_stays_away_stops_and_is_resumed_without_paying_twice(
+    words, tmp_path, url, server, undisturbed, disturbed, monkeypatch, store
+):
+    command = words("runs", "storage=postgres", f"store={store}", "workers=1")
+    lab = assemble(compose(*command))
+    lab.model._store._table._patience = lab.models.meter._ledger._patience = 0.0
+    asked = disturbed(lab, 5, lambda: server.stop("immediate"))
+    try:
+        with pytest.warns(RuntimeWarning, match="ledger of spending"), pytest.raises(ModelError, match="paid for"):
+            lab.runner.run()
+    finally:
+        server.start()
+        lab.close()
+    paid = next(asked) - 1
+    monkeypatch.undo()
+    monkeypatch.setenv("REFLEXION_LAB_DATABASE", url)
+    assert (tmp_path / "runs" / UNSAVED).read_text().count("\n") == 1
+    lab = assemble(compose(*command, f"resume={lab.folder.path}"))
+    lab.runner.run()
+    lab.close()
+    expected, calls = undisturbed({"none": "store=none", "postgresql": "store=jsonl"}[store], "workers=1")
+    assert found_out(the_run(tmp_path / "runs")) == expected
+    assert paid + lab.models.made == len(rows(url, "calls")) == calls
+    assert not Path(tmp_path / "runs" / UNSAVED).exists()
+    if store == "postgresql":
+        assert len(rows(url, "episodes")) == sum(map(len, the_run(tmp_path / "runs").attempts.values()))
