@@ -70,11 +70,10 @@ class Lab(NamedTuple):
         return self.models.of("actor")
 
     def close(self) -> None:
-        self.sandbox.close()
-        self.models.close()
-        if self.archive:
-            self.archive.close()
-        self.executor.close()
+        with contextlib.ExitStack() as last_first:  # one that fails to close leaves none of the others open
+            for part in (self.executor, self.archive, self.models, self.sandbox):
+                if part:
+                    last_first.callback(part.close)
 
 
 def compose(*overrides: str) -> DictConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,8 +36,9 @@ def carry_out(cfg: DictConfig) -> Summary:
 def finish(lab: Lab, cfg: DictConfig) -> Summary:
     """Run what is put together, close it, and present it."""
     try:
-        with lab.folder.held():  # until its summary stands: nobody goes on with it meanwhile
+        with contextlib.ExitStack() as hold:  # until its summary stands: nobody goes on with it meanwhile
             try:
+                hold.enter_context(lab.folder.held())
                 lab.runner.run()
             finally:
                 lab.close()

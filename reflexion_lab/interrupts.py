@@ -26,7 +26,8 @@ def heeded() -> Iterator[None]:
     """Within, the first of `HEEDED` raises `Asked` in the main thread. After it a Ctrl-C ends the process at once,
     whatever its threads wait for; the others are taken as repetitions.
 
-    A signal that is ignored, as by `nohup`, stays so. In another thread than the main one, nothing is changed.
+    A signal that is ignored, as by `nohup`, or handled outside of Python, stays so. In another thread than the main
+    one, nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -47,9 +48,9 @@ def heeded() -> Iterator[None]:
             os._exit(128 + number)  # the sandbox's servers end with the connection to this process
 
     former = {number: signal.getsignal(number) for number in HEEDED}
-    for number, handler in former.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, heed)
+    former = {number: handler for number, handler in former.items() if handler not in (signal.SIG_IGN, None)}
+    for number in former:
+        signal.signal(number, heed)
     try:
         yield
     finally:

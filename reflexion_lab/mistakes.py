@@ -15,7 +15,7 @@ def mendable(problem: Exception) -> bool:
     return hydras_own(problem) or isinstance(problem, ValueError | ModelError | HarnessError | StoreError | OSError)
 
 
-def hydras_own(problem: Exception) -> bool:
+def hydras_own(problem: BaseException) -> bool:
     """Whether Hydra or OmegaConf raised it, whatever it wraps."""
     return type(problem).__module__.startswith(("hydra", "omegaconf"))
 
@@ -27,6 +27,10 @@ def one_line(problem: BaseException, keys: str = "`reflexion-lab run --cfg job` 
     Args:
         keys: what is said where there is no such key.
     """
+    if hydras_own(problem) and (unread := getattr(problem, "override", None)):
+        return harmless(
+            f"{unread[:200]}: Hydra cannot read it; expected KEY=VALUE, or 'KEY=\"VALUE\"' for a value of odd signs"
+        )
     said, told = str(problem), list(getattr(problem, "__notes__", ()))
     while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
         problem = problem.__cause__
@@ -35,7 +39,12 @@ def one_line(problem: BaseException, keys: str = "`reflexion-lab run --cfg job` 
     key = re.search(r"full_key: (\S+)", said)
     text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", str(problem))[0]
     if key and "is not in struct" in text:
-        text = f"{key[1]}: no such key; {keys}"
+        hydras = "`reflexion-lab run --cfg hydra` prints those that there are"
+        text = f"{key[1]}: no such key; {hydras if key[1].startswith('hydra.') else keys}"
+    elif missing := re.search(r"Missing mandatory value: (\S+)", text):
+        text = f"{missing[1]}: no value found; expected one, {missing[1]}=…"
+    elif key and (unset := re.search(r"Environment variable '(\w+)' not found", text)):
+        text = f"{key[1]}: the environment variable {unset[1]} is not set; export it, or give {key[1]}=…"
     elif key and key[1].split(".")[0] not in text:
         text = f"{key[1]}: {text}"
     notes = "; ".join(told)

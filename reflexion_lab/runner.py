@@ -85,6 +85,7 @@ class Runner:
         )
         self.progress = Progress(len(self.tasks), len(results) - len(self.ungraded), passed, quiet)
         self._cancelled = threading.Event()
+        self._is_over = False
 
     def run(self) -> None:
         """Every waiting task, then the seal, then the grades of all other attempts and the verdicts on written tests.
@@ -111,6 +112,7 @@ class Runner:
             self.folder.sync()
             seal(self.folder)
         finally:
+            self._is_over = True
             self.progress.close()
             self.folder.sync()
             self.folder.close()
@@ -163,6 +165,8 @@ class Runner:
         start = time.monotonic()
         attempts: list[Attempt] = []
         for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task))):
+            if self._is_over:  # a second interrupt, in a notebook: somebody else may be at the folder by now
+                return
             self.folder.append("attempts.jsonl", attempt)
             self.progress.attempt(attempt)
             if not attempt.trajectory.cached:  # what the cache answers says nothing of the server

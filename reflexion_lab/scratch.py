@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Self
 
 PREFIX = "reflexion-lab-"
+DRAWN = "[0-9a-f]" * 8
+"""Behind a prefix, as `secrets` draws it: a user's `reflexion-lab-runs` is no folder of ours."""
 remove = partial(shutil.rmtree, ignore_errors=True)
 
 
@@ -85,8 +87,8 @@ def _ended(path: str, hold: int, remove: Callable[[str], object]) -> None:
 
 @cache
 def _clear(place: Path, prefix: str, remove: Callable[[str], object]) -> None:
-    """Remove what nobody holds; links and other users' folders stay."""
-    for path in place.glob(f"{prefix}*"):
+    """Remove what nobody holds; links, other users' folders and names that are none of ours stay."""
+    for path in place.glob(prefix + DRAWN):
         try:
             hold = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:

@@ -127,6 +127,10 @@ def check(cfg: Any) -> None:
         converted(f"stop.{name}", node, Part)
     for key in ("arm", "sweep_id"):
         _check_name(key, str(whole.get(key) or ""))
+    if not str((whole.get("storage") or {}).get("url", "???")).startswith(
+        ("postgres", "???")
+    ):  # it may hold a password
+        raise ConfigError("storage.url: no URL of PostgreSQL found; expected postgresql://host:5432/database")
     files = whole.get("memory", {}).get("reflection_files")
     if files and Path(files).exists() and not Path(files).is_dir():
         raise ConfigError(f"memory.reflection_files: {files} is a file; expected a folder, or the name of a new one")

@@ -28,6 +28,8 @@ UNPREPARED = {"prepare_threshold": None}
 BUSY = ("too many", "remaining connection slots", "starting up", "shutting down", "not yet accepting", "recovery")
 """What a server says that is there, and will take connections soon."""
 LAYOUTS = "CREATE TABLE IF NOT EXISTS layouts (name TEXT PRIMARY KEY, schema INTEGER NOT NULL)"
+BEGUN = "SELECT pg_current_xact_id()::text, set_config('idle_in_transaction_session_timeout', '60000', true)"
+"""The transaction's number. The rows of a client that vanished within one are free after a minute."""
 IS_LAID_OUT = "SELECT 1 FROM pg_class WHERE relname = 'layouts' AND pg_table_is_visible(oid)"
 
 
@@ -97,10 +99,13 @@ class SharedTable:
         begun: list[object] = []
 
         def attempt() -> T:
-            if begun and self._is_kept(begun.pop()):
-                return found[-1]
+            if begun:
+                is_kept = self._is_kept(begun[-1])
+                begun.clear()
+                if is_kept:
+                    return found[-1]
             with self._engine.connect() as connection, connection.begin() as transaction:
-                number = connection.exec_driver_sql("SELECT pg_current_xact_id()::text").scalar_one()
+                number = connection.exec_driver_sql(BEGUN).scalar_one()
                 result, keep = work(connection)
                 found.append(result)
                 if keep:
@@ -139,7 +144,10 @@ class SharedTable:
             try:
                 result = work()
             except DBAPIError as problem:
-                if not (is_passing or _is_lost)(problem) or self._given_up():
+                if not (is_passing or _is_lost)(problem):
+                    self._missed = 0.0  # it has answered
+                    raise
+                if self._given_up():
                     raise
             else:
                 self._missed = 0.0

@@ -39,8 +39,11 @@ class Waiting:
         with self._lock:
             self._tasks[task.task_id] = task, problem
             self._in_a_row += 1
-            if problem.is_lasting or self._in_a_row > self.most:
+            if problem.is_lasting:
                 raise problem
+            if self._in_a_row > self.most:
+                many = f"{self._in_a_row} loops in a row had no answer, so the run stops. The last: "
+                raise Unanswered(many + said, problem.outcome)
 
     def answered(self) -> None:
         with self._lock:

@@ -51,12 +51,13 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_holds_stays(tmp_p
 
 def test_links_are_not_followed_and_other_names_stay(tmp_path):
     (tmp_path / "precious").mkdir()
-    (tmp_path / "reflexion-lab-link").symlink_to(tmp_path / "precious")
-    (tmp_path / "reflexion-lab-file").touch()
+    (tmp_path / "reflexion-lab-runs").mkdir()
+    (tmp_path / "reflexion-lab-0000000a").symlink_to(tmp_path / "precious")
+    (tmp_path / "reflexion-lab-0000000b").touch()
     _clear.cache_clear()
     Scratch(tmp_path).close()
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["precious", "reflexion-lab-file", "reflexion-lab-link"]
+    assert left == ["precious", "reflexion-lab-0000000a", "reflexion-lab-0000000b", "reflexion-lab-runs"]
 
 
 def test_a_folder_that_was_given_another_name_stays(tmp_path):

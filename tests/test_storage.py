@@ -135,8 +135,17 @@ def test_no_sign_lets_a_password_out_that_sqlalchemy_takes_for_one(sign):
 def test_a_missing_url_is_one_line(words, monkeypatch, capsys):
     monkeypatch.delenv("REFLEXION_LAB_DATABASE")
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
-    assert "storage.url: " in (said := capsys.readouterr().err) and "'REFLEXION_LAB_DATABASE' not found" in said
+    said = capsys.readouterr().err
+    assert "storage.url: the environment variable REFLEXION_LAB_DATABASE is not set; export it" in said
     assert said.count("\n") == 1
+
+
+def test_a_word_that_is_no_url_makes_no_file(words, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("REFLEXION_LAB_DATABASE", "hunter2hunter2")
+    assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: storage.url: no URL of PostgreSQL found; expected postgresql://host:5432/database\n"
+    assert not (tmp_path / "runs").exists() and not Path("hunter2hunter2").exists()
 
 
 # A server that goes away in the midst of a run

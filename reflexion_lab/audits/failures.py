@@ -170,7 +170,7 @@ def _told(sandbox: Sandbox, sample: Sample) -> tuple[str, str, str, str] | None:
 
 def untyped(text: str, kind: str) -> str:
     """An error text without the type of the exception, wherever it stands."""
-    return re.sub(rf"(?:\b[\w.]{1, 200}\.)?\b{re.escape(kind)}\b(?:: ?)?", "", text) if kind else text
+    return re.sub(rf"(?:\b[\w.]{{1,200}}\.)?\b{re.escape(kind)}\b(?:: ?)?", "", text) if kind else text
 
 
 def _key(sample: Sample) -> tuple[object, ...]:

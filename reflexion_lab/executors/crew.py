@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from reflexion_lab.executors.worker import Place, Reply
@@ -158,10 +158,14 @@ class Crew:
 
     def _replace(self, member: Member) -> None:
         """Another in its place, once."""
+        import ray
+
         with self._changed:
             if member not in self._members:
                 return
             self._members.remove(member)
+        with suppress(ray.exceptions.RayError, ValueError):
+            ray.kill(member.actor)  # which may only be out of reach, and then would keep its place and spend on
         try:
             newcomer = self._settled(Member(self.start()))
         except Exception as error:

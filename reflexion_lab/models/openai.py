@@ -39,7 +39,7 @@ class OpenAIModel:
             None where that is more than 120 s, or credit is spent.
         timeout: seconds that the server may be silent for.
         requests_per_minute: retries included.
-        slots: calls that the server is given at once.
+        slots: tasks at once where the config's `workers` is null, and so calls that the server is given at once.
         context: tokens of prompt and reply together; prompts are cut to it. 0: unknown, nothing is cut.
         price_per_million: price of a million prompt tokens, of a million completion tokens, and where it differs of a
             million prompt tokens that the server had in its cache. None: nobody knows, and the cost stays 0.

@@ -136,7 +136,7 @@ class SharedCalls:
             return problem
         try:
             with _held(self._unsaved) as file:
-                file.write(msgspec.json.encode(call) + b"\n")
+                file.write(b"\n" + msgspec.json.encode(call) + b"\n")  # the line before may be torn
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as other:

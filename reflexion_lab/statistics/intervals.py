@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 """Confidence level of every interval that the lab prints."""
 RESAMPLES = 2000
+"""Bootstrap samples; the ends of an interval then move by less than a twentieth of its width between seeds."""
 HELD = 4_000_000
 """Numbers of a table of draws that are held at once, 32 MB."""
-"""Bootstrap samples; the ends of an interval then move by less than a twentieth of its width between seeds."""
 
 
 class Rate(Record, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def show(found: Verification, console: Console) -> None:
     if len(wrong) > SHOWN:
         console.print(cells.line(f"and {len(wrong) - SHOWN} more; --json names them", "bold red"))
     checked = sum(not finding.unchecked for finding in found.findings)
-    said = "nothing disagrees" if found.holds else f"{len(wrong)} disagreements"
+    said = "nothing disagrees" if found.holds else f"{len(wrong)} disagreement{'s' * (len(wrong) > 1)}"
     console.print(cells.line(f"{said}; checked {checked} of {len(found.findings)}: {plain(found.run)}"), soft_wrap=True)
 
 
