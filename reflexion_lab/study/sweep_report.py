@@ -38,6 +38,8 @@ def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
     for problem in problems(sweep):
         console.print(cells.line(problem, "red"), soft_wrap=True)
     if not problems_only:
+        if problems(sweep):
+            console.print("mend what they name; the same command goes on with the sweep", soft_wrap=True)
         console.print(cells.line(headline(sweep)), soft_wrap=True)
         console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
 

@@ -21,7 +21,7 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
     """The finding, and the fields that are not in the summary since an earlier version wrote it."""
     path = folder / FILE
     if not path.is_file():
-        return Finding(name=NAME, unchecked=f"no {FILE}: it is written when a run ends"), ()
+        return Finding(name=NAME, unchecked=f"no {FILE}: a run writes it at its end, and no bundle holds it"), ()
     now = _plain(json.dumps(msgspec.to_builtins(summary(log))))
     try:
         then = _plain(path.read_text())
