@@ -4,6 +4,7 @@ replies depend on what it reads, and small runs, written to disk as the runner w
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -30,6 +31,10 @@ from reflexion_lab.sandbox.sandbox import Limits, Sandbox
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+for number in (signal.SIGINT, signal.SIGHUP):
+    # A shell's background job, and nohup, ignore them; so would every process that the tests start and stop by them.
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 settings.register_profile("loaded_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loaded_machine")
 
