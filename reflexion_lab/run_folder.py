@@ -51,6 +51,9 @@ class _Place(Record, frozen=True):
     number: int
 
 
+msgspec.json.Decoder(_Place)  # prepared on import, since threads decode it; see the end of `records`
+
+
 class RunFolderError(ValueError):
     """A folder is no run folder, or not one that this version can read."""
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from reflexion_lab.postgresql import EXPECTED, LOCK, engine, read, shown
+from reflexion_lab.postgresql import EXPECTED, LOCK, engine, read, said, shown
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -44,6 +45,20 @@ class Layout(NamedTuple):
 
 class LayoutError(RuntimeError):
     """The database holds no such table, or that of another version: what was found, what to do."""
+
+
+@contextmanager
+def faults(what: str, kind: type[Exception]) -> Iterator[None]:
+    """A fault of the table within becomes one of `kind`: `what`, why, and what to do."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except LayoutError as error:
+        raise kind(f"{what}: {error}") from None
+    except (SQLAlchemyError, ImportError) as error:
+        reason, advice = said(error)
+        raise kind(f"{what} ({reason}); {advice}") from None
 
 
 class SharedTable:

@@ -171,7 +171,7 @@ def _portable(problem: Exception) -> Exception:
     """`problem`, or what is left of it where it cannot travel."""
     try:
         pickle.loads(pickle.dumps(problem))
-    except Exception:
+    except Exception:  # an exception of somebody's own may refuse to be pickled in any way
         left = RuntimeError(f"{type(problem).__name__}: {problem}")
         left.__notes__ = list(getattr(problem, "__notes__", ()))
         return left

@@ -17,10 +17,10 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.models.call_store import CallStore
-from reflexion_lab.postgresql import is_url, read, said, shown
+from reflexion_lab.postgresql import is_url, read, shown
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion, Record
-from reflexion_lab.shared_table import PATIENCE, Layout, LayoutError, SharedTable
+from reflexion_lab.shared_table import PATIENCE, Layout, SharedTable, faults
 
 LAYOUT = Layout(
     name="calls",
@@ -64,7 +64,7 @@ class SharedCalls:
     ) -> None:
         self._unsaved = unsaved
         self.place = shown(read(url, "cache.path"))
-        with _faults(self.place, "it cannot be used as a call cache"):
+        with faults(f"{self.place}: it cannot be used as a call cache", ModelError):
             self._table = SharedTable(url, LAYOUT, "cache.path", readonly=readonly, patience=patience)
         if unsaved and not readonly and unsaved.is_file():
             self._take_in(unsaved)
@@ -74,7 +74,7 @@ class SharedCalls:
 
     def get(self, key: str) -> Completion | None:
         """The reply stored under `key`, with `cached` False as when it was paid; None when there is none."""
-        with _faults(self.place):
+        with faults(f"{self.place}: the call cache failed", ModelError):
             rows = self._table.rows("SELECT completion FROM calls WHERE key = %s", key)
         try:
             return _COMPLETION.decode(str(rows[0][0])) if rows else None
@@ -104,7 +104,7 @@ class SharedCalls:
 
     def fingerprints(self) -> list[str]:
         """Fingerprints of the models whose replies are stored, sorted."""
-        with _faults(self.place):
+        with faults(f"{self.place}: the call cache failed", ModelError):
             return sorted(str(row[0]) for row in self._table.rows("SELECT DISTINCT fingerprint FROM calls"))
 
     def calls(self, fingerprints: Sequence[str]) -> Iterator[Call]:
@@ -113,7 +113,7 @@ class SharedCalls:
         columns = ", ".join(Call.__struct_fields__)
         statement = f"SELECT {columns} FROM calls WHERE key > %s AND fingerprint = ANY(%s) ORDER BY key LIMIT {BATCH}"
         while True:
-            with _faults(self.place):
+            with faults(f"{self.place}: the call cache failed", ModelError):
                 rows = self._table.rows(statement, after, list(fingerprints))
             for row in rows:
                 yield Call(**dict(zip(Call.__struct_fields__, map(str, row), strict=True)))
@@ -128,7 +128,7 @@ class SharedCalls:
         """Whether it was the first of its key."""
         values = msgspec.structs.astuple(call)
         insert = "INSERT INTO calls VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1"
-        with _faults(self.place):
+        with faults(f"{self.place}: the call cache failed", ModelError):
             return bool(self._table.rows(insert, *values))
 
     def _kept(self, call: Call, problem: ModelError) -> ModelError:
@@ -165,19 +165,6 @@ def opened(place: str | Path, *, readonly: bool = False, unsaved: Path | None = 
     if is_url(place):
         return SharedCalls(str(place), readonly=readonly, unsaved=unsaved)
     return CallStore(place, readonly=readonly)
-
-
-@contextmanager
-def _faults(place: str, what: str = "the call cache failed") -> Iterator[None]:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        yield
-    except LayoutError as error:
-        raise ModelError(f"{place}: {what}: {error}") from None
-    except (SQLAlchemyError, ImportError) as error:
-        reason, advice = said(error)
-        raise ModelError(f"{place}: {what} ({reason}); {advice}") from None
 
 
 @contextmanager

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.models.ledger import Caps, Ledger, Spending
-from reflexion_lab.postgresql import is_url, read, said, shown
+from reflexion_lab.postgresql import is_url, read, shown
 from reflexion_lab.protocols import HarnessError
-from reflexion_lab.shared_table import PATIENCE, Layout, LayoutError, SharedTable
+from reflexion_lab.shared_table import PATIENCE, Layout, SharedTable, faults
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -53,12 +51,12 @@ class SharedLedger:
             cap = caps.exceeded(added)
             return (cap, added.plus(amount, -1) if cap else added), not cap
 
-        with self._faults():
+        with faults(f"{self.place}: the ledger of spending failed", HarnessError):
             cap, spent = self._opened().once(work)
         return cap, spent
 
     def spent(self, scope: str) -> Spending:
-        with self._faults():
+        with faults(f"{self.place}: the ledger of spending failed", HarnessError):
             rows = self._opened().rows("SELECT calls, tokens, cost, seconds FROM spending WHERE scope = %s", scope)
         return Spending._make(rows[0]) if rows else Spending()
 
@@ -73,18 +71,6 @@ class SharedLedger:
         with self._lock:
             self._table = self._table or SharedTable(self._url, LAYOUT, "storage.spending", patience=self._patience)
             return self._table
-
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
-            yield
-        except LayoutError as error:
-            raise HarnessError(f"{self.place}: the ledger of spending failed: {error}") from None
-        except (SQLAlchemyError, ImportError) as error:
-            reason, advice = said(error)
-            raise HarnessError(f"{self.place}: the ledger of spending failed ({reason}); {advice}") from None
 
 
 def opened(place: str | Path | None) -> Ledger | SharedLedger:

@@ -182,7 +182,7 @@ class MlflowTracker:
         place = f"{self.artifacts.as_uri()}/{below}" if self.artifacts else None
         try:
             return str(client.create_experiment(name, artifact_location=place))
-        except Exception:
+        except Exception:  # a database, a server and MLflow each have one of their own for a name that is taken
             if first := client.get_experiment_by_name(name):  # another machine's, a moment ago
                 return str(first.experiment_id)
             raise

@@ -30,7 +30,6 @@ from reflexion_lab.models.shared_calls import SharedCalls
 from reflexion_lab.models.shared_ledger import SharedLedger
 from reflexion_lab.protocols import HarnessError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
-from reflexion_lab.stores.own_server import own_server
 
 BOTH = ("sqlite", "postgresql")
 PASSWORD = "planted-0123456789"
@@ -68,25 +67,13 @@ print(count)
 """
 
 
-@pytest.fixture(scope="module")
-def server():
-    with own_server() as running:
-        yield running
-
-
 @pytest.fixture
-def place_of(server, tmp_path):
+def place_of(schema, tmp_path):
     """Gives a new, empty place of the kind."""
     numbers = itertools.count()
 
     def place(kind):
-        number = next(numbers)
-        if kind == "sqlite":
-            return str(tmp_path / f"{number}.sqlite")
-        schema = f"s{abs(hash(tmp_path))}_{number}"
-        with psycopg.connect(server.url, autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {schema}")
-        return f"{server.url}&options=-csearch_path%3D{schema}"
+        return str(tmp_path / f"{next(numbers)}.sqlite") if kind == "sqlite" else schema()
 
     return place
 

@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
-import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,7 +29,6 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.search import found
 from reflexion_lab.stores.archive import dump, load
-from reflexion_lab.stores.own_server import own_server
 from reflexion_lab.stores.place import opened
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")
@@ -64,26 +62,17 @@ for first in range(0, count, batch):
 """
 
 
-@pytest.fixture(scope="module")
-def server():
-    with own_server() as running:
-        yield running
-
-
 @pytest.fixture
-def place_of(server, tmp_path):
+def place_of(schema, tmp_path):
     """Gives a new, empty place for a store of the name."""
     numbers = itertools.count()
 
     def place(name):
+        if name == "postgresql":
+            return schema()
         number = next(numbers)
-        if name != "postgresql":
-            places = {"memory": "", "jsonl": f"folder{number}", "sqlite": f"file{number}.sqlite"}
-            return places[name] and str(tmp_path / places[name])
-        schema = f"s{abs(hash(tmp_path))}_{number}"
-        with psycopg.connect(server.url, autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {schema}")
-        return f"{server.url}&options=-csearch_path%3D{schema}"
+        places = {"memory": "", "jsonl": f"folder{number}", "sqlite": f"file{number}.sqlite"}
+        return places[name] and str(tmp_path / places[name])
 
     return place
 
