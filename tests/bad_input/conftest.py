@@ -202,6 +202,12 @@ def refused(work):
     return refuse
 
 
+@pytest.fixture
+def refused_run(refused):
+    """The line with which a run that would go well is refused, for these overrides."""
+    return lambda *overrides: refused(*RUN, *overrides)
+
+
 @pytest.fixture(scope="session")
 def bounded():
     """A context in which nothing may take too long."""

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-RUN = (
-    "run", "tracker=none", "quiet=true", "model=scripted", "model.path=script.json", "benchmark=jsonl",
-    "benchmark.load.path=tasks.jsonl",
-)  # fmt: skip
-
 WRONG_VALUES = {
     "seed=one": "seed", "seed=null": "seed", "seed=1.5": "seed", "seed=[1]": "seed", "seed=true": "seed",
     "seed=99999999999999999999999999": "seed", "seed=-1e400": "seed",
@@ -137,24 +132,24 @@ OWN_CONFIGS = {
 
 
 @pytest.mark.parametrize("override", WRONG_VALUES)
-def test_a_wrong_value_is_named_by_its_key(refused, override):
-    assert WRONG_VALUES[override] in refused(*RUN, override)
+def test_a_wrong_value_is_named_by_its_key(refused_run, override):
+    assert WRONG_VALUES[override] in refused_run(override)
 
 
 @pytest.mark.parametrize("override", UNREADABLE, ids=lambda override: override[:40].encode("unicode_escape").decode())
-def test_an_override_that_cannot_be_read_is_named(refused, override):
-    assert UNREADABLE[override] in refused(*RUN, override)
+def test_an_override_that_cannot_be_read_is_named(refused_run, override):
+    assert UNREADABLE[override] in refused_run(override)
 
 
 @pytest.mark.parametrize("overrides", NO_SUCH_PARTS)
-def test_a_part_that_is_none_is_named(refused, overrides):
-    assert NO_SUCH_PARTS[overrides] in refused(*RUN, *overrides.split())
+def test_a_part_that_is_none_is_named(refused_run, overrides):
+    assert NO_SUCH_PARTS[overrides] in refused_run(*overrides.split())
 
 
 @pytest.mark.parametrize("name", OWN_CONFIGS)
-def test_a_config_file_that_is_none_is_named(work, refused, name):
+def test_a_config_file_that_is_none_is_named(work, refused_run, name):
     text, key = OWN_CONFIGS[name]
     (work / "mine" / "experiment").mkdir(parents=True)
     (work / "mine" / "experiment" / f"{name}.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    line = refused(*RUN, f"hydra.searchpath=[file://{work}/mine]", f"experiment={name}")
+    line = refused_run(f"hydra.searchpath=[file://{work}/mine]", f"experiment={name}")
     assert name in line or key in line

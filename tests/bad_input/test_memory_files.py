@@ -152,18 +152,8 @@ def test_a_place_that_is_none_is_named(refused, place):
         "store.place=old/calls.sqlite",
     ],
 )
-def test_a_run_names_a_store_that_is_none(refused, store):
-    said = refused(
-        "run",
-        "tracker=none",
-        "quiet=true",
-        "model=scripted",
-        "model.path=script.json",
-        "benchmark=jsonl",
-        "benchmark.load.path=tasks.jsonl",
-        "store=sqlite",
-        store,
-    )
+def test_a_run_names_a_store_that_is_none(refused_run, store):
+    said = refused_run("store=sqlite", store)
     assert "store" in said
 
 
