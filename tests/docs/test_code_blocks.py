@@ -55,8 +55,8 @@ NOT_RUN = {
     "$ reflexion-lab run executor=ray executor.workers=4": "a cluster of its own; tests/executors has one",
     "$ reflexion-lab run executor=ray executor.address=HOST:6379 storage=postgres": CLUSTER,
     "$ export REFLEXION_LAB_DATABASE=postgresql://lab@db.example.org/lab": CLUSTER,
-    "$ reflexion-lab run -m hydra/launcher=slurm hydra.launcher.array_parallelism=8 storage=postgres workers=32 "
-    "seed=range(200)": CLUSTER,
+    "$ reflexion-lab run -m hydra/launcher=slurm hydra.launcher.array_parallelism=8 \\\n"
+    "    storage=postgres workers=32 'seed=range(200)'": CLUSTER,
     "$ reflexion-lab run storage=postgres": CLUSTER,
     "$ reflexion-lab run storage=postgres store=postgresql": CLUSTER,
     "$ reflexion-lab run storage=postgres storage.tracking=http://mlflow.example.org:5000": CLUSTER,
