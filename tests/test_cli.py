@@ -51,8 +51,8 @@ def test_every_command_has_help(capsys):
     [
         ("recall.omega=-1", "recall.omega: -1 found; expected an int of 0 or more, or one of all, by_complexity"),
         ("recall.omga=1", "recall.omga: no such key"),
-        ("arm=a=b", "arm=a=b: Hydra cannot read it; expected KEY=VALUE"),
-        ("model.api_key_file=~/key", "model.api_key_file=~/key: Hydra cannot read it"),
+        ("arm=a=b", "arm=a=b: no override; expected KEY=VALUE"),
+        ("model.api_key_file=~/key", "model.api_key_file=~/key: no override"),
         ("store=postgresql", "storage.url: no value found; expected one"),
         ("loop.confidence_threshold=1.5", "loop.confidence_threshold: 1.5 found; expected a share in (0, 1]"),
         ("loop.max_attempts=0", "loop.max_attempts: 0 found"),

@@ -79,6 +79,10 @@ class Divides:
 class Nothing:
     """No part at all."""
 '''
+SHARES = {
+    "test_configs.py": 5, "test_task_files.py": 3, "test_run_folders.py": 3, "test_transcripts.py": 3,
+    "test_memory_files.py": 3, "test_command_lines.py": 3,
+}  # fmt: skip
 RUN = (
     "run", "tracker=none", "quiet=true", "model=scripted", "model.path=script.json", "benchmark=jsonl",
     "benchmark.load.path=tasks.jsonl",
@@ -135,11 +139,12 @@ def said(arguments: tuple[str, ...]) -> SimpleNamespace:
 
 
 def pytest_collection_modifyitems(items):
-    """A config is composed for a second: one in five of those cases will do for `make test`."""
-    composed = [item for item in items if item.path.parent == Path(__file__).parent and "configs" in item.path.name]
-    for number, item in enumerate(composed):
-        if number % 5:
-            item.add_marker(pytest.mark.soak)
+    """For `make test` a share of the cases will do: of those that compose a config one in five, else one in three."""
+    for name, share in SHARES.items():
+        alike = [item for item in items if item.path == Path(__file__).with_name(name) and hasattr(item, "callspec")]
+        for number, item in enumerate(alike):
+            if number % share:
+                item.add_marker(pytest.mark.soak)
 
 
 @pytest.fixture(scope="session")
