@@ -28,9 +28,7 @@ def one_line(problem: BaseException, keys: str = "`reflexion-lab run --cfg job` 
         keys: what is said where there is no such key.
     """
     if hydras_own(problem) and (unread := getattr(problem, "override", None)):
-        return harmless(
-            f"{unread[:200]}: no override; expected KEY=VALUE, or 'KEY=\"VALUE\"' for a value of odd signs"
-        )
+        return harmless(f"{unread[:200]}: no override; expected KEY=VALUE, or 'KEY=\"VALUE\"' for a value of odd signs")
     said, told = str(problem), list(getattr(problem, "__notes__", ()))
     while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
         problem = problem.__cause__
