@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from uuid import UUID, uuid4
 
 from reflexion_lab.postgresql import EXPECTED, LOCK, engine, read, said, shown
 
@@ -29,8 +30,11 @@ UNPREPARED = {"prepare_threshold": None}
 BUSY = ("too many", "remaining connection slots", "starting up", "shutting down", "not yet accepting", "recovery")
 """What a server says that is there, and will take connections soon."""
 LAYOUTS = "CREATE TABLE IF NOT EXISTS layouts (name TEXT PRIMARY KEY, schema INTEGER NOT NULL)"
-BEGUN = "SELECT pg_current_xact_id()::text, set_config('idle_in_transaction_session_timeout', '60000', true)"
-"""The transaction's number. The rows of a client that vanished within one are free after a minute."""
+MARKS = "CREATE TABLE IF NOT EXISTS marks (mark UUID PRIMARY KEY)"
+MARKED = """WITH known AS (DELETE FROM marks WHERE mark = ANY(%s::uuid[])) INSERT INTO marks VALUES (%s)
+ON CONFLICT DO NOTHING RETURNING set_config('idle_in_transaction_session_timeout', '60000', true)"""
+"""Gives no row where the mark is there: after an earlier transaction with it has ended, which it waits for. The rows of
+a client that vanished within one are free after a minute."""
 IS_LAID_OUT = "SELECT 1 FROM pg_class WHERE relname = 'layouts' AND pg_table_is_visible(oid)"
 
 
@@ -88,6 +92,7 @@ class SharedTable:
         self._patience = patience
         self._missed = 0.0
         self._lock = threading.Lock()
+        self._known: list[UUID] = []
         pool = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_timeout": None, "pool_use_lifo": True}
         self._engine = engine(parts, UNPREPARED, **pool)
         self._single = self._engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -109,47 +114,34 @@ class SharedTable:
 
     def once(self, work: Callable[[Connection], tuple[T, bool]]) -> T:
         """What `work` returns, whose second word is whether to keep what it did: in one transaction, which is carried
-        out exactly once. Where the connection is lost at its very end, the server is asked what became of it.
+        out exactly once. It leaves a mark, by which a further try sees that only the answer to a commit was lost.
+        (PostgreSQL's own number of a transaction will not do: after a crash another gets it.)
         """
-        begun: list[object] = []
+        mark = uuid4()
+        with self._lock:
+            known, self._known = self._known, []
 
-        def attempt() -> T:
-            if begun:
-                is_kept = self._is_kept(begun[-1])
-                begun.clear()
-                if is_kept:
-                    return found[-1]
+        def attempt() -> tuple[T, bool]:
             with self._engine.connect() as connection, connection.begin() as transaction:
-                number = connection.exec_driver_sql(BEGUN).scalar_one()
-                result, keep = work(connection)
-                found.append(result)
-                if keep:
-                    begun.append(number)
-                    transaction.commit()
-                else:
+                if connection.exec_driver_sql(MARKED, (known, mark)).first() is None:
+                    return found[-1]
+                found.append(work(connection))
+                if not found[-1][1]:
                     transaction.rollback()
-            return result
+            return found[-1]
 
-        found: list[T] = []
-        return self._waiting(attempt)
+        found: list[tuple[T, bool]] = []
+        left = [*known, mark]
+        try:
+            result, keep = self._waiting(attempt)
+            left = [mark] if keep else known
+            return result
+        finally:
+            with self._lock:
+                self._known += left
 
     def close(self) -> None:
         self._engine.dispose()
-
-    def _is_kept(self, number: object) -> bool:
-        """Whether a transaction whose end nobody heard was committed; waits until the server knows."""
-        from sqlalchemy.exc import DBAPIError
-
-        while True:
-            try:
-                ((state,),) = self.rows("SELECT pg_xact_status(%s::xid8)", number)
-            except DBAPIError as problem:
-                if "is in the future" in str(problem):  # the server crashed before it had written of it
-                    return False
-                raise
-            if state != "in progress":
-                return state == "committed"
-            time.sleep(PAUSES[0])
 
     def _waiting(self, work: Callable[[], T], is_passing: Callable[[BaseException], bool] | None = None) -> T:
         from sqlalchemy.exc import DBAPIError
@@ -209,6 +201,7 @@ class SharedTable:
             found = self._schema(layout, connection)
             if found is None:
                 connection.exec_driver_sql(LAYOUTS)
+                connection.exec_driver_sql(MARKS)
                 connection.exec_driver_sql(layout.table)
                 connection.exec_driver_sql("INSERT INTO layouts VALUES (%s, %s)", (layout.name, layout.schema))
             return layout.schema if found is None else found

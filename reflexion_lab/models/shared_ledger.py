@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LAYOUT = Layout(
     name="spending",
-    schema=1,
+    schema=2,
     table="""CREATE TABLE spending (scope TEXT PRIMARY KEY, calls BIGINT NOT NULL, tokens BIGINT NOT NULL,
     cost DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION NOT NULL)""",
 )

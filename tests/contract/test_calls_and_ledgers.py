@@ -347,6 +347,30 @@ def test_an_addition_whose_answer_is_lost_counts_once(url, monkeypatch, committe
         assert ledger.spent("run") == Spending(11, 5)
 
 
+def test_a_server_that_crashes_gives_the_number_of_a_lost_addition_to_another(server, url, monkeypatch):
+    with closing(SharedLedger(url)) as ledger, closing(SharedLedger(url)) as another:
+        ledger.add("run", Spending(1), Caps())
+        another.add("run", Spending(1), Caps())
+        dialect, ours = ledger._table._engine.dialect, []
+        whole = dialect.do_commit
+
+        def crashes(connection):
+            if not ours:
+                ours.append(connection.driver_connection.execute("SELECT pg_current_xact_id()::text").fetchone())
+                server.stop("immediate")
+                server.start()
+                assert another.add("run", Spending(100), Caps())[0] == ""
+            whole(connection)
+
+        monkeypatch.setattr(dialect, "do_commit", crashes)
+        assert ledger.add("run", Spending(10), Caps())[0] == ""
+        assert execute(url, f"SELECT pg_xact_status('{ours[0][0]}'::xid8)") == [("committed",)]
+        assert ledger.spent("run") == Spending(112)
+        for caps in [Caps(calls=112)] * 5 + [Caps()] * 5:
+            ledger.add("run", Spending(1), caps)
+        assert len(execute(url, "SELECT mark FROM marks")) == 2  # of the last addition of each
+
+
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_ledger_that_fails_after_a_call_loses_no_reply_and_hangs_nobody(server, place_of, kind):
     place = place_of(kind)
