@@ -35,7 +35,7 @@ HOW_NOT_WHAT = (
     "prices",
 )
 """Config keys that say how a run is carried out, not what it measures: no part of its digest."""
-HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "requests_per_minute")
+HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
 """Likewise keys of `model=openai`: a run that its server stopped may go on with others."""
 VERSIONED = (
     "reflexion_lab",

@@ -38,6 +38,7 @@ class OpenAIModel:
             time-out, with jittered exponential back-off of at most 8 s, or as long as the server's Retry-After says.
             None where that is more than 120 s, or credit is spent.
         timeout: seconds that the server may be silent for.
+        deadline: seconds that it may send for, from an answer's head to its end.
         requests_per_minute: retries included.
         slots: tasks at once where the config's `workers` is null, and so calls that the server is given at once.
         context: tokens of prompt and reply together; prompts are cut to it. 0: unknown, nothing is cut.
@@ -62,6 +63,7 @@ class OpenAIModel:
         answers_as: Sequence[str] | None = None,
         retries: int = 5,
         timeout: float = 120.0,
+        deadline: float = 1800.0,
         requests_per_minute: float | None = None,
         slots: int = 8,
         context: int = 0,
@@ -74,6 +76,7 @@ class OpenAIModel:
         _check("answers_as", answers_as, not isinstance(answers_as, str), "a list of names, or null")
         _check("retries", retries, retries >= 0, "0 or more")
         _check("timeout", timeout, timeout > 0, "seconds, more than 0")
+        _check("deadline", deadline, deadline > 0, "seconds, more than 0")
         _check("requests_per_minute", per_minute, per_minute is None or per_minute > 0, "more than 0, or null")
         _check("slots", slots, slots >= 1, "1 or more")
         _check("context", context, context >= 0, "0 or more")
@@ -87,7 +90,7 @@ class OpenAIModel:
         self._extra = dict(extra_body or {})
         self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
         self._key.read()  # a missing one shows before anything is written
-        self._client = connect(base_url, retries, timeout, Pace(per_minute))
+        self._client = connect(base_url, retries, timeout, deadline, Pace(per_minute))
         place = urlsplit(str(self._client.base_url))
         host = place.netloc.rpartition("@")[2]
         self._place = f"{place.scheme}://{host}{place.path}"
@@ -193,7 +196,7 @@ class OpenAIModel:
             return "lower model.requests_per_minute, raise model.retries, or see whether the account has credit"
         if 400 <= status < 500:
             return "see whether model.model, model.base_url and model.extra_body suit this server"
-        return "see whether the server runs and model.base_url is right, or raise model.timeout or model.retries"
+        return "see whether the server runs and model.base_url is right, or raise model.timeout, deadline or retries"
 
     def _shown(self, text: str) -> str:
         """What a server said, without keys and without anything that a terminal would obey."""

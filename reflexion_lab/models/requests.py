@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from reflexion_lab.models.answers import is_out_of_credit, read, turned_down
@@ -16,8 +18,9 @@ SHOWN = 100_000
 """Bytes of an unreadable answer that are looked through for keys, before 500 characters of it are shown."""
 
 
-def connect(base_url: str | None, retries: int, timeout: float, pace: Pace) -> Any:
-    """A client of the SDK that `pace` lets through, retries included; each call brings its own key.
+def connect(base_url: str | None, retries: int, timeout: float, deadline: float, pace: Pace) -> Any:
+    """A client of the SDK that `pace` lets through, retries included; each call brings its own key. It waits for
+    `timeout` seconds of silence, and for `deadline` seconds from an answer's head to its end.
 
     Every request has a connection of its own: on one that is kept, an answer that a server sends twice would be taken
     for the answer to the next request.
@@ -29,14 +32,18 @@ def connect(base_url: str | None, retries: int, timeout: float, pace: Pace) -> A
         import openai
     except ImportError as error:
         raise ModelError("This model needs the package openai: pip install 'reflexion_lab[openai]'") from error
-    hooks = {"request": [lambda request: pace.wait()], "response": [_look]}
+    hooks = {"request": [lambda request: pace.wait()], "response": [lambda response: _look(response, deadline)]}
     http = openai.DefaultHttpxClient(event_hooks=hooks, headers={"Connection": "close"})
     return openai.OpenAI(api_key="none", base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
 
 
-def _look(response: Any) -> None:
+def _look(response: Any, deadline: float) -> None:
     """Have the SDK send again after an answer that is none, and not where the same would come again."""
+    library = importlib.import_module(type(response).__module__.partition(".")[0])  # that of this SDK's version
+    whole = response.stream
+    response.stream = _ending(library, whole, deadline)
     response.read()
+    response.stream = whole
     is_settled = turned_down(response.content) is not None
     if response.is_error and (is_settled or is_out_of_credit(response.content)):
         response.headers["x-should-retry"] = "false"
@@ -45,9 +52,25 @@ def _look(response: Any) -> None:
     try:
         read(response.content)
     except ValueError as error:
-        library = importlib.import_module(type(response).__module__.partition(".")[0])  # that of this SDK's version
         shown = response.content[:SHOWN].decode(errors="replace")
         raise library.RemoteProtocolError(f"{NO_COMPLETION}, {error}: {shown}", request=response.request) from None
+
+
+def _ending(library: Any, stream: Any, deadline: float) -> Any:
+    """`stream`, which raises a time-out after `deadline` seconds: some servers send a space now and then, for ever."""
+
+    class Ending(library.SyncByteStream):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[bytes]:
+            begun = time.monotonic()
+            for piece in stream:
+                if time.monotonic() - begun > deadline:
+                    raise library.ReadTimeout(f"the answer had not ended {deadline:g} s after its head")
+                yield piece
+
+        def close(self) -> None:
+            stream.close()
+
+    return Ending()
 
 
 def outcome_of(problem: Exception) -> str:

@@ -209,6 +209,12 @@ def stall(handler, server, request):
     handler.close_connection = True
 
 
+def endless(handler, server, request):
+    answer(handler, b"{", length=10**9)
+    while not server.ended.wait(0.05):
+        handler.wfile.write(b" ")
+
+
 def trickle(handler, server, request):
     data = json.dumps(server.completion(request)).encode()
     answer(handler, b"", length=len(data))
@@ -259,6 +265,7 @@ FAULTS = {
     "no_choices": says({"choices": []}),
     "error_with_200": says({"error": {"message": "overloaded", "code": 502}}),
     "stall": stall,
+    "endless": endless,
     "trickle": trickle,
     "twice": twice,
     "401": error(401),

@@ -20,7 +20,8 @@ ASKED_AGAIN = (
     "reset_after_headers", "torn", "invalid_json", "html", "empty_body", "no_choices", "error_with_200",
 )  # fmt: skip
 NAMED = {
-    "429": "rate_limited", "503": "server_error", "408": "timeout", "stall": "timeout", "reset": "connection",
+    "429": "rate_limited", "503": "server_error", "408": "timeout", "stall": "timeout", "endless": "timeout",
+    "reset": "connection",
     "torn": "connection", "html": "malformed",
 }  # fmt: skip
 TASKS = basics(seed=0, n=4)
@@ -89,7 +90,7 @@ def test_a_task_without_any_answer_leaves_the_run_unfinished_and_the_others_done
     faults, student, run, measured, unbroken, fault
 ):
     with faults.FaultServer(student, about(TASKS[2], fault)) as server:
-        asked = (AT_ONCE, "model.timeout=1" if fault == "stall" else "model.timeout=20")
+        asked = (AT_ONCE, f"model.timeout={1 if fault == 'stall' else 20}", "model.deadline=1")
         folder, problem = run(server, *asked)
         assert isinstance(problem, Unanswered)
         assert problem.outcome == NAMED[fault]

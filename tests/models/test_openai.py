@@ -401,6 +401,7 @@ def test_a_password_in_the_address_is_shown_nowhere(server, waits):
         ("base_url", "localhost:8000/v1"),
         ("retries", -1),
         ("timeout", 0),
+        ("deadline", 0),
         ("requests_per_minute", 0),
         ("slots", 0),
         ("price_per_million", (1.0,)),
