@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,7 @@ class _Quality(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     severe: tuple[str, ...] = ()
 
 
-class _Benchmark(Record, frozen=True, kw_only=True):
+class _Benchmark(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     load: Part
     name: Name = ""
     ids: list[str] | str | None = None
@@ -74,6 +75,14 @@ class _Cache(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     executions: Place | None = None
 
 
+class _Storage(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: Any = None  # asked for by those in use
+    calls: Any = None
+    spending: Any = None
+    tracking: Any = None
+    scratch: Any = None
+
+
 class _Prices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: Place | None = None
 
@@ -88,6 +97,9 @@ SETTINGS: dict[str, Any] = {
     "quiet": bool,
     "sweep_id": Place | None,
     "study": Place | None,
+    "feedback_source": Any,  # for the composition root to check
+    "executor": Part | None,
+    "storage": _Storage | None,
     "loop": dict[str, Any],
     "quality": _Quality,
     "benchmark": _Benchmark,
@@ -105,7 +117,9 @@ PARTS = (
     "store", "suite_writer", "tracker",
 )  # fmt: skip
 SETTINGS |= dict.fromkeys(PARTS, Part)
-"""By top-level key, what may stand there. Keys of a reader's own are left alone."""
+"""By top-level key, what may stand there. Keys of a reader's own may be there too, if no mistake can be one."""
+SECTIONS = ("loop", "recall", "benchmark", "sandbox", "memory", "cache", "caps")
+"""Keys of theirs are easily written a level too high, where nobody reads them."""
 NEEDED = ("arm", "seed", "benchmark", "model", "actor", "evaluator", "reflector", "loop")
 """What every config has had from the first; keys that came later are not in the manifests of old runs."""
 
@@ -120,6 +134,8 @@ def check(cfg: Any) -> None:
             _check_scalar(place, value)
         if kind := SETTINGS.get(key):
             converted(key, node, kind)
+        else:
+            _check_own(key, whole)
     for name, node in whole.get("roles", {}).items():
         if node is not None:
             converted(f"roles.{name}", node, _Model)
@@ -134,6 +150,12 @@ def check(cfg: Any) -> None:
     files = whole.get("memory", {}).get("reflection_files")
     if files and Path(files).exists() and not Path(files).is_dir():
         raise ConfigError(f"memory.reflection_files: {files} is a file; expected a folder, or the name of a new one")
+
+
+def _check_own(key: str, whole: dict[str, Any]) -> None:
+    meant = [f"{section}.{key}" for section in SECTIONS if key in (whole.get(section) or ())]
+    if near := meant or difflib.get_close_matches(key, SETTINGS, 1, 0.75):
+        raise ConfigError(f"{key}: no such key found; expected {near[0]}, or a name of your own that is unlike it")
 
 
 def _check_name(key: str, name: str) -> None:

@@ -27,7 +27,7 @@ GRACE = 10.0
 """Seconds past its deadline after which a silent server is given up."""
 
 
-class Limits(Record, frozen=True, kw_only=True):
+class Limits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one execution may use."""
 
     cpu_seconds: float = 2.0
