@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import queue
 import shutil
@@ -218,8 +219,9 @@ def _restrain(process: int) -> None:
 
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))
-            # Should the lab be killed, nobody else ends it.
-            resource.prlimit(process, resource.RLIMIT_CPU, (int(2 * SECONDS), int(2 * SECONDS)))
+            # Should the lab be killed, nobody else ends it. A limit of no second would end it at its first tick.
+            most = math.ceil(2 * SECONDS)
+            resource.prlimit(process, resource.RLIMIT_CPU, (most, most))
 
 
 @cache
