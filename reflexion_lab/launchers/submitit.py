@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
@@ -34,8 +37,7 @@ class Slurm(SlurmLauncher):  # type: ignore[misc]
         try:
             self._carry_out(self._executor(), calls, jobs)
         except BaseException:
-            for job in jobs:
-                job.cancel(check=False)
+            self._cancel(jobs)
             raise
         return [_returned(job) for job in jobs]
 
@@ -43,6 +45,10 @@ class Slurm(SlurmLauncher):  # type: ignore[misc]
         """Adds to `jobs`, one a call; returns when all have ended. `array_parallelism` is SLURM's to keep."""
         jobs += executor.map_array(self, *zip(*calls, strict=True))
         _wait(jobs, at_most=0)
+
+    def _cancel(self, jobs: Sequence[Job[Any]]) -> None:
+        for job in jobs:
+            job.cancel(check=False)
 
     def _executor(self) -> AutoExecutor:
         from dataclasses import fields
@@ -67,8 +73,26 @@ class Local(Slurm):
     def _carry_out(self, executor: AutoExecutor, calls: Sequence[tuple[Any, ...]], jobs: list[Job[Any]]) -> None:
         for call in calls:
             _wait(jobs, at_most=max(1, self.params["array_parallelism"]) - 1)
-            jobs.append(executor.submit(self, *call))
+            with _stderr_in(Path(self.params["submitit_folder"]).with_name("controllers.log")):
+                jobs.append(executor.submit(self, *call))
         _wait(jobs, at_most=0)
+
+    def _cancel(self, jobs: Sequence[Job[Any]]) -> None:
+        super()._cancel(jobs)
+        _wait(jobs, at_most=0)  # a second at most: who does not end by himself is killed
+
+
+@contextmanager
+def _stderr_in(path: Path) -> Iterator[None]:
+    """Processes that begin meanwhile write their errors to `path`: an interrupted job's controller would show where."""
+    ours = os.dup(2)
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def _wait(jobs: Sequence[Job[Any]], at_most: int) -> None:
