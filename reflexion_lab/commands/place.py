@@ -37,7 +37,8 @@ def is_store(place: str) -> bool:
 
     path = Path(place)
     is_folder = any((path / f"{kind.name}.jsonl").is_file() for kind in KINDS)
-    return "://" in place or is_folder or (path.suffix in (".sqlite", ".db") and path.is_file())
+    is_file = path.suffix in (".sqlite", ".db") and path.is_file() and path.stat().st_size > 0
+    return "://" in place or is_folder or is_file
 
 
 @contextmanager

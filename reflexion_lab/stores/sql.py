@@ -137,8 +137,9 @@ class Sql:
     def _record(self, body: str, decode: Callable[[str], S]) -> S:
         try:
             return decode(body)
-        except msgspec.DecodeError as problem:
-            raise StoreError(f"{self.place}: {problem} in {body[:80]}; was it written by another version?") from None
+        except (msgspec.DecodeError, TypeError) as problem:  # a damaged file gives NULL where none can be
+            said = f"{problem} in {str(body)[:80]}"
+            raise StoreError(f"{self.place}: {said}; was it written by another version, or damaged?") from None
 
 
 def _table(record: type[Any]) -> TableClause:

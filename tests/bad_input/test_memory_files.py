@@ -82,10 +82,22 @@ def _damaged(place):
     place.write_bytes(whole)
 
 
+def _without_bodies(place):
+    for statement in (
+        "UPDATE sqlite_master SET sql = replace(sql, 'body TEXT NOT NULL', 'body TEXT')",
+        "UPDATE episodes SET body = NULL, exact = NULL",
+    ):
+        with sqlite3.connect(place) as other:
+            other.execute("PRAGMA writable_schema = ON")
+            other.execute(statement)
+        other.close()
+
+
 STORES = {
     "text": lambda place: place.write_text("no database at all\n" * 100),
     "another program's": lambda place: (place.unlink(), _foreign(place)), "damaged": _damaged,
     "torn": lambda place: place.write_bytes(place.read_bytes()[:5000]),
+    "null": _without_bodies, "empty": lambda place: place.write_bytes(b""),
     "absent": lambda place: place.unlink(), "folder": lambda place: (place.unlink(), place.mkdir()),
     "fifo": lambda place: (place.unlink(), os.mkfifo(place)),
 }  # fmt: skip
@@ -98,7 +110,7 @@ def test_a_database_that_is_no_store_is_named(work, refused, name, reader):
     assert "memory.sqlite" in refused(*READERS[reader], "--store", "memory.sqlite")
 
 
-@pytest.mark.parametrize("name", ["torn", "absent", "folder", "fifo"])
+@pytest.mark.parametrize("name", ["torn", "null", "empty", "absent", "folder", "fifo"])
 def test_what_is_no_database_is_named(work, refused, name):
     STORES[name](work / "memory.sqlite")
     assert "memory.sqlite" in refused("memory", "show", "--store", "memory.sqlite")
