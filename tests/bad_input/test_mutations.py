@@ -113,7 +113,8 @@ def test_any_file_that_was_changed_at_random_breaks_nothing(world, bounded, snap
 LINES = [
     *READERS.values(), ("show", "old/good", "--all"), ("memory", "search", "x", "--limit", "3", "--store", "memory"),
     ("wisdom", "stats", "--store", "memory", "--json"),
-    ("run", "--cfg", "job", "recall.omega=2", "seed=1"), ("lint-dataset", "tasks.jsonl", "--mutants", "0"),
+    ("run", "--cfg", "job", "model=simulated", "actor=single_shot", "benchmark.load.n=2", "tracker=none", "seed=1"),
+    ("lint-dataset", "tasks.jsonl", "--mutants", "0"),
 ]  # fmt: skip
 WORDS = st.one_of(
     st.sampled_from(
