@@ -3,11 +3,13 @@ replies depend on what it reads, and small runs, written to disk as the runner w
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -28,6 +30,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.run_folder import RunFolder
 from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.stores.own_server import own_server
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -52,6 +55,27 @@ def learner(messages):
     if "ROOT_CAUSE" in text:
         return REFLECTION
     return RIGHT if "multiply by two" in text else WRONG
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A PostgreSQL, which tests may crash."""
+    with own_server() as running:
+        yield running
+
+
+@pytest.fixture
+def schema(server, tmp_path):
+    """Makes the URL of a new, empty schema in it."""
+    numbers = itertools.count()
+
+    def made():
+        name = f"s{abs(hash(tmp_path))}_{next(numbers)}"
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}")
+        return f"{server.url}&options=-csearch_path%3D{name}"
+
+    return made
 
 
 @pytest.fixture(scope="session")

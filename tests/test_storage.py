@@ -22,7 +22,6 @@ from reflexion_lab.keys import without_keys, without_logins
 from reflexion_lab.models.shared_calls import UNSAVED
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.stores.own_server import own_server
 
 PASSWORD = "planted-0123456789"
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
@@ -33,19 +32,10 @@ SCRIPT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server():
-    with own_server() as running:
-        yield running
-
-
 @pytest.fixture
-def url(server, tmp_path):
+def url(schema):
     """A new, empty place, whose URL holds a password."""
-    schema = f"s{abs(hash(tmp_path))}"
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {schema}")
-    return server.url.replace("postgres@", f"postgres:{PASSWORD}@") + f"&options=-csearch_path%3D{schema}"
+    return schema().replace("postgres@", f"postgres:{PASSWORD}@")
 
 
 @pytest.fixture

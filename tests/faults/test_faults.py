@@ -21,8 +21,7 @@ ASKED_AGAIN = (
 )  # fmt: skip
 NAMED = {
     "429": "rate_limited", "503": "server_error", "408": "timeout", "stall": "timeout", "endless": "timeout",
-    "reset": "connection",
-    "torn": "connection", "html": "malformed",
+    "reset": "connection", "torn": "connection", "html": "malformed",
 }  # fmt: skip
 TASKS = basics(seed=0, n=4)
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL that these tests start by themselves, and the faults of a machine."""
+"""Episodes, and the faults of a machine."""
 
 import os
 import subprocess
@@ -9,7 +9,6 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.records import Episode
-from reflexion_lab.stores.own_server import own_server
 
 FULL_DISK = """
 import resource, sys
@@ -25,12 +24,6 @@ try:
 except StoreError as error:
     print(n, error)
 """
-
-
-@pytest.fixture(scope="session")
-def server():
-    with own_server() as running:
-        yield running
 
 
 @pytest.fixture
