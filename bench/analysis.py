@@ -20,6 +20,10 @@ import numpy as np
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.report.documents import save_report
+from reflexion_lab.analysis.stats.bootstrap import DRAWS, bands, difference, interval
+from reflexion_lab.analysis.stats.matching import Path, equal
+from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -33,11 +37,7 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.reports.documents import save_report
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.statistics.bootstrap import DRAWS, bands, difference, interval
-from reflexion_lab.statistics.matching import Path, equal
-from reflexion_lab.statistics.permutation import sign_flip
+from reflexion_lab.runner.folder.folder import RunFolder
 
 ATTEMPTS, TASKS, SEEDS, ROUNDS = 5, 164, 3, 5
 

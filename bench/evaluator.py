@@ -24,11 +24,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.evaluators.unit_tests import run_tests
-from reflexion_lab.sandbox.apart import prepare
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
-from reflexion_lab.sandbox.server import HARNESS
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.tasks.sandbox.apart import prepare
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.sandbox.server import HARNESS
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRANSCRIPTS = DATA / "transcripts" / "agentevals_reflexion_humaneval.jsonl.gz"

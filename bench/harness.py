@@ -17,9 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from reflexion_lab import config, parts
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.summary import Log
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.runner.config import compose as config
+from reflexion_lab.runner.config import parts
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 REFLECTION = (

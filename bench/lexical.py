@@ -18,11 +18,11 @@ from pathlib import Path
 import bm25s
 import numpy as np
 
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.retrievers.bm25 import BM25
-from reflexion_lab.retrievers.jaccard import Jaccard
-from reflexion_lab.retrievers.tfidf import TfIdf
-from reflexion_lab.tokens import WORD, tokens
+from reflexion_lab.memory.retrieval.bm25 import BM25
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from reflexion_lab.memory.retrieval.tfidf import TfIdf
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.text.replies.tokens import WORD, tokens
 
 RARE = 200_000
 OURS = {"jaccard": Jaccard, "tfidf": TfIdf, "bm25": BM25}

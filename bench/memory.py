@@ -23,8 +23,8 @@ import msgspec
 
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Episode, Reflection
-from reflexion_lab.stores.own_server import own_server
-from reflexion_lab.stores.place import opened
+from reflexion_lab.storage.own_server import own_server
+from reflexion_lab.storage.place import opened
 
 BATCH = 1000
 PLACES = {"jsonl": "kept", "sqlite": "kept.sqlite"}
@@ -128,7 +128,7 @@ def stores(folder, count, rounds):
 LOAD = """
 import json, resource, sys, time
 from reflexion_lab.records import Episode, Search
-from reflexion_lab.stores.place import opened
+from reflexion_lab.storage.place import opened
 start = time.perf_counter()
 store = opened(sys.argv[1])
 episodes = list(store.read(Episode))

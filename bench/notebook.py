@@ -26,7 +26,7 @@ COMMON = """{"model": "scripted", "model.path": "rules.json", "tracker": "none",
 FIRST = f"""
 import os, sys, time
 import reflexion_lab as rl
-from reflexion_lab.progress import Progress
+from reflexion_lab.runner.progress import Progress
 def ended(self, attempt):
     print(time.process_time(), time.time(), flush=True)
     os._exit(0)
@@ -49,8 +49,8 @@ print(json.dumps({"tasks": len(seen.stories), "attempts": sum(len(s.attempts) fo
 COST = f"""
 import json, statistics, threading, time
 import reflexion_lab as rl
-from reflexion_lab import runner
-from reflexion_lab.progress import Progress
+from reflexion_lab.runner import runner
+from reflexion_lab.runner.progress import Progress
 common, spent = {COMMON}, []
 def timed(name):
     plain = getattr(Progress, name)

@@ -16,13 +16,13 @@ from analysis import write_run
 from msgspec.structs import replace
 
 import reflexion_lab
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.report.history import history
+from reflexion_lab.analysis.report.page import save_page
+from reflexion_lab.analysis.report.run_page import overview
+from reflexion_lab.analysis.report.sources import Sources
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Message
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.views.history import history
-from reflexion_lab.views.page import save_page
-from reflexion_lab.views.run import overview
-from reflexion_lab.views.sources import Sources
+from reflexion_lab.runner.folder.folder import RunFolder
 
 TASKS, ATTEMPTS, ROUNDS = 164, 5, 5
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]

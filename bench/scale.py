@@ -22,17 +22,17 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from reflexion_lab import config
+from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.judge import HiddenTests
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import FirstOf, MaxAttempts, Passed
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.records import Check, Evaluation, Execution, Message, Reflection, Task, Trajectory, Usage
-from reflexion_lab.reports.run import show
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.runner import Runner
+from reflexion_lab.runner.config import compose as config
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.runner import Runner
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
 HERE = Path(__file__).parent
 SECONDS = 0.2
@@ -165,7 +165,7 @@ def synthetic(attempts, root):
     found["peak_mb_summary"] = peak()
     with Path(os.devnull).open("w") as nowhere:
         seconds["report"] = clocked(lambda: show(folder, Console(file=nowhere)))
-    from reflexion_lab.parts import instantiate
+    from reflexion_lab.runner.config.parts import instantiate
 
     tracker = instantiate(cfg.tracker)
     tracker.prepare()
@@ -177,8 +177,8 @@ def synthetic(attempts, root):
 
 def begun(cfg, n_tasks):
     """A run folder with a manifest, as a run begins."""
-    from reflexion_lab.models.scripted import ScriptedModel
-    from reflexion_lab.wiring import plain
+    from reflexion_lab.agent.models.scripted import ScriptedModel
+    from reflexion_lab.runner.config.build import plain
 
     folder = RunFolder(Path(cfg.run_root) / "run")
     models = {"actor": ScriptedModel(lambda messages: "")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from reflexion_lab.models.simulated import SimulatedModel
+from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.records import Completion, Message, Sampling, Task
 
 

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 PROGRAMS = {
     "def f(x):\n    return x + {n}\n": "pass",

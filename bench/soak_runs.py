@@ -29,9 +29,9 @@ def serve(share):
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
     import fault_server
 
-    from reflexion_lab.benchmarks.basics import basics
-    from reflexion_lab.models.simulated import SimulatedModel
+    from reflexion_lab.agent.models.simulated import SimulatedModel
     from reflexion_lab.records import Message, Sampling
+    from reflexion_lab.tasks.benchmarks.basics import basics
 
     known = {
         seed: SimulatedModel(basics(seed=seed, n=TASKS), first=0.4, spread=0.0, repair=0.4) for seed in range(SEEDS)
@@ -60,8 +60,8 @@ def forget(server, fault):
 
 def carried_out(url, root, seed, workers, calls):
     """One run, from its config to MLflow; returns what it found."""
-    from reflexion_lab.config import compose
-    from reflexion_lab.experiment import carry_out
+    from reflexion_lab.runner.config.compose import compose
+    from reflexion_lab.studies.run import carry_out
 
     model = ["model=openai", "model.model=student", f"model.base_url={url}", "actor=single_shot", "model.timeout=60"]
     what = ["benchmark=basics", f"benchmark.load.n={TASKS}", f"seed={seed}", "quiet=true", f"workers={workers}"]

@@ -14,13 +14,13 @@ import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.evaluators.combined import Combined
-from reflexion_lab.evaluators.static import StaticCheck, findings
-from reflexion_lab.evaluators.trajectory import TrajectoryHeuristics
-from reflexion_lab.evaluators.unit_tests import UnitTests
 from reflexion_lab.records import Step, Trajectory
-from reflexion_lab.sandbox.sandbox import Sandbox
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.evaluators.combined import Combined
+from reflexion_lab.tasks.evaluators.static import StaticCheck, findings
+from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 
 def canonical(task):

@@ -22,15 +22,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from reflexion_lab import parts
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.experiment import finish
-from reflexion_lab.grid import lines
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.study.sweep import sweep
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.runner.config import parts
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.grid import lines
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.run import finish
+from reflexion_lab.studies.sweep import sweep
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 
 GRID = {
     "recall.omega": [0, 1, 2, 3, 5],

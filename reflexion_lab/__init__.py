@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import reflexion_lab.moved  # noqa: F401, imports by the names of an earlier version
+
 if TYPE_CHECKING:
     from reflexion_lab.notebook import plot
     from reflexion_lab.notebook.compared import compare, report

@@ -2,6 +2,6 @@
 
 import sys
 
-from reflexion_lab.cli import main
+from reflexion_lab.cli.main import main
 
 sys.exit(main())

@@ -18,7 +18,6 @@ from reflexion_lab.records import (
     Episode,
     Evaluation,
     Execution,
-    Grade,
     MemoryState,
     Message,
     Mistake,
@@ -325,13 +324,6 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End what was started for the run."""
-
-
-class Judge(Protocol):
-    """Grades what was submitted against the hidden tests."""
-
-    def grade(self, task: Task, number: int, solution: str) -> Grade:
-        """Once per task while the run is open. Asking twice raises."""
 
 
 class Tracker(Protocol):

@@ -3,6 +3,7 @@ replies depend on what it reads, and small runs, written to disk as the runner w
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -12,9 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
-from reflexion_lab.analysis.estimators import submitted_at
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -28,9 +30,9 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
-from reflexion_lab.stores.own_server import own_server
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.own_server import own_server
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -38,8 +40,10 @@ for number in (signal.SIGINT, signal.SIGHUP):
     # A shell's background job, and nohup, ignore them; so would every process that the tests start and stop by them.
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-settings.register_profile("loaded_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("loaded_machine")
+LOADED_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", LOADED_MACHINE, derandomize=True, max_examples=50)
+settings.register_profile("random", LOADED_MACHINE, max_examples=200)
+settings.load_profile("same")  # `make soak` takes the other one
 
 RIGHT = "```python\ndef double(x):\n    return 2 * x\n```"
 WRONG = "```python\ndef double(x):\n    return x\n```"
@@ -107,6 +111,21 @@ def recorded_runs():
     if not DATA.is_dir():
         pytest.skip(f"no ../shared/data: not found at {DATA}")
     return DATA
+
+
+@pytest.hookimpl(trylast=True)  # once hypothesis has read its option
+def pytest_configure():
+    """Where examples are to be the same in every run, they must not depend on what earlier tests have imported: else
+    hypothesis draws from the constants of all modules that are there.
+    """
+    if settings.default.derandomize:
+        providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: the garbage collector need not go through its half a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -227,6 +246,16 @@ def records() -> Callable[..., tuple[dict[str, list[Attempt]], dict[tuple[str, i
 
 @pytest.fixture
 def write_run(tmp_path: Path) -> Callable[..., RunFolder]:
+    return _writer(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def runs_written_in() -> Callable[[Path], Callable[..., RunFolder]]:
+    """`write_run` for a folder of one's own, such as one that all tests of a module share."""
+    return _writer
+
+
+def _writer(place: Path) -> Callable[..., RunFolder]:
     def write(
         verdicts: Mapping[str, Sequence[Verdict]] | None = None,
         *,
@@ -238,7 +267,7 @@ def write_run(tmp_path: Path) -> Callable[..., RunFolder]:
         name: str = "run",
     ) -> RunFolder:
         histories = made or _histories(verdicts or {})
-        folder = RunFolder(tmp_path / name)
+        folder = RunFolder(place / name)
         folder.write_manifest(_manifest(len(histories) if n_expected is None else n_expected, feedback_source, seed))
         grades = _grades(verdicts) if verdicts else {}
         for task_id, history in histories.items():

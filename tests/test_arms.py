@@ -5,11 +5,11 @@ import warnings
 
 import pytest
 
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.config import CONF, assemble, compose
-from reflexion_lab.controls import doubts
-from reflexion_lab.models.call_store import CallStore
-from reflexion_lab.wiring import plain
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.runner.config.arm_checks import doubts
+from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.compose import CONF, assemble, compose
+from reflexion_lab.storage.call_store import CallStore
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return {0}\nCONFIDENCE: 0.5\n"
 RULES = [
@@ -72,6 +72,7 @@ def test_every_arm_begins_with_the_very_same_calls(run):
         assert lengths == {4 if name == "omega_sweep" else 1 if name == "simple" else 3}, name
 
 
+@pytest.mark.slow
 def test_arms_at_one_temperature_share_their_first_calls(run):
     wanted = firsts(*run("reflexion", "temperature=0.8"))
     for name in ARMS:

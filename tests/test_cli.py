@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from reflexion_lab import cli
-from reflexion_lab.config import CONF
+from reflexion_lab.cli import main as cli
+from reflexion_lab.runner.config.compose import CONF
 
 HEAVY = (
     "mlflow",
@@ -36,7 +36,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(command):
 
 
 def test_every_command_has_help(capsys):
-    for command in ("show", "track", "audit", "failures", "parsing", "doctor", "demo"):
+    for command in ("show", "track", "audit", "doctor", "demo"):
         with pytest.raises(SystemExit) as stopped:
             cli.main([command, "--help"])
         assert stopped.value.code == 0
@@ -50,7 +50,7 @@ def test_every_command_has_help(capsys):
     ("override", "said"),
     [
         ("recall.omega=-1", "recall.omega: -1 found; expected an int of 0 or more, or one of all, by_complexity"),
-        ("recall.omga=1", "recall.omga: no such key"),
+        ("recall.omga=1", "prints those that there are (did you mean 'recall.omega'?)"),
         ("arm=a=b", "arm=a=b: no override; expected KEY=VALUE"),
         ("model.api_key_file=~/key", "model.api_key_file=~/key: no override"),
         ("store=postgresql", "storage.url: no value found; expected one"),
@@ -58,7 +58,7 @@ def test_every_command_has_help(capsys):
         ("loop.max_attempts=0", "loop.max_attempts: 0 found"),
         (
             "model=gpt5",
-            "Could not find 'model/gpt5' Available options in 'model': gguf openai replay scripted simulated smollm2",
+            "model: 'gpt5' found; expected one of gguf, openai, replay, scripted, simulated, smollm2",
         ),
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),
@@ -72,7 +72,10 @@ def test_every_command_has_help(capsys):
         ("sandbox.limits.wall_secs=1", "sandbox.limits.wall_secs"),
         ("actor.sampling.temperature=hot", "actor.sampling: Expected `float`, got `str`"),
         ("model.path=absent.gguf", "no file at absent.gguf"),
-        ("+actor.wings=2", "actor.wings: Continuation takes no such value; expected some of model, sampling, prompts"),
+        (
+            "+actor.wings=2",
+            "actor.wings: unknown key; expected actor.sampling, the nearest of model, sampling, prompts",
+        ),
         ("loop.extra_attempts=some", "loop.extra_attempts: Expected `int`, got `str`"),
         ("loop.timeout=null", "loop.timeout: Expected `float`, got `null`"),
         ("loop.stuck_after=1", "loop.stuck_after: 1 found; expected 2 or more"),
@@ -115,6 +118,38 @@ def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, ca
     assert len(sweeps) == 1 and None not in sweeps
 
 
+@pytest.mark.parametrize("actor", ["continuation", "single_shot", "chain_of_thought", "react"])
+def test_the_retry_after_a_long_program_shows_it_and_what_memory_had_no_room_for_is_named(tmp_path, monkeypatch, actor):
+    monkeypatch.chdir(tmp_path)
+    body = "".join(f"\n    total_of_all_{n} = {n} * 3 + 1  # the {n}th step" for n in range(60)) + "\n    return None"
+    prompt = 'def double(x):\n    """Twice x.\n    >>> double(2)\n    4\n    """\n'
+    whole = f"Thought: try\nAction: finish\nProgram:\n```python\n{prompt.rstrip()}{body}\n```"
+    reply = body if actor == "continuation" else whole
+    (tmp_path / "script.json").write_text(json.dumps([{"when": "", "scope": "conversation", "reply": reply}]))
+    task = {"task_id": "own/0", "prompt": prompt, "entry_point": "double", "visible_tests": ["assert double(2) == 4"]}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({**task, "hidden_tests": ["assert double(3) == 6"]}))
+    run = [
+        "run",
+        "model=scripted",
+        f"model.path={tmp_path}/script.json",
+        "tracker=none",
+        "quiet=true",
+        f"actor={actor}",
+    ]
+    tasks = ["benchmark=jsonl", f"benchmark.load.path={tmp_path}/tasks.jsonl", "reflector=rules"]
+    assert cli.main([*run, *tasks, "recall.omega=2", "loop.stuck_after=null"]) == 0
+    (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
+    lines = (folder / "attempts.jsonl").read_text().splitlines()
+    attempts = [attempt for attempt in map(json.loads, lines) if "trajectory" in attempt]
+    for attempt, left_out in zip(attempts[1:], ((), ("own/0-1",)), strict=True):
+        shown = attempt["trajectory"]["messages"][-1]["content"]
+        assert "total_of_all_0 = 0" in shown and "return None" in shown, "both ends of the program"
+        assert "lines are left out here" in shown and "assert double(2) == 4" in shown
+        assert shown.count("Twice x.") == 1, "the task shows the docstring already"
+        assert len(attempt["recalled"]) == 1
+        assert [name[-7:] for name in attempt["trajectory"]["left_out"]] == list(left_out)
+
+
 def test_show_and_track_say_what_is_no_run_folder(tmp_path, capsys):
     for command in ("show", "track"):
         assert cli.main([command, str(tmp_path)]) == 2
@@ -141,9 +176,7 @@ def test_a_run_needs_no_mlflow_when_nothing_is_tracked(tmp_path):
         json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
     )
     overrides = ["model=scripted", "model.path=script.json", "reflector=rules", "benchmark.limit=2", "quiet=true"]
-    hidden = (
-        "import sys; sys.modules['mlflow'] = None; from reflexion_lab.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
+    hidden = "import sys; sys.modules['mlflow'] = None; import reflexion_lab.__main__"
     command = [sys.executable, "-c", hidden, "run", *overrides]
     done = subprocess.run([*command, "tracker=none"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
@@ -160,6 +193,16 @@ def test_the_doctor_finds_this_machine_sound(capsys):
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["canonical_passed"], last["canonical_total"], last["hostile_passed"]) == (164, 164, 0)
     assert code == 0
+
+
+@pytest.mark.slow
+def test_the_demo_says_what_drove_its_loops(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    cheap = ["model=simulated", "actor=single_shot", "tracker=none", f"run_root={tmp_path / 'runs'}", "quiet=true"]
+    assert cli.main(["demo", "--tasks", "2", *cheap, "seed=3", "feedback_source=oracle"]) == 0
+    story = capsys.readouterr().out.partition("against a plain single attempt")[2]
+    assert "upper bound, not pass@1" in story
+    assert "feedback source: oracle; seed 3;" in story
 
 
 def test_the_demo_sets_both_arms_side_by_side(tmp_path, monkeypatch, capsys):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from reflexion_lab.doctor import Visit, findings, in_words, print_summary, print_table, standing
-from reflexion_lab.hostile.attack import Attack, Verdict
+from reflexion_lab.cli.doctor_checks import Visit, findings, in_words, print_summary, print_table, standing
+from reflexion_lab.cli.main import main
+from reflexion_lab.tasks.sandbox.attacks import HOME, QUICK, Attack, Verdict, read
 
 LAYERS = ("fork-server", "rlimits", "landlock-abi7", "seccomp")
 NAMES = [
@@ -80,3 +81,43 @@ def test_a_missing_layer_counts_for_no_total_and_is_said_plainly(visit, capsys):
 def test_expected_outcomes_are_told_in_few_words():
     assert in_words(("fail", "error")) == "fail | error"
     assert in_words(("fail", "error", "early_exit", "timeout")) == "no pass | timeout"
+
+
+def test_attacks_are_read_from_a_file_or_a_folder(tmp_path):
+    (tmp_path / "late_exits.toml").write_text(
+        "[pieces]\nbusy = 'import os;'\n[[attack]]\nname = 'reads'\ntries = 'to'\nbegins = ['busy']\n"
+        "program = 'os.listdir({HOME})'\nexpected = ['error']\n"
+    )
+    (attack,) = read(tmp_path)
+    assert (attack,) == read(tmp_path / "late_exits.toml")
+    assert attack.family == "late exits"
+    assert attack.program == f"import os;os.listdir({HOME!r})"
+    assert attack.checks == ("assert f(1) == 2",)
+    assert all(quick.family for quick in read(QUICK))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no attack found"),
+        ("[[attack", "Expected"),
+        ("[[attack]]\nname = 'a'", "missing required field"),
+        ("[[attack]]\nname = 'a'\nprogram = ''\ntries = ''\nexpected = []\ncolour = 'red'", "unknown field `colour`"),
+        ("[[attack]]\nname = 'a'\nprogram = ''\ntries = ''\nexpected = []\nbegins = ['b']", "'b' is not in [pieces]"),
+    ],
+)
+def test_a_file_of_attacks_that_is_none_is_refused_in_one_line(tmp_path, capsys, text, said):
+    (tmp_path / "mine.toml").write_text(text)
+    assert main(["doctor", "--hostile", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert str(tmp_path) in line
+
+
+def test_the_doctor_runs_the_attacks_of_a_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("reflexion_lab.tasks.benchmarks.humaneval.humaneval", list)
+    (tmp_path / "mine.toml").write_text(
+        "[[attack]]\nname = 'ends'\ntries = ''\nprogram = 'raise SystemExit'\nexpected = ['early_exit']\n"
+    )
+    assert main(["doctor", "--hostile", str(tmp_path)]) == 0
+    assert "hostile programs judged right: 1 of 1" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import ast
 import gzip
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -14,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.evaluators.unit_tests import run_tests
-from reflexion_lab.extract import REPLY_CHARS, extract, preamble
 from reflexion_lab.records import Task
-from reflexion_lab.replies.syntax import PARSES
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.text.replies.blocks import without_thoughts
+from reflexion_lab.text.replies.extract import REPLY_CHARS, extract, preamble
+from reflexion_lab.text.replies.syntax import PARSES
 
 TASK = Task(
     task_id="t",
@@ -333,8 +335,14 @@ def test_a_models_code_warns_nobody():
 HOSTILE = Path(__file__).parent / "replies" / "hostile_replies.py"
 
 
-def test_hostile_replies_are_read_within_bounds():
-    done = subprocess.run([sys.executable, "-c", HOSTILE.read_text()], capture_output=True, text=True, check=False)
+MOST_READ = 999_000
+"""Characters: close to the most of a reply that is read."""
+
+
+@pytest.mark.parametrize("longest", [100_000, pytest.param(MOST_READ, marks=pytest.mark.slow)])
+def test_hostile_replies_are_read_within_bounds(longest):
+    command = [sys.executable, "-c", HOSTILE.read_text(), str(longest)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     count, most_parses = map(int, done.stdout.split())
     assert count > 100
@@ -359,3 +367,162 @@ def test_recorded_replies_get_their_recorded_verdicts(recorded_runs, sandbox):
             assert "joined" in rule or "usage" in rule or attempt["raw"].count(f"def {task.entry_point}") > 1
         elif verdict.passed < attempt["own_pass"]:
             assert "'math' is not defined" in verdict.checks[0].message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'return re.sub(r"<think>.*?</think>", "", x)',
+        'return x.split("<|endoftext|>")',
+        'return x.find("<reasoning>")',
+        'return """\n<think>\n<|im_start|>user\n"""',
+    ],
+)
+def test_tags_and_tokens_in_string_literals_are_code(body):
+    code = f"import re\n\ndef f(x):\n    {body}\n"
+    for reply in (f"Here:\n```python\n{code}```\nDone.<|im_end|>\n", f"<think>hm</think>\n```python\n{code}```"):
+        assert extract(reply, PROSE) == (code, "fence+function")
+
+
+@pytest.mark.parametrize(
+    "last", ["no, that's wrong.</think>It's this:", "Wrong.</think>The answer is:", "No.[/THINK]So:"]
+)
+def test_a_closing_tag_in_a_line_ends_the_thought_that_began_the_reply(last):
+    program, rule = extract(f"I try\n```python\ndef f(x):\n    return 0\n```\n{last}\n    return x + 1\n", TASK)
+    assert (value(program), rule) == (4, "body")
+
+
+@pytest.mark.parametrize("quoted", ['x.split("</think>")', "x.split(r'</think>')", "x  # as `</think>` has it"])
+def test_a_quoted_closing_tag_ends_no_thought(quoted):
+    assert extract(f"def f(x):\n    return {quoted}\n", PROSE) == (f"def f(x):\n    return {quoted}\n", "function")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "<|im_end|>\n<|im_start|>user\nThanks!<|im_end|>",
+        "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nThanks, and now explain it.\n" + "And more.\n" * 300,
+    ],
+)
+def test_tokens_in_a_fence_that_nothing_closed_are_no_code(rest):
+    quoting = FUNCTION.replace("return", 'x = x or "<|im_end|>"\n    return')
+    program, rule = extract(f"```python\n{quoting}{rest}", TASK)
+    assert (value(program), rule) == (4, "fence+function")
+    assert '"<|im_end|>"' in program
+
+
+@pytest.mark.parametrize("line", ["x {} and", "`{}` and", " " * 300_000 + "x{} and"])
+def test_many_tags_in_a_line_are_read_in_linear_time(line):
+    many = line.format("<think>" * 80_000)
+    assert without_thoughts(many) == (many, False)
+
+
+def test_a_tag_in_a_sentence_and_a_second_closing_tag_are_noise():
+    assert extract(f"I considered the <reasoning> step.\n```python\n{FUNCTION}\n```", TASK).rule == "fence+function"
+    assert value(extract(f"<think>a</think>\n{FUNCTION}\n</think>\n", TASK).program) == 4
+    assert value(extract(f"{FUNCTION}<|im_end|>", TASK).program) == 4
+    assert value(extract(f"```python\n{FUNCTION}<|im_end|>\n", TASK).program) == 4
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "TABLE = {}\ndef f(x):\n    return TABLE[x] if x in TABLE else 1\nfor n in range(9):\n    TABLE[n] = f(-1) + 3",
+        "def f(x):\n    return x\ndef fixed(g):\n    return lambda x: g(x) + 1\nif True:\n    f = fixed(f)",
+        "def f(x):\n    return f.n\nsetattr(f, 'n', 4)",
+        "REG = {}\ndef f(x):\n    return REG['h'](x)\ndef h(x):\n    return x + 1 or f(x)\nREG.update(h=h)",
+        "def f(x):\n    return g(x)\ndef g(x):\n    return N\nif f:\n    N = 4",
+    ],
+)
+def test_a_statement_that_the_entry_point_needs_is_kept(code):
+    assert value(extract(f"```python\n{code}\n```", PROSE).program) == 4
+
+
+@pytest.mark.parametrize(
+    "filling",
+    ["for n in range(9):\n    TABLE[n] = f(-1) + 3", "TABLE[3] = f(-1) + 3", "TABLE.update({3: f(-1) + 3})"],
+)
+@pytest.mark.parametrize("reads", ["return TABLE[x] if x in TABLE else 1", "return look_up(x)"])
+def test_a_statement_that_fills_a_table_of_the_prompt_is_kept(filling, reads):
+    helper = "def look_up(x):\n    return TABLE.get(x, 1)\n"
+    task = Task(task_id="p", prompt=f"import math\nTABLE = {{}}\n\n{helper}\n\ndef f(x):\n", entry_point="f")
+    code = f"def f(x):\n    {reads}\n\n{filling}\nprint(math.floor(f(3)) / 0)"
+    program, rule = extract(f"```python\n{code}\n```", task)
+    assert (value(program), rule) == (4, "fence+function+usage")
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        'a = int(input("a: "))\nprint(f(a))',
+        'result = f("x")\nprint(result)',
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        f(1)\nunittest.main()",
+        "import sys\nsys.exit(f(3))",
+        "print(f(3))\nexit()",
+        "print(math.floor(f(3)) / 0)",
+    ],
+)
+def test_input_exits_and_printed_results_are_left_out(usage):
+    program, rule = extract(f"```python\n{FUNCTION}\n\n{usage}\n```", TASK)
+    assert (value(program), rule) == (4, "fence+function+usage")
+
+
+@pytest.mark.parametrize(
+    ("usage", "names"),
+    [
+        ("r = f(3)\ndef main():\n    print(r)\nmain()", {"r"}),
+        ("def main():\n    print(r)\nr = f(3)\nif __name__ == 'candidate':\n    main()", {"r"}),
+        ("r = f(3)\ndef g(x=r):\n    return x", {"r"}),
+        ("r = f(3)\nclass C:\n    n = r", {"r"}),
+        ("r = f(3)\nmatch r:\n    case 4:\n        print('ok')", {"r"}),
+        ("vals = [f(3)]\ndef main():\n    for v in vals:\n        print(v)\nmain()", {"vals"}),
+        ("a = f(2)\nr = a + 1\ndef main():\n    print(r)\nmain()", {"a", "r"}),
+        ("a = f(2)\na += 1\nmatch a:\n    case 4:\n        pass", {"a"}),
+        ("r = f(3)\ndel r", set()),
+    ],
+)
+def test_what_a_statement_that_stays_reads_is_kept(usage, names):
+    program, _ = extract(f"```python\n{FUNCTION}\n\n{usage}\n```", TASK)
+    assert value(program) == 4
+    assert set(re.findall(r"^(\w+) =", program, re.MULTILINE)) >= names
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "T = {}\ndef fill(input):\n    for n in input:\n        T[n] = n + 1\ndef f(x):\n    return T[x]\nfill([3])",
+        "def f(x):\n    def inner(T):\n        return T\n    return inner(T[x])\nT = {}\nT[3] = 4 if f else 0",
+    ],
+)
+def test_a_name_counts_in_its_scope(code):
+    assert value(extract(f"```python\n{code}\n```", PROSE).program) == 4
+
+
+def test_input_stays_out_where_nothing_that_runs_reads_it():
+    code = f"{FUNCTION}\n\na = int(input())\ndef main():\n    print(f(a))\nmain()"
+    program, rule = extract(f"```python\n{code}\n```", TASK)
+    assert (value(program), rule) == (4, "fence+function+usage")
+
+
+def test_many_demonstrations_are_read_in_linear_time():
+    demos = "\n".join(f"x{n} = f({n})" for n in range(4000))
+    assert extract(f"```python\n{FUNCTION}\n{demos}\n```", TASK).rule == "fence+function+usage"
+
+
+@pytest.mark.parametrize("decorator", ["@lru_cache", "@lru_cache(maxsize=None)", "@lru_cache(\n    maxsize=None,\n)"])
+def test_a_decorated_entry_point_keeps_the_prompts_imports(decorator):
+    prompt = f"from functools import lru_cache\nfrom typing import List\n\n{decorator}\ndef f(x: int) -> int:\n"
+    task = Task(task_id="d", prompt=prompt, entry_point="f")
+    reply = "```python\n@lru_cache\ndef f(x: int, y: List[int] = None) -> int:\n    return x + 1\n```"
+    assert value(extract(reply, task).program) == 4
+    assert preamble(task) == "from functools import lru_cache\nfrom typing import List\n\n"
+
+
+def test_a_class_is_an_entry_point():
+    prompt = "from typing import List\n\nclass Stack:\n    def __init__(self):\n"
+    task = Task(task_id="c", prompt=prompt, entry_point="Stack")
+    blocks = [f"```python\nclass Stack:\n    def top(self) -> List[int]:\n        return {n}\n```\n" for n in (1, 2)]
+    program, rule = extract("Wait, wrong:\n".join(blocks), task)
+    space = {"__name__": "candidate"}
+    exec(program, space)
+    assert (space["Stack"]().top(), rule) == (2, "fence+function")

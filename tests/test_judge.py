@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.judge import AskedTwice, HiddenTests
-from reflexion_lab.parts import ConfigError
 from reflexion_lab.records import Grade
-from reflexion_lab.reports.run import show
-from reflexion_lab.run_folder import RunFolder, RunFolderError
-from reflexion_lab.runner import Runner
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.parts import ConfigError
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.runner import Runner
+from reflexion_lab.tasks.evaluators.judge import AskedTwice, HiddenTests
 
 
 def test_a_second_grade_before_the_seal_is_refused(sandbox, task):
@@ -36,8 +36,10 @@ def test_after_the_seal_every_attempt_may_be_graded(sandbox, task):
 
 
 def test_a_resumed_run_remembers_what_was_graded(sandbox, task):
+    judge = HiddenTests(sandbox)
+    judge.resume(["own/double"])
     with pytest.raises(AskedTwice):
-        HiddenTests(sandbox, graded=["own/double"]).grade(task, 1, "")
+        judge.grade(task, 1, "")
 
 
 def test_a_grade_says_how_many_of_its_checks_ran_beside_the_program(sandbox, task):

@@ -1,7 +1,10 @@
 import pytest
+from msgspec.structs import replace
 
-from reflexion_lab.manifest import config_digest, describe, differences
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.runner.folder.manifest import config_digest, describe, differences
+from reflexion_lab.studies.scale.cluster import Cluster
+from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 CONFIG = {"arm": "a", "seed": 0, "feedback_source": "visible", "workers": 1, "recall": {"omega": 1}}
 
@@ -36,6 +39,32 @@ def test_the_digest_knows_what_is_measured_and_not_how_it_is_carried_out(changed
     assert (differences(manifest(), manifest(**changed)) == []) is same
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("api_key", "abc"),
+        ("auth_token", "abc"),
+        ("password", "abc"),
+        ("gateway_token", "planted-7f3a9c"),
+        ("key", "a-long-planted-passphrase"),
+        ("note", "sk-planted0123456789abcdefgh"),
+        ("sentences", ["of sk-planted0123456789abcdefgh"]),
+    ],
+)
+def test_a_secret_in_a_field_stays_out_of_the_manifest(field, value):
+    written = manifest(actor={field: value})
+    assert "planted" not in str(written)
+    assert "abc'" not in str(written)
+    assert "[hidden " in str(written.config["actor"][field])
+
+
+@pytest.mark.parametrize("field", ["sort_key", "stop_token", "eos_token", "key"])
+@pytest.mark.parametrize("value", ["AAA", "difficulty", "</s>", "<|endoftext|>", "12345678"])
+def test_plain_words_are_no_secrets_because_of_their_field(field, value):
+    assert manifest(actor={field: value}).config["actor"] == {field: value}
+    assert Cluster().pool(Limits(), 1, {"actor": {field: value}}).each == 1
+
+
 def test_a_manifest_says_what_ran():
     made = manifest()
     assert made.isolation == ("rlimits",)
@@ -43,3 +72,38 @@ def test_a_manifest_says_what_ran():
     names = {"solve", "continue_solve", "memory", "reflect", "write_tests", "examples.json"}
     assert names <= made.prompt_digests.keys()
     assert "msgspec" in made.package_versions
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({"sandbox": {"servers": 2}}, True),
+        ({"store": {"place": "elsewhere"}}, True),
+        ({"memory": {"reflection_files": "files"}}, True),
+        ({"recall": {"omega": 1.0}}, True),
+        ({"prices": {"path": "cheap.yaml"}}, True),
+        ({"actor": {"stop_token": "<|im_end|>"}}, False),
+        ({"actor": {"password": "other-planted-1"}}, False),
+    ],
+)
+def test_execution_keys_and_notations_of_a_number_are_no_difference_and_hidden_values_are(changed, same):
+    base = {"sandbox": {"servers": 1}, "store": {"place": "here"}, "memory": {"reflection_files": None}}
+    base |= {"actor": {"stop_token": "AAA", "password": "planted-1"}, "prices": {"path": None}}
+    one, other = manifest(**base), manifest(**base | changed)
+    assert (one.config_digest == other.config_digest) is same
+    assert (differences(one, other) == []) is same
+    assert one.config["actor"]["stop_token"] == "AAA"
+    assert "planted" not in str((one, other))
+    assert config_digest(one.config) == one.config_digest
+
+
+def test_prices_are_part_of_the_digest_where_a_stop_rule_reads_costs():
+    for cost, same in ((None, True), (0.5, False)):
+        one, other = (manifest(stop={"budget": {"cost": cost}}, prices={"path": path}) for path in (None, "cheap.yaml"))
+        assert (one.config_digest == other.config_digest) is same
+
+
+def test_the_tasks_path_is_no_difference_while_the_tasks_are_the_same():
+    one, other = (manifest(benchmark={"load": {"path": path}}) for path in ("t.jsonl", "/data/t.jsonl"))
+    assert differences(one, other) == []
+    assert differences(one, replace(other, benchmark_digest="another")) == ["benchmark", "benchmark_digest"]

@@ -6,10 +6,10 @@ import time
 import msgspec
 import pytest
 
-from reflexion_lab.config import assemble, compose
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.records import Episode, Task
-from reflexion_lab.stores.place import opened
+from reflexion_lab.runner.config.compose import CONF, assemble, compose
+from reflexion_lab.storage.place import opened
 
 REPLY = "```python\ndef f(x):\n    return None\n```"
 SERVICE = {
@@ -40,6 +40,7 @@ RULES = [
     {"when": "Total", "scope": "conversation", "reply": "```python\ndef f(x):\n    return sum(x)\n```"},
     {"when": "", "scope": "conversation", "reply": REPLY},
 ]
+PRESETS = sorted(path.stem for path in (CONF / "preset").glob("*.yaml"))
 ABOUT = {
     "sum": "Return the sum of the list x of whole numbers",
     "total": "Return the sum of the list x of real numbers",
@@ -91,6 +92,19 @@ def run(tmp_path):
 
 def read(attempt):
     return attempt.trajectory.messages[-1].content
+
+
+@pytest.mark.parametrize("lines", [60, *(pytest.param(lines, marks=pytest.mark.slow) for lines in (5, 20, 150))])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_retry_reads_what_to_change_however_long_the_failed_program_is(run, tmp_path, preset, lines):
+    body = "".join(f"    total_of_all_{n} = {n} * 3 + 1  # the {n}th step\n" for n in range(lines))
+    long = {**RULES[-1], "reply": f"```python\ndef f(x):\n{body}    return None\n```"}
+    (tmp_path / "script.json").write_text(json.dumps([*RULES[:-2], long]))
+    first, second, *_ = run(preset, "benchmark.limit=1")["sum"]
+    assert "total_of_all_0 = 0" in first.trajectory.solution
+    assert "return the sum" not in read(first)
+    assert "return the sum" in read(second)
+    assert second.recalled
 
 
 def test_helix_shows_every_reflection_of_the_loop_similar_episodes_and_wisdom(run):

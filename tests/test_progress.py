@@ -1,17 +1,7 @@
-from reflexion_lab.progress import Progress
-from reflexion_lab.records import Attempt, Evaluation, Grade, MemoryState, Trajectory, Usage
+from reflexion_lab.records import Grade, Usage
+from reflexion_lab.runner.progress import Progress
 
-
-def attempt(cached=False):
-    usage = Usage(calls=1, prompt_tokens=5, completion_tokens=7, seconds=1.0, cost=0.25)
-    return Attempt(
-        task_id="t",
-        number=1,
-        recalled=(),
-        trajectory=Trajectory(solution="", strategy="s", usage=usage, cached=cached),
-        evaluation=Evaluation(passed=True, outcome="pass", reward=1.0),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
+USAGE = Usage(calls=1, prompt_tokens=5, completion_tokens=7, seconds=1.0, cost=0.25)
 
 
 def grade(passed):
@@ -19,8 +9,8 @@ def grade(passed):
 
 
 def test_a_log_gets_a_line_with_tasks_passes_rates_cost_and_time(capsys):
-    progress = Progress(total=3)
-    progress.attempt(attempt())
+    progress = Progress(total=3, spent=lambda: USAGE)
+    progress.attempt()
     progress.task(grade(True))
     progress.close()
     (line,) = capsys.readouterr().err.splitlines()
@@ -29,12 +19,11 @@ def test_a_log_gets_a_line_with_tasks_passes_rates_cost_and_time(capsys):
         assert part in line
 
 
-def test_what_the_cache_answered_is_not_counted_as_work():
-    progress = Progress(total=1, quiet=True)
-    progress.attempt(attempt(cached=True))
-    assert progress.usage == Usage()
-    progress.attempt(attempt())
-    assert progress.usage.completion_tokens == 7
+def test_the_line_counts_what_models_spent_whichever_replies_were_cached(capsys):
+    progress = Progress(total=1, spent=lambda: Usage(calls=1, cost=0.75))  # a reflection; the actor's reply was cached
+    progress.attempt()
+    progress.close()
+    assert "cost 0.7500" in capsys.readouterr().err
 
 
 def test_a_resumed_run_begins_where_it_stood(capsys):

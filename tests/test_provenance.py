@@ -14,15 +14,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab import provenance as source
-from reflexion_lab.cli import main
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.manifest import differences
-from reflexion_lab.provenance import code_digest, file_digest, own_parts, provenance
+from reflexion_lab.cli.main import main
 from reflexion_lab.records import Manifest, Provenance
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.sandbox.cached import VERSION
-from reflexion_lab.wiring import ConfigError
+from reflexion_lab.runner.config.build import ConfigError
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.folder import provenance as source
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import differences
+from reflexion_lab.runner.folder.provenance import code_digest, file_digest, own_parts, provenance
+from reflexion_lab.tasks.sandbox.cached import VERSION
 
 SMALL = ("model=simulated", "actor=single_shot", "benchmark.load.n=2", "tracker=none", "quiet=true")
 OWN = "class Mine:\n    def __init__(self, model, sampling): ...\n    def act(self, task, recollection):\n"
@@ -57,7 +57,12 @@ def test_cells_of_a_sweep_name_the_words_of_their_own_cell(tmp_path):
 def test_no_machine_user_home_or_key_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "planted-home"))
     monkeypatch.setenv("SOME_API_KEY", "planted-secret-value")
-    words = [f"run_root={tmp_path}/planted-home/runs", "a=planted-secret-value", "b=postgresql://me:planted@host/db"]
+    words = [
+        f"run_root={tmp_path}/planted-home/runs",
+        "a=planted-secret-value",
+        "b=postgresql://me:planted@host/db",
+        "+actor.gateway_token=planted-7f3a9c",
+    ]
     made = provenance({"benchmark": {"load": {"path": None}}}, overrides=words)
     assert made.overrides[0] == "run_root=~/runs"
     text = msgspec.json.encode(made).decode()
@@ -112,7 +117,7 @@ def test_a_resumed_run_notices_that_a_part_of_the_readers_own_was_changed(tmp_pa
 
 
 def test_parts_of_the_package_are_no_parts_of_the_readers_own_and_a_part_without_a_file_is_named():
-    config = {"a": {"_target_": "reflexion_lab.actors.react.ReAct"}, "b": [{"_target_": "__main__.Mine"}]}
+    config = {"a": {"_target_": "reflexion_lab.agent.actors.react.ReAct"}, "b": [{"_target_": "__main__.Mine"}]}
     assert list(own_parts(config)) == ["__main__"]
 
 
@@ -139,7 +144,7 @@ def test_changed_code_has_another_digest_whatever_git_knows(tmp_path, monkeypatc
     copies, found = [tmp_path / name / "reflexion_lab" for name in ("one", "two")], []
     package = source.PACKAGE
     for copy in copies:
-        shutil.copytree(package / "prompts", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(package / "text" / "prompts", copy, ignore=shutil.ignore_patterns("__pycache__"))
         monkeypatch.setattr(source, "PACKAGE", copy)
         found.append(code_digest.__wrapped__())
     assert found[0] == found[1]

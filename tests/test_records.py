@@ -39,9 +39,9 @@ import sys, msgspec
 from reflexion_lab import records
 from reflexion_lab.memory.reflection_schema import ReflectionFile
 from reflexion_lab.memory import reflection_files
-from reflexion_lab.models import answers, cache
-from reflexion_lab.study import cell_states
-own = [kind for kind in records.Record.__subclasses__() if kind.__module__ == records.__name__]
+from reflexion_lab.agent.models import answers, cache
+from reflexion_lab.studies import cell_states
+own = [kind for kind in records.Record.__subclasses__() if kind.__module__.startswith(records.__name__)]
 kinds = [*own, ReflectionFile, cache._Request, answers._Completion, cell_states.CellState]
 called = []
 sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_filename) if event == "call" else None)

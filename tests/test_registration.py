@@ -5,12 +5,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab import registration
-from reflexion_lab.cli import main
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.parts import ConfigError
-from reflexion_lab.registration import FILE, exploratory, of_runs, read, strays
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.cli.main import main
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.parts import ConfigError
+from reflexion_lab.runner.folder import registration
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.registration import FILE, exploratory, of_runs, read, strays
 
 STUDY = """\
 name: words of a script
@@ -211,3 +211,15 @@ def test_a_manifest_without_a_study_reads_as_before(tmp_path, run):
     (folder.path / "manifest.json").write_text(json.dumps(told))
     assert RunFolder.existing(folder.path).manifest.study_digest == ""
     assert registration.of_runs([folder.path], [folder.manifest]) is None
+
+
+def test_an_arm_may_be_registered_by_a_list_and_a_number_in_either_notation(study):
+    study.write_text(
+        STUDY.replace("retry]", "retry, 'retry temperature=0', 'reflexion quality.severe=[short, generic]']")
+    )
+    registered = read(study)
+    lists = {"arm": "reflexion", "quality": {"severe": ["short", "generic"]}, "recall": {"omega": 1}}
+    assert registered.arm_of(lists) == "reflexion quality.severe=[short, generic]"
+    assert registered.arm_of({"arm": "retry", "temperature": 0.0}) == "retry temperature=0"
+    label = "reflexion quality.severe=['short', 'generic']"  # as tables name it
+    assert exploratory(registered, label, "pass_at_1") == []

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from reflexion_lab.config import assemble, compose, draws_by_role
-from reflexion_lab.experiment import carry_out
-from reflexion_lab.parts import ROLES, ConfigError, load_models
+from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.config.compose import assemble, compose, draws_by_role
+from reflexion_lab.runner.config.parts import ROLES, ConfigError, load_models
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.run import carry_out
 
 ASK = [Message(role="user", content="hello")]
 WORDS = "ROOT_CAUSE: {0}\nWHAT_WENT_WRONG: {0}\nWHAT_TO_CHANGE: {0}\nCONFIDENCE: 0.5\n"
@@ -115,3 +116,19 @@ def test_a_resumed_run_must_have_the_same_models_in_its_roles(config):
     lab.close()
     with pytest.raises(ConfigError, match=r"another .*roles.*role_fingerprints"):
         assemble(config(f"resume={lab.folder.path}"))
+
+
+@pytest.mark.parametrize("reflector", ["none", "llm"])
+def test_what_a_rung_called_reflector_spends_is_in_the_summary(config, tmp_path, reflector):
+    overrides = ("experiment=escalation", "actor.rungs=[actor,reflector]", f"reflector={reflector}")
+    carry_out(config(*overrides, *config.strong("reflector")))
+    (manifest,) = (tmp_path / "runs").glob("*/manifest.json")
+    folder = RunFolder(manifest.parent)
+    reflections = [a.reflection for made in folder.attempts.values() for a in made if a.reflection]
+    written = sum(reflection.usage.calls for reflection in reflections)
+    second = [made[1].trajectory.others["reflector"].calls for made in folder.attempts.values()]
+    figures = summary(Log.read(folder))
+    assert second == [1, 1]
+    assert (figures.usage["actor"].calls, figures.usage["reflector"].calls) == (2, 2 + written)
+    points = Log.read(folder).points
+    assert points[1].tokens_cum == sum(usage.tokens for usage in figures.usage.values())

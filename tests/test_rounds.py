@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.parts import ConfigError
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Episode, Wisdom
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.stores.place import opened
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.parts import ConfigError
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.place import opened
 
 SCRIPT = [{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]
 SHARED = (
@@ -130,7 +130,7 @@ class Breaking(Jittery):
         return self.model.complete(messages, sampling=sampling, sample=sample)
 
 
-@pytest.mark.parametrize("at", [2, 14, 20, 33])
+@pytest.mark.parametrize("at", [14, 33, *(pytest.param(at, marks=pytest.mark.slow) for at in (2, 20))])
 def test_a_resumed_run_recalls_what_an_unbroken_one_does(config, tmp_path, at):
     whole = read_by_the_actors(carried_out(config(*SHARED, "workers=1")))
     place = f"store.place={tmp_path / 'memory.sqlite'}"

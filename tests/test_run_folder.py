@@ -1,7 +1,7 @@
 import pytest
 
 from reflexion_lab.records import Grade
-from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
 
 
 def grade(number):

@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.single_shot import SingleShot
+from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.models.draws import Draws
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.evaluators.unit_tests import UnitTests
-from reflexion_lab.experiment import carry_out
-from reflexion_lab.judge import HiddenTests
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed
-from reflexion_lab.manifest import describe
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
-from reflexion_lab.models.draws import Draws
-from reflexion_lab.models.scripted import ScriptedModel
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Sampling
-from reflexion_lab.reflectors.rules import Rules
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.runner import Runner, teach
-from reflexion_lab.suite_writers.agreement import DualAgreement
-from reflexion_lab.suite_writers.self_tests import SelfTests
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import describe
+from reflexion_lab.runner.runner import Runner, teach
+from reflexion_lab.studies.run import carry_out
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
+from reflexion_lab.tasks.evaluators.self_tests import SelfTests
+from reflexion_lab.tasks.evaluators.self_tests_agreement import DualAgreement
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 SCRIPT = [
     {"when": "ROOT_CAUSE", "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"},
@@ -56,7 +56,7 @@ def runner(task_list, sandbox, folder, model, source="visible", workers=4, suite
     return Runner(
         tasks=task_list,
         loop=loop,
-        judge=HiddenTests(sandbox, [grade.task_id for grade in folder.grades.values() if not grade.sealed]),
+        judge=HiddenTests(sandbox),
         folder=folder,
         feedback_source=source,
         workers=workers,
@@ -273,9 +273,10 @@ def finished(process):
 
 def figures(folder):
     found = json.loads((folder / "summary.json").read_text())
-    return {key: value for key, value in found.items() if key not in ("run_id", "seconds", "torn", "usage")}
+    return {key: value for key, value in found.items() if key not in ("run_id", "seconds", "torn", "usage", "ended_at")}
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_figures_and_pays_no_call_twice(tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for place in (whole, cut):
@@ -374,13 +375,13 @@ def test_an_interrupt_leaves_a_run_that_can_be_resumed(task, sandbox, tmp_path):
         return "```python\ndef double(x):\n    return x\n```"
 
     made = runner(tasks(task, 30), sandbox, folder, ScriptedModel(reply), workers=2)
-    failing = made.progress.task
+    grade = made._grade
 
-    def interrupt(grade):
-        failing(grade)
+    def interrupt(task, attempt):
+        grade(task, attempt)
         raise KeyboardInterrupt
 
-    made.progress.task = interrupt
+    made._grade = interrupt
     with pytest.raises(KeyboardInterrupt):
         made.run()
     assert started.is_set()

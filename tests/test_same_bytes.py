@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from reflexion_lab.analysis.essence import as_bytes, bare, differences, essence, figures
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.analysis.canonical_form import as_bytes, bare, differences, essence, figures
 from reflexion_lab.analysis.summary import Log
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.models.scripted import ScriptedModel
 from reflexion_lab.records import Usage
+from reflexion_lab.runner.config.compose import assemble, compose
 
 SHARED = (
     "recall=window_then_similar", "recall.min_score=0", "recall.omega=adaptive", "retriever=jaccard",
@@ -52,7 +52,14 @@ def carried_out(tmp_path, workers, *overrides):
     return Log.read(lab.folder)
 
 
-@pytest.mark.parametrize("overrides", [(), SHARED, (*SHARED, "store=sqlite")], ids=["alone", "shared", "stored"])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param((), id="alone", marks=pytest.mark.slow),
+        pytest.param(SHARED, id="shared"),
+        pytest.param((*SHARED, "store=sqlite"), id="stored", marks=pytest.mark.slow),
+    ],
+)
 def test_one_two_and_eight_workers_write_the_same_bytes(tmp_path, overrides):
     one, two, eight = (carried_out(tmp_path, workers, *overrides) for workers in (1, 2, 8))
     assert as_bytes(essence(one)) == as_bytes(essence(two)) == as_bytes(essence(eight))

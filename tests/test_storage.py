@@ -11,17 +11,17 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from reflexion_lab import cli
-from reflexion_lab.analysis.essence import as_bytes, essence, figures
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.bundles.packing import pack
-from reflexion_lab.bundles.replay import replay
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.grid import digest_of
-from reflexion_lab.keys import without_keys, without_logins
-from reflexion_lab.models.shared_calls import UNSAVED
+from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.cli import main as cli
+from reflexion_lab.io.secrets import without_keys, without_logins
 from reflexion_lab.protocols import ModelError
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.grid import digest_of
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.shared_calls import UNSAVED
+from reflexion_lab.studies.replay.packing import pack
+from reflexion_lab.studies.replay.replay import replay
 
 PASSWORD = "planted-0123456789"
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
@@ -86,6 +86,7 @@ def test_a_run_finds_out_the_same_whatever_its_storage_and_tells_no_password(wor
     assert written and not [path for path in written if PASSWORD.encode() in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_a_bundle_of_a_run_with_shared_calls_replays(words, tmp_path, url):
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 0
     run = the_run(tmp_path / "runs")
@@ -175,6 +176,7 @@ def disturbed(monkeypatch):
     return prepared
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_the_server_restarts(words, tmp_path, url, server, undisturbed, disturbed):
     def restart():
         server.stop("immediate")
@@ -193,6 +195,7 @@ def test_a_run_goes_on_when_the_server_restarts(words, tmp_path, url, server, un
     assert rows(url, "spending")[0][1] == calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["none", "postgresql"])
 def test_a_run_whose_server_stays_away_stops_and_is_resumed_without_paying_twice(
     words, tmp_path, url, server, undisturbed, disturbed, monkeypatch, store

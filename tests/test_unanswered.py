@@ -5,23 +5,23 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.single_shot import SingleShot
-from reflexion_lab.evaluators.unit_tests import UnitTests
-from reflexion_lab.judge import HiddenTests
+from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.agent.reflectors.fallback import WithFallback
+from reflexion_lab.agent.reflectors.llm import LLMReflector
+from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import FirstOf, MaxAttempts, Passed
-from reflexion_lab.manifest import describe
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
-from reflexion_lab.models.scripted import ScriptedModel
 from reflexion_lab.protocols import Unanswered
 from reflexion_lab.records import Completion, Sampling
-from reflexion_lab.reflectors.fallback import WithFallback
-from reflexion_lab.reflectors.llm import LLMReflector
-from reflexion_lab.reflectors.rules import Rules
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.runner import PATIENCE, Runner
-from reflexion_lab.unanswered import Waiting
+from reflexion_lab.runner.deferred import Waiting
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import describe
+from reflexion_lab.runner.runner import PATIENCE, Runner
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 RIGHT, WRONG = (f"```python\ndef double(x):\n    return {value}\n```" for value in ("2 * x", "x"))
 
@@ -71,6 +71,7 @@ def test_an_answer_in_between_and_a_second_round_renew_the_patience(waiting, tas
         waiting.take(one, silence())
     waiting.released()
     waiting.take(task, silence())
+    assert len(waiting.folder.set_aside) == 6 + 2 + 1
 
 
 def test_what_lasts_is_raised_at_once(waiting, task):
@@ -143,7 +144,7 @@ def runner(batch, sandbox, path, model, workers=1, reflector=None, attempts=1):
         )
 
     return Runner(
-        tasks=batch, loop=loop, judge=HiddenTests(sandbox, []), folder=folder, feedback_source="visible",
+        tasks=batch, loop=loop, judge=HiddenTests(sandbox), folder=folder, feedback_source="visible",
         workers=workers, quiet=True,
     )  # fmt: skip
 
@@ -175,6 +176,13 @@ def test_a_server_that_is_down_is_not_asked_for_every_task(task, sandbox, tmp_pa
     with pytest.raises(Unanswered, match="nobody at home"):
         runner(numbered(task, 10), sandbox, tmp_path, model).run()
     assert len(model.asked) == 1 + PATIENCE + 1
+
+
+def test_a_server_that_answers_in_between_is_asked_for_every_task(task, sandbox, tmp_path):
+    made = runner(numbered(task, 12), sandbox, tmp_path, Flaky(RIGHT, silent=range(0, 12, 3)))
+    made.run()
+    assert len(made.folder.set_aside) == 4 > 1 + PATIENCE
+    assert len(made.folder.results) == 12
 
 
 def test_what_the_cache_answers_does_not_speak_for_the_server(task, sandbox, tmp_path):

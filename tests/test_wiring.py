@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from reflexion_lab.wiring import ConfigError, wire
+from reflexion_lab.runner.config.build import ConfigError, wire
 
 
 class Part:
@@ -30,7 +30,9 @@ def test_a_value_of_another_type_is_named_by_its_key(value):
 
 
 def test_a_value_that_nobody_asked_for_is_named():
-    with pytest.raises(ConfigError, match=r"^actor\.wings: Part takes no such value; expected some of model, n, share"):
+    with pytest.raises(
+        ConfigError, match=r"^actor\.wings: unknown key; expected actor\.\w+, the nearest of model, n, share"
+    ):
         wire(part(wings=2), {"model": "m"}, "actor")
 
 

@@ -4,5 +4,5 @@
 # that labels.csv lacks.
 set -euo pipefail
 data="${REFLEXION_LAB_DATA:-../shared/data}/transcripts"
-reflexion-lab failures --labels experiments/failures_classified/labels.csv --out experiments/failures_classified \
+python -m experiments._tools.failures --labels experiments/failures_classified/labels.csv --out experiments/failures_classified \
     "$data"/*.jsonl.gz

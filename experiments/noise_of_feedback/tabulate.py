@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.estimators import paired
+from reflexion_lab.analysis.figures.style import INK, caption
+from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.transitions import transitions
-from reflexion_lab.figures.style import INK, caption
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.statistics.bootstrap import difference
+from reflexion_lab.runner.folder.folder import RunFolder
 
 KEYS = "evaluator.false_negative", "evaluator.false_positive"
 

@@ -36,4 +36,4 @@ compare gpt-4 gpt-4-0613 {reflexion,simple}-gpt-4-0613 retry-gpt-4-0613-5repeats
 compare gpt-3.5 gpt-3.5-turbo-0613 {reflexion,simple}-gpt-3.5-turbo-0613 \
     retry-gpt-3.5-turbo-0613-5repeats-no-temp-incr warming-gpt-3.5-turbo-0613-5step
 python "$here/tabulate.py" "$here" "$out"/tables/*.csv
-reflexion-lab trials "$data/trials" --out "$here"
+python -m experiments._tools.trials "$data/trials" --out "$here"

@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-from reflexion_lab.figures.style import COLOURS, FAINT, INK, MARKERS
+from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, MARKERS
 
 CUTS = {"two_attempts": "both cut at two attempts", "as_run": "as run"}
 MODELS = ("gpt-4-turbo", "gpt-4", "gpt-3.5")

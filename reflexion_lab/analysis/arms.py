@@ -7,11 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reflexion_lab.analysis.estimators import submitted_at
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.manifest import HOW_NOT_WHAT
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import DATA, measured
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
 """Config keys in which the runs of one arm may differ, and every key that ends in `.seed`."""
+
+
+WILSON = "Wilson"
+BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
 
 
 class Case(NamedTuple):
@@ -36,7 +42,8 @@ class Arm:
         logs: every attempt graded.
 
     Raises:
-        ValueError: two runs of one seed; a run that is not finished or not graded; several feedback sources.
+        ValueError: two runs of one seed; a run that is not finished or not graded, or has no hidden verdict at all;
+            several feedback sources.
     """
 
     def __init__(self, label: str, logs: Sequence[Log]) -> None:
@@ -76,17 +83,41 @@ class Arm:
 
     @property
     def tasks(self) -> list[str]:
-        """Distinct task ids, sorted: the clusters, and the rows of `outcomes`."""
-        return sorted({case.task_id for case in self.attempts})
+        """Distinct ids of `judged` tasks, sorted: the clusters, and the rows of `outcomes`."""
+        return sorted({case.task_id for case in self.judged})
 
     @property
     def longest(self) -> int:
         """Attempts of the longest loop."""
         return max(len(made) for made in self.attempts.values())
 
+    @cached_property
+    def no_verdict(self) -> tuple[Case, ...]:
+        """Cases on which the hidden tests say nothing, sorted; they are in no rate's n."""
+        return tuple(sorted(Case(log.manifest.seed, task_id) for log in self.logs for task_id in log.no_verdict))
+
+    @property
+    def judged(self) -> dict[Case, list[Attempt]]:
+        """`attempts` without the cases of `no_verdict`."""
+        left_out = set(self.no_verdict)
+        return {case: made for case, made in self.attempts.items() if case not in left_out}
+
     def verdicts(self, t: int | None = None) -> dict[Case, bool]:
-        """By case, the hidden verdict on what would have been submitted had the loop been cut at attempt `t`."""
-        return {case: self.grades[case][submitted_at(made, t).number].passed for case, made in self.attempts.items()}
+        """By case of `judged`, the hidden verdict on what would have been submitted had the loop been cut at attempt
+        `t`.
+        """
+        return {case: self.grades[case][submitted_at(made, t).number].passed for case, made in self.judged.items()}
+
+    def share(self, verdicts: Mapping[Case, bool], seed: int = 0) -> Estimate:
+        """The share of `verdicts` that passed, with its interval by `share_method`; `seed` is that of the bootstrap."""
+        if len(self.seeds) > 1:
+            return interval(self.outcomes(verdicts), seed)
+        rate = Rate.of(sum(verdicts.values()), len(verdicts))
+        return Estimate(value=rate.share, low=rate.low, high=rate.high)
+
+    @property
+    def share_method(self) -> str:
+        return WILSON if len(self.seeds) == 1 else BOOTSTRAP
 
     def outcomes(self, verdicts: Mapping[Case, bool], tasks: Sequence[str] | None = None) -> NDArray[float64]:
         """`verdicts` as an array of 0 and 1, shape (tasks, seeds), rows by `tasks` (default: this arm's), columns by
@@ -132,7 +163,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
-    configs = [dict(flat({k: v for k, v in log.manifest.config.items() if k not in HOW_NOT_WHAT})) for log in logs]
+    configs = [dict(flat(measured(log.manifest.config))) for log in logs]
     keys = by or _telling(
         [{key: value for key, value in config.items() if not _is_place(key, logs)} for config in configs]
     )
@@ -156,7 +187,9 @@ def _telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _is_place(key: str, logs: Sequence[Log]) -> bool:
-    """Where a model lies, if fingerprints say that it is one. Replays have each a recording of their own."""
+    """Where a model or the tasks lie, if fingerprints say that they are one. Replays have each a recording."""
+    if key == DATA:
+        return len({log.manifest.benchmark_digest for log in logs}) == 1
     if key == "embedder.path":
         return all("fingerprint" in _embedder(log) for log in logs)
     alike = len({repr((log.manifest.model_fingerprint, log.manifest.role_fingerprints)) for log in logs}) == 1
@@ -181,6 +214,11 @@ def _check_finished(log: Log) -> None:
         )
     if not log.is_graded:
         raise ValueError(f"run {manifest.run_id}: attempts without a hidden verdict found; finish it with resume=")
+    if len(log.no_verdict) == len(log.attempts):
+        raise ValueError(
+            f"run {manifest.run_id}: no task has a hidden verdict, got {log.no_verdict[0]} "
+            f"{log.grades[log.no_verdict[0], 1].outcome}; expected hidden tests in the benchmark's tasks"
+        )
 
 
 def _check_alike(label: str, logs: Sequence[Log]) -> None:

@@ -10,11 +10,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.analysis.spending import UNITS, is_known, reflecting, spent
-from reflexion_lab.statistics.bootstrap import interval, ratio
-from reflexion_lab.statistics.intervals import Estimate
-from reflexion_lab.statistics.matching import Equal, Path, equal
+from reflexion_lab.analysis.stats.bootstrap import ratio
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.stats.matching import Equal, Path, equal
+from reflexion_lab.loop.selection import submitted_at
 
 __all__ = ["UNITS", "Matched", "Spot", "accuracy_by_spending", "at", "matched", "per_solved", "spent"]
 
@@ -68,7 +68,7 @@ def at(arm: Arm, unit: str, cap: float) -> dict[Case, bool]:
     Raises:
         ValueError: an unknown unit.
     """
-    by_case = spent(arm, unit)
+    by_case = _spent(arm, unit)
     return _cut(arm, by_case, dict.fromkeys(by_case, cap))
 
 
@@ -88,7 +88,7 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
     """
     if odd := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
         raise ValueError(f"arm {odd[0]}: {unit} unknown; expected runs that say what every call took; match by another")
-    one, other = spent(first, unit), spent(second, unit)
+    one, other = _spent(first, unit), _spent(second, unit)
     shared = sorted(case for case in one if case in other)
     if not shared:
         raise ValueError(
@@ -114,19 +114,19 @@ def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
     Raises:
         ValueError: an unknown unit.
     """
-    by_case = spent(arm, unit)
+    by_case = _spent(arm, unit)
     return [
         Spot(
             attempt=t,
             spend=fmean(found[min(t, len(found)) - 1] for found in by_case.values()),
-            pass_at_1=interval(arm.outcomes(arm.verdicts(t)), seed),
+            pass_at_1=arm.share(arm.verdicts(t), seed),
         )
         for t in range(1, arm.longest + 1)
     ]
 
 
 def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
-    """All that was paid, reflections after the last attempts included, over the cases that were solved.
+    """All that was paid for cases with a verdict, reflections after the last attempts included, over the solved cases.
 
     The interval is the bootstrap over tasks; its upper end is infinite where draws often solve nothing.
 
@@ -136,12 +136,18 @@ def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
     Raises:
         ValueError: an unknown unit.
     """
-    verdicts, by_case = arm.verdicts(), spent(arm, unit)
+    verdicts, by_case = arm.verdicts(), _spent(arm, unit)
     paid, solved = dict.fromkeys(arm.tasks, 0.0), dict.fromkeys(arm.tasks, 0.0)
-    for case, made in arm.attempts.items():
+    for case, made in arm.judged.items():
         paid[case.task_id] += by_case[case][-1] + reflecting(made[-1], unit)
         solved[case.task_id] += verdicts[case]
     return ratio(list(paid.values()), list(solved.values()), seed)
+
+
+def _spent(arm: Arm, unit: str) -> Spent:
+    """`spent` of the cases that have a verdict."""
+    judged = arm.judged
+    return {case: amounts for case, amounts in spent(arm, unit).items() if case in judged}
 
 
 def _reached(found: Sequence[float], cap: float) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resampled
 from reflexion_lab.records import Record
-from reflexion_lab.statistics.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resampled
 
 NO_FORECAST = "forecasts: none found; expected at least one"
 FEWEST = 10
@@ -72,21 +72,6 @@ class Calibration(Record, frozen=True, kw_only=True):
 def equal_width(bins: int = 10) -> tuple[float, ...]:
     """Edges of bins of one width, from 0 to 1. Raises ValueError for fewer than one bin."""
     return tuple(i / _checked(bins) for i in range(bins + 1))
-
-
-def equal_count(forecasts: Sequence[Forecast], bins: int = 10) -> tuple[float, ...]:
-    """Edges of bins that hold about as many forecasts each: their quantiles. Equal forecasts stay together, so that
-    some bins may be empty.
-
-    Raises:
-        ValueError: there is no forecast, or fewer than one bin is wanted.
-    """
-    import numpy as np
-
-    if not forecasts:
-        raise ValueError(NO_FORECAST)
-    edges = np.quantile([one.confidence for one in forecasts], np.linspace(0, 1, _checked(bins) + 1))
-    return tuple(edges.tolist())
 
 
 def calibration(forecasts: Sequence[Forecast], edges: Sequence[float] = (), seed: int = 0) -> Calibration:

@@ -11,7 +11,7 @@ from reflexion_lab.analysis.budgets import UNITS
 from reflexion_lab.analysis.differences import corrected
 from reflexion_lab.analysis.row import Row, row
 from reflexion_lab.records import Manifest, Record
-from reflexion_lab.registration import Registration
+from reflexion_lab.runner.folder.registration import Registration
 
 PREFERRED = "feedback_only"
 """The baseline where there is such an arm: the same loop without anybody's words."""

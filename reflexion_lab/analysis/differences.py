@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.estimators import paired
+from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference
+from reflexion_lab.analysis.stats.families import holm
+from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate
+from reflexion_lab.analysis.stats.matching import Equal
+from reflexion_lab.analysis.stats.permutation import sign_flip
+from reflexion_lab.analysis.stats.power import minimum_detectable, needed
 from reflexion_lab.records import Record
-from reflexion_lab.statistics.bootstrap import FEWEST, difference
-from reflexion_lab.statistics.families import holm
-from reflexion_lab.statistics.intervals import LEVEL, Estimate
-from reflexion_lab.statistics.matching import Equal
-from reflexion_lab.statistics.permutation import sign_flip
-from reflexion_lab.statistics.power import minimum_detectable, needed
 
 AS_RUN = "as run"
 NEWCOMBE = "Newcombe's method 10"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from reflexion_lab.statistics.intervals import LEVEL, Estimate, apart, clustered, resampled
+from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, apart, clustered, resampled
 
 if TYPE_CHECKING:
     from numpy import float64

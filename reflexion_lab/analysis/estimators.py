@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.records import Attempt, Grade, Record
-from reflexion_lab.statistics.intervals import Rate, mcnemar, paired_difference
+from reflexion_lab.analysis.stats.intervals import Rate, mcnemar, paired_difference
+from reflexion_lab.loop.selection import is_solved, submitted_at, without_verdict
+from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record
 
 
 class Point(Record, frozen=True, kw_only=True):
@@ -15,7 +16,7 @@ class Point(Record, frozen=True, kw_only=True):
 
     attempt: int
     n: int
-    """Tasks; the same at every point, since a task whose loop ended earlier keeps its verdict."""
+    """Tasks with a hidden verdict; the same at every point, since a task whose loop ended earlier keeps its verdict."""
     solved: int
     """Tasks whose submission passes the hidden tests."""
     pass_at_1: float
@@ -25,10 +26,12 @@ class Point(Record, frozen=True, kw_only=True):
     """Wilson 95 % interval of `pass_at_1`."""
     any_solved: float
     """Share of tasks of which any attempt passes the hidden tests so far: an oracle's pick, no pass@1."""
-    visible_pass: float
-    """Share of tasks whose submission passed its feedback checks."""
-    reward: float
-    """Mean over tasks of the best feedback reward so far."""
+    n_feedback: int
+    """Tasks whose submission has a feedback verdict."""
+    visible_pass: float | None
+    """Share of these `n_feedback` tasks whose submission passed its feedback checks; None without any."""
+    reward: float | None
+    """Mean over these `n_feedback` tasks of the best feedback reward so far; None without any."""
     tokens_cum: int
     """Tokens of all roles so far, those for written tests and the reflection after attempt `attempt` included."""
 
@@ -52,40 +55,13 @@ class Paired(Record, frozen=True, kw_only=True):
     """McNemar's exact test, two-sided."""
 
 
-def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
-    """What would have been submitted had the loop been cut at attempt `t`; without `t`, what was.
-
-    The first attempt that passed its feedback checks, else the one of most worth by them (reward, weighed by the
-    evaluator's confidence), the earlier on a tie. A runner that decides what to submit and a curve that cuts loops
-    short both ask here.
-
-    Raises:
-        ValueError: no attempt up to `t`.
-    """
-    made = [attempt for attempt in attempts if t is None or attempt.number <= t]
-    if not made:
-        raise ValueError(f"no attempt up to t = {t} found; expected one at least, and t of 1 or more")
-    return max(made, key=lambda made: (made.evaluation.passed, made.evaluation.worth, -made.number))
-
-
-def verdicts_at(
-    attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str, int], Grade], t: int | None = None
-) -> dict[str, bool]:
-    """By task, the hidden verdict on what `submitted_at` picks.
-
-    Raises:
-        ValueError: an attempt that is needed has no grade yet.
-    """
-    return {task_id: _solved(grades, submitted_at(made, t)) for task_id, made in attempts.items()}
-
-
 def curve(
     attempts: Mapping[str, Sequence[Attempt]],
     grades: Mapping[tuple[str, int], Grade],
     n_attempts: int,
     tokens_before: int = 0,
 ) -> list[Point]:
-    """The convergence curve: one point for each cut from 1 to `n_attempts`; empty where there is no task.
+    """The convergence curve: one point for each cut from 1 to `n_attempts`; empty without a task that has a verdict.
 
     Args:
         attempts: by task, for tasks whose loops have ended; at least one each.
@@ -97,7 +73,7 @@ def curve(
     """
     if n_attempts < 1:
         raise ValueError(f"n_attempts: {n_attempts} found; expected 1 or more")
-    if not attempts:
+    if attempts.keys() <= without_verdict(grades.values()):
         return []
     points = (_point(attempts, grades, t) for t in range(1, n_attempts + 1))
     return [replace(point, tokens_cum=tokens_before + point.tokens_cum) for point in points]
@@ -135,8 +111,22 @@ def tokens(attempt: Attempt) -> int:
 
 def _point(attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str, int], Grade], t: int) -> Point:
     made = [[attempt for attempt in history if attempt.number <= t] for history in attempts.values()]
-    picked = [submitted_at(history) for history in made]
-    rate = Rate.of(sum(_solved(grades, attempt) for attempt in picked), len(made))
+    submitted = [submitted_at(history) for history in made]
+    left_out = without_verdict(grades.values())
+    solved = [is_solved(grades, attempt) for attempt in submitted if attempt.task_id not in left_out]
+    rate = Rate.of(sum(solved), len(solved))
+    any_solved = {
+        attempt.task_id
+        for history in made
+        for attempt in history
+        if attempt.task_id not in left_out and is_solved(grades, attempt)
+    }
+    passed = [attempt.evaluation.passed for attempt in submitted if attempt.evaluation.outcome not in UNKNOWN]
+    rewards = [
+        max(attempt.evaluation.reward for attempt in history)
+        for history, attempt in zip(made, submitted, strict=True)
+        if attempt.evaluation.outcome not in UNKNOWN
+    ]
     return Point(
         attempt=t,
         n=rate.n,
@@ -144,18 +134,9 @@ def _point(attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str,
         pass_at_1=rate.share,
         low=rate.low,
         high=rate.high,
-        any_solved=sum(max(_solved(grades, attempt) for attempt in history) for history in made) / rate.n,
-        visible_pass=sum(attempt.evaluation.passed for attempt in picked) / rate.n,
-        reward=sum(max(attempt.evaluation.reward for attempt in history) for history in made) / rate.n,
+        any_solved=len(any_solved) / rate.n,
+        n_feedback=len(passed),
+        visible_pass=sum(passed) / len(passed) if passed else None,
+        reward=sum(rewards) / len(passed) if passed else None,
         tokens_cum=sum(tokens(attempt) for history in made for attempt in history),
     )
-
-
-def _solved(grades: Mapping[tuple[str, int], Grade], attempt: Attempt) -> bool:
-    grade = grades.get((attempt.task_id, attempt.number))
-    if grade is None:
-        raise ValueError(
-            f"task {attempt.task_id}, attempt {attempt.number}: no hidden verdict found; "
-            "expected one for every attempt; was the run cut off before its end? Resume it"
-        )
-    return grade.passed

@@ -6,6 +6,13 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+from reflexion_lab.analysis.progression import (
+    breakthroughs,
+    diminishing_returns,
+    errors_removed,
+    learning_rate,
+    trend,
+)
 from reflexion_lab.records import UNKNOWN, Evaluation, Grade, Reflection
 
 Columns = dict[str, tuple[str, Callable[[Any], object]]]
@@ -19,7 +26,8 @@ RUNS: Columns = {
     "model": ("category", lambda run: run.log.manifest.model_fingerprint),
     "study": ("category", lambda run: run.log.manifest.study),
     "config_digest": ("category", lambda run: run.log.manifest.config_digest),
-    "n": ("int64", lambda run: len(run.loops)),
+    "n": ("int64", lambda run: len(run.loops) - len(run.log.no_verdict)),
+    "no_verdict": ("int64", lambda run: len(run.log.no_verdict)),
     "n_expected": ("int64", lambda run: run.log.manifest.n_expected),
     "pass_at_1": ("Float64", lambda run: run.solved.share if run.solved and not run.is_upper_bound else None),
     "upper_bound": ("Float64", lambda run: run.solved.share if run.solved and run.is_upper_bound else None),
@@ -45,9 +53,14 @@ TASKS: Columns = {
     "stop_reason": ("category", lambda loop: loop.result.stop_reason),
     "passed": ("boolean", lambda loop: _verdict(loop.attempts[loop.submitted].evaluation)),
     "reward": ("float64", lambda loop: loop.attempts[loop.submitted].evaluation.reward),
-    "hidden_passed": ("boolean", lambda loop: _of(loop.grades[loop.submitted], "passed")),
+    "learning_rate": ("float64", lambda loop: learning_rate(loop.rewards)),
+    "trend": ("category", lambda loop: trend(loop.rewards)),
+    "diminishing_returns": ("bool", lambda loop: diminishing_returns(loop.rewards)),
+    "breakthroughs": ("string", lambda loop: " ".join(map(str, breakthroughs(loop.rewards)))),
+    "errors_removed": ("int64", lambda loop: errors_removed(loop.errors)),
+    "hidden_passed": ("boolean", lambda loop: _hidden(loop.grades[loop.submitted])),
     "hidden_outcome": ("category", lambda loop: _of(loop.grades[loop.submitted], "outcome")),
-    "hidden_passed_first": ("boolean", lambda loop: _of(loop.grades[0], "passed")),
+    "hidden_passed_first": ("boolean", lambda loop: _hidden(loop.grades[0])),
     "hidden_any_solved": ("boolean", lambda loop: loop.any_solved),
     "tokens": ("int64", lambda loop: loop.so_far[-1].tokens),
     "calls": ("int64", lambda loop: loop.so_far[-1].calls),
@@ -58,7 +71,7 @@ ATTEMPTS: Columns = {
     "passed": ("boolean", lambda row: _verdict(row.attempt.evaluation)),
     "outcome": ("category", lambda row: row.attempt.evaluation.outcome),
     "reward": ("float64", lambda row: row.attempt.evaluation.reward),
-    "hidden_passed": ("boolean", lambda row: _of(row.grade, "passed")),
+    "hidden_passed": ("boolean", lambda row: _hidden(row.grade)),
     "hidden_outcome": ("category", lambda row: _of(row.grade, "outcome")),
     "submitted": ("bool", lambda row: row.place == row.loop.submitted),
     "stop_reason": ("category", lambda row: row.attempt.stop_reason or None),
@@ -68,7 +81,7 @@ ATTEMPTS: Columns = {
     "omega": ("Int64", lambda row: row.attempt.memory.omega),
     "reflection_source": ("category", lambda row: _of(row.attempt.reflection, "source")),
     "reflection_category": ("category", lambda row: _of(row.attempt.reflection, "category")),
-    "reflection_confidence": ("Float64", lambda row: _of(row.attempt.reflection, "confidence")),
+    "reflection_confidence": ("Float64", lambda row: _confidence(row.attempt.reflection)),
     "extraction_failed": ("bool", lambda row: not row.attempt.trajectory.solution.strip()),
     "finish_reason": ("category", lambda row: row.attempt.trajectory.finish_reason),
     "cached": ("bool", lambda row: row.attempt.trajectory.cached),
@@ -100,7 +113,7 @@ REFLECTIONS: Columns = {
     "reflection_id": ("string", lambda row: row.of.reflection_id),
     "source": ("category", lambda row: row.of.source),
     "category": ("category", lambda row: row.of.category),
-    "confidence": ("float64", lambda row: row.of.confidence),
+    "confidence": ("Float64", lambda row: _confidence(row.of)),
     "confidence_source": ("category", lambda row: row.of.confidence_source),
     "flags": ("category", lambda row: " ".join(row.of.flags)),
     "tokens": ("int64", lambda row: row.of.usage.tokens),
@@ -122,6 +135,15 @@ MEMORY: Columns = {
 
 def _verdict(evaluation: Evaluation) -> bool | None:
     return None if evaluation.outcome in UNKNOWN else evaluation.passed
+
+
+def _hidden(grade: Grade | None) -> bool | None:
+    return None if grade is None or grade.outcome in UNKNOWN else grade.passed
+
+
+def _confidence(reflection: Reflection | None) -> float | None:
+    """None where it says nothing, as of controls that judge nothing."""
+    return None if reflection is None or reflection.confidence_source == "none" else reflection.confidence
 
 
 def _of(record: Grade | Reflection | None, field: str) -> object:

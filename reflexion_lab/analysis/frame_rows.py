@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reflexion_lab.analysis.estimators import submitted_at
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.records import Attempt, Grade, TaskResult, Usage
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.statistics.intervals import Rate
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.records import UNKNOWN, Attempt, Grade, TaskResult, Usage
+from reflexion_lab.runner.folder.folder import RunFolder
 
 SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
 """An id in memory: its run, left out where tasks know nothing of each other; its task; an attempt or a digest."""
@@ -37,6 +37,15 @@ class Loop:
         self.so_far = list(itertools.accumulate(self.spent, initial=self.before))[1:]
 
     @property
+    def rewards(self) -> list[float]:
+        return [attempt.evaluation.reward for attempt in self.attempts]
+
+    @property
+    def errors(self) -> list[int]:
+        """Failing feedback checks, by attempt."""
+        return [len(attempt.evaluation.failures) for attempt in self.attempts]
+
+    @property
     def loop(self) -> Loop:
         """Itself, so that a loop may be asked like its parts."""
         return self
@@ -48,8 +57,8 @@ class Loop:
 
     @property
     def any_solved(self) -> bool | None:
-        """Whether any attempt passes the hidden tests; None until all are graded."""
-        passed = [grade.passed for grade in self.grades if grade]
+        """Whether any attempt passes the hidden tests; None until all have a hidden verdict."""
+        passed = [grade.passed for grade in self.grades if grade and grade.outcome not in UNKNOWN]
         return any(passed) if len(passed) == len(self.grades) else None
 
 
@@ -72,9 +81,11 @@ class Run:
 
     @cached_property
     def solved(self) -> Rate | None:
-        """Hidden verdicts on what was submitted; None until the run is finished."""
-        verdicts = [grade.passed for loop in self.loops if (grade := loop.grades[loop.submitted])]
-        return Rate.of(sum(verdicts), len(verdicts)) if len(verdicts) == self.log.manifest.n_expected else None
+        """Hidden verdicts on what was submitted; None until the run is finished, and without any verdict."""
+        grades = {loop.result.task_id: loop.grades[loop.submitted] for loop in self.loops}
+        verdicts = [grade.passed for grade in grades.values() if grade and grade.task_id not in self.log.no_verdict]
+        is_finished = len(grades) == self.log.manifest.n_expected and all(grades.values())
+        return Rate.of(sum(verdicts), len(verdicts)) if is_finished and verdicts else None
 
 
 class Made(NamedTuple):

@@ -29,9 +29,9 @@ from reflexion_lab.analysis.frame_columns import (
     Columns,
 )
 from reflexion_lab.analysis.frame_rows import Made, Run, attempts, checks, memories, reflections
-from reflexion_lab.manifest import HOW_NOT_WHAT
 from reflexion_lab.records import Usage
-from reflexion_lab.run_folder import some_folders
+from reflexion_lab.runner.folder.folder import some_folders
+from reflexion_lab.runner.folder.manifest import measured
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,9 +44,11 @@ class Frames(NamedTuple):
 
     runs: pd.DataFrame
     """One row a run. Config values in which the runs differ are columns, by dotted key. `pass_at_1`, or an oracle's
-    `upper_bound`, with its Wilson 95 % interval `low`, `high`; all missing until the run is finished."""
+    `upper_bound`, with its Wilson 95 % interval `low`, `high`, is of the `n` tasks that have a hidden verdict; all
+    missing until the run is finished. `no_verdict`: tasks that have none."""
     tasks: pd.DataFrame
-    """One row a task of a run."""
+    """One row a task of a run. `learning_rate`, `trend`, `diminishing_returns` and `breakthroughs` (numbers of
+    attempts) are of the feedback rewards, `errors_removed` of the failing checks; see `analysis.progression`."""
     attempts: pd.DataFrame
     """One row an attempt. `passed` is the feedback verdict, missing where nobody could tell. `tokens_so_far` and
     `cost_so_far` add up a loop, with the tests that the model wrote for it."""
@@ -98,13 +100,13 @@ def _frame(rows: Sequence[object], columns: Columns) -> pd.DataFrame:
 
 def _swept(runs: Sequence[Run]) -> Columns:
     """Config values in which runs differ; missing where a run has no such key."""
-    configs = {run: dict(flat(run.log.manifest.config)) for run in runs}
+    configs = {run: dict(flat(measured(run.log.manifest.config))) for run in runs}
     known = {"arm", "seed", "feedback_source", "benchmark.name"}
     keys = list(dict.fromkeys(key for config in configs.values() for key in config))
     found: Columns = {}
     for key in keys:
         values = [config.get(key) for config in configs.values()]
-        if key.partition(".")[0] in HOW_NOT_WHAT or key in known or len({*map(repr, values)}) == 1:
+        if key in known or len({*map(repr, values)}) == 1:
             continue
         found[key] = _kind(values), functools.partial(_value, configs, key)
     return found

@@ -8,43 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from reflexion_lab.records import Attempt, Record
-
 TRENDS = ("improving", "steady", "declining", "insufficient")
 FEWEST = 3
 """Scores that a trend needs."""
 STEADY = 0.02
 """A rise or fall, over all attempts, below this share of the largest score is none."""
-
-
-class Progression(Record, frozen=True, kw_only=True):
-    """One task's loop in figures."""
-
-    scores: tuple[float, ...]
-    deltas: tuple[float, ...]
-    learning_rate: float
-    trend: str
-    """One of `TRENDS`."""
-    errors_removed: int
-    """Failing checks at the first attempt, less those at the last; below 0 when there are more."""
-    diminishing_returns: bool
-    breakthroughs: tuple[int, ...]
-    """Numbers of the attempts, 1-based."""
-
-
-def progression(attempts: Sequence[Attempt]) -> Progression:
-    """By feedback reward and failing checks of one task's attempts; of no attempts, zeros."""
-    scores = tuple(attempt.evaluation.reward for attempt in attempts)
-    errors = [len(attempt.evaluation.failures) for attempt in attempts]
-    return Progression(
-        scores=scores,
-        deltas=deltas(scores),
-        learning_rate=learning_rate(scores),
-        trend=trend(scores),
-        errors_removed=errors_removed(errors),
-        diminishing_returns=diminishing_returns(scores),
-        breakthroughs=breakthroughs(scores),
-    )
 
 
 def deltas(scores: Sequence[float]) -> tuple[float, ...]:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.calibration import Calibration, Forecast, calibration
 from reflexion_lab.analysis.effect import Verdicts, effect
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.uses import Reading, Written, hidden, readings, reward_change
 from reflexion_lab.records import Grade, Record, Reflection
-from reflexion_lab.statistics.intervals import Estimate, Rate
 
 MISSES = "misses_check"
 """The flag of a reflection that names no failing check."""

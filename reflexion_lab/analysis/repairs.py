@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.clusters import by_task
-from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Evaluation, Record
-from reflexion_lab.statistics.bootstrap import interval
-from reflexion_lab.statistics.intervals import Estimate
 
 
 class Mended(Record, frozen=True, kw_only=True):

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.budgets import matched, per_solved
 from reflexion_lab.analysis.differences import AS_RUN, Cut, Difference, compared
 from reflexion_lab.analysis.spending import UNITS, currencies, is_known
+from reflexion_lab.analysis.stats.area import area
+from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
 from reflexion_lab.analysis.tallies import Tallies, tallies
 from reflexion_lab.analysis.transitions import Moves, ends
 from reflexion_lab.records import Record
-from reflexion_lab.registration import Registration, exploratory
-from reflexion_lab.statistics.area import area
-from reflexion_lab.statistics.bootstrap import FEWEST, interval
-from reflexion_lab.statistics.intervals import Estimate, Rate
+from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 METRIC = "pass_at_1"
 """What a registration calls the share as run, and with `_equal_tokens` and such behind it the share at one budget."""
 ONE_SEED = "one seed: ask with --one-seed"
-WILSON = "Wilson"
-BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
 
 
 class Row(Record, frozen=True, kw_only=True):
@@ -37,11 +32,15 @@ class Row(Record, frozen=True, kw_only=True):
     """Fingerprints by role; several where its runs differ."""
     run_ids: tuple[str, ...]
     seeds: tuple[int, ...]
+    n: int
+    """Cases with a hidden verdict: n of `curve`, `first` and `final`."""
     tasks: int
-    """Distinct ones."""
+    """Distinct ones of these."""
     n_expected: int
     n_logged: int
     """Cases."""
+    no_verdict: tuple[Case, ...]
+    """Logged cases on which the hidden tests say nothing: they have none, or the harness failed. In no rate's n."""
     absent: tuple[Case, ...]
     """Cases that the baseline has and this arm has not; no difference is about them."""
     alone: tuple[Case, ...]
@@ -101,16 +100,18 @@ def row(
         models=_models(arm),
         run_ids=tuple(manifest.run_id for manifest in manifests),
         seeds=arm.seeds,
+        n=len(arm.judged),
         tasks=len(arm.tasks),
         n_expected=sum(manifest.n_expected for manifest in manifests),
         n_logged=len(arm.attempts),
+        no_verdict=arm.no_verdict,
         absent=tuple(sorted(others - arm.attempts.keys())),
         alone=tuple(sorted(arm.attempts.keys() - others)),
         no_feedback=sum(made[0].evaluation.outcome == "no_tests" for made in arm.attempts.values()),
         curve=shares,
-        first=_share(arm, curve[0]),
-        final=_share(arm, curve[-1]),
-        method=WILSON if len(arm.seeds) == 1 else BOOTSTRAP,
+        first=arm.share(curve[0]),
+        final=arm.share(curve[-1]),
+        method=arm.share_method,
         area=float(area(shares)),
         as_run=_as_run(arm, base, study) if base and has_partner else None,
         matched=_matched(arm, base, unit, study) if base and has_partner and not unmatched else None,
@@ -128,18 +129,11 @@ def row(
     )
 
 
-def _share(arm: Arm, verdicts: Mapping[Case, bool]) -> Estimate:
-    if len(arm.seeds) > 1:
-        return interval(arm.outcomes(verdicts))
-    rate = Rate.of(sum(verdicts.values()), len(verdicts))
-    return Estimate(value=rate.share, low=rate.low, high=rate.high)
-
-
 def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
     """Raises ValueError."""
     if base is None or base is arm:
         return ""
-    shared = {case.seed for case in arm.attempts.keys() & base.attempts.keys()}
+    shared = {case.seed for case in arm.judged.keys() & base.judged.keys()}
     if not shared:
         both = " and ".join(f"{one.label} (seeds {', '.join(map(str, one.seeds))})" for one in (arm, base))
         raise ValueError(f"arms: no case found in both {both}; expected the same tasks at the same seeds")

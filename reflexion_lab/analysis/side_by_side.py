@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from reflexion_lab import registration
 from reflexion_lab.analysis.arms import Arm, arms, flat
 from reflexion_lab.analysis.comparison import Comparison, compare
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.folder import registration
+from reflexion_lab.runner.folder.folder import RunFolder
 
 
 def side_by_side(

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.clusters import by_task
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.task_texts import task_text
 from reflexion_lab.records import UNKNOWN, Attempt, Record
-from reflexion_lab.statistics.bootstrap import interval
-from reflexion_lab.statistics.intervals import Estimate
-from reflexion_lab.tokens import tokens
+from reflexion_lab.text.replies.tokens import tokens
 
 MOST, FEWEST = 5, 12
 """Bins, and attempts in each of them, over all arms."""

@@ -38,8 +38,9 @@ def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
 def is_known(arm: Arm, unit: str) -> bool:
     """Whether the runs say what was spent. Where nobody recorded it, usages are zero, and that does not mean free.
 
-    Calls and tokens are known where every first attempt has some, and tokens where every call has some, too. Money is
-    known where any was paid, and every role has a price; what runs here costs nothing, and is not compared by it.
+    Calls and tokens are known where every first attempt has some, and tokens where every call has some that brought a
+    reply, too: a prompt that was refused takes none. Money is known where any was paid, and every role has a price;
+    what runs here costs nothing, and is not compared by it.
 
     Raises:
         ValueError: an unknown unit.
@@ -48,8 +49,13 @@ def is_known(arm: Arm, unit: str) -> bool:
     if unit == "cost":
         prices = {price for log in arm.logs for price in log.manifest.prices.values()}
         return any(found[-1] for found in by_case.values()) and UNPRICED not in prices
-    asked = (usage for made in arm.attempts.values() for one in made for usage in one.usage.values() if usage.calls)
-    return all(found[0] for found in by_case.values()) and all(_amount(usage, unit) for usage in asked)
+    usages = [usage for attempts in arm.attempts.values() for attempt in attempts for usage in attempt.usage.values()]
+    answered = (usage for usage in usages if usage.calls > usage.refused)
+    first = all(
+        amounts[0] or any(usage.refused for usage in arm.attempts[case][0].usage.values())
+        for case, amounts in by_case.items()
+    )
+    return first and all(_amount(usage, unit) for usage in answered)
 
 
 def currencies(arm: Arm) -> tuple[str, ...]:
@@ -60,7 +66,7 @@ def currencies(arm: Arm) -> tuple[str, ...]:
 
 def reflecting(attempt: Attempt, unit: str) -> float:
     """Of the attempt's own reflection."""
-    return _amount(attempt.usage["reflector"], unit)
+    return _amount(attempt.reflection.usage, unit) if attempt.reflection else 0.0
 
 
 def _check(unit: str) -> None:
@@ -74,6 +80,7 @@ def _amount(usage: Usage, unit: str) -> float:
 
 def _spent(made: Sequence[Attempt], unit: str, before: float) -> list[float]:
     """Before each attempt, the reflection on the one before it."""
-    acting = [sum(_amount(usage, unit) for role, usage in one.usage.items() if role != "reflector") for one in made]
+    calls = [(one.trajectory.usage, *one.trajectory.others.values()) for one in made]
+    acting = [sum(_amount(usage, unit) for usage in usages) for usages in calls]
     earlier = [before, *(reflecting(one, unit) for one in made[:-1])]
     return list(accumulate(a + b for a, b in zip(acting, earlier, strict=True)))

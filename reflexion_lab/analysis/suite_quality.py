@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.records import UNKNOWN, Attempt, Check, Evaluation, Grade, Record, SuiteVerdict, WrittenTests
-from reflexion_lab.statistics.intervals import Rate
 
 
 class Confusion(Record, frozen=True, kw_only=True):

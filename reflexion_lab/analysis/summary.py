@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from reflexion_lab.analysis.estimators import Paired, paired, submitted_at, verdicts_at
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.estimators import Paired, paired
 from reflexion_lab.analysis.reflections import ReflectionFigures
 from reflexion_lab.analysis.reflections import reflections as reflection_figures
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.suite_quality import (
     Confusion,
     SuiteQuality,
@@ -16,8 +17,18 @@ from reflexion_lab.analysis.suite_quality import (
     feedback_confusion,
     suite_quality,
 )
-from reflexion_lab.records import WITHHELD, Attempt, Beginning, Grade, Record, Usage, WrittenTests
-from reflexion_lab.statistics.intervals import Rate
+from reflexion_lab.loop.selection import submitted_at, verdicts_at
+from reflexion_lab.records import (
+    UNKNOWN,
+    WITHHELD,
+    Attempt,
+    Beginning,
+    Evaluation,
+    Grade,
+    Record,
+    Usage,
+    WrittenTests,
+)
 
 __all__ = ["Log", "Summary", "summary"]
 
@@ -36,14 +47,16 @@ class Summary(Record, frozen=True, kw_only=True):
     n_expected: int
     n_logged: int
     """Tasks whose loops ended. While they are fewer than `n_expected`, no figure is final."""
+    no_verdict: tuple[str, ...]
+    """Tasks on which the hidden tests say nothing: they have none, or the harness failed. They are in no rate's n."""
     pass_at_1: Rate
-    """Hidden verdicts on submissions. A harness error counts as not passed, and in `harness_errors`."""
+    """Hidden verdicts on submissions."""
     pass_at_1_first: Rate | None
     """The same for attempt 1, the plain single attempt; None until every attempt is graded."""
     any_solved: Rate | None
     """Tasks of which any attempt passes the hidden tests; an oracle's pick, no pass@1."""
     visible_pass: Rate
-    """Tasks whose submission passed its feedback checks."""
+    """Tasks whose submission passed its feedback checks, of those whose submission has a feedback verdict."""
     against_single: Paired | None
     """What was submitted against attempt 1 of the same task: repairs, damage, difference, p."""
     feedback: Confusion
@@ -101,7 +114,7 @@ class Summary(Record, frozen=True, kw_only=True):
     set_aside: dict[str, int]
     """Loops that were broken off since no answer came, by `protocols.UNANSWERED`, and begun anew; none is in n."""
     uncounted: int
-    """Attempts with calls of which the server counted no token: their cost is unknown, not 0."""
+    """Attempts with calls that brought a reply of which the server counted no token: their cost is unknown, not 0."""
     no_feedback: int
     """Tasks that show no test: one attempt, submitted as it was."""
     timeouts: int
@@ -122,8 +135,9 @@ def summary(log: Log) -> Summary:
     reflections = [attempt.reflection for attempt in every if attempt.reflection]
     by_model = sum(reflection.source == "llm" for reflection in reflections)
     first = verdicts_at(log.attempts, log.grades, 1) if log.is_graded else None
-    final = {task_id: grade.passed for task_id, (_, grade) in submitted.items()}
-    passed = sum(submitted_at(made).evaluation.passed for made in log.attempts.values())
+    left_out = log.no_verdict
+    final = {task_id: grade.passed for task_id, (_, grade) in submitted.items() if task_id not in left_out}
+    tried = [a.evaluation for a in map(submitted_at, log.attempts.values()) if a.evaluation.outcome not in UNKNOWN]
     modes = [check.mode for attempt in every for check in attempt.evaluation.checks if check.kind == "test"]
     return Summary(
         run_id=manifest.run_id,
@@ -134,10 +148,11 @@ def summary(log: Log) -> Summary:
         is_upper_bound=manifest.feedback_source == "oracle",
         n_expected=manifest.n_expected,
         n_logged=len(log.results),
+        no_verdict=left_out,
         pass_at_1=Rate.of(sum(final.values()), len(final)),
         pass_at_1_first=None if first is None else Rate.of(sum(first.values()), len(first)),
-        any_solved=Rate.of(_any_solved(log), len(log.attempts)) if log.is_graded else None,
-        visible_pass=Rate.of(passed, len(log.attempts)),
+        any_solved=Rate.of(_any_solved(log), len(final)) if log.is_graded else None,
+        visible_pass=Rate.of(sum(evaluation.passed for evaluation in tried), len(tried)),
         against_single=None if first is None else paired(first, final),
         feedback=feedback_confusion(submitted.values()),
         feedback_first=feedback_confusion(j for j in log.judged if j[0].number == 1) if log.is_graded else None,
@@ -149,7 +164,7 @@ def summary(log: Log) -> Summary:
         hidden_in_place=sum(grade.checks_in_place for grade in hidden),
         hidden_asked_open=sum(not grade.sealed for grade in log.grades.values()),
         hidden_asked_sealed=sum(grade.sealed for grade in log.grades.values()),
-        verification_types=dict(Counter(attempt.evaluation.verification_type for attempt in every)),
+        verification_types=dict(Counter(_verification(attempt.evaluation) for attempt in every)),
         did_not_run=_did_not_run(every),
         suites=suite_quality(log.written.values(), log.suite_verdicts) if log.written else None,
         attempts_mean=len(every) / len(log.attempts) if log.attempts else 0.0,
@@ -157,7 +172,9 @@ def summary(log: Log) -> Summary:
         submitted_outcomes=dict(Counter(grade.outcome for grade in hidden)),
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
         usage=_usage(every, log.written.values()),
-        usage_last_reflections=sum((made[-1].usage["reflector"] for made in log.attempts.values()), Usage()),
+        usage_last_reflections=sum(
+            (made[-1].reflection.usage for made in log.attempts.values() if made[-1].reflection), Usage()
+        ),
         read_of_others=_read_of_others(every, manifest.run_id) if log.beginning else None,
         known_before=_known(log.beginning) if log.beginning else {},
         reflections=dict(Counter(reflection.source for reflection in reflections)),
@@ -167,7 +184,7 @@ def summary(log: Log) -> Summary:
         extraction_failures=sum(not attempt.trajectory.solution.strip() for attempt in every),
         withheld=_withheld(every),
         set_aside=dict(Counter(one.outcome for one in log.set_aside)),
-        uncounted=sum(any(u.calls and not u.tokens for u in attempt.usage.values()) for attempt in every),
+        uncounted=sum(any(u.calls > u.refused and not u.tokens for u in attempt.usage.values()) for attempt in every),
         no_feedback=sum(made[0].evaluation.outcome == "no_tests" for made in log.attempts.values()),
         timeouts=sum(any(check.outcome == "timeout" for check in a.evaluation.checks) for a in every),
         harness_errors=_harness_errors(every, log.grades.values()),
@@ -177,7 +194,8 @@ def summary(log: Log) -> Summary:
 
 
 def _any_solved(log: Log) -> int:
-    return len({attempt.task_id for attempt in log.every if log.grades[attempt.task_id, attempt.number].passed})
+    solved = {attempt.task_id for attempt in log.every if log.grades[attempt.task_id, attempt.number].passed}
+    return len(solved.difference(log.no_verdict))
 
 
 def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
@@ -193,6 +211,11 @@ def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
 def _known(beginning: Beginning) -> dict[str, int]:
     counts = {"episodes": beginning.episodes, "wisdom": len(beginning.wisdom), "mistakes": beginning.mistakes}
     return {kind: count for kind, count in counts.items() if count}
+
+
+def _verification(evaluation: Evaluation) -> str:
+    """The kind of verdict; an injected one is named as such."""
+    return f"injected_{evaluation.injected}" if evaluation.injected else evaluation.verification_type
 
 
 def _usage(attempts: Iterable[Attempt], suites: Iterable[WrittenTests]) -> dict[str, Usage]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.records import Attempt, Grade, Record, Usage
-from reflexion_lab.statistics.intervals import Rate
 
 
 class Tallies(Record, frozen=True, kw_only=True):
@@ -17,7 +17,7 @@ class Tallies(Record, frozen=True, kw_only=True):
     extraction_failures: Rate
     """Attempts in whose reply no program was found."""
     timeouts: Rate
-    """Attempts of which a feedback check, or the hidden verdict, timed out."""
+    """Attempts of which a feedback check timed out, or whose first failing hidden check did: grades name no other."""
     harness_errors: Rate
     """Attempts of which the harness itself spoilt a verdict, feedback or hidden: these say nothing of a program."""
 
@@ -37,10 +37,11 @@ def tallies(arm: Arm) -> Tallies:
 
 def total(usages: Iterable[Usage]) -> Usage:
     """Their sum, field by field."""
-    found = [
-        (one.calls, one.prompt_tokens, one.completion_tokens, one.seconds, one.cost, one.retries) for one in usages
+    amounts = [
+        (one.calls, one.prompt_tokens, one.completion_tokens, one.seconds, one.cost, one.retries, one.refused)
+        for one in usages
     ]
-    return Usage(**dict(zip(Usage.__struct_fields__, map(sum, zip(*found, strict=True)), strict=False)))
+    return Usage(**dict(zip(Usage.__struct_fields__, map(sum, zip(*amounts, strict=True)), strict=False)))
 
 
 def _outcomes(attempt: Attempt, grade: Grade) -> set[str]:

@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from reflexion_lab.prompts.render import known_examples
 from reflexion_lab.records import Attempt
+from reflexion_lab.text.prompts.render import known_examples
 
 _BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _DEFINED = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)

@@ -13,11 +13,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.estimators import Paired, paired
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.manifest import differences
-from reflexion_lab.records import Attempt, Record
-from reflexion_lab.run_folder import RunFolderError, folders
-from reflexion_lab.statistics.intervals import LEVEL, Rate
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import LEVEL, Rate
+from reflexion_lab.records import UNKNOWN, Attempt, Record
+from reflexion_lab.runner.folder.folder import RunFolderError, folders
+from reflexion_lab.runner.folder.manifest import differences
 
 RESAMPLES = 10_000
 READ = ("wisdom", "mistakes", "episodes")
@@ -28,9 +28,9 @@ class Success(Record, frozen=True, kw_only=True):
     """Attempts that passed; those at one task are not independent of each other."""
 
     feedback: Rate
-    """By the feedback tests."""
+    """By the feedback tests, of the attempts that have a verdict of theirs."""
     hidden: Rate
-    """By the hidden tests, of the attempts that have been graded."""
+    """By the hidden tests, likewise."""
 
 
 class Change(Record, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Against(Record, frozen=True, kw_only=True):
     """Negative transfer: tasks that the baseline solves in a pair of runs, and the run with wisdom does not."""
     gained: tuple[str, ...]
     left_out: int
-    """Ends of loops without a graded partner on the other side."""
+    """Ends of loops without a hidden verdict, or without a partner that has one on the other side."""
     differs_in: tuple[str, ...]
     """Names of what else tells the runs apart: top-level config keys, data, prompts, weights."""
 
@@ -73,10 +73,12 @@ class _End(NamedTuple):
 
     @classmethod
     def by_task(cls, log: Log) -> dict[str, _End]:
-        """Of the tasks that have been graded."""
+        """Of the tasks that have a hidden verdict."""
+        left_out = set(log.no_verdict)
         return {
             task_id: cls(grade.passed, attempt.number, len(log.attempts[task_id]))
             for task_id, (attempt, grade) in log.submitted.items()
+            if task_id not in left_out
         }
 
 
@@ -114,8 +116,8 @@ def transfer(runs: object, baseline: object = (), known: Collection[str] | None 
 
     Args:
         runs: a run folder, a pattern, a sweep, or a list of these; see `run_folder.folders`.
-        baseline: as many runs on the same benchmark, none for no comparison. Both sides are paired in the order of
-            their seeds, and of one seed in the order given.
+        baseline: runs on the same benchmark, none for no comparison. Runs are paired by seed, those of one seed in the
+            order given; a run without a partner is left out.
         known: ids of all wisdom that there was to read.
         seed: of the bootstrap.
 
@@ -151,8 +153,8 @@ def _success(logs: Sequence[Log], reads: bool) -> Success:
     chosen = [(log, attempt) for log in logs for attempt in log.every if bool(attempt.recalled_wisdom) == reads]
     grades = [log.grades.get((attempt.task_id, attempt.number)) for log, attempt in chosen]
     return Success(
-        feedback=_share([attempt.evaluation.passed for _, attempt in chosen]),
-        hidden=_share([grade.passed for grade in grades if grade]),
+        feedback=_share([a.evaluation.passed for _, a in chosen if a.evaluation.outcome not in UNKNOWN]),
+        hidden=_share([grade.passed for grade in grades if grade and grade.outcome not in UNKNOWN]),
     )
 
 
@@ -180,11 +182,20 @@ def _against(logs: Sequence[Log], baseline: Sequence[Log], rng: random.Random) -
 
 def _paired_runs(first: Sequence[Log], second: Sequence[Log]) -> list[tuple[Log, Log]]:
     """Raises RunFolderError."""
-    if len(first) != len(second):
-        counts = f"{len(second)} runs and {len(first)} of the baseline found"
-        raise RunFolderError(f"transfer: {counts}; expected as many of both, since they are paired by seed")
-    sides = (sorted(side, key=lambda log: log.manifest.seed) for side in (first, second))
-    return list(zip(*sides, strict=True))
+    ours, theirs = _by_seed(first), _by_seed(second)
+    if pairs := [pair for seed in ours if seed in theirs for pair in zip(ours[seed], theirs[seed], strict=False)]:
+        return pairs
+    raise RunFolderError(
+        f"transfer: no seed in common: got runs of seed {', '.join(map(str, theirs))} and a baseline of seed "
+        f"{', '.join(map(str, ours))}; expected both at the same seeds"
+    )
+
+
+def _by_seed(logs: Sequence[Log]) -> dict[int, list[Log]]:
+    found: dict[int, list[Log]] = {}
+    for log in sorted(logs, key=lambda log: log.manifest.seed):
+        found.setdefault(log.manifest.seed, []).append(log)
+    return found
 
 
 def _pairs(runs: Sequence[tuple[Log, Log]]) -> list[_Pair]:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.clusters import by_task
-from reflexion_lab.analysis.estimators import submitted_at
+from reflexion_lab.analysis.stats.bootstrap import difference, interval
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Record
-from reflexion_lab.statistics.bootstrap import difference, interval
-from reflexion_lab.statistics.intervals import Estimate
 
 
 class Moves(Record, frozen=True, kw_only=True):
@@ -37,15 +37,11 @@ class Moves(Record, frozen=True, kw_only=True):
     damage: Estimate | None
     """cw / (cc + cw); None where nothing was right before."""
     gain: Estimate | None
-    """net / n; None without any pair."""
+    """(wc - cw) / n; None without any pair."""
 
     @property
     def n(self) -> int:
         return self.cc + self.cw + self.wc + self.ww
-
-    @property
-    def net(self) -> int:
-        return self.wc - self.cw
 
 
 class Transitions(Record, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Reflection
 
 

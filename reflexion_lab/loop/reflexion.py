@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.loop.stuck import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
-from reflexion_lab.records import UNKNOWN, Attempt, Delta, Evaluation, Recollection, Task
+from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Evaluation, Recollection, Task
 
 
 class Reflexion:
@@ -60,7 +60,9 @@ class Reflexion:
                 recollection = self.told(self.memory.recall(task), task, history)
             with stage("acting", task, number):
                 trajectory = self.actor.act(task, recollection)
-                recollection = recollection.without(trajectory.left_out)
+                left_out = tuple(sorted({*recollection.left_out, *trajectory.left_out}))
+                trajectory = replace(trajectory, left_out=left_out)
+                recollection = recollection.without(left_out)
             with stage("evaluating", task, number):
                 evaluation = self.evaluator.evaluate(task, trajectory)
             attempt = Attempt(
@@ -97,7 +99,7 @@ class Reflexion:
         evaluation = attempt.evaluation
         if evaluation.passed:
             return self.reflect_on_success
-        is_wanted = evaluation.reward < self.reflect_below or evaluation.outcome != "fail"
+        is_wanted = round(evaluation.reward, DIGITS) < self.reflect_below or evaluation.outcome != "fail"
         return evaluation.outcome not in UNKNOWN and is_wanted and (self.reflect_on_last or not stop)
 
 
@@ -109,7 +111,7 @@ def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
     return Delta(
         reward_change=evaluation.reward - before.reward,
         error_count_change=len(evaluation.failures) - len(before.failures),
-        is_improvement=evaluation.reward > before.reward,
+        is_improvement=evaluation.rank > before.rank,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 from reflexion_lab.protocols import Stop
-from reflexion_lab.records import Attempt, Usage
+from reflexion_lab.records import DIGITS, Attempt, Usage
 
 
 class FirstOf:
@@ -118,10 +118,10 @@ class DiminishingReturns:
         self.attempts = attempts
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
-        best = best_so_far(attempt, history)
+        best = list(accumulate((past.evaluation.reward for past in (*history, attempt)), max))
         if len(best) <= self.attempts or best[-1] <= best[0]:
             return None
-        mean = (best[-1] - best[-1 - self.attempts]) / self.attempts
+        mean = round((best[-1] - best[-1 - self.attempts]) / self.attempts, DIGITS)
         return "diminishing_returns" if mean < self.gain else None
 
 
@@ -143,6 +143,6 @@ class Budget:
         return "budget" if reached else None
 
 
-def best_so_far(attempt: Attempt, history: Sequence[Attempt]) -> list[float]:
-    """The best reward up to each attempt, oldest first."""
-    return list(accumulate((past.evaluation.reward for past in (*history, attempt)), max))
+def best_so_far(attempt: Attempt, history: Sequence[Attempt]) -> list[tuple[bool, float, float]]:
+    """The best rank up to each attempt, oldest first."""
+    return list(accumulate((past.evaluation.rank for past in (*history, attempt)), max))

@@ -8,7 +8,8 @@ from reflexion_lab.records import Attempt
 
 
 class Stuck:
-    """The same program, or the very same failures, `after` times in a row. One repeat earlier `advice` says so.
+    """The same program, or the very same failures, `after` times in a row. One repeat earlier `advice` says so; with 2
+    there is none earlier, and the loop ends without advice.
 
     `after`: 2 or more; with None nothing is ever stuck. Programs are compared without blank lines and trailing spaces,
     failures with their values: another wrong answer is another failure.
@@ -43,7 +44,9 @@ def _run(looks: Sequence[Hashable]) -> int:
 
 
 def _program(attempt: Attempt) -> Hashable:
-    return tuple(line.rstrip() for line in attempt.trajectory.solution.splitlines() if line.strip())
+    """A reply without a program is like no other: a refusal and a reply that was cut off have nothing in common."""
+    lines = tuple(line.rstrip() for line in attempt.trajectory.solution.splitlines() if line.strip())
+    return lines or (attempt.number,)
 
 
 def _failure(attempt: Attempt) -> Hashable:

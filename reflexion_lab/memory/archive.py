@@ -182,7 +182,9 @@ class Archive:
         """`entry` as the other tasks tell it; its words may come from any of them."""
         if not except_task or except_task not in entry.tasks:
             return entry
-        return self._extraction.without(entry.wisdom_id, except_task)
+        others = self._extraction.without(entry.wisdom_id, except_task)
+        usage = {field: getattr(entry, field) for field in ("use_count", "success_rate", "last_used_at")}
+        return others and replace(others, **usage)
 
     def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:
         """Index `episodes`, oldest first; the wisdom that they changed. What a wisdom was used for is counted from the

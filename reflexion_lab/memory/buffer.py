@@ -1,28 +1,26 @@
-"""The episode buffer: the newest episodes up to a bound, found by agent, session, task and category."""
+"""The episode buffer: the newest episodes up to a bound, found by task and by text."""
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from reflexion_lab.memory.index import Index
-from reflexion_lab.memory.saved import DEFAULT_EPISODES, Saved, read_lines, read_object, whole
 from reflexion_lab.memory.texts import document
 from reflexion_lab.protocols import Hit, Retriever
-from reflexion_lab.records import Episode, Search
-from reflexion_lab.search import found
+from reflexion_lab.records import Episode
 
-KEYS = ("agent", "session", "task", "category")
-"""What episodes are looked up by."""
+DEFAULT_EPISODES = 1000
 
 
 class EpisodeBuffer:
     """A bounded first-in-first-out buffer of episodes. Thread-safe; callers get lists of their own.
 
-    Storing costs O(1) also at capacity, however the episodes share agents, sessions, tasks and categories. A look-up
-    costs what it returns.
+    Storing costs O(1) also at capacity, however the episodes share tasks. A look-up costs what it returns.
 
     Args:
         max_episodes: at capacity the oldest leaves before the new one enters; a value of 0 or less means 1000.
@@ -49,7 +47,7 @@ class EpisodeBuffer:
         # Episodes are numbered as they come, as the retriever numbers them; those of `_first` to `_next - 1` are kept.
         self._episodes: dict[int, Episode] = {}
         self.total = self._first = self._next = 0
-        self._indexes = {name: Index() for name in KEYS}
+        self._tasks = Index()
 
     def store(self, episode: Episode) -> Episode:
         """Keep an episode and return it as it is kept: with an id and a timestamp, if it had none.
@@ -74,30 +72,10 @@ class EpisodeBuffer:
             self._retriever.forget(self._first)
         return kept
 
-    def by_agent(self, agent_id: str) -> list[Episode]:
-        """In the order of storing, as in the three below; [] for an agent that is not known."""
-        return self._by("agent", agent_id)
-
-    def by_session(self, session_id: str) -> list[Episode]:
-        return self._by("session", session_id)
-
     def by_task(self, task_id: str) -> list[Episode]:
-        return self._by("task", task_id)
-
-    def by_category(self, category: str) -> list[Episode]:
-        """Those whose reflection names this failure class; "" for those without a reflection."""
-        return self._by("category", category)
-
-    def keys(self) -> dict[str, list[str]]:
-        """By `KEYS`: the agents, sessions, tasks and categories of the episodes that are kept."""
+        """In the order of storing; [] for a task that is not known."""
         with self._lock:
-            return {name: index.keys() for name, index in self._indexes.items()}
-
-    def recent(self, n: int) -> list[Episode]:
-        """The newest `n`, newest first; [] for 0 or less."""
-        with self._lock:
-            oldest = max(self._first, self._next - n)
-            return [self._episodes[number] for number in range(self._next - 1, oldest - 1, -1)]
+            return [self._episodes[number] for number in self._tasks.numbers(task_id, self._first)]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
         """At most `k` episodes nearest to `text`, best first, the newer first on a tie; `min_score` is inclusive.
@@ -108,104 +86,22 @@ class EpisodeBuffer:
         with self._lock:
             return [self._episodes[hit.number] for hit in self._retriever.rank(text, k) if hit.score >= min_score]
 
-    def search(self, search: Search) -> list[Episode]:
-        """Newest first."""
-        exact = {"agent": search.agent_id, "session": search.session_id, "task": search.task_id}
-        with self._lock:
-            narrowed = [self._indexes[name].numbers(key, self._first) for name, key in exact.items() if key]
-            numbers = min(narrowed, key=len) if narrowed else self._episodes
-            candidates = [self._episodes[number] for number in numbers]
-        return found(search, candidates)
-
-    def clear(self) -> None:
-        """Forget every episode; `total` still counts them."""
-        with self._lock:
-            self._clear()
-
     def __len__(self) -> int:
         return len(self._episodes)
 
     def __iter__(self) -> Iterator[Episode]:
         """Oldest first, as the buffer stands at this moment."""
-        return iter(self._saved().episodes or ())
-
-    def to_json(self) -> str:
-        """One object: `max_episodes`, `total` and `episodes`, oldest first."""
-        return msgspec.json.encode(self._saved()).decode()
-
-    def from_json(self, text: str | bytes) -> None:
-        """Become the buffer that `to_json` wrote, its capacity too; where it holds more, the newest stay.
-
-        Raises:
-            ValueError: `text` is no such object; the buffer is as it was.
-        """
-        saved = read_object(text)
-        self._become(saved.episodes or (), saved.max_episodes, saved.total)
-
-    def to_jsonl(self) -> str:
-        """One episode a line, oldest first."""
-        return msgspec.json.Encoder().encode_lines(list(self)).decode()
-
-    def from_jsonl(self, text: str | bytes) -> int:
-        """Hold the episodes of these lines instead, the newest if there are too many.
-
-        Returns: how many lines are no JSON, as a kill leaves them; they are skipped.
-
-        Raises:
-            ValueError: a line is JSON but no episode, or none is JSON; the buffer is as it was.
-        """
-        episodes, torn = read_lines(text)
-        self._become(episodes, self.capacity)
-        return torn
-
-    def _saved(self) -> Saved:
         with self._lock:
-            return Saved(max_episodes=self.capacity, total=self.total, episodes=[*self._episodes.values()])
-
-    def _become(self, episodes: Sequence[Episode], max_episodes: int, total: int = 0) -> None:
-        capacity = max_episodes if max_episodes > 0 else DEFAULT_EPISODES
-        newest = episodes[-capacity:]
-        with self._lock:
-            # First what can fail: a retriever that raises leaves the buffer as it was.
-            self._retriever.add([document(episode, self._match) for episode in newest])
-            self._clear()
-            self.capacity = capacity
-            for episode in newest:
-                self._append(episode)
-            self.total = max(total, len(episodes))
-
-    def _by(self, name: str, key: str) -> list[Episode]:
-        with self._lock:
-            return [self._episodes[number] for number in self._indexes[name].numbers(key, self._first)]
+            return iter([*self._episodes.values()])
 
     def _append(self, episode: Episode) -> None:
         if len(self._episodes) == self.capacity:
-            self._evict()
-        number = self._next
-        agents, sessions, tasks, categories = self._indexes.values()
-        agents.add(episode.agent_id, number)
-        sessions.add(episode.session_id, number)
-        tasks.add(episode.task_id, number)
-        categories.add(episode.category, number)
-        self._episodes[number] = episode
-        self._next = number + 1
+            self._tasks.drop(self._episodes.pop(self._first).task_id, self._first)
+            self._first += 1
+        self._tasks.add(episode.task_id, self._next)
+        self._episodes[self._next] = episode
+        self._next += 1
         self.total += 1
-
-    def _evict(self) -> None:
-        number = self._first
-        episode = self._episodes.pop(number)
-        agents, sessions, tasks, categories = self._indexes.values()
-        agents.drop(episode.agent_id, number)
-        sessions.drop(episode.session_id, number)
-        tasks.drop(episode.task_id, number)
-        categories.drop(episode.category, number)
-        self._first = number + 1
-
-    def _clear(self) -> None:
-        self._episodes.clear()
-        self._indexes = {name: Index() for name in KEYS}
-        self._first = self._next
-        self._retriever.forget(self._first)
 
 
 class NoRetriever:
@@ -217,3 +113,23 @@ class NoRetriever:
 
     def rank(self, query: str, k: int) -> list[Hit]:
         raise ValueError("this episode buffer has no retriever to find relevant episodes; give EpisodeBuffer one")
+
+
+def whole(episode: Episode) -> Episode:
+    """The episode with an id and a timestamp, if it had none.
+
+    Raises:
+        ValueError: it has no `agent_id`.
+    """
+    if not episode.agent_id:
+        raise ValueError(
+            f"episode {episode.episode_id or 'without an id'} of task {episode.task_id!r}: agent_id: '' found; "
+            "expected who made the attempt"
+        )
+    if episode.episode_id and episode.timestamp:
+        return episode
+    return replace(
+        episode,
+        episode_id=episode.episode_id or f"ep-{os.urandom(16).hex()}",
+        timestamp=episode.timestamp or time.time(),
+    )

@@ -67,6 +67,7 @@ class EpisodicMemory:
             lessons,
             episodes=shown.episodes,
             omega=shown.omega,
+            left_out=tuple(sorted({*shown.left_out, *lessons.left_out})),
             session=described(self.session) if self.show_session and own else "",
         )
 

@@ -11,8 +11,9 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.memory.texts import QUOTED
 from reflexion_lab.records import Episode, Reflection, Wisdom
-from reflexion_lab.tokens import WORD, tokens
+from reflexion_lab.text.replies.tokens import WORD, tokens
 
 SOURCES = 1000
 """Episodes that a wisdom names, the newest, and tasks, the first; a cause may come back a million times."""
@@ -27,8 +28,6 @@ DOMAINS = {
 """Whole words that speak for a domain; the earlier domain wins a tie."""
 
 _WORDS = {domain: frozenset(words.split()) for domain, words in DOMAINS.items()}
-# An apostrophe within a word opens no quotation.
-_QUOTED = re.compile(r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|‘[^’\n]*’|(?<!\w)'[^'\n]*'(?!\w)")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\.?\d(?:[\w.,]*\w)?")
 
 
@@ -36,7 +35,7 @@ def normalised(cause: str) -> str:
     """`cause` without what tells one task's failure from another's: case, numbers, quoted names, white space and the
     punctuation at its end. "" for a cause that holds no word.
     """
-    folded = _NUMBER.sub("<number>", _QUOTED.sub("<name>", cause.casefold()))
+    folded = _NUMBER.sub("<number>", QUOTED.sub("<name>", cause.casefold()))
     return " ".join(folded.split()).rstrip(" .,;:!?…") if WORD.search(cause) else ""
 
 

@@ -37,6 +37,3 @@ class Index:
         """A new list of the key's numbers, ascending; `lowest` is the lowest that was not dropped."""
         held = self._numbers.get(key, [])
         return [held] if isinstance(held, int) else held[bisect_left(held, lowest) :]
-
-    def keys(self) -> list[str]:
-        return list(self._numbers)

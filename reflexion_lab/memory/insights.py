@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from reflexion_lab.records import Reflection
 
 MOST = 20
 """Insights that are kept; the oldest leaves."""
-ALIKE = 20
-"""Two insights are one where so many first characters agree."""
+_OPENING = re.compile(r"in (?:my function|this function|similar tasks) i will |i will |my mistake is that ")
+"""How the lab's own grammars, examples and rules begin a sentence, whatever it goes on to say."""
 
 
 class Insights:
@@ -21,35 +22,36 @@ class Insights:
 
     def __init__(self) -> None:
         self._kept: list[tuple[str, str, str]] = []
-        """Task, beginning and text, oldest first."""
+        """Task, key and text, oldest first."""
 
     def add(self, task_id: str, text: str) -> None:
         """Keep `text`, unless it says nothing, the task has said it before, or two tasks have."""
-        beginning = _beginning(text)
-        given_by = [task for task, known, _ in self._kept if known == beginning]
+        key = _key(text)
+        given_by = [task for task, known, _ in self._kept if known == key]
         if not says_something(text) or task_id in given_by or len(given_by) == 2:
             return
         own = [place for place, (task, _, _) in enumerate(self._kept) if task == task_id]
         if len(own) == MOST:
             del self._kept[own[0]]
-        self._kept = [*self._kept, (task_id, beginning, " ".join(text.split()))][-3 * MOST :]
+        self._kept = [*self._kept, (task_id, key, " ".join(text.split()))][-3 * MOST :]
 
     def told(self, except_task: str = "") -> tuple[str, ...]:
         """At most `MOST`, oldest first, each once; none in the words of the task `except_task`; "" leaves out none."""
         found: dict[str, str] = {}
-        for task, beginning, text in self._kept:
+        for task, key, text in self._kept:
             if not except_task or task != except_task:
-                found.setdefault(beginning, text)
+                found.setdefault(key, text)
         return tuple(found.values())[-MOST:]
 
 
 def with_insight(insights: Sequence[str], text: str) -> tuple[str, ...]:
-    """`insights`, oldest first, and `text` behind them, unless it says nothing or one of them begins alike.
+    """`insights`, oldest first, and `text` behind them, unless it says nothing or one of them says the same.
 
-    Beginnings are compared casefolded and with white space folded; of a shorter insight, that is the whole.
+    Whole sentences are compared: case, white space, the stop at the end and the openings that the lab's own prompts ask
+    for aside.
     """
     new = " ".join(text.split())
-    if not says_something(new) or any(_beginning(new) == _beginning(known) for known in insights):
+    if not says_something(new) or any(_key(new) == _key(known) for known in insights):
         return tuple(insights)
     return (*insights, new)[-MOST:]
 
@@ -65,5 +67,8 @@ def says_something(text: str) -> bool:
     return text.strip().casefold() not in ("", "n/a")
 
 
-def _beginning(insight: str) -> str:
-    return " ".join(insight.casefold().split())[:ALIKE]
+def _key(insight: str) -> str:
+    """What two insights that say the same have in common."""
+    text = " ".join(insight.casefold().split())
+    opening = _OPENING.match(text)
+    return text[opening.end() if opening else 0 :].rstrip(".!… ")

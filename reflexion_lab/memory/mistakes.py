@@ -11,7 +11,6 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from reflexion_lab.memory.texts import signature
-from reflexion_lab.prompts.render import render
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task
 
@@ -133,11 +132,6 @@ def mistakes_of(
         )
         found.setdefault(mistake.mistake_id, mistake)
     return list(found.values())
-
-
-def format_for_prompt(mistakes: Sequence[Mistake]) -> str:
-    """Examples for a prompt, each of at most 1,300 characters; "" for no mistakes."""
-    return render("mistakes", mistakes=mistakes)
 
 
 def _in_words(evaluation: Evaluation) -> str:

@@ -7,8 +7,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from reflexion_lab.prompts.length import estimated
 from reflexion_lab.records import Episode, Recollection
+from reflexion_lab.text.prompts.excerpt import program, shortened
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.shorten import cut, line
 
 T = TypeVar("T")
 
@@ -17,15 +19,23 @@ Tokens = Callable[[str], int]
 
 
 def words(episode: Episode) -> str:
-    """All of an episode of the task at hand that a prompt may show."""
+    """What a prompt shows of an episode of the task at hand, at most."""
     reflection = episode.reflection
     said = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
-    return "".join((episode.code, episode.test_results, *said))
+    return "".join((program(episode, 1500), cut(episode.test_results, 900), *(line(text, 300) for text in said)))
 
 
 def foreign_words(episode: Episode) -> str:
-    """All of an episode of another task that a prompt may show: its task, too."""
+    """What a prompt shows of an episode of another task, at most: its task, too."""
     return episode.task_description.strip()[:600] + words(episode)
+
+
+def window(episodes: Sequence[Episode], budget: int, tokens: Tokens = estimated) -> list[Episode]:
+    """Those of a task's own `episodes` that fit into `budget` tokens, in their order. The newest comes first, shortened
+    where it is too long; older ones that do not fit are skipped.
+    """
+    newest = shortened(episodes[-1], lambda one: tokens(words(one)) <= budget) if episodes else None
+    return packed([*episodes[:-1], newest] if newest else episodes[:-1], budget, tokens)
 
 
 def packed(
@@ -61,4 +71,5 @@ def lessons_within(lessons: Recollection, budget: int, tokens: Tokens = estimate
     mistakes, _ = fitting(
         lessons.mistakes, lambda m: m.prompt.strip()[:600] + m.mistake[:300] + m.correction[:300], budget, tokens
     )
-    return replace(lessons, wisdom=tuple(wisdom), insights=tuple(insights[::-1]), mistakes=tuple(mistakes))
+    kept = replace(lessons, wisdom=tuple(wisdom), insights=tuple(insights[::-1]), mistakes=tuple(mistakes))
+    return replace(kept, left_out=tuple(sorted(lessons.ids - kept.ids)))

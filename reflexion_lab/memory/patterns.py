@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from reflexion_lab.memory.insights import says_something
 from reflexion_lab.records import Record, Reflection
 
-FIELDS = ("key_insight", "lessons", "action_items", "root_cause", "what_went_wrong", "what_to_change")
-"""Where a pattern may be looked for."""
 _ARTICLES = frozenset(("a", "an", "the"))
 _WORD = re.compile(r"\w+")
 
@@ -24,37 +22,26 @@ class Pattern(Record, frozen=True, kw_only=True):
     """Theirs, in the order given."""
 
 
-def extract_patterns(
-    reflections: Iterable[Reflection], min_frequency: int = 2, fields: Sequence[str] = ("key_insight", "lessons")
-) -> list[Pattern]:
-    """What at least `min_frequency` reflections say in one of `fields`, most frequent first, then as they came.
+def extract_patterns(reflections: Iterable[Reflection], min_frequency: int = 2) -> list[Pattern]:
+    """Insights and lessons that at least `min_frequency` reflections share, most frequent first, then as they came.
 
     A reflection that says a thing twice counts once. Two texts say the same where their words agree: case, white
     space, punctuation and articles aside. Every other word counts, since `not` turns a lesson round.
-
-    Raises:
-        ValueError: `min_frequency` is below 1, or a field is none of `FIELDS`.
     """
-    if min_frequency < 1:
-        raise ValueError(f"patterns.min_frequency: {min_frequency} found; expected 1 or more")
-    if unknown := [field for field in fields if field not in FIELDS]:
-        raise ValueError(f"patterns.fields: {', '.join(unknown)} found; expected some of {', '.join(FIELDS)}")
     said: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for reflection in reflections:
-        for words, text in _sayings(reflection, fields).items():
+        for words, text in _sayings(reflection).items():
             said.setdefault(words, (text, []))[1].append(reflection.reflection_id)
     patterns = [Pattern(text=text, count=len(ids), reflection_ids=tuple(ids)) for text, ids in said.values()]
     frequent = [pattern for pattern in patterns if pattern.count >= min_frequency]
     return sorted(frequent, key=lambda pattern: -pattern.count)
 
 
-def _sayings(reflection: Reflection, fields: Sequence[str]) -> dict[tuple[str, ...], str]:
+def _sayings(reflection: Reflection) -> dict[tuple[str, ...], str]:
     """What a reflection says, by its words; each once, as it is first put."""
     sayings: dict[tuple[str, ...], str] = {}
-    for field in fields:
-        value = getattr(reflection, field)
-        for text in (value,) if isinstance(value, str) else value:
-            words = tuple(word for word in _WORD.findall(text.casefold()) if word not in _ARTICLES)
-            if words and says_something(text):
-                sayings.setdefault(words, text.strip())
+    for text in (reflection.key_insight, *reflection.lessons):
+        words = tuple(word for word in _WORD.findall(text.casefold()) if word not in _ARTICLES)
+        if words and says_something(text):
+            sayings.setdefault(words, text.strip())
     return sayings

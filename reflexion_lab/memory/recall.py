@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.memory.omega import DEFAULT, capacity, checked
-from reflexion_lab.memory.packing import Tokens, foreign_words, packed
-from reflexion_lab.prompts.length import estimated
+from reflexion_lab.memory.packing import Tokens, foreign_words, packed, window
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import Episode, Recollection, Task
+from reflexion_lab.text.prompts.length import estimated
 
 
 class Window:
     """The newest Ω episodes of the task at hand.
 
-    `omega`: an int ≥ 0 (0 shows nothing) or one of `omega.RULES`. `max_tokens`: what the shown episodes may fill.
+    `omega`: an int ≥ 0 (0 shows nothing) or one of `omega.RULES`. `max_tokens`: what the shown episodes may fill; the
+    newest is shortened to it, older ones that do not fit are named in `Recollection.left_out`.
     """
+
+    reads_other_tasks = False
 
     def __init__(self, omega: int | str = DEFAULT, max_tokens: int = 1000, tokens: Tokens = estimated) -> None:
         self.omega = checked(omega)
@@ -27,7 +30,7 @@ class Window:
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         size = capacity(self.omega, own, task, known.omega)
         newest = own[len(own) - min(size, len(own)) :]
-        return Recollection(episodes=tuple(packed(newest, self.max_tokens, self.tokens)), omega=size)
+        return _shown(newest, window(newest, self.max_tokens, self.tokens), size)
 
 
 class Similar:
@@ -46,7 +49,7 @@ class Similar:
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         nearest_last = known.similar(task, own, self.k, self.min_score)[::-1]
-        return Recollection(episodes=tuple(packed(nearest_last, self.max_tokens, self.tokens, foreign_words)))
+        return _shown(nearest_last, packed(nearest_last, self.max_tokens, self.tokens, foreign_words))
 
 
 class WindowThenSimilar:
@@ -65,7 +68,13 @@ class WindowThenSimilar:
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         newest, others = (part.select(own, task, known) for part in (self.window, self.similar))
-        return replace(newest, episodes=(*others.episodes, *newest.episodes))
+        left_out = tuple(sorted({*others.left_out, *newest.left_out}))
+        return replace(newest, episodes=(*others.episodes, *newest.episodes), left_out=left_out)
+
+
+def _shown(selected: Sequence[Episode], packed: Sequence[Episode], omega: int | None = None) -> Recollection:
+    kept = Recollection(episodes=tuple(packed), omega=omega)
+    return replace(kept, left_out=tuple(sorted(Recollection(episodes=tuple(selected)).ids - kept.ids)))
 
 
 def _at_least(name: str, value: int, least: int) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.memory.reflection_schema import ANY, ReflectionFile, Rules, problems
+from reflexion_lab.memory.reflection_schema import LOOP_ID, ReflectionFile, problems
 from reflexion_lab.protocols import StoreError
 
 _DECODER = msgspec.json.Decoder(ReflectionFile)
@@ -22,24 +22,20 @@ ADVICE = "correct the file or move it away"
 
 
 class ReflectionFiles:
-    """The reflections of loops, below one folder. Threads and processes may read and write at once.
+    """The reflections of loops, below one folder. Threads and processes may read and write at once."""
 
-    `rules`: what every file must keep to, written or read.
-    """
-
-    def __init__(self, folder: Path | str, rules: Rules = ANY) -> None:
+    def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.rules = rules
 
     def write(self, file: ReflectionFile) -> Path:
         """Write an attempt's file in one step, in place of an older one: a reader sees all of it or none.
 
         Raises:
-            StoreError: the content breaks the rules, each breach named; or the disk did not take it. An older file
+            StoreError: the content is wrong, each fault named; or the disk did not take it. An older file
                 stands then.
         """
         path = self.folder / file.loop_id / _name(file.attempt_number)
-        if found := problems(msgspec.to_builtins(file), self.rules):
+        if found := problems(msgspec.to_builtins(file)):
             raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in found)}; nothing was written")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,10 +45,16 @@ class ReflectionFiles:
         return path
 
     def note(self, file: ReflectionFile) -> None:
-        """Write an attempt's file; where that fails, say so and go on: the run folder has the attempt."""
+        """Write the newest attempt's file; where that fails, say so and go on: the run folder has the attempt.
+
+        Files of later attempts are of a loop that was cut off and has restarted: they are removed.
+        """
         try:
             self.write(file)
-        except StoreError as problem:
+            for path in self._paths(file.loop_id):
+                if int(path.stem) > file.attempt_number:
+                    path.unlink(missing_ok=True)
+        except (StoreError, OSError) as problem:
             warnings.warn(f"{problem}; the run goes on", RuntimeWarning, stacklevel=2)
 
     def read(self, loop_id: str) -> list[ReflectionFile]:
@@ -67,8 +69,8 @@ class ReflectionFiles:
 
     def faults(self, loop_id: str) -> list[str]:
         """What is wrong with a loop's files, a sentence each, with file and place; [] when all is well."""
-        if not re.fullmatch(self.rules.loop_id, loop_id):
-            return [f"loop_id: {loop_id!r} found; expected a name like {self.rules.loop_id}"]
+        if not LOOP_ID.fullmatch(loop_id):
+            return [f"loop_id: {loop_id!r} found; expected a name like {LOOP_ID.pattern}"]
         return [f"{path}: {fault}" for path in self._paths(loop_id) for fault in self._faults_of(path)]
 
     def loops(self) -> list[str]:
@@ -85,7 +87,7 @@ class ReflectionFiles:
             content = msgspec.json.decode(path.read_bytes())
         except (OSError, ValueError, RecursionError) as problem:
             return [f"not readable as JSON ({problem})"]
-        if found := problems(content, self.rules):
+        if found := problems(content):
             return found
         wrong = {"loop_id": path.parent.name, "attempt_number": int(path.stem)}
         told = [

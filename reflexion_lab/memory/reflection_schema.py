@@ -53,27 +53,18 @@ def file_of(attempt: Attempt, session_id: str, in_context: Sequence[int]) -> Ref
     )
 
 
-class Rules(Record, frozen=True, kw_only=True):
-    """What may differ between presets."""
-
-    loop_id: str
-    """A pattern that the whole name matches; it must not let a path separator in."""
-    omega: tuple[int, int] | None
-    """Least and greatest Ω; None: 0 or more, or none at all."""
+LOOP_ID = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
+"""What the name of a loop looks like: no path separator, so that its folder stays below that of all loops."""
 
 
-ANY = Rules(loop_id=r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*", omega=None)
-RALPH = Rules(loop_id=r"ralph-[A-Za-z0-9][\w.-]*", omega=(1, 10))
-
-
-def problems(content: object, rules: Rules) -> list[str]:
+def problems(content: object) -> list[str]:
     """Everything wrong with a file's content as it comes out of JSON, as `path: what was found; what was expected`."""
     misfits = dict(_misfits(content, ReflectionFile, ""))
     if not isinstance(content, dict):
         return list(misfits.values())
     limits = [
         f"{path}: {value!r:.60} found; expected {expected}"
-        for path, holds, expected in _limits(rules)
+        for path, holds, expected in _LIMITS
         if path not in misfits and (value := _at(content, path)) is not _NOTHING and not holds(value)
     ]
     reflection = content.get("reflection", "")
@@ -86,25 +77,18 @@ def problems(content: object, rules: Rules) -> list[str]:
 
 _NOTHING = object()
 _Limit = tuple[str, Callable[..., bool], str]
-
-
-def _limits(rules: Rules) -> Iterator[_Limit]:
-    """Paths of fields that have their type, what must hold of each, and how to say so."""
-    named = re.compile(rules.loop_id)
-    yield "loop_id", lambda name: bool(named.fullmatch(name)), f"a name like {rules.loop_id}"
-    yield "schema_version", lambda version: version == SCHEMA, str(SCHEMA)
-    yield "attempt_number", lambda number: number >= 1, "1 or more"
-    for path in ("reward", "reflection.confidence"):
-        yield path, lambda share: 0 <= share <= 1, "0..1"
-    yield "reflection.category", lambda category: category in set(Category), f"one of {', '.join(Category)}"
-    yield "memory.capacity", lambda number: number >= 1, "1 or more"
-    for field in ("size", "in_context", "total"):
-        yield f"memory.{field}", lambda number: number >= 0, "0 or more"
-    if rules.omega:
-        least, most = rules.omega
-        yield "memory.omega", lambda omega: omega is not None and least <= omega <= most, f"{least}..{most}"
-    else:
-        yield "memory.omega", lambda omega: omega is None or omega >= 0, "0 or more, or null"
+_LIMITS: tuple[_Limit, ...] = (
+    ("loop_id", lambda name: bool(LOOP_ID.fullmatch(name)), f"a name like {LOOP_ID.pattern}"),
+    ("schema_version", lambda version: version == SCHEMA, str(SCHEMA)),
+    ("attempt_number", lambda number: number >= 1, "1 or more"),
+    ("reward", lambda share: 0 <= share <= 1, "0..1"),
+    ("reflection.confidence", lambda share: 0 <= share <= 1, "0..1"),
+    ("reflection.category", lambda category: category in set(Category), f"one of {', '.join(Category)}"),
+    ("memory.capacity", lambda number: number >= 1, "1 or more"),
+    *((f"memory.{field}", lambda number: number >= 0, "0 or more") for field in ("size", "in_context", "total")),
+    ("memory.omega", lambda omega: omega is None or omega >= 0, "0 or more, or null"),
+)
+"""Paths of fields that have their type, what must hold of each, and how to say so."""
 
 
 def _at(content: object, path: str) -> object:

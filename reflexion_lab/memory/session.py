@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.memory.insights import insight_of, with_insight
-from reflexion_lab.records import Attempt, Check, Evaluation, Reflection, Session, Trajectory
+from reflexion_lab.records import Attempt, Check, Evaluation, Reflection, Session
+from reflexion_lab.tasks.evaluators.trajectory import summary_of
+from reflexion_lab.text.shorten import line
 
 NEWEST = 5
 """Reflections that a session keeps."""
@@ -21,24 +23,15 @@ ENTRY_CHARS = 160
 def after(session: Session, attempt: Attempt) -> Session:
     """The session once `attempt` is over."""
     reflection = attempt.reflection
+    has_words = reflection and (reflection.root_cause or reflection.what_went_wrong or reflection.what_to_change)
     known = session.key_insights
     return replace(
         session,
-        reflections=(reflection, *session.reflections)[:NEWEST] if reflection else session.reflections,
+        reflections=(reflection, *session.reflections)[:NEWEST] if reflection and has_words else session.reflections,
         key_insights=with_insight(known, insight_of(reflection)) if reflection else known,
         last_trajectory_summary=summary_of(attempt.trajectory),
         last_evaluation=attempt.evaluation,
     )
-
-
-def summary_of(trajectory: Trajectory) -> str:
-    """Such as `Turns: 8, Tools: write_file, execute_command, Status: complete`; each tool once, by first use.
-
-    An actor that answers at once took one turn, unless it left nothing behind.
-    """
-    turns = len(trajectory.steps) or int(bool(trajectory.solution.strip() or trajectory.files_modified))
-    tools = ", ".join(dict.fromkeys(step.action for step in trajectory.steps if step.action)) or "none"
-    return f"Turns: {turns}, Tools: {tools}, Status: {trajectory.status}"
 
 
 def described(session: Session, max_chars: int = 2000) -> str:
@@ -48,7 +41,7 @@ def described(session: Session, max_chars: int = 2000) -> str:
     """
     told = (
         described_evaluation(session.last_evaluation),
-        f"Previous trajectory: {_short(session.last_trajectory_summary) or 'N/A'}",
+        f"Previous trajectory: {line(session.last_trajectory_summary, ENTRY_CHARS) or 'N/A'}",
         f"Key insights:\n{described_insights(session.key_insights[::-1])}",
         f"Previous reflections:\n{described_reflections(session.reflections)}",
     )
@@ -72,7 +65,7 @@ def described_evaluation(evaluation: Evaluation | None) -> str:
 
 def described_insights(insights: Sequence[str]) -> str:
     """A numbered line each, in the order given."""
-    lines = [f"{number}. {_short(insight)}" for number, insight in enumerate(insights, 1)]
+    lines = [f"{number}. {line(insight, ENTRY_CHARS)}" for number, insight in enumerate(insights, 1)]
     return "\n".join(lines) or "No key insights yet."
 
 
@@ -80,9 +73,9 @@ def described_reflections(reflections: Sequence[Reflection]) -> str:
     """Four lines each, in the order given."""
     told = [
         f"Reflection on attempt {reflection.about_attempt} (confidence {_percent(reflection.confidence)} %)\n"
-        f"- Root cause: {_short(reflection.root_cause)}\n"
-        f"- What went wrong: {_short(reflection.what_went_wrong)}\n"
-        f"- What to change: {_short(reflection.what_to_change)}"
+        f"- Root cause: {line(reflection.root_cause, ENTRY_CHARS)}\n"
+        f"- What went wrong: {line(reflection.what_went_wrong, ENTRY_CHARS)}\n"
+        f"- What to change: {line(reflection.what_to_change, ENTRY_CHARS)}"
         for reflection in reflections
     ]
     return "\n".join(told) or "No previous reflections (this is the first attempt)."
@@ -94,17 +87,12 @@ def _failure(check: Check) -> str:
 
 def _listed(entries: Sequence[str]) -> str:
     more = [f"and {len(entries) - NAMED} more"] if len(entries) > NAMED else []
-    return "; ".join([*map(_short, entries[:NAMED]), *more]) or "None"
+    return "; ".join([*(line(entry, ENTRY_CHARS) for entry in entries[:NAMED]), *more]) or "None"
 
 
 def _percent(share: float) -> int:
     # Rounded first: 100 * 0.285 is 28.499999999999996.
     return math.floor(round(100 * share, 6) + 0.5)
-
-
-def _short(text: str) -> str:
-    folded = " ".join(text.split())
-    return folded if len(folded) <= ENTRY_CHARS else f"{folded[: ENTRY_CHARS - 1]}…"
 
 
 def _whole_lines(text: str, max_chars: int) -> str:

@@ -11,7 +11,11 @@ MATCHES = ("task", "task_error", "task_code")
 """What retrieval compares: the task's text; with the error signature; with the program."""
 SHOWN = 3
 """Failing checks that enter a signature."""
-_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\w.]*")
+QUOTED = re.compile(
+    r"`[^`\n]*`|\"[^\"\n]*\"|“[^“”\n]*”|‘[^‘’\n]*’|(?<!\w)(?:[bru]|br|rb)?'[^'\n]*'(?!\w)", re.IGNORECASE
+)
+"""A quotation or literal. An apostrophe within a word opens none."""
+_VALUE = re.compile(rf"{QUOTED.pattern}|\d[\w.]*", re.IGNORECASE)
 
 
 def signature(evaluation: Evaluation) -> str:
@@ -36,9 +40,11 @@ def asked(task: Task, own: Sequence[Episode]) -> str:
     """The text that wisdom is looked for by: the task's, and what is known of its newest failure."""
     last = own[-1] if own else None
     words = (last.failure_analysis, last.reflection.root_cause if last.reflection else "") if last else ()
-    return "\n".join((task.prompt, *words))
+    return "\n".join(text for text in (*words, task.prompt) if text)
 
 
 def _joined(text: str, episode: Episode | None, match: str) -> str:
     more = {"task_error": "failure_analysis", "task_code": "code"}.get(match)
-    return f"{text}\n{getattr(episode, more)}" if more and episode else text
+    # An embedder reads the beginning of a text alone, so the shorter part stands first.
+    parts = sorted((text, getattr(episode, more)), key=len) if more and episode else [text]
+    return "\n".join(part for part in parts if part)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.protocols import Hit, Retriever
-from reflexion_lab.records import Record, Wisdom
-from reflexion_lab.tokens import tokens
+from reflexion_lab.records import Wisdom
+from reflexion_lab.text.replies.tokens import tokens
 
 
 class WisdomBook:
@@ -113,50 +109,8 @@ class WisdomBook:
                 usage = {field: getattr(wisdom, field) for field in ("use_count", "success_rate", "last_used_at")}
                 self._known[wisdom.wisdom_id] = replace(known, **usage)
 
-    def by_domain(self, domain: str) -> list[Wisdom]:
-        """In the order in which it came."""
-        return [wisdom for wisdom in self if wisdom.domain == domain]
-
     def is_retired(self, wisdom: Wisdom) -> bool:
         return wisdom.use_count >= self.retire_after and wisdom.success_rate < self.retire_below
-
-    def dumps(self) -> bytes:
-        """The book as one JSON object, for `loads`."""
-        return msgspec.json.encode({"wisdom": list(self)})
-
-    def loads(self, text: bytes | str) -> None:
-        """Become the book that `dumps` wrote. A list that is null is empty; of two with one id the later counts.
-
-        Raises:
-            ValueError: it is no such text; the book stays as it was.
-        """
-        read = _decoded(text)
-        with self._lock:
-            self._retriever.forget(len(self._documents))
-            self._known, self._numbers = {}, {}
-            for wisdom in read:
-                self._keep(wisdom)
-
-    def save(self, path: Path | str) -> None:
-        """Write the book to a file, in one step: a reader sees the old text or the new one, never a part.
-
-        Raises ValueError: no path was given; OSError: it cannot be written, and what it held stands.
-        """
-        file = _file(path)
-        draft = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
-        try:
-            draft.write_bytes(self.dumps())
-            draft.replace(file)
-        finally:
-            draft.unlink(missing_ok=True)
-
-    def load(self, path: Path | str) -> None:
-        """Become the book in a file. Raises what `loads` raises, and OSError."""
-        text = _file(path).read_bytes()
-        try:
-            self.loads(text)
-        except ValueError as problem:
-            raise ValueError(f"{path}: {problem}") from None
 
     def _keep(self, wisdom: Wisdom) -> None:
         known = self._known.get(wisdom.wisdom_id)
@@ -182,10 +136,6 @@ class WisdomBook:
                 yield score * trust(wisdom), wisdom.impact, number
 
 
-class _Rows(Record, frozen=True):
-    wisdom: list[dict[str, Any]] | None
-
-
 def document(wisdom: Wisdom) -> str:
     """The text under which a wisdom is found: the words of pattern, tags and domain, each once."""
     return " ".join(dict.fromkeys(tokens(" ".join((wisdom.pattern, *wisdom.tags, wisdom.domain)))))
@@ -199,19 +149,3 @@ def trust(wisdom: Wisdom) -> float:
 def _successes(wisdom: Wisdom) -> int:
     # Counts are whole: so the rate stays exact, however often it is updated.
     return round(wisdom.success_rate * wisdom.use_count)
-
-
-def _file(path: Path | str) -> Path:
-    if not str(path).strip():
-        raise ValueError("wisdom: no path found; expected the name of a file to keep it in")
-    return Path(path)
-
-
-def _decoded(text: bytes | str) -> list[Wisdom]:
-    """Raises ValueError."""
-    try:
-        rows = msgspec.json.decode(text, type=_Rows).wisdom or ()
-        known = [{key: value for key, value in row.items() if value is not None} for row in rows]
-        return msgspec.convert(known, list[Wisdom])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
-        raise ValueError(f'{problem}; expected {{"wisdom": [...]}} as this book writes it') from None

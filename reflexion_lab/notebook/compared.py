@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from reflexion_lab.run_folder import some_folders
+from reflexion_lab.runner.folder.folder import some_folders
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
-    from reflexion_lab.reports.sheets import Sheet
+    from reflexion_lab.analysis.report.sheets import Sheet
 
 
 class Compared(NamedTuple):
@@ -26,14 +26,14 @@ class Compared(NamedTuple):
     @property
     def warnings(self) -> list[str]:
         """What must not be overlooked, a line each."""
-        from reflexion_lab.reports.comparison import warnings
+        from reflexion_lab.analysis.report.comparison import warnings
 
         return list(warnings(self.comparison))
 
     @property
     def sheets(self) -> list[Sheet]:
         """The tables that `reflexion-lab compare` prints."""
-        from reflexion_lab.reports.comparison import sheets
+        from reflexion_lab.analysis.report.comparison import sheets
 
         return sheets(self.comparison)
 
@@ -42,15 +42,35 @@ class Compared(NamedTuple):
         """One row an arm, shares in [0, 1], as `reflexion-lab compare --csv` writes it; missing where nobody knows."""
         import pandas as pd
 
-        from reflexion_lab.reports.table import rows
+        from reflexion_lab.analysis.report.table import rows
 
         return pd.DataFrame(rows(self.comparison)).replace("", pd.NA).convert_dtypes()
+
+    def pass_at_k(self, k: int) -> pd.DataFrame:
+        """pass@k by hidden tests, one row an arm, with its 95 % interval over tasks. The draws of a task are the first
+        attempts of an arm's seeds; they must be independent, which those of a model at temperature 0 are not.
+
+        Raises:
+            ValueError: `k` is below 1, or a task has fewer draws.
+        """
+        import numpy as np
+        import pandas as pd
+
+        from reflexion_lab.analysis.stats.pass_at_k import mean_pass_at_k
+
+        found = {}
+        for arm in self.arms:
+            outcomes = arm.outcomes(arm.verdicts(1))
+            draws, passed = np.isfinite(outcomes).sum(axis=1), np.nansum(outcomes, axis=1)
+            found[arm.label] = mean_pass_at_k([(int(n), int(c)) for n, c in zip(draws, passed, strict=True)], k)
+        rows = [{"arm": arm, "k": k, "pass_at_k": e.value, "low": e.low, "high": e.high} for arm, e in found.items()]
+        return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
         return "\n\n".join([*self.warnings, *map(repr, self.sheets)])
 
     def _repr_html_(self) -> str:
-        from reflexion_lab.reports.sheets import said
+        from reflexion_lab.analysis.report.sheets import said
 
         return said(self.warnings, loud=True) + "".join(sheet._repr_html_() for sheet in self.sheets)
 
@@ -102,8 +122,8 @@ def report(
         OSError: `out` cannot be a folder, or cannot be written to.
         ValueError: as of `compare`.
     """
-    from reflexion_lab.figures.drawing import Kind
-    from reflexion_lab.reports.documents import save_report
+    from reflexion_lab.analysis.figures.drawing import Kind
+    from reflexion_lab.analysis.report.documents import save_report
 
     if figures not in get_args(Kind):
         raise ValueError(f"figures: {figures!r} found; expected one of {', '.join(get_args(Kind))}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.report.run_page import unfinished
+from reflexion_lab.analysis.report.sheets import Sheet, said
+from reflexion_lab.analysis.report.sources import Sources
+from reflexion_lab.analysis.report.tasks import RESULTS
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.notebook import stories
 from reflexion_lab.notebook.widgets import Widgets
-from reflexion_lab.reports.sheets import Sheet, said
-from reflexion_lab.run_folder import folders
-from reflexion_lab.shown import visible
-from reflexion_lab.views.run import unfinished
-from reflexion_lab.views.sources import Sources
-from reflexion_lab.views.tasks import RESULTS
+from reflexion_lab.runner.folder.folder import folders
 
 MISSING = "Filters and stepping need ipywidgets: pip install 'reflexion_lab[notebooks]'. This is the run without them."
 PAGE = 20

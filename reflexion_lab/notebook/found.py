@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from reflexion_lab.reports import cells
-from reflexion_lab.reports.sheets import NONE, Sheet, percent
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.statistics.intervals import Rate
+from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.sheets import NONE, Sheet, percent
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.runner.folder.folder import RunFolder
 
 CAPTION = "pass@1 with its 95 % Wilson interval; UPPER BOUND: the hidden tests drove the loop. -: not finished."
 
@@ -59,7 +59,7 @@ def _row(run: RunFolder) -> tuple[str, ...]:
     manifest, ended = run.manifest, _ended(run)
     arm = str(manifest.config.get("arm", NONE))
     tasks = f"{ended.n_logged if ended else _so_far(run)} of {manifest.n_expected}{'' if ended else ', unfinished'}"
-    rate = _rate(ended) if ended and ended.n_logged else NONE
+    rate = _rate(ended) if ended and ended.pass_at_1.n else NONE
     return str(run.path), arm, manifest.benchmark, manifest.feedback_source, str(manifest.seed), tasks, rate
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from reflexion_lab.mistakes import mendable, one_line
+from reflexion_lab.errors import mendable, one_line
 
 Override = str | Mapping[str, Any] | Sequence[str]
 """A word that follows `reflexion-lab run`, a list of them, or a mapping of keys to values."""
 
-NO_KEY = re.compile(r"(\S+): no such key")
-NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '[^']*': ([\w ]+)(.*)")
 SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)' 1\. ")
 
 
@@ -30,8 +27,8 @@ def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
     Args:
         meant: the problems that this is about; others, and a reached cap, stay as they are.
     """
-    from reflexion_lab.models.capped import CapReached
-    from reflexion_lab.wiring import ConfigError
+    from reflexion_lab.agent.models.capped import CapReached
+    from reflexion_lab.runner.config.build import ConfigError
 
     try:
         yield
@@ -45,7 +42,7 @@ def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
 
 
 def _lines(one: Override) -> list[str]:
-    from reflexion_lab.grid import lines
+    from reflexion_lab.runner.config.grid import lines
 
     if isinstance(one, str):
         return [one]
@@ -58,26 +55,7 @@ def _lines(one: Override) -> list[str]:
 
 
 def _in_python(said: str) -> str:
-    """With the name that is nearest, and with the function to call."""
+    """With the function to call."""
     if several := SEVERAL.match(said):
         return f"{several[1]}: several values found; expected one; `rl.sweep` runs each, and key=[a,b] is a list"
-    if wrong := NO_KEY.match(said):
-        return said + _nearest(wrong[1], _keys())
-    if wrong := NO_CHOICE.fullmatch(said):
-        group, name, choices = wrong[1], wrong[2], wrong[3].split()
-        return f"{group}: {name!r} found; expected one of {', '.join(choices)}{wrong[4]}{_nearest(name, choices)}"
     return said
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    return "".join(f"; did you mean {close!r}?" for close in difflib.get_close_matches(name, known, n=1))
-
-
-def _keys() -> list[str]:
-    """Dotted, of the config that comes of no override; groups among them."""
-    from reflexion_lab.analysis.arms import flat
-    from reflexion_lab.config import compose
-    from reflexion_lab.wiring import plain
-
-    parts = [key.split(".") for key, _ in flat(plain(compose()))]
-    return list({".".join(key[:depth]): None for key in parts for depth in range(1, len(key) + 1)})

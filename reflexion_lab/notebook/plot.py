@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from reflexion_lab.run_folder import some_folders
+from reflexion_lab.runner.folder.folder import some_folders
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from reflexion_lab.analysis.arms import Arm
-    from reflexion_lab.figures.drawing import Drawing
+    from reflexion_lab.analysis.figures.drawing import Drawing
 
 TOO_SHORT = "no loop with a second attempt found; expected runs with loop.max_attempts=2 or more"
 
@@ -39,7 +39,7 @@ def __dir__() -> list[str]:
 
 def curves(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
     """Share of tasks solved by attempt, with 95 % intervals: bands, or bars where there are many arms."""
-    from reflexion_lab.figures.curves import drawing
+    from reflexion_lab.analysis.figures.curves import drawing
 
     return _drawn("curves", drawing(_arms(runs)), ax, caption)
 
@@ -51,7 +51,7 @@ def budgets(
     caption: bool = True,
 ) -> Axes:
     """Share of tasks solved against what a case spends, and the convex hull of all that is no upper bound."""
-    from reflexion_lab.figures.budgets import drawing
+    from reflexion_lab.analysis.figures.budgets import drawing
 
     missing = f"no run that says what it spent in {unit} found; expected one at least, or another unit"
     return _drawn("budgets", drawing(_arms(runs), units=(unit,)), ax, caption, missing)
@@ -72,8 +72,8 @@ def differences(
         one_seed: also differences that rest on one seed, which are refused otherwise.
     """
     from reflexion_lab.analysis.comparison import compare
-    from reflexion_lab.figures.arm_names import readable, renamed
-    from reflexion_lab.figures.differences import drawing
+    from reflexion_lab.analysis.figures.arm_names import readable, renamed
+    from reflexion_lab.analysis.figures.differences import drawing
 
     arms = _read(runs)
     found, shown = compare(arms, baseline, unit, one_seed), readable(arms)
@@ -84,21 +84,21 @@ def differences(
 
 def outcome_map(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
     """The hidden outcome of every attempt at every task, the easiest task on top; of one arm."""
-    from reflexion_lab.figures.outcome_map import drawing
+    from reflexion_lab.analysis.figures.outcome_map import drawing
 
     return _drawn("outcome_map", drawing([_one(runs, arm)]), ax, caption)
 
 
 def transitions(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
     """What each further attempt keeps, mends and breaks, by hidden verdicts; of one arm."""
-    from reflexion_lab.figures.transitions import drawing
+    from reflexion_lab.analysis.figures.transitions import drawing
 
     return _drawn("transitions", drawing([_one(runs, arm)]), ax, caption, TOO_SHORT)
 
 
 def survival(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
     """Share of tasks not solved yet, by attempt (Kaplan-Meier)."""
-    from reflexion_lab.figures.survival import drawing
+    from reflexion_lab.analysis.figures.survival import drawing
 
     return _drawn("survival", drawing(_arms(runs)), ax, caption, TOO_SHORT)
 
@@ -114,7 +114,7 @@ def repairs(
     Args:
         until: `next`: by the next attempt's program; `end`: by what was submitted in the end.
     """
-    from reflexion_lab.figures.repairs import drawing
+    from reflexion_lab.analysis.figures.repairs import drawing
 
     missing = "no failed attempt with another behind it found; expected runs with loop.max_attempts=2 or more"
     return _drawn("repairs", drawing(_arms(runs), until=(until,)), ax, caption, missing)
@@ -126,7 +126,7 @@ def similarity(*runs: object, later: bool = False, ax: Axes | None = None, capti
     Args:
         later: of later attempts, instead of the first ones.
     """
-    from reflexion_lab.figures.similarity import drawing
+    from reflexion_lab.analysis.figures.similarity import drawing
 
     missing = "no attempt that read an episode or mistake of another task found; expected runs with recall=similar"
     return _drawn("similarity", drawing(_arms(runs), later=(later,)), ax, caption, missing)
@@ -139,14 +139,14 @@ def over(
     caption: bool = True,
 ) -> Axes:
     """Share of tasks solved over the values of a config key, such as recall.omega or recall.k."""
-    from reflexion_lab.figures.config_curves import drawing
+    from reflexion_lab.analysis.figures.config_curves import drawing
 
     return _drawn("over", drawing(_arms(runs), key), ax, caption)
 
 
 def feedback(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
     """How often the feedback tests are wrong: false positives and false negatives."""
-    from reflexion_lab.figures.feedback import drawing
+    from reflexion_lab.analysis.figures.feedback import drawing
 
     missing = "no arm with feedback of its own found; expected feedback_source=visible or self_tests"
     return _drawn("feedback", drawing(_arms(runs)), ax, caption, missing)
@@ -164,7 +164,7 @@ def reliability(
     Args:
         source: where the confidence is from: `stated`, `class` or `measured`; by default the most frequent.
     """
-    from reflexion_lab.figures.reflection_panels import confidence
+    from reflexion_lab.analysis.figures.reflection_panels import confidence
 
     missing = "no reflection with a confidence that the next attempt read found; expected reflector=llm or rules"
     return _drawn("reliability", confidence(_one(runs, arm), source), ax, caption, missing)
@@ -172,17 +172,18 @@ def reliability(
 
 def flags(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
     """What is wrong with reflections, as a share of them; of one arm."""
-    from reflexion_lab.figures.reflection_panels import flagged
+    from reflexion_lab.analysis.figures.reflection_panels import flagged
 
     return _drawn("flags", flagged(_one(runs, arm)), ax, caption, "no reflection with a flag found")
 
 
-def effects(run: object, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Success of the retries that read a reflection, by failure class, less the base rate; of one run."""
-    from reflexion_lab.figures.reflection_panels import read
+def effects(run: object, ax: Axes | None = None, caption: bool = True, *, arm: str | None = None) -> Axes:
+    """Success of the retries that read a reflection, by failure class, less the base rate; of one run. Of several seeds
+    of an arm it is the first, and the caption says which.
+    """
+    from reflexion_lab.analysis.figures.reflection_panels import read
 
-    (arm,) = _arms([run])
-    return _drawn("effects", read(arm), ax, caption, "no retry that read a reflection found")
+    return _drawn("effects", read(_one([run], arm)), ax, caption, "no retry that read a reflection found")
 
 
 def _read(runs: Sequence[object]) -> list[Arm]:
@@ -192,13 +193,13 @@ def _read(runs: Sequence[object]) -> list[Arm]:
 
 
 def _arms(runs: Sequence[object]) -> list[Arm]:
-    from reflexion_lab.figures.arm_names import readable
+    from reflexion_lab.analysis.figures.arm_names import readable
 
     return list(readable(_read(runs)).values())
 
 
 def _one(runs: Sequence[object], name: str | None) -> Arm:
-    from reflexion_lab.figures.arm_names import readable
+    from reflexion_lab.analysis.figures.arm_names import readable
 
     found = readable(_read(runs))
     if name is None and len(found) == 1:
@@ -210,7 +211,7 @@ def _one(runs: Sequence[object], name: str | None) -> Arm:
 
 
 def _drawn(name: str, drawing: Drawing | None, ax: Axes | None, caption: bool, missing: str = "") -> Axes:
-    from reflexion_lab.figures.axes import on_axes
+    from reflexion_lab.analysis.figures.axes import on_axes
 
     if drawing is None:
         raise ValueError(f"{name}: {missing}")

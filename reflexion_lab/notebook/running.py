@@ -10,20 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.mistakes import hydras_own
+from reflexion_lab.errors import hydras_own
 from reflexion_lab.notebook.overrides import Override, as_lines, plainly
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from reflexion_lab.analysis.frames import Frames
-    from reflexion_lab.analysis.log import Log
+    from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.notebook.found import Found
     from reflexion_lab.records import Attempt, Grade
-    from reflexion_lab.study.expected import Estimate
-    from reflexion_lab.study.sweep import Sweep
+    from reflexion_lab.studies.expected import Estimate
+    from reflexion_lab.studies.sweep import Sweep
 
 
 class Run:
@@ -39,7 +39,7 @@ class Run:
     @cached_property
     def log(self) -> Log:
         """Raises RunFolderError: a file cannot be read."""
-        from reflexion_lab.analysis.log import Log
+        from reflexion_lab.analysis.run_log import Log
 
         return Log.read(self.folder)
 
@@ -68,8 +68,8 @@ class Run:
         return self.log.attempts[task_id]
 
     def __repr__(self) -> str:
-        from reflexion_lab.reports.cells import interval
-        from reflexion_lab.reports.sheets import percent
+        from reflexion_lab.analysis.report.cells import interval
+        from reflexion_lab.analysis.report.sheets import percent
 
         found, rate = self.summary, self.summary.pass_at_1
         what = "UPPER BOUND, not pass@1:" if found.is_upper_bound else "pass@1"
@@ -92,7 +92,7 @@ def compose(*overrides: Override) -> DictConfig:
     Raises:
         ConfigError: an override cannot be read, or names what is not there.
     """
-    from reflexion_lab.config import compose as composed
+    from reflexion_lab.runner.config.compose import compose as composed
 
     with plainly():
         return composed(*as_lines(overrides))
@@ -108,8 +108,8 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
         ConfigError: a value is impossible; nothing was run.
         KeyboardInterrupt: everything finished stands; the same call with `"resume=FOLDER"`, which is printed, goes on.
     """
-    from reflexion_lab.config import assemble
-    from reflexion_lab.experiment import finish
+    from reflexion_lab.runner.config.compose import assemble
+    from reflexion_lab.studies.run import finish
 
     cfg = compose(*overrides)
     cfg.quiet = quiet or cfg.quiet
@@ -132,7 +132,7 @@ def sweep(*grid: Override, quiet: bool = False) -> Sweep:
         ConfigError: an override cannot be read, or names what is not there; of which cell.
         KeyboardInterrupt: what had finished stands, and the same call goes on from there.
     """
-    from reflexion_lab.study.sweep import sweep as swept
+    from reflexion_lab.studies.sweep import sweep as swept
 
     with plainly(hydras_own):
         return swept(as_lines(grid), quiet)
@@ -146,8 +146,8 @@ def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
     Raises:
         ConfigError: an override names what is not there, or the replies would not be kept.
     """
-    from reflexion_lab.grid import cells
-    from reflexion_lab.study.estimate import estimate as estimated
+    from reflexion_lab.runner.config.grid import cells
+    from reflexion_lab.studies.estimate import estimate as estimated
 
     with plainly(hydras_own):
         return estimated([cell.cfg for cell in cells(as_lines(overrides))], tasks)

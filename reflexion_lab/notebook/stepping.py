@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.notebook.overrides import Override, as_lines, plainly
 
 if TYPE_CHECKING:
-    from reflexion_lab.benchmarks.benchmark import Benchmark
-    from reflexion_lab.judge import HiddenTests
     from reflexion_lab.loop.reflexion import Reflexion
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+    from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
 
 class Parts(NamedTuple):
@@ -34,9 +34,9 @@ def by_hand(*overrides: Override) -> Parts:
     Raises:
         ConfigError: a value is impossible.
     """
-    from reflexion_lab.config import compose, loop_factory
-    from reflexion_lab.judge import HiddenTests
-    from reflexion_lab.parts import load_benchmark, load_models, load_sandbox
+    from reflexion_lab.runner.config.compose import compose, loop_factory
+    from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
+    from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
     with plainly():
         cfg = compose(*as_lines(overrides))

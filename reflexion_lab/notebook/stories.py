@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.report.sheets import NONE, Sheet, listed
+from reflexion_lab.analysis.report.tasks import TaskLine, task_lines
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.records import Attempt
-from reflexion_lab.reports.sheets import NONE, Sheet, listed
-from reflexion_lab.shown import visible
-from reflexion_lab.views.tasks import TaskLine, task_lines
 
 ANY = "any"
 """What does not narrow a choice."""

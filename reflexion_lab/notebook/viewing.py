@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from reflexion_lab.analysis.report import pieces
+from reflexion_lab.analysis.report import program_diffs as programs
 from reflexion_lab.records import Attempt, Grade, Record, Reflection, Task
-from reflexion_lab.run_folder import RunFolder, RunFolderError, folders
-from reflexion_lab.views import pieces, programs
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError, folders
 
 Grades = Iterable[Grade]
 Named = Mapping[str, Any]
@@ -73,8 +74,8 @@ def view(
 
 def run_view(folder: RunFolder) -> View:
     """A run's headline, curve, tasks and costs. Raises RunFolderError: a file of it cannot be read."""
-    from reflexion_lab.analysis.log import Log
-    from reflexion_lab.views.run import overview, sentence
+    from reflexion_lab.analysis.report.run_page import overview, sentence
+    from reflexion_lab.analysis.run_log import Log
 
     log = Log.read(folder)
     return _made(overview(log), sentence(log))
@@ -86,9 +87,9 @@ def task_view(folder: RunFolder, task_id: str) -> View:
     Raises:
         RunFolderError: the run has made no attempt at it.
     """
-    from reflexion_lab.analysis.log import Log
-    from reflexion_lab.views.history import history
-    from reflexion_lab.views.sources import Sources
+    from reflexion_lab.analysis.report.history import history
+    from reflexion_lab.analysis.report.sources import Sources
+    from reflexion_lab.analysis.run_log import Log
 
     log = Log.read(folder)
     task_id = _known(task_id, log.attempts, folder)
@@ -115,7 +116,7 @@ def _made(html: str, text: str) -> View:
 
 
 def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
-    from reflexion_lab.views.history import card
+    from reflexion_lab.analysis.report.history import card
 
     grade = _by_number(grades).get((attempt.task_id, attempt.number))
     html = pieces.macro("records", "attempt")(card(attempt, before, grade))
@@ -123,7 +124,7 @@ def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
 
 
 def _history(attempts: Sequence[Attempt], grades: Any) -> View:
-    from reflexion_lab.views.history import history
+    from reflexion_lab.analysis.report.history import history
 
     return _made(history(attempts, _by_number(grades)), _line(attempts[0].task_id, attempts))
 
@@ -135,7 +136,7 @@ def _task(task: Task) -> View:
 
 def _named(named: Named, grades: Any) -> View:
     """Reflections side by side, or loops one below the other."""
-    from reflexion_lab.views.history import cards
+    from reflexion_lab.analysis.report.history import cards
 
     if all(words is None or isinstance(words, Reflection) for words in named.values()):
         html = pieces.macro("records", "reflections")(tuple(named.items()))
@@ -166,6 +167,6 @@ def _by_number(grades: Any) -> dict[tuple[str, int], Grade]:
 
 
 def _line(label: str, attempts: Sequence[Attempt]) -> str:
-    from reflexion_lab.analysis.estimators import submitted_at
+    from reflexion_lab.loop.selection import submitted_at
 
     return f"{label}: {' → '.join(map(pieces.verdict, attempts))}; submitted {submitted_at(attempts).number}"

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from reflexion_lab.analysis.report.history import cards, history
+from reflexion_lab.analysis.report.pieces import WORDS, macro, visible
+from reflexion_lab.analysis.report.tasks import RESULTS
 from reflexion_lab.notebook.stories import ANY, Story
-from reflexion_lab.views.history import cards, history
-from reflexion_lab.views.pieces import WORDS, macro, visible
-from reflexion_lab.views.tasks import RESULTS
 
 if TYPE_CHECKING:
     from reflexion_lab.notebook.explorer import Explorer

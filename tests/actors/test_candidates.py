@@ -1,9 +1,10 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.candidates import Candidates
-from reflexion_lab.evaluators.unit_tests import UnitTests
-from reflexion_lab.records import Check, Evaluation, Recollection, Task, Trajectory, Usage
+from reflexion_lab.agent.actors.candidates import Candidates
+from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Recollection, Task, Trajectory, Usage
+from reflexion_lab.tasks.evaluators.combined import Combined
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 COST = Usage(calls=1, prompt_tokens=7)
 
@@ -50,20 +51,33 @@ def test_first_takes_the_best_where_none_passes(sandbox, three_tests):
     assert (made.solution, made.ended) == (program("x * x"), "max_candidates")
 
 
-def test_best_has_the_highest_worth_and_ties_go_to_the_earlier(sandbox, three_tests):
+def test_best_has_the_highest_rank_and_ties_go_to_the_earlier(sandbox, three_tests):
     made = chosen(sandbox, three_tests, "best", program("4"), program("x * x"), program("x ** 2"))
     assert made.solution == program("x * x")
 
 
-def test_confidence_weighs_candidates(three_tests):
-    class Unsure:
-        def evaluate(self, task, trajectory):
-            sure = trajectory.solution == "b"
-            return Evaluation(
-                passed=False, outcome="fail", reward=0.5 if sure else 0.9, confidence=1.0 if sure else 0.4
-            )
+@pytest.mark.parametrize("rule", ["best", "first"])
+def test_a_type_error_makes_no_failing_candidate_the_better_one(sandbox, three_tests, rule):
+    wrong, right = program("x * x"), "def double(x: int) -> str:\n    return 2 * x\n"
+    made = Candidates(Writes(wrong, right), Combined(sandbox), 2, rule).act(three_tests, Recollection())
+    assert made.solution == right
 
-    assert Candidates(Writes("a", "b"), Unsure(), 2, "best").act(three_tests, Recollection()).solution == "b"
+
+def test_the_run_of_the_candidate_that_is_handed_in_counts_once(three_tests):
+    class HalfASecond:
+        def evaluate(self, task, trajectory):
+            return Evaluation(passed=False, outcome="fail", reward=0.0, seconds=0.5)
+
+    made = Candidates(Writes("a", "b", "c"), HalfASecond(), 3, "best").act(three_tests, Recollection())
+    attempt = Attempt(
+        task_id="t",
+        number=1,
+        recalled=(),
+        trajectory=made,
+        evaluation=HalfASecond().evaluate(three_tests, made),
+        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
+    )
+    assert attempt.seconds == 1.5
 
 
 def test_vote_takes_the_largest_group_that_behaves_alike(sandbox, three_tests):

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.chain_of_thought import ChainOfThought, leading_comments, margin, words_before_code
-from reflexion_lab.evaluators.unit_tests import UnitTests
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.agent.actors.chain_of_thought import ChainOfThought, leading_comments, margin, words_before_code
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Episode, Recollection, Reflection, Sampling
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+from reflexion_lab.text.prompts.render import Prompts
 
 CODE = "```python\ndef double(x):\n    return 2 * x\n```"
 EPISODE = Episode(

@@ -1,9 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from reflexion_lab.actors import convergence
-from reflexion_lab.actors.convergence import Convergence, best, edit_distance, improvement_score
+from reflexion_lab.agent.critique import convergence
+from reflexion_lab.agent.critique.convergence import Convergence, best, edit_distance, improvement_score
 from reflexion_lab.records import Critique, Step
 
 TEXTS = st.text(alphabet="abc\n é", max_size=30)
@@ -124,9 +125,21 @@ def test_a_score_counts_as_far_as_the_critic_is_to_be_trusted():
     assert best(drafts(critique(score=0.9, confidence=0.5), critique(score=0.6, confidence=1.0))) == 1
 
 
-def test_no_score_never_beats_a_number():
-    assert best(drafts(critique(0.0), critique(0.9, score=0.0))) == 1
-    assert best(drafts(critique(0.9, score=0.1), critique(0.0))) == 0
+@pytest.mark.parametrize("passing", range(1, 10))
+def test_a_severity_of_exactly_the_threshold_is_not_below_it(passing):
+    assert Convergence(0.0, (10 - passing) / 10).reached(drafts(critique(1 - passing / 10))) is None
+
+
+def test_scores_count_only_where_every_critique_has_one():
+    assert best(drafts(critique(0.0), critique(0.9, score=0.0))) == 0
+    steps = drafts(critique(0.9, score=0.1), critique(0.0))
+    assert (Convergence().reached(steps), best(steps)) == ("low_severity", 1)
+
+
+def test_passed_tests_count_before_scores():
+    passing, failing = replace(critique(score=0.7), rank=(True, 1.0, 0.7)), critique(score=0.85)
+    assert best(drafts(passing, replace(failing, rank=(False, 0.7, 0.85)))) == 0
+    assert best(drafts(passing, failing)) == 1
 
 
 def test_without_scores_the_lowest_severity_is_best():

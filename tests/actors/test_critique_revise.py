@@ -1,13 +1,15 @@
 import pytest
+from msgspec.structs import replace
 
-from reflexion_lab.actors.critique_revise import CritiqueRevise
-from reflexion_lab.actors.single_shot import SingleShot
-from reflexion_lab.critics.tool import ToolCritic
-from reflexion_lab.evaluators.unit_tests import UnitTests
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.critique.critique_revise import CritiqueRevise
+from reflexion_lab.agent.critique.llm_reviser import LLMReviser
+from reflexion_lab.agent.critique.tool_critic import ToolCritic
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import CritiqueError, HarnessError, ModelError
 from reflexion_lab.records import Critique, Message, Recollection, Sampling, Step, Trajectory, Usage
-from reflexion_lab.revisers.llm import LLMReviser
+from reflexion_lab.tasks.evaluators.combined import Combined
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 COST = Usage(calls=1, prompt_tokens=10, completion_tokens=5)
 TEXTS = ("a" * 10, "b" * 30, "c" * 60, "d" * 90, "e" * 120)
@@ -169,6 +171,14 @@ def test_a_missing_or_wrong_part_is_named(name, parts):
 def test_thresholds_are_named_as_the_actors():
     with pytest.raises(ValueError, match=r"actor\.convergence_threshold: 1\.5"):
         CritiqueRevise(Drafts(), Says(), Drafts(), convergence_threshold=1.5)
+
+
+def test_a_draft_that_passes_is_handed_in_though_a_failing_one_has_cleaner_types(sandbox, task):
+    wrong, right = "def double(x: int) -> int:\n    return x * x\n", "def double(x: int) -> str:\n    return 2 * x\n"
+    three = replace(task, visible_tests=("assert double(2) == 4", "assert double(1) == 2", "assert double(0) == 0"))
+    drafts = Drafts((right, wrong))
+    made = CritiqueRevise(drafts, ToolCritic(Combined(sandbox)), drafts).act(three, Recollection())
+    assert (made.solution, made.ended) == (right, "low_severity")
 
 
 def test_real_tests_drive_a_real_revision(sandbox, task):

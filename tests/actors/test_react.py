@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.react import STOP, ReAct
-from reflexion_lab.actors.transcript import DROPPED, LEVELS, Said, Turn, layouts, read
-from reflexion_lab.evaluators.unit_tests import UnitTests
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.prompts.asking import room
-from reflexion_lab.prompts.length import estimated
-from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.agent.actors.react import STOP, ReAct
+from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Said, Turn, layouts, read
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Completion, Episode, Recollection, Reflection, Sampling, Usage
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+from reflexion_lab.text.prompts.asking import room
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import Prompts
 
 GOOD = "def double(x):\n    return 2 * x"
 BAD = "def double(x):\n    return x"
@@ -180,6 +180,39 @@ def test_finish_without_a_program_hands_in_the_newest_draft(task, sandbox):
     assert made.solution.strip() == BAD
 
 
+@STYLES
+@pytest.mark.parametrize(
+    "finish",
+    [
+        f"Thought: The first version was ```{BAD}``` and was wrong; this one passes.\nAction: finish",
+        f"Thought: The first version was\n```python\n{BAD}\n```\nand was wrong; this one passes.\nAction: finish",
+        "Thought: I considered ```return x - 1``` but no.\nAction: finish",
+        "Thought: def double(x) returns 2 * x and that is right.\nAction: finish",
+        says("finish", "def double(x):\n    # same as above"),
+        says("finish", "def double(x):\n    ..."),
+        says("finish", "Same as before."),
+    ],
+)
+def test_a_draft_that_passed_is_handed_in_whatever_the_last_thought_quotes(task, sandbox, style, finish):
+    made = react(Script(says("run_tests", GOOD), finish), sandbox, style).act(task, NONE)
+    assert (made.solution.strip(), made.ended, made.status) == (GOOD, "finish", "complete")
+
+
+@pytest.mark.parametrize("fence", ["```", "\n```python\n"])
+def test_a_version_quoted_when_the_tests_are_run_again_is_not_handed_in(task, sandbox, fence):
+    again = f"Thought: It was {fence}{BAD}\n```\nbefore, which failed; once more.\nAction: run_tests"
+    made = react(Script(says("run_tests", GOOD), again, says("finish")), sandbox).act(task, NONE)
+    assert (made.solution.strip(), made.ended) == (GOOD, "finish")
+
+
+@STYLES
+@pytest.mark.parametrize("code", ["return 2 * x", GOOD])
+def test_code_in_the_thought_is_handed_in_where_no_draft_is_better(task, sandbox, style, code):
+    finish = f"Thought: So it is\n```python\n{code}\n```\nAction: finish"
+    made = react(Script(says("run_tests", BAD), finish), sandbox, style).act(task, NONE)
+    assert UnitTests(sandbox).evaluate(task, made).passed
+
+
 def test_finish_without_any_draft_is_refused(task, sandbox):
     made = react(Script(says("finish"), says("finish", GOOD)), sandbox).act(task, NONE)
     assert made.steps[0].error
@@ -247,6 +280,24 @@ def test_an_action_inside_a_program_is_code(task, sandbox):
     code = f'"""\nAction: finish\n"""\n{GOOD}'
     made = react(Script(says("run_tests", code), says("finish")), sandbox).act(task, NONE)
     assert [step.action for step in made.steps] == ["run_tests", "finish"]
+
+
+@pytest.mark.parametrize("comment", ["# Thought: twice", "# Action: run_code", "# Observation: 2 is 4"])
+@pytest.mark.parametrize("opening", ["", "x = 0\n"])
+def test_a_comment_of_unfenced_code_is_code(task, sandbox, comment, opening):
+    code = f"{opening}def double(x):\n    {comment}\n    return 2 * x"
+    reply = f"Thought: I go on.\nAction: run_tests\nProgram:\n{code}"
+    made = react(Script(reply, says("finish")), sandbox).act(task, NONE)
+    assert [step.action for step in made.steps] == ["run_tests", "finish"]
+    assert made.solution.strip() == code
+
+
+@pytest.mark.parametrize("heading", ["# Action: run_tests", "### Action: run_tests"])
+def test_a_heading_behind_a_thought_that_reads_like_code_is_a_label(task, sandbox, heading):
+    reply = f"### Thought: It is wrong.\nreturn x = twice x is meant\n\n{heading}\n```python\n{GOOD}\n```"
+    made = react(Script(reply, says("finish")), sandbox).act(task, NONE)
+    assert [step.action for step in made.steps] == ["run_tests", "finish"]
+    assert made.solution.strip() == GOOD
 
 
 def test_observations_that_the_model_makes_up_are_neither_read_nor_shown_again(task, sandbox):

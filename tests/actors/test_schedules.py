@@ -4,10 +4,10 @@ import functools
 
 import pytest
 
-from reflexion_lab.actors.escalation import Escalation
-from reflexion_lab.actors.single_shot import SingleShot
-from reflexion_lab.actors.warming import Warming
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.actors.escalation import Escalation
+from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.actors.warming import Warming
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Recollection, Sampling
 
 CODE = "```python\ndef double(x):\n    return 2 * x\n```"

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.tools import EXPECTED, Asked, quoted, run_code, run_tests, shortened, use
+from reflexion_lab.agent.actors.tools import EXPECTED, Asked, quoted, run_code, run_tests, shortened, use
 
 GOOD = "def double(x):\n    return 2 * x\n"
 BAD = "def double(x):\n    return x\n"
@@ -123,3 +123,11 @@ def test_shortened_text_says_that_something_is_missing():
     assert shortened("abcdefghij", 8) == "abcd ..."
     assert shortened("abcdefghij", -3) == ""
     assert quoted("", 10) == ""
+
+
+@pytest.mark.parametrize("limit", [80, 200, 300])
+def test_what_was_printed_is_shown_before_a_long_error(sandbox, task, limit):
+    seen = run_code(sandbox, task, GOOD, "print('the value is 41')\nraise ValueError('z' * 5000)", limit)
+    assert seen.text.startswith("It printed:\n> the val")
+    assert "It ended with ValueError" in seen.text
+    assert len(seen.text) <= limit

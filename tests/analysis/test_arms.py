@@ -88,3 +88,20 @@ def test_several_feedback_sources_are_no_arm(write_run):
 
 def test_nested_keys_are_dotted():
     assert dict(flat({"a": {"b": {"c": 1}, "d": [1, {"e": 2}]}})) == {"a.b.c": 1, "a.d": [1, {"e": 2}]}
+
+
+def test_what_changes_no_result_splits_no_arm(run):
+    one = {"store": {"place": "a"}, "sandbox": {"servers": 1}, "temperature": 0, "benchmark": {"load": {"path": "t"}}}
+    other = {
+        "store": {"place": "b"},
+        "sandbox": {"servers": 2},
+        "temperature": 0.0,
+        "benchmark": {"load": {"path": "/data/t"}},
+    }
+    model = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1"}
+    first, second = (
+        run("x", **one, model={**model, "timeout": 1}),
+        run("y", seed=1, **other, model={**model, "timeout": 9}),
+    )
+    (arm,) = arms([first, second])
+    assert (arm.label, arm.seeds) == ("reflexion", (0, 1))

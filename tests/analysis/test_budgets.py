@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.budgets import accuracy_by_spending, at, matched, per_solved, spent
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.spending import is_known
 from reflexion_lab.records import Usage, WrittenTests
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder
 
 R, W = True, False
 
@@ -50,6 +51,23 @@ def dearer(attempt):
     """30 tokens instead of 20."""
     usage = replace(attempt.trajectory.usage, prompt_tokens=20)
     return replace(attempt, trajectory=replace(attempt.trajectory, usage=usage))
+
+
+def test_a_filtered_prompt_does_not_make_the_tokens_of_an_arm_unknown(make_arm):
+    def filtered(attempt):
+        """The provider turned the prompt of one first attempt down."""
+        if attempt.task_id != "never" or attempt.number > 1:
+            return attempt
+        trajectory = replace(attempt.trajectory, finish_reason="content_filter", usage=Usage(calls=1, refused=1))
+        return replace(attempt, trajectory=trajectory)
+
+    arm, other = make_arm(HISTORIES, change=filtered), make_arm(HISTORIES, label="other")
+    assert is_known(arm, "tokens")
+    assert spent(arm, "tokens")[Case(0, "never")] == [0, 27, 54]
+    assert matched(arm, other, "tokens").is_matched
+    lost = make_arm(HISTORIES, label="lost", change=lambda one: replace(filtered(one), trajectory=replace(
+        one.trajectory, usage=Usage(calls=1))))  # fmt: skip
+    assert not is_known(lost, "tokens")
 
 
 def test_an_attempt_is_paid_with_all_that_came_before_it_and_not_with_its_own_reflection(make_arm):

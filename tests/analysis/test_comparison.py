@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import Case, arms
 from reflexion_lab.analysis.budgets import matched
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.intervals import mcnemar, paired_difference, wilson
 from reflexion_lab.records import Usage
-from reflexion_lab.registration import Budget, Registration
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.statistics.bootstrap import interval
-from reflexion_lab.statistics.intervals import mcnemar, paired_difference, wilson
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.registration import Budget, Registration
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -243,6 +243,8 @@ def test_a_large_difference_is_detected_and_a_small_one_is_not(run):
     comparison = compare(arms([run(arm, many(won), s) for arm, won in sizes.items() for s in (1, 2)]))
     much, little = (named(comparison, arm).as_run for arm in ("much", "little"))
     assert much.is_detected
+    assert much.p_tasks < 0.001
+    assert not replace(much, p_holm=0.06).is_detected
     assert (much.won, much.lost, much.needed) == (28, 0, (20, 8))
     assert much.least == (20 - 8) / 80
     assert not little.is_detected

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import bootstrap
 
 from reflexion_lab.analysis.effect import FEWEST, effect
-from reflexion_lab.statistics.intervals import apart, clustered, wilson
+from reflexion_lab.analysis.stats.intervals import apart, clustered, wilson
 
 
 def cases(*groups, first: int = 0):

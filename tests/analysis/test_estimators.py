@@ -3,9 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from reflexion_lab.analysis.estimators import curve, paired, submitted_at, verdicts_at
-from reflexion_lab.statistics.intervals import wilson
+from reflexion_lab.analysis.estimators import curve, paired
+from reflexion_lab.analysis.stats.intervals import wilson
+from reflexion_lab.loop.selection import submitted_at, verdicts_at
+from reflexion_lab.records import Check
 
 verdict = st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), st.booleans())
 runs = st.dictionaries(st.sampled_from("abcdef"), st.lists(verdict, min_size=1, max_size=4), min_size=1, max_size=6)
@@ -20,6 +23,32 @@ def test_the_first_attempt_that_passed_is_submitted(attempt):
 def test_without_a_pass_the_best_is_submitted_and_of_equals_the_earlier(attempt):
     made = [attempt("a", 1, 0.2), attempt("a", 2, 0.5), attempt("a", 3, 0.5), attempt("a", 4, 0.1)]
     assert submitted_at(made).number == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "submitted"),
+    [
+        # 9 of 10 tests, no type checker; then 5 of 10, types and lint clean
+        ({"tests": 9, "reward": 0.929, "confidence": 0.7}, {"tests": 5, "reward": 0.75}, 1),
+        # every test, one type error; then 7 of 10 and clean
+        ({"tests": 10, "reward": 0.7}, {"tests": 7, "reward": 0.85}, 1),
+        # an earlier pass stays, whatever a later one is worth
+        ({"tests": 10, "reward": 0.7}, {"tests": 10, "reward": 1.0}, 1),
+        ({"tests": 5, "reward": 0.45}, {"tests": 5, "reward": 0.75}, 2),
+    ],
+)
+def test_tests_decide_before_the_reward_what_is_submitted(attempt, first, second, submitted):
+    def judged(number, tests, reward, confidence=1.0):
+        checks = tuple(Check(name=str(n), outcome="pass" if n < tests else "fail") for n in range(10))
+        made = attempt("a", number, reward)
+        return replace(
+            made,
+            evaluation=replace(
+                made.evaluation, passed=tests == 10, checks=checks, reward=reward, confidence=confidence
+            ),
+        )
+
+    assert submitted_at([judged(1, **first), judged(2, **second)]).number == submitted
 
 
 def test_a_cut_knows_nothing_of_later_attempts(attempt):
@@ -86,9 +115,12 @@ def test_a_curve_names_the_attempt_that_lacks_a_grade(records):
 @given(verdicts=runs)
 def test_what_is_seen_so_far_never_shrinks(records, verdicts):
     points = curve(*records(verdicts), 5)
-    for figure in ("any_solved", "visible_pass", "reward", "tokens_cum"):
+    for figure in ("any_solved", "tokens_cum"):
         values = [getattr(point, figure) for point in points]
         assert values == sorted(values), figure
+    for figure in ("visible_pass", "reward"):  # n grows where an attempt without a feedback verdict was submitted first
+        sums = [round((getattr(point, figure) or 0) * point.n_feedback, 9) for point in points]
+        assert sums == sorted(sums), figure
 
 
 @with_fixtures
@@ -104,7 +136,8 @@ def test_pass_at_1_never_exceeds_the_pick_of_an_oracle(records, verdicts):
 def test_with_the_hidden_tests_as_feedback_pass_at_1_is_the_visible_pass(records, verdicts):
     oracle = {task_id: [(reward, reward == 1) for reward, _ in made] for task_id, made in verdicts.items()}
     for point in curve(*records(oracle), 5):
-        assert point.pass_at_1 == point.visible_pass == point.any_solved
+        assert point.pass_at_1 == point.any_solved
+        assert point.visible_pass == (point.pass_at_1 if point.n_feedback == point.n else point.visible_pass)
 
 
 def test_the_last_point_is_what_was_submitted(records):

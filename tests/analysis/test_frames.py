@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.frames import load
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.records import Check, MemoryState, Usage, WrittenTests
-from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.5, False), (1.0, False)], "c": [(0.0, True), (0.5, False), (0.5, True)]}
 FAMILIAR = "20260101-000000-000001-reflexion-toy-s3"
@@ -64,6 +64,18 @@ def test_tasks_hold_what_was_submitted_and_its_hidden_verdict(named):
     assert tasks.hidden_any_solved.to_dict() == {"a": True, "b": False, "c": True}
     assert tasks.passed.to_dict() == {"a": True, "b": True, "c": False}
     assert tasks.stop_reason.to_dict() == {"a": "passed", "b": "passed", "c": "max_attempts"}
+
+
+def test_tasks_hold_how_the_rewards_went(write_run):
+    rewards = {"a": [(0.2, False), (0.8, False), (0.9, False)], "b": [(1, True)], "c": [(0.5, False), (0.2, False)]}
+    tasks = load(write_run(rewards)).tasks.set_index("task_id")
+    assert tasks.learning_rate.round(3).to_dict() == {"a": 0.233, "b": 0, "c": -0.15}
+    assert tasks.trend.to_dict() == {"a": "improving", "b": "insufficient", "c": "insufficient"}
+    assert tasks.diminishing_returns.to_dict() == {"a": True, "b": False, "c": False}
+    assert tasks.breakthroughs.to_dict() == {"a": "2 3", "b": "", "c": ""}
+    failing = load(write_run(rewards, name="again")).checks.query("outcome == 'fail'").groupby(["task_id", "number"])
+    counts = failing.size().reindex([("a", 1), ("a", 3)], fill_value=0)
+    assert tasks.errors_removed["a"] == counts.iloc[0] - counts.iloc[1]
 
 
 def test_the_curve_can_be_computed_from_the_attempts(named):

@@ -9,24 +9,10 @@ from reflexion_lab.analysis.progression import (
     diminishing_returns,
     errors_removed,
     learning_rate,
-    progression,
     trend,
 )
-from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Trajectory
 
 scores = st.lists(st.floats(0, 1), max_size=8)
-
-
-def attempt(number, reward, errors):
-    checks = tuple(Check(name="t", outcome="fail") for _ in range(errors))
-    return Attempt(
-        task_id="t",
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution="x", strategy="x"),
-        evaluation=Evaluation(passed=reward == 1, outcome="fail", reward=reward, checks=checks),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
 
 
 def test_the_first_delta_is_zero():
@@ -98,16 +84,3 @@ def test_deltas_lead_from_the_first_score_to_the_last(found):
     if found:
         assert found[0] + sum(deltas(found)) == pytest.approx(found[-1])
         assert learning_rate(found) == pytest.approx(sum(deltas(found)) / len(found))
-
-
-def test_a_loop_is_summed_up_by_reward_and_failing_checks():
-    found = progression([attempt(1, 0.2, 4), attempt(2, 0.8, 1), attempt(3, 0.9, 1)])
-    assert found.learning_rate == pytest.approx(0.7 / 3)
-    assert (found.trend, found.errors_removed, found.diminishing_returns) == ("improving", 3, True)
-    assert (found.scores, found.breakthroughs) == ((0.2, 0.8, 0.9), (2, 3))
-
-
-def test_no_attempts_are_zeros():
-    found = progression([])
-    assert (found.scores, found.deltas, found.learning_rate, found.errors_removed) == ((), (), 0.0, 0)
-    assert (found.trend, found.diminishing_returns, found.breakthroughs) == ("insufficient", False, ())

@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.similarity import FEWEST, Near, bins, edges, jaccard, similarity
 from reflexion_lab.analysis.task_texts import task_text
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.texts import query
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.prompts.asking import Asking
-from reflexion_lab.prompts.render import Prompts, known_examples
 from reflexion_lab.records import Episode, Message, Recollection, Sampling, Task
-from reflexion_lab.retrievers.jaccard import Jaccard
+from reflexion_lab.text.prompts.asking import Asking
+from reflexion_lab.text.prompts.render import Prompts, known_examples
 
 PROMPTS = {
     "sum": 'def add(numbers):\n    """Add up the numbers of a list."""\n',

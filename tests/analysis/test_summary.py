@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.estimators import submitted_at
 from reflexion_lab.analysis.summary import Log, Summary, summary
+from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Check, Usage
-from reflexion_lab.run_folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
 
 RUN = {
     "right at once": [(1.0, True)],

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.stats.intervals import mcnemar
 from reflexion_lab.analysis.transfer import transfer
-from reflexion_lab.run_folder import RunFolder, RunFolderError
-from reflexion_lab.statistics.intervals import mcnemar
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
 
 
 @pytest.fixture
@@ -169,10 +169,23 @@ def test_runs_without_a_common_task_are_an_error(make_run):
         transfer([make_run("with", {"a": [(1.0, True)]})], [make_run("without", {"b": [(1.0, True)]})])
 
 
-def test_a_run_without_a_partner_is_an_error(make_run):
+def test_a_run_without_a_partner_is_left_out(make_run):
     one, another, other = make_run("with", WITH), make_run("more", WITH), make_run("without", BASELINE)
-    with pytest.raises(RunFolderError, match="2 runs and 1 of the baseline found"):
-        transfer([one, another], [other])
+    against = transfer([one, another], [other]).against
+    assert against == replace(transfer([one], [other]).against, left_out=len(WITH))
+
+
+def test_runs_are_paired_with_runs_of_their_own_seed_alone(make_run):
+    runs = [make_run(f"with{seed}", WITH, seed=seed) for seed in (0, 1, 2)]
+    baseline = [make_run(f"without{seed}", BASELINE, seed=seed) for seed in (1, 2, 3)]
+    against = transfer(runs, baseline).against
+    assert (against.solved.n, against.left_out) == (2 * len(WITH), 2 * len(WITH))
+    assert against.solved == transfer(runs[1:], baseline[:2]).against.solved
+
+
+def test_runs_without_a_common_seed_are_an_error(make_run):
+    with pytest.raises(RunFolderError, match="no seed in common: got runs of seed 0 and a baseline of seed 7"):
+        transfer([make_run("with", WITH, seed=0)], [make_run("without", BASELINE, seed=7)])
 
 
 def test_the_report_goes_to_json(report):

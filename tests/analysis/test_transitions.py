@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import wilson
 from reflexion_lab.analysis.transitions import ends, moves, transitions
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.statistics.intervals import wilson
+from reflexion_lab.runner.folder.folder import RunFolder
 
 R, W = True, False
 
@@ -51,7 +51,7 @@ def test_programs_move_as_one_counts_by_hand(make_arm):
     assert counts(second) == (1, 2, 1, 1)
     assert counts(third) == (1, 0, 0, 2)
     assert counts(found.programs_pooled) == (2, 2, 1, 3)
-    assert (found.programs_pooled.n, found.programs_pooled.net, found.programs_pooled.tasks) == (8, -1, 5)
+    assert (found.programs_pooled.n, found.programs_pooled.tasks) == (8, 5)
     assert found.programs_pooled.repair.value == 1 / 4
     assert found.programs_pooled.damage.value == 2 / 4
     assert found.programs_pooled.gain.value == -1 / 8
@@ -77,7 +77,8 @@ def test_the_ends_are_over_all_loops_and_gain_what_the_curve_gains(make_arm):
 @pytest.mark.parametrize("t", [2, 3])
 def test_each_attempt_gains_what_the_curve_gains_there(make_arm, t):
     arm = make_arm(HISTORIES, HISTORIES)
-    assert transitions(arm).submitted[t - 2].net == sum(arm.verdicts(t).values()) - sum(arm.verdicts(t - 1).values())
+    moves = transitions(arm).submitted[t - 2]
+    assert moves.wc - moves.cw == sum(arm.verdicts(t).values()) - sum(arm.verdicts(t - 1).values())
 
 
 def test_moves_of_verdicts_are_those_of_the_arm(make_arm):

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from reflexion_lab.audits import audit as audit_module
-from reflexion_lab.audits.audit import audit, audit_files, execute
-from reflexion_lab.audits.audit_report import as_json, findings, harness_line
-from reflexion_lab.audits.samples import Sample
-from reflexion_lab.cli import main
+from reflexion_lab.audit import audit as audit_module
+from reflexion_lab.audit.audit import audit, audit_files, execute
+from reflexion_lab.audit.audit_report import as_json, findings, harness_line
+from reflexion_lab.audit.samples import Sample
+from reflexion_lab.cli.main import main
 from reflexion_lab.protocols import HarnessError
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 RIGHT, WRONG = "def f(x):\n    return x + 1\n", "def f(x):\n    return x\n"
 
@@ -70,6 +70,15 @@ def test_a_failure_that_only_a_shared_namespace_makes_names_the_program_that_did
     assert list(findings(found)) == [
         "shared namespace: logged verdicts that fall alone and hold beside an earlier program: 1, after thief (1)"
     ]
+
+
+def test_earlier_programs_are_replayed_in_the_order_of_the_file(log):
+    spoils, spoils_and_more = f"sorted = None\n{RIGHT}", f"sorted = None\nlen = len\n{RIGHT}"
+    mends = f"import builtins\nsorted = builtins.sorted\n{RIGHT}"
+    uses = "def f(x):\n    return sorted([x + 1])[len('')]\n"
+    earlier = [row("a", spoils, True), row("b", spoils_and_more, True), row("c", mends, True)]
+    found = audited(log(*earlier, row("d", uses, False)))
+    assert causes(found) == {"d": ("pass", "passes alone; nothing in this log says why it was logged as failed")}
 
 
 def test_a_pass_that_needs_names_of_others_names_them(log):

@@ -1,19 +1,15 @@
-"""Sheets and the figure: the same numbers everywhere, and nothing of a stranger's text taken for markup."""
+"""Sheets: the same numbers everywhere, and nothing of a stranger's text taken for markup."""
 
 import io
 
-import matplotlib as mpl
 import pytest
-from matplotlib.figure import Figure
 from rich.console import Console
 
-from reflexion_lab.audits.audit import Audit, Verdict
-from reflexion_lab.audits.audit_plot import METHOD, logged_against_executed
-from reflexion_lab.audits.audit_report import Printed, against_paper, disagreements, overview, show
-from reflexion_lab.audits.leaks import Leaks
-from reflexion_lab.audits.samples import Sample
+from reflexion_lab.audit.audit import Audit, Verdict
+from reflexion_lab.audit.audit_report import Printed, against_paper, disagreements, overview, show
+from reflexion_lab.audit.leaks import Leaks
+from reflexion_lab.audit.samples import Sample
 
-mpl.use("Agg")
 EVIL = "<b>[red]\x1b[31m\u202e</b>"
 
 
@@ -59,6 +55,10 @@ def test_harness_errors_are_loud_and_no_verdicts():
     assert "0/0" in text
 
 
+def test_an_overview_of_no_logs_is_empty_and_no_error():
+    assert overview([]).rows == ()
+
+
 def test_a_strangers_text_is_no_markup():
     evil = verdict(0, logged=True, passed=False, name=EVIL, detail=EVIL)
     audit = Audit(name=EVIL, verdicts=(evil,), leaks=Leaks(missing=(EVIL,), unstored=(EVIL,)), seconds=1.0)
@@ -68,19 +68,3 @@ def test_a_strangers_text_is_no_markup():
     html = disagreements(audit)._repr_html_()
     assert "&lt;b&gt;[red]\\x1b[31m\\u202e&lt;/b&gt;" in html
     assert "\u202e" not in html
-
-
-def test_the_figure_shows_log_programs_and_paper_and_says_how(found):
-    ax = Figure().add_subplot()
-    logged_against_executed({"a": Printed("A", 91.0), "b": Printed("B")}, {"a": found, "b": found}, ax)
-    shown = {(line.get_label(), round(float(line.get_xdata()[0]), 3)) for line in ax.lines}
-    assert shown == {("re-executed", 0.8), ("its log", 0.9), ("paper", 0.91)}
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["A\nn = 10", "B\nn = 10"]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["re-executed", "its log", "paper"]
-    assert METHOD in [text.get_text() for text in ax.texts]
-
-
-def test_a_figure_without_logs_is_empty_and_no_error():
-    ax = logged_against_executed({}, {}, Figure().add_subplot())
-    assert len(ax.lines) == 0
-    assert overview([]).rows == ()

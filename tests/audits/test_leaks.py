@@ -1,7 +1,7 @@
 """What a log gives away without being executed."""
 
-from reflexion_lab.audits.leaks import leaks
-from reflexion_lab.audits.samples import Sample
+from reflexion_lab.audit.leaks import leaks
+from reflexion_lab.audit.samples import Sample
 
 PROMPT = 'def f(x):\n    """One more.\n    >>> f(1)\n    2\n    """\n'
 HIDDEN = ("assert candidate(1) == 2", "assert candidate('a, b') == 'c', 'a message'", "assert candidate(7) == 8")

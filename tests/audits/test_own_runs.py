@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from reflexion_lab.audits.audit import audit
-from reflexion_lab.audits.samples import read_samples
-from reflexion_lab.cli import main
+from reflexion_lab.audit.audit import audit
+from reflexion_lab.audit.samples import read_samples
+from reflexion_lab.cli.main import main
 
 
 @pytest.fixture
@@ -42,12 +42,17 @@ def test_a_forged_grade_is_found_out(folder):
     "load",
     [
         {"_target_": "os.system", "command": "touch was_here"},
-        {"_target_": "reflexion_lab.benchmarks.basics.basics", "seed": {"_target_": "os.getcwd"}},
-        {"_target_": "reflexion_lab.benchmarks.basics.basics", "seed": "${oc.env:HOME}"},
-        {"_target_": "reflexion_lab.benchmarks.basics.basics.__class__", "seed": 0},
-        {"_target_": "reflexion_lab.benchmarks.basics.basics", "_args_": [1]},
-        {"_target_": "reflexion_lab.benchmarks.basics.basics", "_partial_": {"_target_": "os.getcwd"}},
-        "humaneval",
+        {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "seed": {"_target_": "os.getcwd"}},
+        {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "seed": "${oc.env:HOME}"},
+        *(
+            pytest.param(load, marks=pytest.mark.slow)
+            for load in (
+                {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics.__class__", "seed": 0},
+                {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "_args_": [1]},
+                {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "_partial_": {"_target_": "os.getcwd"}},
+                "humaneval",
+            )
+        ),
     ],
 )
 def test_a_strangers_run_folder_names_a_benchmark_and_runs_nothing_else(folder, load):

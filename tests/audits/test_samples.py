@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from reflexion_lab.audits.samples import IMPORTS, read_samples
+from reflexion_lab.audit.samples import IMPORTS, read_samples
 
 PROMPT = 'def double(x):\n    """Twice x."""\n'
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n"

@@ -16,7 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from reflexion_lab.cli import main
+from experiments._tools import failures, parsing, retrieval, trials
+from reflexion_lab.cli.main import main
 
 LONGEST = 60
 """Seconds that a mistake may take to be said, on a machine that is busy with ten other things."""
@@ -88,10 +89,17 @@ RUN = (
     "benchmark.load.path=tasks.jsonl",
 )  # fmt: skip
 """A run that would go well."""
+TOOLS = {tool.__name__.rpartition(".")[2]: tool.main for tool in (failures, parsing, retrieval, trials)}
+"""Scripts of the experiments, by the word that a command line here begins with."""
 
 
 def lines(rows: list[dict]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def carry_out(arguments: tuple[str, ...]) -> int:
+    tool = TOOLS.get(arguments[0]) if arguments else None
+    return tool(arguments[1:]) if tool else main(list(arguments))
 
 
 @contextlib.contextmanager
@@ -132,19 +140,23 @@ def said(arguments: tuple[str, ...]) -> SimpleNamespace:
     out, err = io.StringIO(), io.StringIO()
     with within(LONGEST), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = main(list(arguments))
+            code = carry_out(arguments)
         except SystemExit as stopped:  # argparse
             code = stopped.code
     return SimpleNamespace(code=code, out=out.getvalue(), err=err.getvalue())
 
 
 def pytest_collection_modifyitems(items):
-    """For `make test` a share of the cases will do: of those that compose a config one in five, else one in three."""
+    """Of the cases one in three is in `make test` or `make test-slow`, of those that compose a config one in five: half
+    of these each. `make soak` has the others.
+    """
     for name, share in SHARES.items():
         alike = [item for item in items if item.path == Path(__file__).with_name(name) and hasattr(item, "callspec")]
         for number, item in enumerate(alike):
             if number % share:
                 item.add_marker(pytest.mark.soak)
+            elif number % (2 * share):
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
@@ -213,10 +225,27 @@ def refused_run(refused):
     return lambda *overrides: refused(*RUN, *overrides)
 
 
+@pytest.fixture
+def gone_well(work):
+    """A run that would go well, with these overrides: it does."""
+
+    def run(*overrides: str) -> None:
+        found = said((*RUN, *overrides))
+        assert found.code == 0, found
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def bounded():
     """A context in which nothing may take too long."""
     return lambda: within(LONGEST)
+
+
+@pytest.fixture(scope="session")
+def carried_out():
+    """Carries out the command or the script of an experiment that a line names."""
+    return carry_out
 
 
 @pytest.fixture(scope="session")

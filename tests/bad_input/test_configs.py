@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 WRONG_VALUES = {
@@ -64,7 +66,7 @@ WRONG_VALUES = {
     "embedder=null": "embedder", "retriever=null": "retriever", "suite_writer=null": "suite_writer",
 }  # fmt: skip
 UNREADABLE = {
-    "recall.omga=1": "recall.omga", "colour=red": "colour", "model=gpt5": "model/gpt5",
+    "recall.omga=1": "recall.omga", "colour=red": "colour", "model=gpt5": "model: 'gpt5' found; expected one of ",
     "colours@roles.reflector=openai": "colours",
     "++loop.colour=red": "colour",
     "=": "", "a=": "a", "recall.omega": "recall.omega", "recall.omega=[1": "recall.omega",
@@ -84,10 +86,25 @@ UNREADABLE = {
     "benchmark.load.path=a\x00b.jsonl": "benchmark.load.path", "resume=a\x00b": "resume",
     "arm=" + "x" * 300: "arm", "cache.path=" + "x" * 300: "cannot be used as a call cache",
     "run_root=" + "x" * 300: "cannot be used as a call cache",
-    "seed=1,2": "seed", "experiment=nope": "experiment/nope",
+    "seed=1,2": "seed", "experiment=nope": "experiment: 'nope' found",
     "hydra/launcher=nope": "nope", "hydra=null": "hydra", "hydra.run=5": "hydra.run",
     "hydra.run.dir=tasks.jsonl": "tasks.jsonl",
 }  # fmt: skip
+NOBODY_READS = {
+    "+slots=1": "model.slots", "+wall_seconds=1": "sandbox.limits.wall_seconds",
+    "+round_size=1": "memory.shared.round_size", "+policy=retry": "quality.policy", "+severe=[short]": "quality.severe",
+    "+threshold=0.5": "loop.confidence_threshold", "+sed=3": "seed", "+model.secnds=1": "model.seconds",
+    "+quality.polcy=retry": "quality.policy", "+sandbox.limits.memry_mb=1": "sandbox.limits.memory_mb",
+    "+memory.shared.roundsize=1": "memory.shared.round_size", "+memory.shared.shown.wisdoms=1": "shown.wisdom",
+    "+cache.pth=x": "cache.path", "+caps.call=1": "caps.calls",
+    "+loop.attempts=1": "loop.max_attempts", "+store.place=x": "store",
+    "+retriever.minlength=1": "retriever.min_length", "+embedder.thread=1": "embedder.threads",
+    "+suite_writer.agrement=2": "suite_writer.agreement", "+reviser.styl=chat": "reviser.style",
+    "+actor.sampling.temprature=1": "actor.sampling.temperature", "+prompts.example=1": "prompts.examples",
+    "model@roles.critic=scripted roles.critic.path=script.json +roles.critic.secnds=1": "roles.critic.seconds",
+    "stop=[plateau] +stop.plateau.attempt=1": "stop.plateau.attempts",
+}  # fmt: skip
+"""By overrides, the key that is nearest to the one that they add."""
 NO_SUCH_PARTS = {
     "actor._target_=no.such.thing": "no.such.thing",
     "actor._target_=os.getcwd": "actor",
@@ -97,7 +114,7 @@ NO_SUCH_PARTS = {
     "actor._target_=''": "actor",
     "actor._target_=own_parts.Raises": "Raises",
     "actor._target_=own_parts.Divides": "Divides",
-    "actor._target_=own_parts.Nothing": "Nothing",
+    "actor._target_=own_parts.Nothing": "actor.sampling: unknown key; expected none below actor",
     "actor._target_=own_parts.Absent": "own_parts.Absent",
     "benchmark.load._target_=builtins.list": "benchmark.load",
     "benchmark.load._target_=own_parts.Raises": "Raises",
@@ -143,6 +160,38 @@ def test_a_wrong_value_is_named_by_its_key(refused_run, override):
 @pytest.mark.parametrize("override", UNREADABLE, ids=lambda override: override[:40].encode("unicode_escape").decode())
 def test_an_override_that_cannot_be_read_is_named(refused_run, override):
     assert UNREADABLE[override] in refused_run(override)
+
+
+@pytest.mark.parametrize("overrides", NOBODY_READS)
+def test_a_key_that_nobody_reads_is_refused_and_the_nearest_is_named(refused_run, overrides):
+    key = overrides.rpartition("+")[2].partition("=")[0]
+    line = refused_run(*overrides.split())
+    assert f"{key}: unknown key; expected " in line
+    assert NOBODY_READS[overrides] in line
+
+
+def test_keys_of_ones_own_that_a_value_or_an_own_part_reads_are_taken(work, gone_well, monkeypatch):
+    files = {
+        "level/low": "mean: 0.25\n",
+        "experiment/mine": "# @package _global_\ndefaults:\n  - /level: low\ntemperature: ${level.mean}\n",
+    }
+    for name, text in files.items():
+        path = work / "mine" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (work / "stopping.py").write_text(
+        "from reflexion_lab.agent.actors.continuation import Continuation\n"
+        "class Tokened(Continuation):\n"
+        "    def __init__(self, model, sampling, prompts, stop_token):\n"
+        "        super().__init__(model, sampling, prompts)\n"
+        "        assert stop_token == 'END'\n"
+    )
+    own = (f"hydra.searchpath=[file://{work}/mine]", "experiment=mine", "+half=0.5", "loop.reflect_below=${half}")
+    part = ("actor._target_=stopping.Tokened", "+actor.stop_token=END")
+    monkeypatch.syspath_prepend(str(work))
+    gone_well(*own, *part, "run_root=own")
+    (manifest,) = (json.loads(path.read_text()) for path in work.glob("own/*/manifest.json"))
+    assert (manifest["config"]["temperature"], manifest["config"]["loop"]["reflect_below"]) == (0.25, 0.5)
 
 
 @pytest.mark.parametrize("overrides", NO_SUCH_PARTS)

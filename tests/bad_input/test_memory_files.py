@@ -181,7 +181,6 @@ def test_a_run_names_a_store_that_is_none(refused_run, store):
         ("memory", "export", "absent/out.jsonl"),
         ("memory", "export", "tasks.csv/x"),
         ("wisdom", "stats", "--baseline", "old/good"),
-        ("wisdom", "stats", "old/good", "--baseline", "old/good", "old/other"),
     ],
     ids=str,
 )

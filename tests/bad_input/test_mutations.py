@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.cli import main
-
 READERS = {
     "tasks.jsonl": ("lint-dataset", "tasks.jsonl", "--mutants", "0"),
     "transcript.jsonl": ("retrieval", "transcript.jsonl", "--retriever", "recency"),
@@ -67,7 +65,9 @@ def swapped(draw, text: bytes) -> bytes:
     return b"".join(lines)
 
 
-def endures(world: Path, name: str, change: bytes, words: tuple[str, ...], within, snapshot, monkeypatch) -> None:
+def endures(
+    world: Path, name: str, change: bytes, words: tuple[str, ...], within, snapshot, carried_out, monkeypatch
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "work"
         shutil.copytree(world, work)
@@ -76,7 +76,7 @@ def endures(world: Path, name: str, change: bytes, words: tuple[str, ...], withi
         before = snapshot(work)
         with within():
             try:
-                code = main(list(words))
+                code = carried_out(words)
             except SystemExit as stopped:
                 code = stopped.code
         assert code in (0, 1, 2, 3)
@@ -91,23 +91,23 @@ def changes(draw, world: Path, names: list[str]):
     return name, change(draw, (world / name).read_bytes())
 
 
-def check(world, names, examples, bounded, snapshot_of, monkeypatch):
+def check(world, names, examples, bounded, snapshot_of, carried_out, monkeypatch):
     @settings(max_examples=examples, deadline=None, database=None)
     @given(data=st.data())
     def every(data):
         name, change = data.draw(changes(world, names))
-        endures(world, name, change, READERS[name], bounded, snapshot_of, monkeypatch)
+        endures(world, name, change, READERS[name], bounded, snapshot_of, carried_out, monkeypatch)
 
     every()
 
 
-def test_a_file_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, monkeypatch):
-    check(world, LIGHT, 40, bounded, snapshot_of, monkeypatch)
+def test_a_file_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, carried_out, monkeypatch):
+    check(world, LIGHT, 40, bounded, snapshot_of, carried_out, monkeypatch)
 
 
 @pytest.mark.soak
-def test_any_file_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, monkeypatch):
-    check(world, list(READERS), 2000, bounded, snapshot_of, monkeypatch)
+def test_any_file_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, carried_out, monkeypatch):
+    check(world, list(READERS), 2000, bounded, snapshot_of, carried_out, monkeypatch)
 
 
 LINES = [
@@ -145,7 +145,7 @@ WORDS = st.one_of(
 HEAVY = {"retrieval", "failures", "replay", "lint-dataset", "demo", "doctor", "run"}
 
 
-def lines(world, heads, examples, bounded, snapshot_of, monkeypatch):
+def lines(world, heads, examples, bounded, snapshot_of, carried_out, monkeypatch):
     @settings(max_examples=examples, deadline=None, database=None)
     @given(data=st.data())
     def every(data):
@@ -155,16 +155,23 @@ def lines(world, heads, examples, bounded, snapshot_of, monkeypatch):
             new = [data.draw(WORDS)] if data.draw(st.booleans()) else []
             words[place : place + data.draw(st.integers(0, 1))] = new
         endures(
-            world, "study.yaml", (world / "study.yaml").read_bytes(), tuple(words), bounded, snapshot_of, monkeypatch
+            world,
+            "study.yaml",
+            (world / "study.yaml").read_bytes(),
+            tuple(words),
+            bounded,
+            snapshot_of,
+            carried_out,
+            monkeypatch,
         )
 
     every()
 
 
-def test_a_line_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, monkeypatch):
-    lines(world, [line for line in LINES if line[0] not in HEAVY], 40, bounded, snapshot_of, monkeypatch)
+def test_a_line_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, carried_out, monkeypatch):
+    lines(world, [line for line in LINES if line[0] not in HEAVY], 40, bounded, snapshot_of, carried_out, monkeypatch)
 
 
 @pytest.mark.soak
-def test_any_line_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, monkeypatch):
-    lines(world, LINES, 1000, bounded, snapshot_of, monkeypatch)
+def test_any_line_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, carried_out, monkeypatch):
+    lines(world, LINES, 1000, bounded, snapshot_of, carried_out, monkeypatch)

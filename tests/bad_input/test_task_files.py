@@ -120,7 +120,7 @@ def test_the_files_of_other_benchmarks_are_checked_alike(work, refused, benchmar
 
 
 def test_ids_that_are_paths_write_nowhere_else(work):
-    from reflexion_lab.cli import main
+    from reflexion_lab.cli.main import main
 
     odd = ("../../escape", "/etc/passwd", "a/../../b", "~", ".", "..", "con\u202e", "x" * 150, "a\nb", "\x1b[31m")
     (work / "odd.jsonl").write_bytes(b"".join(line(task_id=one, visible_tests=["assert f(1) == 5"]) for one in odd))

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 import pytest
 
-from reflexion_lab.benchmarks.basics import THEMES
-from reflexion_lab.benchmarks.basics_pool import chosen, compiled, pool, source, wrong_programs
-from reflexion_lab.benchmarks.basics_template import Template
-from reflexion_lab.benchmarks.mutants import mutants
+from reflexion_lab.tasks.benchmarks.basics_pool import Pool, chosen, compiled, pool, source, wrong_programs
+from reflexion_lab.tasks.benchmarks.basics_template import Template, calls, templates
+from reflexion_lab.tasks.benchmarks.mutants import mutants
 
-ROWS = [(template, k) for templates in THEMES.values() for template in templates for k in template.constants]
-POOLS = {(template, k): pool(template, k, Random("a test's own")) for template, k in ROWS}
+ROWS = [(template, k) for template in templates() for k in template.constants]
+
+
+@cache
+def pool_of(template: Template, k: object) -> Pool:
+    """Made at its first use: at import, every process that collects would make all of them."""
+    return pool(template, k, Random("a test's own"))
 
 
 def fails(program: object, calls: list[tuple[object, ...]], values: list[object]) -> bool:
@@ -29,7 +34,7 @@ def one_of_each() -> list[tuple[Template, object]]:
 
 def test_hidden_cases_reject_every_wrong_program_that_any_call_tells_apart() -> None:
     for template, k in ROWS:
-        found = POOLS[template, k]
+        found = pool_of(template, k)
         examples, hidden = chosen(found, Random(1))
         rejected = 0
         for case in hidden:
@@ -40,7 +45,7 @@ def test_hidden_cases_reject_every_wrong_program_that_any_call_tells_apart() -> 
 
 def test_examples_reject_the_stubs_and_the_slip_whatever_is_drawn() -> None:
     for template, k in ROWS:
-        found = POOLS[template, k]
+        found = pool_of(template, k)
         for draw in range(8):
             rejected = 0
             for case in chosen(found, Random(draw))[0]:
@@ -51,21 +56,22 @@ def test_examples_reject_the_stubs_and_the_slip_whatever_is_drawn() -> None:
 def test_no_wrong_program_of_any_template_counts_as_equivalent() -> None:
     for template, k in ROWS:
         wrong = 2 + bool(template.slip) + len(template.constants) - 1
-        wrong += len(list(mutants(source(template, template.body, k))))
-        assert POOLS[template, k].every == (1 << wrong) - 1, (template.names[0], k)
+        wrong += len(list(mutants(source(template, template.solution, k))))
+        assert pool_of(template, k).every == (1 << wrong) - 1, (template.names[0], k)
 
 
 def test_a_mutant_that_no_call_tells_apart_is_left_out() -> None:
     template = Template(
-        "easy",
-        ("at_least_zero",),
-        "(n: int) -> int",
-        "Return n, but 0 if it is negative.",
-        "return n if n > 0 else 0",
-        lambda r, k: (r.randint(-20, 20),),
+        theme="numbers",
+        level="easy",
+        names=("at_least_zero",),
+        signature="(n: int) -> int",
+        sentence="Return n, but 0 if it is negative.",
+        solution=("return n if n > 0 else 0",),
+        inputs="number(-20, 20)",
     )
     found = pool(template, None, Random(0))
-    programs = [mutant.program for mutant in mutants(source(template, template.body, None))]
+    programs = [mutant.program for mutant in mutants(source(template, template.solution, None))]
     same = sum(1 << 2 + i for i, program in enumerate(programs) if "n >= 0" in program or "n > -1" in program)
     assert same.bit_count() == 2
     assert found.every == (1 << 2 + len(programs)) - 1 - same
@@ -74,16 +80,16 @@ def test_a_mutant_that_no_call_tells_apart_is_left_out() -> None:
 
 def test_no_program_changes_the_calls_that_the_next_one_gets() -> None:
     for template, k in one_of_each():
-        calls = [template.inputs(Random(i), k) for i in range(20)]
-        before = repr(calls)
+        drawn = [next(calls(template, k, Random(i))) for i in range(20)]
+        before = repr(drawn)
         for program in wrong_programs(template, k):
-            fails(program, calls, [object()] * len(calls))
-            for call in calls:
+            fails(program, drawn, [object()] * len(drawn))
+            for call in drawn:
                 try:
                     program(*call)
                 except Exception:
                     continue
-        assert repr(calls) == before, template.names[0]
+        assert repr(drawn) == before, template.names[0]
 
 
 def test_a_loop_that_does_not_end_raises_and_the_next_call_starts_anew() -> None:
@@ -95,6 +101,6 @@ def test_a_loop_that_does_not_end_raises_and_the_next_call_starts_anew() -> None
 
 
 def test_every_template_has_mutants() -> None:
-    counts = [len(list(mutants(source(template, template.body, k)))) for template, k in ROWS]
+    counts = [len(list(mutants(source(template, template.solution, k)))) for template, k in ROWS]
     assert min(counts) >= 2
     assert sum(counts) / len(counts) > 5

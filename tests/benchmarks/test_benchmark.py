@@ -1,7 +1,7 @@
 import pytest
 
-from reflexion_lab.benchmarks.benchmark import Benchmark
 from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 
 def task(task_id: str) -> Task:

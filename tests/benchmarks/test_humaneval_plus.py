@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reflexion_lab.benchmarks.humaneval_plus import NOT_SPLIT, humaneval_plus
-from reflexion_lab.evaluators.unit_tests import run_tests
 from reflexion_lab.records import Task
-from reflexion_lab.sandbox.sandbox import Sandbox
+from reflexion_lab.tasks.benchmarks.humaneval_plus import NOT_SPLIT, humaneval_plus
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 PROMPT = 'def f(x, y=1):\n    """Say.\n    >>> f(1)\n    2\n    """\n'
 COMPARISON = """import numpy as np
@@ -127,20 +127,18 @@ def test_a_tolerance_of_the_row_holds_for_all_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("atol", ["0", "1e-06", "0.01"])
 @pytest.mark.parametrize(
-    ("expected", "actual"),
-    [
-        (expected, actual)
-        for expected in ("1.5", "-2", "[0.5, 1.5]", "[1, 2.5]", "(1e9, 0.0)", "'a'", "[[1.5], [2]]", "None")
-        for actual in (expected, f"{expected} or 0", "1.5000004", "[0.5, 1.500001]", "[1, 2.505]", "(1e9 + 50, 0.0)")
-    ]
-    + [("float('inf')", "float('inf')"), ("float('inf')", "1e308"), ("-float('inf')", "float('inf')")],
-)
-def test_the_checks_hold_exactly_if_the_test_does(tmp_path: Path, expected: str, actual: str, atol: str) -> None:
+    "expected", ["1.5", "-2", "[0.5, 1.5]", "[1, 2.5]", "(1e9, 0.0)", "'a'", "[[1.5], [2]]", "None",
+                 "float('inf')", "-float('inf')"],
+)  # fmt: skip
+def test_the_checks_hold_exactly_if_the_test_does(tmp_path: Path, expected: str, atol: str) -> None:
     test = hub_test("[[1]]", f"[{expected}]", atol)
     task = one(tmp_path, row(test))
     assert not task.tags
-    program = f"def f(x):\n    return {actual}\n"
-    assert holds(task.hidden_tests, task.setup, program) == holds([test + "\ncheck(candidate)"], "", program)
+    near = "1.5000004", "[0.5, 1.500001]", "[1, 2.505]", "(1e9 + 50, 0.0)", "1e308", "float('inf')"
+    for actual in (expected, f"{expected} or 0", *near):
+        program = f"def f(x):\n    return {actual}\n"
+        ours = holds(task.hidden_tests, task.setup, program)
+        assert ours == holds([test + "\ncheck(candidate)"], "", program), actual
 
 
 @pytest.mark.parametrize(("expected", "actual"), [("[]", "1.5"), ("[1.5, 1.5]", "1.5")])
@@ -171,8 +169,20 @@ def test_every_check_meets_fresh_arguments(tmp_path: Path) -> None:
 def test_what_is_not_literal_stays_one_check(tmp_path: Path, inputs: str, results: str, loop: str) -> None:
     test = f"{COMPARISON}def check(candidate):\n    inputs = {inputs}\n    results = {results}\n{loop}"
     task = one(tmp_path, row(test))
-    assert task.hidden_tests == (f"{test}\n\ncheck(candidate)\n".replace("\n\n\ncheck", "\n\ncheck"),)
+    assert len(task.hidden_tests) == 1 and task.hidden_tests[0].endswith("\n\ncheck(candidate)\n")
     assert task.tags == (NOT_SPLIT,)
+
+
+def test_one_check_needs_no_numpy_for_its_comparison(tmp_path: Path, sandbox: Sandbox) -> None:
+    reference = "def ref_func(x):\n    return [x / 3, 1]\n\n"
+    test = f"{COMPARISON}{reference}def check(candidate):\n    inputs = [[1.0], [2.0]]\n{OVER_REFERENCE}"
+    near = test.replace("ref_func(*inp), 0)", "ref_func(*inp), 1e-6)")
+    for source, rounded in ((test, "fail"), (near, "pass")):
+        task = one(tmp_path, row(source, body="    return [x / 3, 1]\n"))
+        assert run_tests(sandbox, task, PROMPT + task.canonical_solution, task.hidden_tests).passed
+        close = "def f(x):\n    return [x / 3 + 1e-8, 1]\n"
+        assert run_tests(sandbox, task, close, task.hidden_tests).outcome == rounded
+        assert run_tests(sandbox, task, "def f(x):\n    return [x, 1]\n", task.hidden_tests).outcome == "fail"
 
 
 def test_a_test_with_a_reference_of_its_own_is_one_check_that_judges(tmp_path: Path, sandbox: Sandbox) -> None:

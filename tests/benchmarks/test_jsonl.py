@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.benchmarks.jsonl import jsonl
 from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.jsonl import jsonl
 
 TASK = {"task_id": "a", "prompt": "def f(x):", "entry_point": "f"}
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.benchmarks.benchmark import Benchmark
-from reflexion_lab.benchmarks.mbpp import SPLITS, mbpp
-from reflexion_lab.benchmarks.overlap import repeated
-from reflexion_lab.evaluators.unit_tests import run_tests
-from reflexion_lab.sandbox.sandbox import Sandbox
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.mbpp import SPLITS, mbpp
+from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 FULL = {
     "task_id": 11,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from reflexion_lab.benchmarks.multipl_e import MISTRANSLATED, examples, multipl_e
-from reflexion_lab.evaluators.unit_tests import run_tests
-from reflexion_lab.sandbox.sandbox import Sandbox
+from reflexion_lab.tasks.benchmarks.multipl_e import MISTRANSLATED, examples, multipl_e
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 ROW = {
     "name": "HumanEval_500_longest",

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from reflexion_lab.benchmarks.mutants import mutants
+from reflexion_lab.tasks.benchmarks.mutants import mutants
 
 
 def made(program: str) -> set[str]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from reflexion_lab.benchmarks.benchmark import Benchmark
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.benchmarks.overlap import repeated
-from reflexion_lab.benchmarks.recorded import OVERLAP, SHADOWED, UNTESTED, recorded
-from reflexion_lab.evaluators.unit_tests import run_tests
 from reflexion_lab.records import Task
-from reflexion_lab.sandbox.sandbox import Sandbox
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.tasks.benchmarks.recorded import OVERLAP, SHADOWED, UNTESTED, recorded
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 ROW = {
     "problem": "MBPP/1",

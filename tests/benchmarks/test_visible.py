@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.benchmarks.visible import visible_tests
+from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 
 def shown(docstring: str, parameters: str = "x", name: str = "f") -> list[str]:
@@ -218,3 +218,8 @@ def test_any_prompt_gives_asserts_that_call_the_entry_point(prompt: str) -> None
         assert "f" in {node.func.id for node in ast.walk(statement) if isinstance(node, ast.Call)}
         ast.literal_eval(statement.test.comparators[0])
         compile(test, "test", "exec")
+
+
+def test_a_value_behind_a_blank_line_is_no_sign_that_nothing_is_printed():
+    prompt = 'def f(x):\n    """A.\n\n    >>> f(1)\n\n    5\n\n    >>> f(2)\n    >>> f(3)\n    4\n    """\n'
+    assert visible_tests(prompt, "f") == ("assert f(2) == None", "assert f(3) == 4")

@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +29,8 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def cells():
     """How many code cells the notebook has."""
+    import nbformat  # a second of every process that collects
+
     notebook = nbformat.read(ROOT / "notebooks" / NAME, as_version=4)
     return sum(cell.cell_type == "code" for cell in notebook.cells)
 
@@ -37,6 +38,8 @@ def cells():
 @pytest.fixture(scope="module")
 def lab(browser, tmp_path_factory):
     """The address of a JupyterLab on a copy of the notebooks, without outputs and without this user's settings."""
+    import nbformat
+
     place = tmp_path_factory.mktemp("lab")
     shutil.copytree(ROOT / "notebooks", place / "notebooks", ignore=shutil.ignore_patterns("runs", ".*"))
     notebook = nbformat.read(place / "notebooks" / NAME, as_version=4)

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from reflexion_lab.trackers.mlflow import MlflowTracker
+from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 
 ROOT = Path(__file__).parents[2]
 ARMS = ["feedback_only", "reflexion", "retry"]

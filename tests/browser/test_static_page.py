@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.views.page import save_page
+from reflexion_lab.analysis.report.page import save_page
 
 VERDICTS = {
     "t/9": [(0.0, False), (1, True)],

@@ -15,17 +15,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.essence import as_bytes, essence, figures
+from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
 from reflexion_lab.analysis.summary import Log
-from reflexion_lab.benchmarks.basics import basics
-from reflexion_lab.bundles import bundle
-from reflexion_lab.bundles.bundle import BundleError
-from reflexion_lab.bundles.packing import pack
-from reflexion_lab.bundles.replay import replay
-from reflexion_lab.cli import main
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.stores.place import opened
+from reflexion_lab.cli.main import main
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.place import opened
+from reflexion_lab.studies.replay import bundle
+from reflexion_lab.studies.replay.bundle import BundleError
+from reflexion_lab.studies.replay.packing import pack
+from reflexion_lab.studies.replay.replay import replay
+from reflexion_lab.tasks.benchmarks.basics import basics
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"
 SCRIPT = [
@@ -218,7 +218,7 @@ def test_the_file_of_a_benchmark_the_pool_of_a_control_and_the_study_travel_alon
 def test_vectors_travel_so_that_no_weights_are_needed(tmp_path, monkeypatch):
     import numpy as np
 
-    from reflexion_lab.embedders import minilm
+    from reflexion_lab.memory.embedders import minilm
 
     class Letters:
         fingerprint, dimensions = "letters", 26
@@ -395,7 +395,7 @@ def test_a_flipped_byte_is_found(small, tmp_path):
     ("key", "value", "told"),
     [
         ("actor", {"_target_": "os.system", "_args_": ["touch EVIL"]}, "os.system"),
-        ("stop", {"x": {"_target_": "reflexion_lab.sandbox.sandbox.os.system"}}, "sandbox.os.system"),
+        ("stop", {"x": {"_target_": "reflexion_lab.tasks.sandbox.sandbox.os.system"}}, "sandbox.os.system"),
         ("stop", {"x": {"_target_": "hydra.utils.get_object", "path": "os.system"}}, "os.system"),
         ("arm", "${oc.env:HOME}", "interpolation"),
     ],
@@ -416,3 +416,20 @@ def test_no_file_that_is_no_bundle_is_overwritten(small, tmp_path, capsys):
     assert main(["bundle", str(small[0].path), "-o", str(tmp_path / "thesis.zip")]) == 2
     assert (tmp_path / "thesis.zip").read_text() == "ten years of work"
     assert "name another file" in capsys.readouterr().err
+
+
+def test_a_file_of_tasks_with_a_space_in_its_name_travels(tmp_path):
+    task = {"task_id": "own/1", "prompt": "def f():\n", "entry_point": "f", "hidden_tests": ["assert f() == 1"]}
+    task |= {"visible_tests": ["assert f() == 1"], "canonical_solution": "    return 1\n"}
+    (tmp_path / "my tasks.jsonl").write_text(json.dumps(task) + "\n")
+    run = carried_out(tmp_path, "model=scripted", "benchmark=jsonl", f"benchmark.load.path={tmp_path}/my tasks.jsonl")
+    _, members = bundle.read(pack(run, tmp_path / "run.zip").path)
+    assert members["data/my_tasks.jsonl"] == (tmp_path / "my tasks.jsonl").read_bytes()
+
+
+def test_a_bundle_that_could_not_be_read_is_not_written(small, tmp_path):
+    about, members = bundle.read(small[1])
+    names = (f"pool/{number}/{name}" for number in range(600) for name in ("manifest.json", "attempts.jsonl"))
+    with pytest.raises(bundle.BundleError, match=r"got 1,2\d\d members to pack, expected at most 1,000"):
+        bundle.write(tmp_path / "large.zip", about, members | dict.fromkeys(names, b"{}"))
+    assert not (tmp_path / "large.zip").exists()

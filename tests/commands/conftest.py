@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from reflexion_lab.commands import memory, wisdom
+from reflexion_lab.cli import memory, wisdom
 from reflexion_lab.records import Episode, Reflection
-from reflexion_lab.stores.place import opened
+from reflexion_lab.storage.place import opened
 
 
 def _reflection(cause="the loop ends early", **fields) -> Reflection:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.cli import main
+from reflexion_lab.cli.main import main
 from reflexion_lab.records import Usage
-from reflexion_lab.registration import Budget, Registration
+from reflexion_lab.runner.folder.registration import Budget, Registration
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -199,3 +199,67 @@ def test_money_is_a_budget_where_there_are_prices(write_run, records, tmp_path, 
     assert code == 0
     assert "= cost" in text
     assert "0.875" in text  # 7 attempts at 0.50 over 4 cases
+
+
+@pytest.fixture
+def free_actor(write_run, tmp_path, records):
+    """A run whose actor is free and whose reflector costs very little: its first attempts cost nothing."""
+    verdicts = {"a": [(0, False), RIGHT], "b": [(0, False), (0, False), RIGHT], "c": [RIGHT]}
+    made, _ = records(verdicts)
+    paid = {
+        task_id: [
+            replace(
+                one,
+                trajectory=replace(one.trajectory, usage=Usage(calls=1, completion_tokens=9)),
+                reflection=one.reflection
+                and replace(one.reflection, usage=Usage(calls=1, prompt_tokens=9, cost=8.6e-7)),
+            )
+            for one in history
+        ]
+        for task_id, history in made.items()
+    }
+    folder = write_run(made=paid)
+    config, prices = {"arm": "free"}, {"actor": "nothing is paid: it runs here", "reflector": "0.1/0.4 USD per million"}
+    folder.write_manifest(replace(folder.manifest, config=config, prices=prices))
+    return folder.path
+
+
+def test_a_report_is_made_where_first_attempts_cost_nothing(free_actor, tmp_path):
+    assert main(["report", str(free_actor), "--out", str(tmp_path / "out")]) == 0
+    spends = [float(row["mean_a_case"]) for row in _rows(tmp_path / "out" / "budget.csv") if row["unit"] == "cost"]
+    assert spends[0] == 0 < spends[1] < spends[2]
+    assert (tmp_path / "out" / "budget.png").exists()
+
+
+def test_small_sums_of_money_keep_six_significant_digits(free_actor, tmp_path):
+    assert main(["compare", str(free_actor), "--csv", str(tmp_path / "table.csv")]) == 0
+    (row,) = _rows(tmp_path / "table.csv")
+    assert float(row["cost"]) == pytest.approx(3 * 8.6e-7, rel=1e-5)
+    assert float(row["cost_per_case"]) == pytest.approx(8.6e-7, rel=1e-5)
+
+
+def test_no_p_in_the_table_is_zero(run, tmp_path):
+    tasks = [f"t{number}" for number in range(25)]
+    base = [run("feedback_only", {task: [WRONG] for task in tasks})]
+    words = [
+        run("words", {task: [RIGHT] for task in tasks}),
+        run("oracle", {task: [RIGHT] for task in tasks}, 7, "oracle"),
+    ]
+    assert main(["compare", *base, *words, "--one-seed", "--csv", str(tmp_path / "table.csv")]) == 0
+    _, row, bound = _rows(tmp_path / "table.csv")
+    assert 0 < float(row["as_run_p"]) < 1e-6
+    assert 0 < float(row["as_run_p_holm"]) < 1e-6
+    assert bound["as_run_p_holm"] == ""  # an upper bound is in no family, hence nothing is corrected
+
+
+def test_one_seed_has_one_interval_for_one_share(run, tmp_path):
+    folder = run("words", {f"t{number}": [RIGHT if number < 16 else WRONG] for number in range(30)})
+    assert main(["report", folder, "--out", str(tmp_path / "out")]) == 0
+    (table,) = _rows(tmp_path / "out" / "table.csv")
+    ends = [row for row in _rows(tmp_path / "out" / "budget.csv") if row["unit"] == "tokens"][-1]
+    of_table = [float(table[f"pass_at_1{end}"]) for end in ("", "_low", "_high")]
+    assert of_table == pytest.approx([float(ends[name]) for name in ("share", "low", "high")], abs=1e-5)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.open()))

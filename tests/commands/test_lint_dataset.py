@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab import cli
-from reflexion_lab.commands.lint_dataset import overrides
+from reflexion_lab.cli import main as cli
+from reflexion_lab.cli.lint_dataset import overrides
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_an_error_ends_with_1(lint, task, tmp_path):
 
 
 def test_overrides_are_those_of_run(lint):
-    code, told = lint("benchmark=basics", "benchmark.load.n=3", "seed=4", "--mutants", "2")
+    code, told = lint("benchmark=basics", "benchmark.load.n=3", "seed=5", "--mutants", "2")
     assert code == 0
     assert (told["benchmark"], told["tasks"], told["findings"]) == ("basics", 3, [])
 

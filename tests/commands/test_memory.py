@@ -9,9 +9,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.benchmarks.basics import basics
-from reflexion_lab.benchmarks.benchmark import Benchmark
-from reflexion_lab.config import compose
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.reflection_files import ReflectionFile, ReflectionFiles
 from reflexion_lab.protocols import StoreError
@@ -28,8 +25,11 @@ from reflexion_lab.records import (
     Trajectory,
     Wisdom,
 )
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.stores.place import opened
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.place import opened
+from reflexion_lab.tasks.benchmarks.basics import basics
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 WISDOM = Wisdom(wisdom_id="wis-1", pattern="p", frequency=2, impact=0.5, domain="code")
 MISTAKE = Mistake(mistake_id="m-1", task_id="t", prompt="p", prompt_hash="0", mistake="x", severity=1.0, timestamp=5.0)
@@ -86,6 +86,8 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
         (["--category", "type", "--category", "assertion"], ["ep-3", "ep-2", "ep-1"]),
         (["--min-confidence", "0.9"], ["ep-3"]),
         (["--task", "task/2"], ["ep-2"]),
+        (["--agent", "arm", "--session", "s/2"], ["ep-2"]),
+        (["--agent", "another"], []),
         (["--passed"], ["ep-1"]),
         (["--failed", "--limit", "1"], ["ep-3"]),
         (["kubernetes"], []),
@@ -97,6 +99,16 @@ def test_search_narrows_by_what_it_is_given(lab, fill, episode, reflection, opti
     found = lab("memory", "search", *options, "--store", place, "--json")
     assert ids(found.json["episodes"]) == expected
     assert found.json["n"] == len(expected)
+
+
+def test_patterns_are_what_several_reflections_say(lab, fill, episode, reflection):
+    told = [("Check bounds",), ("check the bounds!", "Sort first"), ("sort first",), ("Check bounds",)]
+    place = fill(*(episode(n, reflection=reflection(lessons=lessons)) for n, lessons in enumerate(told)))
+    found = lab("memory", "patterns", "--store", place, "--json")
+    assert [(one["text"], one["count"]) for one in found.json["patterns"]] == [("Check bounds", 3), ("Sort first", 2)]
+    assert "Patterns: 2 in 4 reflections" in found.out and "Check bounds" in found.out
+    assert "--limit 0 shows all" in lab("memory", "patterns", "--store", place, "--limit", "1").out
+    assert "no pattern found" in lab("memory", "patterns", "--store", place, "--min-frequency", "4").out
 
 
 def test_a_model_cannot_speak_to_the_terminal(lab, fill, episode):
@@ -268,7 +280,7 @@ def test_what_the_run_itself_has_stored_keeps_its_prompt_and_time(lab, fill, hel
 
 def test_prompts_come_from_the_benchmark_that_a_run_names(lab, place, held, tmp_path):
     benchmark = Benchmark(name="basics", tasks=tuple(basics(seed=3, n=2)))
-    node = {"name": "basics", "load": {"_target_": "reflexion_lab.benchmarks.basics.basics", "seed": 3, "n": 2}}
+    node = {"name": "basics", "load": {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "seed": 3, "n": 2}}
     config = {"arm": "a", "benchmark": node | {"ids": None, "sample": None, "limit": None}}
     folder = RunFolder(tmp_path / "run")
     folder.write_manifest(manifest(config=config, benchmark_digest=benchmark.digest, seed=3))

@@ -17,7 +17,7 @@ from reflexion_lab.records import (
     Trajectory,
     Wisdom,
 )
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder
 
 EARLY, EMPTY = "the loop ends early", "the list is empty"
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from reflexion_lab.critics.llm import LLMCritic
-from reflexion_lab.critics.merged import Merged
-from reflexion_lab.critics.tool import ToolCritic
-from reflexion_lab.evaluators.static import StaticCheck
-from reflexion_lab.evaluators.unit_tests import UnitTests
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.critique.llm_critic import LLMCritic
+from reflexion_lab.agent.critique.llm_reviser import LLMReviser
+from reflexion_lab.agent.critique.merged_critic import Merged
+from reflexion_lab.agent.critique.targeted_reviser import Targeted
+from reflexion_lab.agent.critique.tool_critic import ToolCritic
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import Critic, Reviser
 from reflexion_lab.records import Critique, Sampling, Usage
-from reflexion_lab.revisers.llm import LLMReviser
-from reflexion_lab.revisers.targeted import Targeted
+from reflexion_lab.tasks.evaluators.static import StaticCheck
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 DRAFTS = {
     "right": "def double(x):\n    return 2 * x\n",

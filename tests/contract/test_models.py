@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from reflexion_lab.models.cache import CachedModel
-from reflexion_lab.models.draws import Draws
-from reflexion_lab.models.openai import OpenAIModel
-from reflexion_lab.models.replay import ReplayModel
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.cache import CachedModel
+from reflexion_lab.agent.models.draws import Draws
+from reflexion_lab.agent.models.openai import OpenAIModel
+from reflexion_lab.agent.models.replay import ReplayModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion, Message, Sampling
 

@@ -10,6 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reflexion_lab.agent.reflectors.fallback import WithFallback
+from reflexion_lab.agent.reflectors.llm import LLMReflector
+from reflexion_lab.agent.reflectors.none import NoReflection
+from reflexion_lab.agent.reflectors.placebo import FeedbackOnly, Generic, Keywords, LengthMatched
+from reflexion_lab.agent.reflectors.reviewed import Reviewed
+from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import (
     Attempt,
@@ -25,14 +31,8 @@ from reflexion_lab.records import (
     Task,
     Trajectory,
 )
-from reflexion_lab.reflectors.fallback import WithFallback
-from reflexion_lab.reflectors.llm import LLMReflector
-from reflexion_lab.reflectors.none import NoReflection
-from reflexion_lab.reflectors.placebo import FeedbackOnly, Generic, Keywords, LengthMatched
-from reflexion_lab.reflectors.reviewed import Reviewed
-from reflexion_lab.reflectors.rules import Rules
-from reflexion_lab.reflectors.shuffled import Shuffled
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.pool import Shuffled
 
 REPLY = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5"
 EMPTY = MemoryState(capacity=1, size=0, in_context=0, total=0)

@@ -27,9 +27,9 @@ from reflexion_lab.records import (
     Usage,
     Wisdom,
 )
-from reflexion_lab.search import found
-from reflexion_lab.stores.archive import dump, load
-from reflexion_lab.stores.place import opened
+from reflexion_lab.storage.place import opened
+from reflexion_lab.storage.portable import dump, load
+from reflexion_lab.storage.search import found
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")
 LASTING = STORES[1:]
@@ -42,7 +42,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).pare
 WRITER = """
 import sys
 from reflexion_lab.records import Episode
-from reflexion_lab.stores.place import opened
+from reflexion_lab.storage.place import opened
 place, name, count, batch, before = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 sys.stdin.readline()
 store = opened(place)
@@ -343,6 +343,11 @@ def start(place, name, count, batch, before=0):
     return subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in LASTING if name != "sqlite")],
+    indirect=True,
+)
 def test_processes_that_open_a_new_place_at_once_lose_and_double_nothing(place):
     writers = [start(place, f"w{n}", 60, 3) for n in range(4)]
     for writer in writers:
@@ -357,6 +362,11 @@ def test_processes_that_open_a_new_place_at_once_lose_and_double_nothing(place):
     assert len(kept) == 240
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in LASTING if name != "sqlite")],
+    indirect=True,
+)
 def test_appends_beside_prunes_lose_nothing(place):
     writers = [start(place, f"w{n}", 30, 1, before=50) for n in range(3)]
     for writer in writers:

@@ -2,16 +2,16 @@
 
 import pytest
 
-from reflexion_lab.actors.candidates import Candidates
-from reflexion_lab.actors.critique_revise import CritiqueRevise
-from reflexion_lab.config import compose, loop_factory
-from reflexion_lab.evaluators.static import StaticCheck
-from reflexion_lab.models.cache import CachedModel
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.parts import Models, instantiate, load_models
-from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.agent.actors.candidates import Candidates
+from reflexion_lab.agent.critique.critique_revise import CritiqueRevise
+from reflexion_lab.agent.models.cache import CachedModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Recollection
-from reflexion_lab.wiring import ConfigError, wire
+from reflexion_lab.runner.config.build import ConfigError, wire
+from reflexion_lab.runner.config.compose import compose, loop_factory
+from reflexion_lab.runner.config.parts import Models, instantiate, load_models
+from reflexion_lab.tasks.evaluators.static import StaticCheck
+from reflexion_lab.text.prompts.render import Prompts
 
 MODEL = ScriptedModel(lambda messages: "ISSUE: none\nSEVERITY: 0\n```python\ndef double(x):\n    return 2 * x\n```")
 

@@ -1,14 +1,14 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.critics.llm import LLMCritic
-from reflexion_lab.critics.verdict import GRAMMAR
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.prompts.asking import ENVELOPE
-from reflexion_lab.prompts.length import estimated
-from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.agent.critique.llm_critic import LLMCritic
+from reflexion_lab.agent.critique.verdict import GRAMMAR
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import CritiqueError, ModelError
 from reflexion_lab.records import Completion, Sampling, Usage
+from reflexion_lab.text.prompts.asking import ENVELOPE
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import Prompts
 
 REPLY = "ISSUE: It returns x.\nSUGGESTION: Multiply by two.\nSEVERITY: 0.9"
 PROGRAM = "def double(x):\n    return x\n"

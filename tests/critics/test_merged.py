@@ -1,6 +1,6 @@
 import pytest
 
-from reflexion_lab.critics.merged import Merged
+from reflexion_lab.agent.critique.merged_critic import Merged
 from reflexion_lab.protocols import CritiqueError, HarnessError, ModelError
 from reflexion_lab.records import Critique, Message, Usage
 

@@ -1,11 +1,11 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.critics.tool import SHOWN, ToolCritic
-from reflexion_lab.evaluators.static import StaticCheck
-from reflexion_lab.evaluators.trajectory import TrajectoryHeuristics
-from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.agent.critique.tool_critic import SHOWN, ToolCritic
 from reflexion_lab.records import Check, Evaluation, Usage
+from reflexion_lab.tasks.evaluators.static import StaticCheck
+from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 WRONG, RIGHT = "def double(x):\n    return x\n", "def double(x):\n    return 2 * x\n"
 

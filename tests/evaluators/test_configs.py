@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from reflexion_lab.config import CONF, assemble, compose
-from reflexion_lab.experiment import carry_out
-from reflexion_lab.parts import load_limits
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.sandbox.sandbox import Limits
+from reflexion_lab.runner.config.compose import CONF, assemble, compose
+from reflexion_lab.runner.config.parts import load_limits
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.run import carry_out
+from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 SCRIPT = [
     {"when": "ROOT_CAUSE", "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"},

@@ -1,13 +1,21 @@
 """Errors put into feedback: at the rate asked for, alike for equal programs, and never hidden."""
 
-import pytest
+import os
+import subprocess
+import sys
 
-from reflexion_lab.config import compose
-from reflexion_lab.evaluators.noisy import FALSE_NEGATIVE, FALSE_POSITIVE, Noisy
-from reflexion_lab.evaluators.unit_tests import UnitTests
-from reflexion_lab.parts import instantiate
+import pytest
+from msgspec.structs import replace
+
 from reflexion_lab.records import Check, Evaluation, Trajectory
-from reflexion_lab.wiring import wire
+from reflexion_lab.runner.config.build import wire
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.parts import instantiate
+from reflexion_lab.tasks.evaluators.combined import Combined
+from reflexion_lab.tasks.evaluators.noisy import FALSE_NEGATIVE, FALSE_POSITIVE, Noisy
+from reflexion_lab.tasks.evaluators.static import StaticCheck
+from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 
 def program(text):
@@ -63,9 +71,69 @@ def test_a_false_negative_reads_like_a_wrong_test(task, sandbox):
     right = program("def double(x):\n    return 2 * x\n")
     found = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(task, right)
     assert (found.passed, found.outcome, found.reward) == (False, "fail", 0.0)
-    assert "assert double(2) == 4  # the assertion is false" in found.feedback
-    assert found.verification_type == FALSE_NEGATIVE
-    assert "inject" not in found.feedback + "".join(found.issues)
+    assert found.feedback == "0 of 1 tests passed. Failing:\n- assert double(2) == 4  # expected 4, got 5"
+    assert (found.verification_type, found.injected) == ("unit_tests", FALSE_NEGATIVE)
+
+
+@pytest.mark.parametrize(
+    ("body", "test"),
+    [
+        ("x", "assert double(2) == 2"),
+        ("x", "assert 2 == double(2)"),
+        ("x", "assert double('ab') == 'ab'"),
+        ("x", "assert double('') == ''"),
+        ("x", "assert double([1, 2]) == [1, 2]"),
+        ("x", "assert double([]) == []"),
+        ("x", "assert double({'a': 1}) == {'a': 1}"),
+        ("x", "assert double(-1.5) == -1.5"),
+        ("x", "assert double(None) is None"),
+        ("x > 0", "assert double(2) is True"),
+        ("x > 0", "assert double(2)"),
+        ("x > 0", "assert not double(-2)"),
+        ("x", "assert double(7) > 5"),
+    ],
+)
+def test_a_false_negative_has_the_fields_and_words_of_a_true_one(task, sandbox, body, test):
+    """The same test, failed by a program that gives the invented value."""
+    one = replace(task, visible_tests=(test,))
+    right = program(f"def double(x):\n    return {body}\n")
+    found = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(one, right)
+    (check,) = found.checks
+    returns = check.actual or "-1"
+    true = UnitTests(sandbox).evaluate(one, program(f"def double(x):\n    return {returns}\n"))
+    assert not true.passed
+    seconds = {"seconds": 0.0, "actual": ""}
+    assert replace(check, **seconds) == replace(true.checks[0], **seconds)
+    assert found.feedback == true.feedback
+
+
+@pytest.mark.parametrize("rates", [{"false_negative": 1.0}, {"false_positive": 1.0}])
+def test_over_combined_types_and_lint_stay_and_the_reward_follows(task, sandbox, rates):
+    two = replace(task, visible_tests=("assert double(2) == 4", "assert double(0) == 0"))
+    body = "2 * x" if "false_negative" in rates else "7"
+    untidy = program(f"def double(x: int) -> str:\n    return {body}\n")
+    true, turned = (maker.evaluate(two, untidy) for maker in (Combined(sandbox), Noisy(Combined(sandbox), **rates)))
+    tests = 0.5 if "false_negative" in rates else 1.0
+    assert turned.passed is not true.passed
+    assert turned.components == {"tests": tests, "types": 0.0, "lint": 1.0}
+    assert turned.reward == pytest.approx(0.5 * tests + 0.2)
+    assert turned.verification_type == "combined"
+    assert [check for check in turned.checks if check.kind != "test"] == [
+        check for check in true.checks if check.kind != "test"
+    ]
+    assert "ty finds" in turned.feedback
+    assert ("1 of 2 tests passed" in turned.feedback) == ("false_negative" in rates)
+
+
+def test_an_evaluator_without_tests_is_refused(sandbox):
+    for inner in (StaticCheck("ruff"), TrajectoryHeuristics()):
+        with pytest.raises(ValueError, match=r"evaluator\.evaluator: got \w+, which runs no tests"):
+            Noisy(inner, false_negative=1.0)
+
+
+def test_react_is_refused_since_its_own_test_runs_would_be_true():
+    with pytest.raises(ValueError, match="got noisy with actor=react"):
+        assemble(compose("evaluator=noisy", "actor=react", "model=simulated", "benchmark.limit=1"))
 
 
 def test_one_test_of_several_fails_at_a_false_negative(task):
@@ -78,12 +146,10 @@ def test_a_false_positive_is_a_pass_without_a_trace_of_the_failure(task, sandbox
     found = Noisy(UnitTests(sandbox), false_positive=1.0).evaluate(task, program("def double(x):\n    return x\n"))
     assert (found.passed, found.outcome, found.reward, found.feedback) == (True, "pass", 1.0, "")
     assert {(check.outcome, check.message, check.actual) for check in found.checks} == {("pass", "", "")}
-    assert found.verification_type == FALSE_POSITIVE
+    assert (found.verification_type, found.injected) == ("unit_tests", FALSE_POSITIVE)
 
 
 def test_what_was_never_tested_is_not_turned_into_a_verdict(task, sandbox):
-    from msgspec.structs import replace
-
     noisy = Noisy(UnitTests(sandbox), false_negative=1.0, false_positive=1.0)
     assert noisy.evaluate(replace(task, visible_tests=()), program("x = 1")).outcome == "no_tests"
     assert noisy.evaluate(task, program("")).outcome == "extraction_failed"
@@ -100,3 +166,17 @@ def test_the_config_wraps_the_unit_tests_and_takes_the_seed_of_the_run(sandbox):
     cfg = compose("evaluator=noisy", "evaluator.false_negative=0.2", "seed=7")
     noisy = wire(instantiate(cfg.evaluator), {"sandbox": sandbox}, "evaluator")
     assert (type(noisy.evaluator), noisy.false_negative, noisy.seed) == (UnitTests, 0.2, 7)
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_an_invented_value_is_the_same_in_every_process_and_never_the_true_one(seed):
+    code = "from reflexion_lab.tasks.evaluators.noisy import _values\n" + "".join(
+        f"print(_values({f'assert f(1) == {value}'!r}))\n" for value in ("{'a', 'b', 'c'}", "1e16", "1e999")
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert printed.stdout.splitlines() == [
+        "(\"{'a', 'b', 'c'}\", \"{'b', 'c'}\")",
+        "('1e+16', '0')",
+        "('inf', '0')",
+    ]

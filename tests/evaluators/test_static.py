@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.evaluators import static, tools
-from reflexion_lab.evaluators.static import StaticCheck, findings
-from reflexion_lab.evaluators.tools import DidNotRun
 from reflexion_lab.records import Trajectory
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.evaluators import static, tools
+from reflexion_lab.tasks.evaluators.static import StaticCheck, findings
+from reflexion_lab.tasks.evaluators.tools import DidNotRun
 
 CLEAN = "def double(x: int) -> int:\n    return 2 * x\n"
 MISTYPED = "def double(x: int) -> str:\n    return 2 * x\n"
@@ -266,3 +267,11 @@ def test_a_cache_on_which_a_tool_failed_is_thrown_away(task, impostor):
     impostor("mypy", 'cache=${5#--cache-dir=}; test -e "$cache" && exit 9; mkdir "$cache"; exit 2')
     for n in range(4):
         assert "exit code 2" in judged("mypy", task, f"x = {n}\n").issues[0]
+
+
+def test_what_the_prompts_helpers_break_is_no_error_of_the_program(task):
+    helpers = "from math import *\n\n\ndef area(r):\n    unused = 1\n    return pi * r * r\n\n\n"
+    described = replace(task, prompt=helpers + task.prompt)
+    assert judged("ruff", described, helpers + "def double(x):\n    return 2 * floor(x)\n").passed
+    untidy = judged("ruff", described, helpers + "def double(x):\n    left = 1\n    return 2 * x\n")
+    assert [(check.error_type, check.name) for check in untidy.checks] == [("F841", "left = 1")]

@@ -4,15 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.evaluators.trajectory import (
+from reflexion_lab.records import Step, Task, Trajectory
+from reflexion_lab.tasks.evaluators.trajectory import (
     TrajectoryHeuristics,
-    files_of,
     half_up,
-    is_progress,
     summary_of,
     tools_of,
 )
-from reflexion_lab.records import Step, Task, Trajectory
 
 TASK = Task(task_id="own/t", prompt="", entry_point="f")
 
@@ -63,12 +61,10 @@ def test_an_actor_that_answers_at_once_took_one_turn():
     assert judged(at_once).components == judged(made(1)).components
 
 
-def test_an_empty_trajectory_is_no_progress():
+def test_an_empty_trajectory_has_no_output():
     evaluation = judged(Trajectory(solution=" ", strategy="single_shot"))
     assert evaluation.reward <= 0.2
     assert "No tangible output produced" in evaluation.issues
-    assert not is_progress(evaluation)
-    assert not is_progress(evaluation, evaluation)
 
 
 def test_a_stuck_turn_is_an_error_even_if_it_reports_none():
@@ -77,7 +73,6 @@ def test_a_stuck_turn_is_an_error_even_if_it_reports_none():
     assert any("failed" in issue for issue in silent.issues)
     assert any("1 errors" in issue for issue in silent.issues)
     assert any("Escalate" in suggestion for suggestion in silent.suggestions)
-    assert not is_progress(silent)
 
 
 def test_many_turns_are_an_issue_from_eleven_on():
@@ -88,18 +83,9 @@ def test_many_turns_are_an_issue_from_eleven_on():
 def test_a_smooth_run_has_neither_issues_nor_suggestions():
     evaluation = judged(made(1))
     assert (evaluation.issues, evaluation.suggestions) == ((), ())
-    assert is_progress(evaluation)
 
 
-def test_progress_is_a_higher_score_than_the_attempt_before():
-    low, high = judged(made(1, status="stuck")), judged(made(9))
-    assert is_progress(high, low)
-    assert not is_progress(low, high)
-    assert not is_progress(high, high)
-
-
-def test_tools_and_files_are_listed_once_each():
-    assert files_of("see <<a.py>> and <<b.py>> and <<a.py>>, not 1 << x >> 2") == ("a.py", "b.py")
+def test_tools_are_listed_once_each():
     steps = tuple(Step(action=action) for action in ("write_file", "", "execute_command", "write_file"))
     assert tools_of(Trajectory(solution="", strategy="x", steps=steps)) == ("write_file", "execute_command")
 

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.executors.cluster import Cluster
-from reflexion_lab.executors.local import Local
-from reflexion_lab.manifest import config_digest
 from reflexion_lab.protocols import Unanswered
-from reflexion_lab.sandbox.sandbox import Limits
-from reflexion_lab.wiring import ConfigError, plain
+from reflexion_lab.runner.config.build import ConfigError, plain
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.folder.manifest import config_digest
+from reflexion_lab.studies.scale.cluster import Cluster
+from reflexion_lab.studies.scale.local_executor import Local
+from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 
 def test_where_a_run_is_carried_out_is_no_part_of_what_it_measures():
@@ -37,7 +37,7 @@ def test_an_impossible_value_is_named(value):
 def test_without_ray_one_line_says_how_to_install_it():
     script = (
         "import sys; sys.modules['ray'] = None; sys.argv = ['lab', 'run', 'executor=ray', 'tracker=none']; "
-        "from reflexion_lab.cli import main; sys.exit(main())"
+        "from reflexion_lab.cli.main import main; sys.exit(main())"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.analysis.essence import as_bytes, essence, figures
+from reflexion_lab.agent.models.capped import CapReached
+from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
 from reflexion_lab.analysis.summary import Log
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.executors.cluster import Cluster
-from reflexion_lab.models.capped import CapReached
 from reflexion_lab.protocols import HarnessError, ModelError
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.sandbox.sandbox import Limits
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.scale.cluster import Cluster
+from reflexion_lab.studies.scale.crew import Crew
+from reflexion_lab.studies.scale.worker import Place, Reply
+from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 SECRET = "planted-secret-that-nobody-may-see"
 SHARED = (
@@ -42,8 +44,8 @@ from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.actors.single_shot import SingleShot
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import ModelError, Unanswered
 
 
@@ -151,7 +153,14 @@ def processes(*which):
     return shown.stdout.splitlines()
 
 
-@pytest.mark.parametrize("overrides", [(), SHARED, (*SHARED, "store=sqlite")], ids=["alone", "shared", "stored"])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param((), id="alone", marks=pytest.mark.slow),
+        pytest.param(SHARED, id="shared"),
+        pytest.param((*SHARED, "store=sqlite"), id="stored", marks=pytest.mark.slow),
+    ],
+)
 def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, overrides):
     here, there = carried_out(config("here", *overrides)), carried_out(config("there", *overrides, "workers=8"))
     one, other = log_of(here), log_of(there)
@@ -162,6 +171,7 @@ def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, o
         assert [name for attempt in other.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun, resumed", [("here", "there"), ("there", "here")])
 def test_a_run_that_began_in_one_place_is_finished_in_another(config, cluster, tmp_path, begun, resumed):
     with pytest.raises(ModelError, match="out of power") as caught:
@@ -174,6 +184,7 @@ def test_a_run_that_began_in_one_place_is_finished_in_another(config, cluster, t
     assert same(log_of(carried_out(config("here", *SHARED, "cache.mode=off"))), log_of(carried_out(rest)))
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_nothing_but_calls_in_flight(config, cluster, tmp_path):
     lab = carried_out(config("there", *SHARED, "workers=4", "model.trouble=dies_twice", "model.share=5"))
     killed = len(list(tmp_path.glob("died-*")))
@@ -183,12 +194,14 @@ def test_a_killed_worker_costs_nothing_but_calls_in_flight(config, cluster, tmp_
     assert same(log_of(carried_out(config("here", *SHARED))), log_of(lab))
 
 
+@pytest.mark.slow
 def test_a_task_that_kills_every_worker_ends_the_run(config, cluster):
     cfg = config("there", "benchmark.limit=1", "executor.workers=1", "model.trouble=deadly", "model.share=1")
     with pytest.raises(HarnessError, match=r"task .*: 3 workers in a row ended while they had it"):
         carried_out(cfg)
 
 
+@pytest.mark.slow
 def test_programs_are_executed_by_others_where_a_worker_is_gone(cluster):
     executor, program = Cluster(workers=2), "def f(x):\n    return 2 * x\n"
     try:
@@ -208,6 +221,7 @@ def test_programs_are_executed_by_others_where_a_worker_is_gone(cluster):
         pool.run(program, "f", ())
 
 
+@pytest.mark.slow
 def test_a_model_without_an_answer_has_its_task_set_aside_as_it_does_here(config, cluster):
     lab = carried_out(config("there", "model.trouble=silent_once", "model.share=1"))
     aside = lab.folder.set_aside
@@ -216,6 +230,26 @@ def test_a_model_without_an_answer_has_its_task_set_aside_as_it_does_here(config
     assert same(log_of(carried_out(config("here"))), log_of(lab))
 
 
+@pytest.mark.slow
+def test_workers_of_unlike_isolation_or_version_are_refused_at_the_start(cluster):
+    import ray
+
+    @ray.remote
+    class Stub:
+        def __init__(self, *place):
+            self.place = Place(*place)
+
+        def ask(self, method, *args):
+            return Reply(self.place, None, "", ())
+
+    alike = [("a", 1, ("landlock", "seccomp"), "1.0"), ("b", 2, ("landlock", "seccomp"), "1.0")]
+    for other in (("c", 3, (), "1.0"), ("c", 3, ("landlock", "seccomp"), "0.1")):
+        places = iter([*alike, other])
+        with pytest.raises(HarnessError, match="worker on c has"):
+            Crew(lambda places=places: Stub.options(num_cpus=0).remote(*next(places)), 3, 30)
+
+
+@pytest.mark.slow
 def test_caps_hold_over_all_workers(config, cluster, tmp_path):
     with pytest.raises(CapReached, match=r"caps\.calls=7"):
         carried_out(config("there", "caps.calls=7"))
@@ -239,6 +273,7 @@ def test_no_loop_is_given_hidden_tests_or_the_solution(config, cluster, tmp_path
     assert "secret_name" not in seen
 
 
+@pytest.mark.slow
 def test_a_killed_driver_takes_its_cluster_along_and_the_run_goes_on(config, tmp_path):
     own = (f"hydra.searchpath=[file://{tmp_path}/conf]", "run_root=own", "workers=1", "model.seconds=0.3")
     command = [sys.executable, "-m", "reflexion_lab", "run", *COMMON, *own]

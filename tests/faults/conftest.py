@@ -3,19 +3,20 @@
 import functools
 import importlib.util
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from reflexion_lab import parts
+from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.benchmarks.basics import basics
-from reflexion_lab.config import compose
-from reflexion_lab.experiment import carry_out
-from reflexion_lab.models.simulated import SimulatedModel
 from reflexion_lab.protocols import Unanswered
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.config import parts
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.run import carry_out
+from reflexion_lab.tasks.benchmarks.basics import basics
 
 KEY = "sk-planted-0123456789abcdef"
 
@@ -55,6 +56,27 @@ def environment():
         patch.setenv("OPENAI_API_KEY", KEY)
         patch.delenv("OPENAI_BASE_URL", raising=False)
         yield
+
+
+class Clock:
+    """The SDK's `time`. Its sleeps between two requests are noted; all but the first few that a test wants end soon."""
+
+    def __init__(self):
+        self.waits, self.real = [], 0
+
+    def __getattr__(self, name):
+        return getattr(time, name)
+
+    def sleep(self, seconds):
+        self.waits.append(seconds)
+        time.sleep(seconds if len(self.waits) <= self.real else min(seconds, 0.01))
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr("openai._base_client.time", made)
+    return made
 
 
 @pytest.fixture(autouse=True)

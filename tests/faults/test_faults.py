@@ -5,14 +5,14 @@ import os
 
 import pytest
 
+from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.benchmarks.basics import basics
-from reflexion_lab.config import compose
-from reflexion_lab.models.openai import OpenAIModel
-from reflexion_lab.parts import load_benchmark
 from reflexion_lab.protocols import ModelError, Unanswered
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.runner import PATIENCE
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.runner import PATIENCE
+from reflexion_lab.tasks.benchmarks.basics import basics
 
 AT_ONCE = "model.retries=0"
 ASKED_AGAIN = (
@@ -47,12 +47,14 @@ def written(folder):
 
 
 @pytest.mark.parametrize("fault", ASKED_AGAIN)
-def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, measured, unbroken, fault):
+def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, measured, unbroken, clock, fault):
+    clock.real = 1 if fault == "429_second" else 0
     with faults.FaultServer(student, about_first(fault)) as server:
         folder, problem = run(server)
     assert problem is None
     assert measured(folder) == unbroken()
-    assert server.faults[fault] == sum(one.retries for one in usage(folder).values()) > 0
+    assert server.faults[fault] == sum(one.retries for one in usage(folder).values()) == len(clock.waits) > 0
+    assert fault != "429_second" or set(clock.waits) == {1}
     assert set(server.answered.values()) == {1}
     assert written(folder) == []
 
@@ -207,7 +209,8 @@ def test_every_server_is_understood_that_the_prompt_is_too_long(faults, server_o
         reply = model.complete([Message(role="user", content="long")], sampling=Sampling())
         model.close()
     assert (reply.text, reply.finish_reason, reply.usage.calls) == ("", "context_overflow", 1)
-    assert reply.usage.prompt_tokens == (0 if server_of in ("ollama", "ollama_cloud") else 5001)
+    assert (reply.usage.tokens, reply.usage.refused) == (0, 1)
+    assert reply.refused_tokens == (0 if server_of in ("ollama", "ollama_cloud") else 5001)
     assert len(server.requests) == 1
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.benchmarks.basics import basics
-from reflexion_lab.models.openai import OpenAIModel
 from reflexion_lab.protocols import Unanswered
 from reflexion_lab.records import Message, Sampling
+from reflexion_lab.tasks.benchmarks.basics import basics
 
 NUMBERS = itertools.count()
 TASKS = basics(seed=0, n=6)
@@ -63,6 +63,7 @@ def test_nor_do_they_where_every_one_of_them_breaks_a_loop_off(faults, student, 
     assert len(folder.set_aside) == broken
 
 
+@pytest.mark.slow
 @CHECKED
 @given(data=st.data())
 def test_nor_where_tasks_learn_from_each_other_round_by_round(faults, student, measured, unbroken, finished, data):

@@ -11,9 +11,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from reflexion_lab.analysis.figures.convergence import Curve, convergence, save_convergence
+from reflexion_lab.analysis.figures.style import COLOURS
 from reflexion_lab.analysis.summary import Log
-from reflexion_lab.figures.convergence import Curve, convergence, save_convergence
-from reflexion_lab.figures.style import COLOURS
 
 RUN = {"a": [(1.0, True)], "b": [(0.5, False), (1.0, True)], "c": [(0.0, False), (0.5, False), (0.5, True)]}
 
@@ -125,7 +125,7 @@ def test_a_run_without_a_curve_says_what_to_do(curve):
 
 
 def test_importing_the_room_loads_no_heavy_library():
-    room = "import reflexion_lab.figures.convergence, reflexion_lab.reports.run, sys"
+    room = "import reflexion_lab.analysis.figures.convergence, reflexion_lab.analysis.report.run_tables, sys"
     code = f"{room}; print({{'matplotlib', 'numpy', 'rich'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import random
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -12,22 +13,22 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.budgets import accuracy_by_spending
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.figures import budgets as budget_plots
+from reflexion_lab.analysis.figures import config_curves, curves, drawing
+from reflexion_lab.analysis.figures import outcome_map as outcome_panels
+from reflexion_lab.analysis.figures import transitions as transition_plots
+from reflexion_lab.analysis.figures.budgets import budget
+from reflexion_lab.analysis.figures.convergence import Curve, convergence
+from reflexion_lab.analysis.figures.differences import differences
+from reflexion_lab.analysis.figures.feedback import feedback_errors
+from reflexion_lab.analysis.figures.outcome_map import outcome_map
+from reflexion_lab.analysis.figures.saved import save_figures
+from reflexion_lab.analysis.figures.style import COLOURS, look, spread
+from reflexion_lab.analysis.figures.survival import survival, unsolved
+from reflexion_lab.analysis.figures.transitions import transition_bars
 from reflexion_lab.analysis.transitions import transitions
-from reflexion_lab.figures import budgets as budget_plots
-from reflexion_lab.figures import config_curves, curves, drawing
-from reflexion_lab.figures import outcome_map as outcome_panels
-from reflexion_lab.figures import transitions as transition_plots
-from reflexion_lab.figures.budgets import budget
-from reflexion_lab.figures.convergence import Curve, convergence
-from reflexion_lab.figures.differences import differences
-from reflexion_lab.figures.feedback import feedback_errors
-from reflexion_lab.figures.outcome_map import outcome_map
-from reflexion_lab.figures.saved import save_figures
-from reflexion_lab.figures.style import COLOURS, look, spread
-from reflexion_lab.figures.survival import survival, unsolved
-from reflexion_lab.figures.transitions import transition_bars
 from reflexion_lab.records import Usage
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder
 
 TASKS = [f"t{number:02}" for number in range(24)]
 
@@ -48,18 +49,19 @@ def verdicts(name, seed, source, attempts):
     return made
 
 
-@pytest.fixture
-def made(write_run, tmp_path):
+@pytest.fixture(scope="module")
+def made(runs_written_in, tmp_path_factory):
     """Arms with two seeds each, of one attempt where the name is `simple`."""
 
     def make(*names, seeds=(1, 2), configs=None):
-        folders = []
+        folders, folder = [], tmp_path_factory.mktemp("runs")
+        write_run = runs_written_in(folder)
         for place, name in enumerate(names):
             source = "oracle" if name == "oracle" else "visible"
             for seed in seeds:
                 found = verdicts(f"{name}{place}", seed, source, 1 if name == "simple" else 3)
                 run = write_run(found, seed=seed, feedback_source=source)
-                path = run.path.rename(tmp_path / f"{name}-{place}-{seed}")
+                path = run.path.rename(folder / f"{name}-{place}-{seed}")
                 moved, config = RunFolder(path), (configs or [{}] * len(names))[place]
                 moved.write_manifest(
                     replace(moved.manifest, run_id=path.name, config={"arm": name, "seed": seed, **config})
@@ -70,13 +72,19 @@ def made(write_run, tmp_path):
     return make
 
 
-@pytest.fixture
-def saved(made, tmp_path):
-    def save(*names, **options):
-        found = made(*names, **options)
-        return {one.name: one for one in save_figures(tmp_path / "figures", compare(found, one_seed=True), found)}
+@pytest.fixture(scope="module")
+def saved(made, tmp_path_factory):
+    """Draws the figures of arms, once for all tests: it takes seconds."""
 
-    return save
+    @cache
+    def drawn(*names):
+        return save(made(*names))
+
+    def save(found):
+        folder = tmp_path_factory.mktemp("figures")
+        return {one.name: one for one in save_figures(folder, compare(found, one_seed=True), found)}
+
+    return lambda *names, **options: save(made(*names, **options)) if options else drawn(*names)
 
 
 def rows(figure):
@@ -156,8 +164,8 @@ def test_a_curve_of_one_seed_is_that_of_its_run(made):
     assert Curve.over(arm) == Curve.of(arm.logs[0], "reflexion")
 
 
-def test_arms_of_unlike_lengths_are_drawn_to_one_end(saved):
-    found = rows(saved("simple", "reflexion")["curves"])
+def test_arms_of_unlike_lengths_are_drawn_to_one_end(made, tmp_path):
+    found = rows(drawing.save(tmp_path, curves.drawing(made("simple", "reflexion"))))
     assert [row["attempt"] for row in found if row["arm"] == "simple"] == ["1", "2", "3"]
     assert len({row["share"] for row in found if row["arm"] == "simple"}) == 1
 
@@ -336,8 +344,8 @@ def test_two_writings_of_one_figure_are_the_same_bytes(made, tmp_path):
     assert texts[0][0].startswith(b"<?xml")
 
 
-def test_a_name_with_dollars_is_drawn_as_it_is(saved):
-    assert rows(saved("a$b", "c$\\frac")["curves"])[0]["arm"] == "a$b"
+def test_a_name_with_dollars_is_drawn_as_it_is(made, tmp_path):
+    assert rows(drawing.save(tmp_path, curves.drawing(made("a$b", "c$\\frac"))))[0]["arm"] == "a$b"
 
 
 def test_names_in_figures_obey_nobody(saved):

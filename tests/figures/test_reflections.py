@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.calibration import Forecast, calibration
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.figures.reflections import effects, flag_rates, reliability, save_reflections
+from reflexion_lab.analysis.figures.style import COLOURS, FAINT
 from reflexion_lab.analysis.reflections import reflections
-from reflexion_lab.figures.reflections import effects, flag_rates, reliability, save_reflections
-from reflexion_lab.figures.style import COLOURS, FAINT
-from reflexion_lab.statistics.intervals import Rate
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Rate
 
 
 @pytest.fixture

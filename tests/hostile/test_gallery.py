@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.hostile.attack import RIGHT, Attack, judge
-from reflexion_lab.hostile.gallery import GALLERY, QUICK, QUICK_NAMES
-from reflexion_lab.hostile.machine import PLANTED
-from reflexion_lab.hostile.watch import Watch, descendants
 from reflexion_lab.records import OUTCOMES
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.sandbox.attacks import PLANTED, PREFIX, QUICK, Attack, Watch, descendants, judge, read
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)
+GALLERY = read(Path(__file__).parents[1] / "attacks")
+RIGHT = "def f(x):\n    return 2\n"
 NEIGHBOUR = "def f(x):\n    return sum([x, 1])\n"
 DEMANDED = [attack for attack in GALLERY if not attack.probe and attack.mode == "apart"]
 LEAKS = [attack for attack in GALLERY if attack.probe]
@@ -153,5 +152,16 @@ def test_every_attack_has_a_name_of_its_own_and_outcomes_that_there_are():
     assert [name for name, times in Counter(a.name for a in GALLERY).items() if times > 1] == []
     assert all(set(a.expected) <= set(OUTCOMES) - {"harness_error"} and a.expected for a in GALLERY)
     assert all("pass" not in a.expected for a in DEMANDED)
-    assert {a.name for a in QUICK} == set(QUICK_NAMES)
-    assert len(GALLERY) >= 60
+
+
+def test_no_attack_was_lost():
+    assert len(GALLERY) >= 214
+    assert len(DEMANDED) + len(LEAKS) + len(FORGED_IN_PLACE) == len(GALLERY)
+    for name in (PLANTED, PREFIX):
+        assert any(name in a.program for a in GALLERY)
+
+
+def test_the_doctor_s_quick_set_is_of_the_gallery_and_has_every_family():
+    quick = read(QUICK)
+    assert set(quick) <= set(GALLERY)
+    assert {a.family for a in quick} == {a.family for a in GALLERY}

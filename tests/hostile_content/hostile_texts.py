@@ -3,21 +3,21 @@ of its own, with so much CPU time that only a reader whose work grows with the s
 
 import sys
 
-from reflexion_lab.actors.transcript import read as read_turn
-from reflexion_lab.critics.verdict import Unreadable, parse_verdict
-from reflexion_lab.extract import extract
-from reflexion_lab.keys import without_keys, without_login
+from reflexion_lab.agent.actors.transcript import read as read_turn
+from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
+from reflexion_lab.agent.reflectors.classes import classify
+from reflexion_lab.agent.reflectors.fields import ParseError, parse_fields
+from reflexion_lab.analysis.report import pieces
+from reflexion_lab.analysis.report.latex import escaped as latex
+from reflexion_lab.analysis.report.markdown import escaped as markdown
+from reflexion_lab.analysis.report.sheets import html
+from reflexion_lab.io.secrets import without_keys, without_login
+from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.memory.extraction import normalised
 from reflexion_lab.records import Task
-from reflexion_lab.reflectors.classes import classify
-from reflexion_lab.reflectors.fields import ParseError, parse_fields
-from reflexion_lab.replies.blocks import blocks, without_thoughts
-from reflexion_lab.reports.latex import escaped as latex
-from reflexion_lab.reports.markdown import escaped as markdown
-from reflexion_lab.reports.sheets import html
-from reflexion_lab.shown import plain, visible
-from reflexion_lab.suite_writers.asserts import asserts
-from reflexion_lab.views import pieces
+from reflexion_lab.tasks.evaluators.self_tests_asserts import asserts
+from reflexion_lab.text.replies.blocks import blocks, without_thoughts
+from reflexion_lab.text.replies.extract import extract
 
 TASK = Task(task_id="t", prompt='def f(x):\n    """Doc."""\n', entry_point="f")
 UNITS = (

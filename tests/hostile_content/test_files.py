@@ -17,23 +17,23 @@ import numpy as np
 import pytest
 
 import reflexion_lab
-from reflexion_lab import cli
-from reflexion_lab.bundles import bundle
-from reflexion_lab.bundles.rerun import check_parts
-from reflexion_lab.embedders.cached import CachedEmbedder
-from reflexion_lab.manifest import named
-from reflexion_lab.registration import read as read_study
-from reflexion_lab.unpacked import SMALL, gunzipped
+from reflexion_lab.cli import main as cli
+from reflexion_lab.io.gunzip import SMALL, gunzipped
+from reflexion_lab.memory.embedders.cached import CachedEmbedder
+from reflexion_lab.runner.folder.manifest import named
+from reflexion_lab.runner.folder.registration import read as read_study
+from reflexion_lab.studies.replay import bundle
+from reflexion_lab.studies.replay.rerun import check_parts
 
 SOURCES = sorted(Path(reflexion_lab.__file__).parent.rglob("*.py"))
 RUNS_WHAT_IT_READS = {"pickle", "cloudpickle", "dill", "shelve", "joblib", "marshal", "torch", "yaml", "code", "codeop"}
 OWN = {
     # Requests and reports between the lab and its own sandbox, which runs programs: that is what it is for.
-    "sandbox/harness.py": {"marshal"},
-    "sandbox/server.py": {"marshal"},
-    "sandbox/child.py": {"exec", "eval"},
+    "tasks/sandbox/harness.py": {"marshal"},
+    "tasks/sandbox/server.py": {"marshal"},
+    "tasks/sandbox/child.py": {"exec", "eval"},
     # Templates that stand in this package.
-    "benchmarks/basics_pool.py": {"exec"},
+    "tasks/benchmarks/basics_pool.py": {"exec"},
 }
 
 
@@ -54,8 +54,8 @@ def called(path: Path) -> set[str]:
 def test_no_module_of_ours_can_run_what_it_reads() -> None:
     assert len(SOURCES) > 200
     place = Path(reflexion_lab.__file__).parent
-    found = {str(path.relative_to(place)): called(path) for path in SOURCES if "hostile" not in path.parts}
-    launchers = {name: names for name, names in found.items() if name.split("/")[0] in ("launchers", "executors")}
+    found = {str(path.relative_to(place)): called(path) for path in SOURCES}
+    launchers = {name: names for name, names in found.items() if name.startswith("studies/scale/")}
     rest = {name: names - OWN.get(name, set()) for name, names in found.items() if name not in launchers}
     assert {name: names for name, names in rest.items() if names} == {}
 
@@ -193,8 +193,8 @@ def zeros(path: Path, megabytes: int) -> Path:
 BOUNDED = f"""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({1500 << 20}, {1500 << 20}))
-from reflexion_lab import cli
-sys.exit(cli.main(sys.argv[1:]))
+from reflexion_lab.cli.main import main
+sys.exit(main(sys.argv[1:]))
 """
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from reflexion_lab import cli
-from reflexion_lab.commands.sheets import say, say_json
-from reflexion_lab.mistakes import in_full, one_line
-from reflexion_lab.reports.cells import line, table
-from reflexion_lab.reports.sheets import Sheet, as_table
-from reflexion_lab.shown import plain, visible
+from reflexion_lab.analysis.report.cells import line, table
+from reflexion_lab.analysis.report.sheets import Sheet, as_table
+from reflexion_lab.cli import main as cli
+from reflexion_lab.cli.sheets import say, say_json
+from reflexion_lab.errors import in_full, one_line
+from reflexion_lab.io.terminal_text import plain, visible
 
 EVIL = {
     "colour": "\x1b[31m",
@@ -142,9 +142,13 @@ def test_the_complaint_of_a_command_repeats_names_without_harm(lab: Path, comman
 
 
 def test_a_bug_shows_its_traceback_without_harm(tmp_path: Path) -> None:
-    program = (
-        "import sys\nfrom reflexion_lab import cli\ncli.show = lambda asked: {}[asked.folder]\ncli.main(sys.argv[1:])"
-    )
+    lines = [
+        "import sys",
+        "from reflexion_lab.cli import main as cli",
+        "cli.show = lambda asked: {}[asked.folder]",
+        "cli.main(sys.argv[1:])",
+    ]
+    program = "\n".join(lines)
     command = [sys.executable, "-c", program, "show", "\x1b]0;owned\x07\u202e"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1

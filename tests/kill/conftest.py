@@ -18,10 +18,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from reflexion_lab.analysis.essence import essence, figures
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.benchmarks.basics import basics
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.analysis.canonical_form import essence, figures
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.tasks.benchmarks.basics import basics
 
 TASKS, WORKERS = 6, 3
 PATIENCE = 120

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from reflexion_lab.analysis.essence import bare
+from reflexion_lab.analysis.canonical_form import bare
 from reflexion_lab.records import Episode, Mistake, Session, Wisdom
-from reflexion_lab.stores.place import opened
+from reflexion_lab.storage.place import opened
 
 LEARNS = ("store=sqlite", "memory.shared.shown.wisdom=2", "memory.shared.round_size=2", "arm=learns")
 SWEEP = ("-m", "recall.omega=0,1")
@@ -63,15 +63,17 @@ def check_a_sweep(place, undisturbed, outcome, share, kills, seed):
     one.check(killed)
 
 
-@pytest.mark.parametrize(("share", "kills"), [(0.55, 2), (0.9, 1)])
+@pytest.mark.parametrize(("share", "kills"), [pytest.param(0.55, 2, marks=pytest.mark.slow), (0.9, 1)])
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(place, undisturbed, outcome, share, kills):
     check_a_run(place, undisturbed, outcome, (), share, kills, seed=1)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_remembers_nothing_twice(place, undisturbed, outcome):
     check_a_run(place, undisturbed, outcome, LEARNS, 0.65, kills=1, seed=2)
 
 
+@pytest.mark.slow
 def test_a_sweep_that_was_killed_ends_as_if_it_had_not_been(place, undisturbed, outcome):
     check_a_sweep(place, undisturbed, outcome, 0.75, kills=2, seed=3)
 

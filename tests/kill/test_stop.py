@@ -29,7 +29,9 @@ def stopped(one, served, process, number):
     return process.communicate(timeout=120)[1]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
+)
 def test_a_run_that_is_asked_to_stop_ends_its_attempts_and_says_how_to_go_on(
     place, served, undisturbed, outcome, number, code
 ):
@@ -49,6 +51,7 @@ def test_a_run_that_is_asked_to_stop_ends_its_attempts_and_says_how_to_go_on(
         one.check(kills=0)
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_asked_to_stop_goes_on_with_the_same_command(place, served, undisturbed, outcome):
     whole, calls, _, _ = undisturbed("-m", "recall.omega=0,1")
     one = place("-m", "recall.omega=0,1")
@@ -62,7 +65,7 @@ def test_a_sweep_that_is_asked_to_stop_goes_on_with_the_same_command(place, serv
     one.check(kills=0)
 
 
-@pytest.mark.parametrize("more", [(), ("-m", "recall.omega=0,1")])
+@pytest.mark.parametrize("more", [(), pytest.param(("-m", "recall.omega=0,1"), marks=pytest.mark.slow)])
 def test_twice_stops_at_once_while_calls_hang(place, served, more):
     one = place(*more)
     process = begun(one, served, 3)  # and no answer is ever given

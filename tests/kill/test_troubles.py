@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.appended import FolderLost
+from reflexion_lab.io.jsonl_log import FolderLost
 from reflexion_lab.records import Grade
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder
 
 
 def grade(number):
@@ -127,6 +127,7 @@ def test_a_folder_that_another_one_replaces_gets_no_record(tmp_path):
     assert not (tmp_path / "run" / "grades.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_whose_folder_is_deleted_says_so_at_once_and_its_calls_are_kept(place, served, undisturbed, outcome):
     (whole,), calls, _, _ = undisturbed()
     one = place()
@@ -182,6 +183,7 @@ def started(one, served, calls):
     return process
 
 
+@pytest.mark.slow
 def test_a_second_process_on_the_same_run_is_refused_in_one_line(place, served, undisturbed, outcome):
     (whole,), _, _, _ = undisturbed()
     one = place()
@@ -202,11 +204,12 @@ CLOCK = """
 import itertools, random, sys, time
 drawn = random.Random(1)
 time.time = lambda: 1_700_000_000 + drawn.choice([0, 0, 0, -5 * 365, 40 * 365]) * 86_400
-from reflexion_lab.cli import main
+from reflexion_lab.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_by_years_changes_nothing(place, undisturbed, outcome):
     (whole,), calls, _, _ = undisturbed()
     one = place()

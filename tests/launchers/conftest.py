@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 import reflexion_lab
-from reflexion_lab.analysis.essence import as_bytes, essence
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.analysis.canonical_form import as_bytes, essence
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.runner.folder.folder import RunFolder
 
 MODEL = """
 import json, os, urllib.request
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
 
 opened = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from reflexion_lab.cli import main
-from reflexion_lab.launchers.launch import Launch
-from reflexion_lab.study.sweep import Sweep
+from reflexion_lab.cli.main import main
+from reflexion_lab.studies.scale.launch import Launch
+from reflexion_lab.studies.sweep import Sweep
 
 CHOICES = ("joblib", "ray", "slurm", "slurm_local")
 
@@ -20,7 +20,7 @@ def made(*overrides):
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_launcher_is_no_part_of_what_a_sweep_is(choice, recwarn):
     assert Sweep.of(["seed=0,1", f"hydra/launcher={choice}"]).sweep_id == Sweep.of(["seed=0,1"]).sweep_id
-    assert made(f"hydra/launcher={choice}", "seed=0,1")._target_.startswith("reflexion_lab.launchers.")
+    assert made(f"hydra/launcher={choice}", "seed=0,1")._target_.startswith("reflexion_lab.studies.scale.")
     assert not [warning for warning in recwarn if "schema" in str(warning.message)]
 
 
@@ -43,7 +43,7 @@ def test_a_plugin_that_is_not_installed_is_named_with_its_extra(module, choice, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["hydra/launcher=nonsense"], "hydra/launcher/nonsense"),
+        (["hydra/launcher=nonsense"], "hydra/launcher: 'nonsense' found; expected one of "),
         (["hydra/launcher=joblib", "hydra.launcher.jobs=2"], "hydra.launcher.jobs"),
     ],
 )
@@ -56,7 +56,7 @@ def test_what_is_misspelt_is_one_line(words, said, tmp_path, capsys):
 
 
 def test_no_module_of_ours_loads_an_engine():
-    code = "import sys, reflexion_lab.cli, reflexion_lab.launchers.launch, reflexion_lab.study.launched\n"
+    code = "import sys, reflexion_lab.cli.main, reflexion_lab.studies.scale.launch, reflexion_lab.studies.launched\n"
     code += "print([name for name in ('ray', 'joblib', 'submitit', 'hydra') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

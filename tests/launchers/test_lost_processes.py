@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.slow
 AT_ONCE = 2
 LAUNCHERS = {
     "joblib": ("hydra/launcher=joblib", f"hydra.launcher.n_jobs={AT_ONCE}"),

@@ -3,8 +3,10 @@
 import re
 import stat
 
-from reflexion_lab.cli import main
-from reflexion_lab.study.sweep import Sweep
+import pytest
+
+from reflexion_lab.cli.main import main
+from reflexion_lab.studies.sweep import Sweep
 
 COMMANDS = {
     "sbatch": """
@@ -33,6 +35,7 @@ echo "JobID|State|NodeList"; cat "$SLURM_TEST/states"
 }
 
 
+@pytest.mark.slow
 def test_slurm_is_handed_an_array_and_a_lost_job_once_more(lab):
     places = {name: lab.folder / name for name in ("bin", "slurm")}
     for place in places.values():

@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from reflexion_lab.benchmarks.basics import basics
-from reflexion_lab.lint.dataset import CHECKS, Linted, lint
-from reflexion_lab.lint.programs import difference, drawn
-from reflexion_lab.lint.report import as_json, show
+from reflexion_lab.audit.lint_dataset import CHECKS, Linted, lint
+from reflexion_lab.audit.lint_programs import difference, drawn
+from reflexion_lab.audit.lint_report import as_json, show
 from reflexion_lab.records import Task
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.benchmarks.basics import basics
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 SOUND = Task(
     task_id="own/limit",
@@ -160,6 +160,7 @@ def test_survivors_are_listed_with_their_place_and_lower_the_score(sandbox):
     assert linted.score("visible").k == sum(trial.mutants - trial.unseen for trial in linted.trials)
 
 
+@pytest.mark.slow
 def test_a_mutant_that_never_ends_counts_as_failed():
     endless = replace(
         SOUND,

@@ -1,19 +1,20 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.single_shot import SingleShot
-from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.agent.reflectors.fallback import WithFallback
+from reflexion_lab.agent.reflectors.llm import LLMReflector
+from reflexion_lab.agent.reflectors.none import NoReflection
+from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import Budget, FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
 from reflexion_lab.loop.stuck import Stuck
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.records import Evaluation, Reflection, Sampling, Usage
-from reflexion_lab.reflectors.fallback import WithFallback
-from reflexion_lab.reflectors.llm import LLMReflector
-from reflexion_lab.reflectors.none import NoReflection
-from reflexion_lab.reflectors.rules import Rules
+from reflexion_lab.records import Check, Evaluation, Reflection, Sampling, Usage
+from reflexion_lab.tasks.evaluators.combined import weigh
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 REFLECTION = Reflection(
     reflection_id="r",
@@ -48,7 +49,7 @@ def test_words_carry_over_and_the_second_attempt_passes(model, sandbox, task):
 def test_the_retry_prompt_contains_the_reflection(model, sandbox, task):
     attempts = list(loop(model, sandbox).attempts(task.public))
     retry = attempts[1].trajectory.messages[-1].content
-    assert "Learning from previous failures" in retry
+    assert "Earlier attempts" in retry
     assert "multiply by two" in retry
     assert attempts[1].trajectory.messages in [tuple(received) for received in model.received]
     assert attempts[1].recalled == ("ep-own/double-1",)
@@ -208,6 +209,19 @@ def test_near_a_pass_only_what_broke_is_reflected_on(model, sandbox, task, outco
     made.evaluator = Half(outcome)
     (attempt,) = made.attempts(task.public)
     assert (attempt.reflection is not None) == reflects
+
+
+@pytest.mark.parametrize("passing", range(1, 10))
+def test_a_combined_reward_of_exactly_reflect_below_is_not_reflected_on(model, sandbox, task, passing):
+    """Clean types and lint; what the tests add is exact only in decimals."""
+    checks = tuple(Check(name=str(n), outcome="pass" if n < passing else "fail") for n in range(10))
+    tests = Evaluation(passed=False, outcome="fail", reward=passing / 10, checks=checks)
+    clean = Evaluation(passed=True, outcome="pass", reward=1.0)
+    made = loop(model, sandbox, max_attempts=1, reflector=Rules(), reflect_below=(passing + 10) / 20)
+    made.evaluator = Half("fail")
+    made.evaluator.verdict = weigh({"tests": 0.5, "types": 0.3, "lint": 0.2}, tests, clean, clean)
+    (attempt,) = made.attempts(task.public)
+    assert attempt.reflection is None
 
 
 @pytest.mark.parametrize("wanted", [False, True])

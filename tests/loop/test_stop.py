@@ -79,6 +79,7 @@ def test_a_plateau_is_so_many_attempts_without_a_new_best(rewards, expected):
     [
         ((0.0, 0.0, 0.0, 0.0), None),
         ((0.0, 0.5, 0.52, 0.54), (4, "diminishing_returns")),
+        ((0.0, 0.5, 0.5, 0.5), (4, "diminishing_returns")),
         ((0.0, 0.3, 0.6), None),
         ((0.2, 0.21), None),
         ((0.2, 0.21, 0.22), (3, "diminishing_returns")),
@@ -86,6 +87,12 @@ def test_a_plateau_is_so_many_attempts_without_a_new_best(rewards, expected):
 )
 def test_returns_diminish_only_where_there_were_some(rewards, expected):
     assert ended(DiminishingReturns(0.1, 2), *rewards) == expected
+
+
+@pytest.mark.parametrize("start", range(9))
+def test_a_gain_of_exactly_the_threshold_goes_on_wherever_it_starts(start):
+    rewards = [(start + step) / 10 for step in range(3) if start + step <= 10]
+    assert ended(DiminishingReturns(0.1, 2), *rewards) is None
 
 
 @pytest.mark.parametrize(

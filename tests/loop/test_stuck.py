@@ -44,8 +44,13 @@ def test_only_the_last_attempts_count():
     assert [bool(advice) for advice, _ in said] == [False, False, True, False, False]
 
 
-def test_no_program_at_all_again_is_a_circle_too():
-    assert told(Stuck(2), ("", ""), ("", ""))[1][1] == "stuck"
+def test_replies_without_a_program_are_no_same_program():
+    """A refusal, then a reply that was cut off; only the same reason again is a circle."""
+    assert told(Stuck(2), ("", "refusal"), ("", "extraction_failed"), ("", "")) == [("", None)] * 3
+    assert told(Stuck(2), ("", "refusal"), ("", "refusal"), ("", ""))[1:] == [
+        ("", "stuck"),
+        ("The last 2 attempts failed in the very same way.", None),
+    ]
 
 
 def test_where_no_check_failed_there_is_no_failure_to_repeat():

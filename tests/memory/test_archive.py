@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from reflexion_lab.memory.archive import Archive, Learnt, Shown
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.memory.mistakes import mistakes_of
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import (
     Attempt,
@@ -21,9 +22,8 @@ from reflexion_lab.records import (
     Trajectory,
     Wisdom,
 )
-from reflexion_lab.retrievers.jaccard import Jaccard
-from reflexion_lab.stores.in_memory import InMemory
-from reflexion_lab.stores.jsonl import Jsonl
+from reflexion_lab.storage.in_memory import InMemory
+from reflexion_lab.storage.jsonl import Jsonl
 
 CAUSE = "The loop stops one item too early"
 
@@ -166,6 +166,17 @@ def test_a_cause_that_comes_back_becomes_wisdom_and_its_use_is_counted_by_feedba
     known.absorb([learnt(task("c"), attempt("c", wisdom=read), attempt("c", 2, passed=True, wisdom=read))])
     used = known.book[entry.wisdom_id]
     assert (used.frequency, used.use_count, used.success_rate) == (3, 2, 0.5)
+
+
+def test_wisdom_retold_without_a_task_keeps_what_it_was_used_for():
+    known = archive()
+    known.absorb([learnt(task(name), attempt(name)) for name in "abc"])
+    (entry,) = known.lessons(task("d", CAUSE), []).wisdom
+    used = attempt("d", passed=True, wisdom=(entry.wisdom_id,))
+    known.absorb([learnt(task("d"), used)])
+    for reader in ("a", "z"):
+        (told,) = known.lessons(task(reader, CAUSE), []).wisdom
+        assert (told.use_count, told.success_rate) == (1, 1.0)
 
 
 def test_nothing_is_shown_unless_asked_for():

@@ -227,3 +227,8 @@ def test_any_text_has_a_normal_form_without_case_or_space_around_it(text):
     folded = normalised(text)
     assert folded == " ".join(folded.split())
     assert normalised(f"  {text}\n") == folded
+
+
+def test_an_unclosed_quotation_hides_no_other_one():
+    assert normalised("the “a” and “b and “c” differ") == "the <name> and “b and <name> differ"
+    assert normalised("it's b'raw' and 'text', isn't it") == "it's <name> and <name>, isn't it"

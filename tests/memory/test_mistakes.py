@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.mistakes import Mistakes, format_for_prompt, mistakes_of
+from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Mistake, Reflection, Task, Trajectory
-from reflexion_lab.retrievers.jaccard import Jaccard
+from reflexion_lab.text.prompts.render import render
 
 STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
 TASK = Task(task_id="own/double", prompt="Double a number", entry_point="f")
@@ -200,15 +201,15 @@ def test_the_same_mistake_has_the_same_id_on_every_run_and_is_told_once():
 
 
 def test_mistakes_are_told_as_questions_with_what_went_wrong_and_what_mended_it():
-    told = format_for_prompt([mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")])
+    told = render("mistakes", mistakes=[mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")])
     head, first, second = told.split("\n\n")
     assert head.endswith(":")
     assert first == "Question: sort a list\nMistake: wrong\nCorrection: right"
     assert second == "Question: reverse\nMistake: late\nCorrection: none was found"
-    assert format_for_prompt([]) == ""
+    assert render("mistakes", mistakes=[]) == ""
 
 
 def test_long_texts_are_cut_in_a_prompt():
-    told = format_for_prompt([mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3)
+    told = render("mistakes", mistakes=[mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3)
     assert len(told) < 3 * 1300
     assert told.count("Correction: ccc") == 3

@@ -1,5 +1,3 @@
-import pytest
-
 from reflexion_lab.memory.patterns import extract_patterns
 from reflexion_lab.records import Reflection
 
@@ -41,21 +39,11 @@ def test_the_most_frequent_comes_first_and_equals_stay_in_their_order():
     assert [pattern.text for pattern in patterns] == ["z", "y", "x"]
 
 
-def test_the_fields_say_where_to_look():
+def test_insights_and_lessons_count_and_nothing_else():
     both = [reflected(f"r{n}", "lesson", key_insight="insight", action_items=("action",)) for n in range(2)]
     assert counted(both) == {"insight": 2, "lesson": 2}
-    assert counted(both, fields=("lessons",)) == {"lesson": 2}
-    assert counted(both, fields=("action_items", "root_cause")) == {"action": 2, "c": 2}
-    assert counted(both, fields=()) == {}
 
 
 def test_what_says_nothing_is_no_pattern():
     assert counted([reflected(f"r{n}", "", "N/A", "...", key_insight=" n/a") for n in range(3)]) == {}
     assert extract_patterns([]) == []
-
-
-def test_an_unknown_field_or_a_frequency_of_nothing_is_named():
-    with pytest.raises(ValueError, match=r"patterns\.fields: text found; expected some of key_insight"):
-        extract_patterns([], fields=("text",))
-    with pytest.raises(ValueError, match=r"patterns\.min_frequency: 0 found"):
-        extract_patterns([], min_frequency=0)

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from reflexion_lab.memory.episodic import NothingKnown
 from reflexion_lab.memory.packing import packed, words
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
-from reflexion_lab.prompts.length import estimated
 from reflexion_lab.records import Episode, Task
+from reflexion_lab.text.prompts.length import estimated
 
 TASK = Task(task_id="t", prompt="", entry_point="f")
 
@@ -56,6 +56,7 @@ def test_the_adaptive_window_begins_where_the_other_loops_left_it():
 
 def test_the_nearest_stands_last():
     assert ids(Similar(k=2).select([], TASK, Others())) == ["y1", "x1"]
+    assert ids(Similar(k=0).select([], TASK, Others())) == []
 
 
 def test_what_is_similar_is_asked_for_with_the_threshold_and_the_loop_so_far():

@@ -5,12 +5,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.reflection_analytics import analytics
+from reflexion_lab.agent.reflectors.classes import CLASSES
 from reflexion_lab.memory.reflection_files import ReflectionFiles
-from reflexion_lab.memory.reflection_schema import RALPH, WORDS, ReflectionFile
+from reflexion_lab.memory.reflection_schema import WORDS, ReflectionFile
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Category, MemoryState, Reflection
-from reflexion_lab.reflectors.classes import CLASSES
 
 REFLECTION = Reflection(
     reflection_id="t#1",
@@ -78,6 +77,12 @@ def test_writing_an_attempt_again_replaces_its_file(files):
     files.write(made(1, reward=0.1))
     files.write(made(1, reward=0.2))
     assert [file.reward for file in files.read("my-loop")] == [0.2]
+
+
+def test_a_loop_that_restarts_leaves_no_files_of_the_one_that_was_cut_off(files):
+    for number in (1, 2, 3, 1, 2):
+        files.note(made(number))
+    assert [file.attempt_number for file in files.read("my-loop")] == [1, 2]
 
 
 def test_loops_are_apart_and_known_by_name(files):
@@ -194,21 +199,6 @@ def test_any_plain_name_names_a_loop(files, name):
     assert files.read(name) == [made(1, name)]
 
 
-@pytest.mark.parametrize(("omega", "told"), [(0, "0 found"), (11, "11 found"), (None, "None found")])
-def test_the_ralph_rules_bound_omega(tmp_path, omega, told):
-    files = ReflectionFiles(tmp_path, RALPH)
-    with pytest.raises(StoreError, match=rf"memory\.omega: {told}; expected 1\.\.10"):
-        files.write(made(1, "ralph-task-123", omega))
-    files.write(made(1, "ralph-task-123", 10))
-    assert len(files.read("ralph-task-123")) == 1
-
-
-@pytest.mark.parametrize("name", ["my-loop", "ralph", "ralph-", "ralph-a/b", "xralph-a", "ralph-a b"])
-def test_the_ralph_rules_want_their_own_names(tmp_path, name):
-    with pytest.raises(StoreError, match="loop_id: "):
-        ReflectionFiles(tmp_path, RALPH).write(made(1, name))
-
-
 def test_every_class_of_the_rules_is_a_category():
     assert set(CLASSES) < set(Category)
     assert tuple(CLASSES) == tuple(Category)[: len(CLASSES)]
@@ -251,39 +241,3 @@ def test_files_are_json_that_a_person_can_read(files):
     assert '\n  "reward": 0.5,\n' in text
     assert "π" in text
     assert msgspec.json.decode(text, type=ReflectionFile) == made(1)
-
-
-def loop(*rewards, passed=False, category="type"):
-    reflection = replace(REFLECTION, category=category, confidence=0.25 if category == "type" else 0.75)
-    last = len(rewards)
-    return [
-        made(
-            number,
-            reward=reward,
-            passed=passed and number == last,
-            reflection=None if passed and number == last else reflection,
-        )
-        for number, reward in enumerate(rewards, 1)
-    ]
-
-
-def test_loops_add_up():
-    told = analytics([loop(0.2, 0.5, 1.0, passed=True), loop(0.5, category="index"), [], loop(0.6, 0.2)])
-    assert told.loops == 3
-    assert told.success_rate == pytest.approx(1 / 3)
-    assert told.average_attempts == 2
-    assert told.average_learning_rate == pytest.approx((0.8 / 3 + 0 - 0.4 / 2) / 3)
-    assert told.average_confidence == pytest.approx((4 * 0.25 + 0.75) / 5)
-    assert list(told.categories.items()) == [("type", 4), ("index", 1)]
-
-
-@pytest.mark.parametrize("loops", [[], [[]]])
-def test_no_loops_add_up_to_zeros(loops):
-    told = analytics(loops)
-    averages = (told.success_rate, told.average_attempts, told.average_learning_rate, told.average_confidence)
-    assert (told.loops, averages, told.categories) == (0, (0, 0, 0, 0), {})
-
-
-def test_loops_that_all_passed_at_once_have_no_confidence_to_average():
-    told = analytics([loop(1.0, passed=True)])
-    assert (told.success_rate, told.average_confidence, told.categories) == (1, 0, {})

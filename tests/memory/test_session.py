@@ -6,9 +6,9 @@ from reflexion_lab.memory.session import (
     described_evaluation,
     described_insights,
     described_reflections,
-    summary_of,
 )
 from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Reflection, Session, Step, Trajectory
+from reflexion_lab.tasks.evaluators.trajectory import summary_of
 
 STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
 FAILED = Evaluation(passed=False, outcome="fail", reward=0.655, issues=("no tests",), suggestions=("add tests",))
@@ -136,3 +136,10 @@ def test_no_line_of_a_description_is_long_and_the_newest_insight_comes_first():
     told = described(session, 10**6)
     assert max(map(len, told.splitlines())) < 200
     assert told.index("1. 25 xxx") < told.index("20. 6 xxx")
+
+
+def test_reflections_without_words_are_not_shown_and_push_none_out():
+    empty = {"root_cause": "", "what_went_wrong": "", "what_to_change": ""}
+    rejected = [reflected(number, **empty) for number in range(6, 12)]
+    session = over(*map(reflected, range(1, 6)), *rejected)
+    assert [reflection.about_attempt for reflection in session.reflections] == [5, 4, 3, 2, 1]

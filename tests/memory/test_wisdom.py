@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 
 import pytest
@@ -10,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reflexion_lab.memory.retrieval.bm25 import BM25
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.wisdom import WisdomBook, document, trust
 from reflexion_lab.records import Wisdom
-from reflexion_lab.retrievers.bm25 import BM25
-from reflexion_lab.retrievers.jaccard import Jaccard
 
 
 def wisdom(pattern, number=0, **fields) -> Wisdom:
@@ -212,70 +211,6 @@ def test_an_upsert_of_another_text_is_found_once_and_by_the_new_text_alone():
     assert patterns(book.relevant("nil testing", 5)) == ["nil pointer"]
     assert book.relevant("code", 5) == []
     assert len(book) == 1
-
-
-def test_by_domain_lists_the_domain_as_it_stands(book):
-    book.upsert(wisdom("lock held", 9, domain="concurrency"))
-    assert patterns(book.by_domain("concurrency")) == ["lock held"]
-    book.upsert(wisdom("lock held", 9, domain="code"))
-    assert book.by_domain("concurrency") == []
-    assert len(book.by_domain("code")) == 4
-
-
-def test_a_caller_cannot_change_the_book_through_what_it_got(book):
-    found = book.by_domain("code")
-    found.clear()
-    assert len(book) == len(list(book)) == 3
-
-
-def test_the_book_survives_json(book, tmp_path):
-    book.record_usage("wis-database timeout issue", success=True, at=3.0)
-    book.save(tmp_path / "book.json")
-    other = WisdomBook(Jaccard())
-    other.upsert(wisdom("something else"))
-    other.load(tmp_path / "book.json")
-    assert list(other) == list(book)
-    assert other.relevant("something else", 3) == []
-    assert patterns(other.relevant("database timeout", 1)) == ["database timeout issue"]
-    assert patterns(other.by_domain("code")) == patterns(book)
-
-
-def test_null_lists_are_empty(book):
-    row = {"wisdom_id": "w", "pattern": "p", "frequency": 2, "impact": 0.1, "domain": "code", "tags": None}
-    book.loads(json.dumps({"wisdom": [row | {"sources": None}]}))
-    assert (book["w"].tags, book["w"].sources) == ((), ())
-    book.loads('{"wisdom": null}')
-    assert len(book) == 0
-
-
-@pytest.mark.parametrize(
-    "text", ["not json", "", "[]", "null", "{}", '{"wisdom": [{}]}', '{"wisdom": [1]}', '{"wisdom": {"a": 1}}', b"\xff"]
-)
-def test_bad_text_is_an_error_and_the_book_stays(book, tmp_path, text):
-    before = list(book)
-    with pytest.raises(ValueError, match="expected"):
-        book.loads(text)
-    path = tmp_path / "bad.json"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(ValueError, match=r"bad\.json: .*expected"):
-        book.load(path)
-    assert list(book) == before
-    assert patterns(book.relevant("database timeout", 1)) == ["database timeout issue"]
-
-
-def test_a_file_needs_a_name(book):
-    with pytest.raises(ValueError, match="no path found"):
-        book.save("")
-    with pytest.raises(ValueError, match="no path found"):
-        book.load(" ")
-
-
-def test_a_save_that_fails_leaves_the_old_file_and_no_draft(book, tmp_path):
-    place = tmp_path / "a folder"
-    place.mkdir()
-    with pytest.raises(OSError):
-        book.save(place)
-    assert [path.name for path in tmp_path.rglob("*")] == ["a folder"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.models.answers import TurnedDown, is_out_of_credit, read, turned_down
+from reflexion_lab.agent.models.answers import TurnedDown, is_out_of_credit, read, turned_down
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text(),
@@ -18,6 +18,9 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )  # fmt: skip
+
+
+PARTS = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "y"}, {"type": "text", "text": "es"}]
 
 
 def completion(message, finish_reason="stop", **more):
@@ -36,6 +39,8 @@ def says(message, **more):
         ({"content": "yes", "refusal": ""}, "yes", "stop"),
         ({"content": "yes", "refusal": None}, "yes", "stop"),
         ({"content": "\ud800"}, "?", "stop"),
+        ({"content": PARTS}, "yes", "stop"),
+        ({"content": [], "refusal": "No."}, "No.", "refusal"),
     ],
 )
 def test_a_refusal_is_a_reply_of_its_own(message, text, end):

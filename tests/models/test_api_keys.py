@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from reflexion_lab.models.api_keys import ApiKey
-from reflexion_lab.models.openai import OpenAIModel
+from reflexion_lab.agent.models.api_keys import ApiKey
+from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.protocols import Unanswered
 
 KEY = "sk-planted-0123456789abcdef"
@@ -61,6 +61,15 @@ def test_a_new_key_counts_from_the_next_call_on_and_no_former_one_is_shown(file)
     file.write_text("sk-planted-new")
     assert key.read() == "sk-planted-new"
     assert key.hidden(f"<{KEY}> <sk-planted-new>") == "<[key]> <[key]>"
+
+
+@pytest.mark.parametrize("value", ["x", "EMPTY", "ollama", "placeholder", "not_needed", "12345678"])
+def test_a_placeholder_is_no_secret_and_a_warning_says_so(monkeypatch, value):
+    monkeypatch.setenv("OWN_KEY", value)
+    key = ApiKey("OWN_KEY", None, is_needed=True)
+    with pytest.warns(UserWarning, match="OWN_KEY .* taken for a placeholder"):
+        key.read()
+    assert key.hidden(f"return {value}") == f"return {value}"
 
 
 def test_where_the_key_is_changes_no_fingerprint(file, monkeypatch):

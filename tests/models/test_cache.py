@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.models.cache import CachedModel, call_key
-from reflexion_lab.models.call_store import CallStore
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.cache import CachedModel, call_key
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
+from reflexion_lab.storage.call_store import CallStore
 
 GREEDY = Sampling()
 
@@ -63,8 +63,8 @@ def start(script, path):
 
 PROLOGUE = """
 import os, random, sys, time
-from reflexion_lab.models.cache import CachedModel
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.cache import CachedModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Message, Sampling
 def ask(model, text):
     return model.complete([Message(role="user", content=text)], sampling=Sampling())
@@ -144,6 +144,11 @@ def test_a_later_run_is_answered_from_the_file(cached, scripted, path):
     later.close()
 
 
+def test_a_message_that_is_no_text_is_refused_in_words(cached):
+    with pytest.raises(ModelError, match="a message cannot be sent: surrogates not allowed"):
+        cached.complete([Message(role="user", content="\ud800")], sampling=Sampling())
+
+
 def test_a_failed_call_is_not_stored_and_is_asked_again(path):
     answers = iter(["", "late but good"])
 
@@ -158,6 +163,30 @@ def test_a_failed_call_is_not_stored_and_is_asked_again(path):
     assert rows(path) == []
     assert model.complete(says("hi"), sampling=GREEDY).text == "late but good"
     model.close()
+
+
+class Ends:
+    """Every reply ends in `reason`."""
+
+    fingerprint, slots, context = "ends", 1, 0
+
+    def __init__(self, reason):
+        self.reason, self.asked = reason, 0
+
+    def complete(self, messages, *, sampling, sample=0):
+        self.asked += 1
+        return Completion(text="", model="other", finish_reason=self.reason)
+
+
+@pytest.mark.parametrize(("reason", "asked"), [("wrong_model", 2), ("context_overflow", 5), ("stop", 1)])
+def test_a_wrong_model_which_is_paid_is_asked_once_more_not_by_every_cell(path, reason, asked):
+    """A prompt that was refused as too long costs nothing, and is asked again every time."""
+    model = Ends(reason)
+    for _ in range(5):
+        cell = CachedModel(model, path)
+        assert cell.complete(says("hi"), sampling=GREEDY).finish_reason == reason
+        cell.close()
+    assert model.asked == asked
 
 
 @pytest.fixture(scope="module")

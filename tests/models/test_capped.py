@@ -6,22 +6,23 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import reflexion_lab
-from reflexion_lab import cli
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.models.cache import CachedModel
-from reflexion_lab.models.capped import CappedModel, CapReached, Meter, longest_reply
-from reflexion_lab.models.ledger import Caps, Ledger, Spending
-from reflexion_lab.models.prices import Price
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.cache import CachedModel
+from reflexion_lab.agent.models.capped import UNDER_WAY, CappedModel, CapReached, Meter, longest_reply
+from reflexion_lab.agent.models.prices import Price
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.cli import main as cli
 from reflexion_lab.protocols import HarnessError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.ledger import Caps, Ledger, Spending
 
 SAMPLING = Sampling(max_tokens=100)
 DEAR = Price(per_million=(1e6, 2e6), words="")
@@ -37,8 +38,8 @@ class Served:
 
     fingerprint, slots, context = "served", 64, 0
 
-    def __init__(self, tokens=10, cost=0.0, finish="stop"):
-        self.tokens, self.cost, self.finish = tokens, cost, finish
+    def __init__(self, tokens=10, cost=0.0, refused=0):
+        self.tokens, self.cost, self.refused = 0 if refused else tokens, cost, refused
         self.begun = self.ended = 0
         self.started = threading.Semaphore(0)
         self.hold = threading.Event()
@@ -54,8 +55,8 @@ class Served:
             self.ended += 1
         if messages[-1].content == "broken":
             raise ModelError("broken")
-        usage = Usage(calls=1, prompt_tokens=self.tokens, cost=self.cost)
-        return Completion(text="ok", model="served", usage=usage, finish_reason=self.finish)
+        usage = Usage(calls=1, prompt_tokens=self.tokens, cost=self.cost, refused=self.refused)
+        return Completion(text="ok", model="served", usage=usage)
 
 
 def ask_until_capped(model, most=1000):
@@ -136,7 +137,7 @@ def test_a_server_that_counts_no_tokens_is_counted_for():
 
 def test_a_prompt_that_was_refused_as_too_long_took_no_tokens():
     meter = Meter()
-    CappedModel(Served(tokens=9999, finish="context_overflow"), meter).complete(says("0"), sampling=SAMPLING)
+    CappedModel(Served(refused=1), meter).complete(says("0"), sampling=SAMPLING)
     assert meter.spent[:2] == (1, 0)
 
 
@@ -202,6 +203,63 @@ def test_calls_under_way_end_when_a_cap_is_reached():
     assert sum(isinstance(one, CapReached) for one in stopped) == 5
 
 
+def test_a_call_waits_for_those_of_other_processes_that_might_take_less(tmp_path):
+    path, most = tmp_path / "spending.sqlite", Spending(1, 6000)
+    first, second = (Meter(Caps(tokens=10_000), path, "sweep") for _ in range(2))
+    first.reserve(most)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(second.reserve, most)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+        first.settle(most, Spending(1, 300))
+        waiting.result(60)
+    second.settle(most, Spending(1, 300))
+    assert first.spent[:2] == (2, 600)
+
+
+def test_a_call_of_another_process_that_never_ends_is_not_waited_for_without_end(tmp_path):
+    path, most = tmp_path / "spending.sqlite", Spending(1, 6000)
+    Meter(Caps(tokens=10_000), path, "sweep").reserve(most)
+    with pytest.raises(CapReached, match=r"caps\.tokens=10000 is reached"):
+        Meter(Caps(tokens=10_000), path, "sweep", patience=0.0).reserve(most)
+
+
+def test_failed_attempts_of_other_processes_do_not_renew_the_patience(tmp_path):
+    """They write what they reserve before they are refused, and take it off again."""
+    path, attempt = tmp_path / "spending.sqlite", Spending(1, 500)
+    Meter(Caps(tokens=1000), path, "sweep").reserve(Spending(1, 900))
+    ledger, waiter = Ledger(path), Meter(Caps(tokens=1000), path, "sweep", patience=1.0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(waiter.reserve, attempt)
+        for _ in range(100):
+            for sign in (1, -1):
+                ledger.add(UNDER_WAY + "sweep", Spending().plus(attempt, sign), Caps())
+                time.sleep(0.06)
+            if waiting.done():
+                break
+        was_done = waiting.done()
+        with pytest.raises(CapReached):
+            waiting.result(60)
+    assert was_done
+    ledger.close()
+
+
+def test_the_cells_after_a_killed_call_do_not_wait_for_it_again(tmp_path, capsys):
+    path, most = tmp_path / "spending.sqlite", Spending(1, 6000)
+    Meter(Caps(tokens=10_000), path, "sweep").reserve(most)
+    with pytest.raises(CapReached):
+        Meter(Caps(tokens=10_000), path, "sweep", patience=0.2).reserve(most)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "caps.tokens=10000 is nearly reached: waiting for 1 calls of other processes" in line
+    assert "until 0.2 s pass" in line
+    with ThreadPoolExecutor(1) as pool:
+        cell = Meter(Caps(tokens=10_000), path, "sweep", patience=3600.0)
+        with pytest.raises(CapReached):
+            pool.submit(cell.reserve, most).result(30)
+    assert capsys.readouterr().err == ""
+    assert cell.spent[:2] == (1, 6000)  # it may have been charged for
+
+
 def test_after_a_cap_is_reached_no_smaller_call_slips_through():
     served = Served()
     model = CappedModel(served, Meter(Caps(tokens=250)))
@@ -241,9 +299,9 @@ def test_a_ledger_that_is_another_file_is_told_in_one_line(tmp_path):
 
 SPENDER = """
 import sys
-from reflexion_lab.models.capped import CapReached, CappedModel, Meter
-from reflexion_lab.models.ledger import Caps
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.capped import CapReached, CappedModel, Meter
+from reflexion_lab.storage.ledger import Caps, Spending
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Message, Sampling
 from pathlib import Path
 path, kills = Path(sys.argv[1]), sys.argv[2] == "kill"

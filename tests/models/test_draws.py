@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.models.cache import CachedModel
-from reflexion_lab.models.draws import Draws, draw_seed
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.cache import CachedModel
+from reflexion_lab.agent.models.draws import Draws, draw_seed
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion, Message, Sampling
 
 WARM = Sampling(temperature=1.0)
@@ -46,6 +47,12 @@ def test_no_draw_number_of_the_caller_can_make_two_draws_one(given_samples):
     for sample in given_samples:
         draws.complete(says("a"), sampling=WARM, sample=sample)
     assert [sample for _, _, sample in recorder.samples] == list(range(len(given_samples)))
+
+
+def test_a_message_that_is_no_text_is_a_model_error_in_a_loop_too():
+    draws = Draws(Recorder())
+    with pytest.raises(ModelError, match="a message cannot be sent: surrogates not allowed"):
+        draws.complete(says("\ud800"), sampling=WARM)
 
 
 def test_two_loops_share_their_draws_and_one_loop_never_does(tmp_path):

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from reflexion_lab.models.llama_cpp import LlamaCppModel, physical_cores
+from reflexion_lab.agent.models.llama_cpp import LlamaCppModel, physical_cores
+from reflexion_lab.agent.reflectors.fields import GRAMMAR, parse_fields
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.reflectors.fields import GRAMMAR, parse_fields
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,8 @@ def test_the_grammar_of_reflections_holds_a_small_model(smollm2):
 def test_a_prompt_beyond_the_context_fails_the_attempt_and_not_the_run(smollm2):
     completion = smollm2.complete([Message(role="user", content="word " * 4000)], sampling=Sampling(max_tokens=5))
     assert (completion.text, completion.finish_reason) == ("", "context_overflow")
-    assert completion.usage.prompt_tokens > 2048
+    assert completion.refused_tokens > 2048
+    assert (completion.usage.tokens, completion.usage.calls, completion.usage.refused) == (0, 1, 1)
 
 
 def test_physical_cores_are_counted():

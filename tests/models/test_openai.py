@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from reflexion_lab.models.draws import draw_seed
-from reflexion_lab.models.openai import OpenAIModel
+from reflexion_lab.agent.models.draws import draw_seed
+from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.protocols import ModelError, Unanswered
 from reflexion_lab.records import Message, Sampling
 
@@ -302,7 +302,7 @@ def test_exhausted_credit_says_what_to_do(model, waits):
 
 def test_the_rate_limit_counts_retries_too(model, server, monkeypatch):
     turns = []
-    monkeypatch.setattr("reflexion_lab.models.pace.Pace.wait", lambda pace: turns.append(len(server.requests)))
+    monkeypatch.setattr("reflexion_lab.agent.models.pace.Pace.wait", lambda pace: turns.append(len(server.requests)))
     asked = model(answers({}, 500, Retry_After="0.01"), GOOD, requests_per_minute=60)
     ask(asked)
     ask(asked)
@@ -376,21 +376,22 @@ def test_a_key_that_no_header_can_carry_is_refused_unseen(monkeypatch):
 # Fingerprint and arguments
 
 
-def test_the_fingerprint_is_host_model_and_extra_fields(model, server):
+def test_the_fingerprint_is_address_model_context_and_extra_fields(model, server):
     plain = model(GOOD).fingerprint
     one, same, other = (
         model(GOOD, extra_body=extra).fingerprint
         for extra in ({"top_k": 1, "min_p": 0}, {"min_p": 0, "top_k": 1}, {"top_k": 2})
     )
-    assert plain == f"openai:{server.host}:tiny"
+    assert plain == f"openai:http://{server.host}/v1:tiny"
     assert one == same
-    assert len({plain, one, other}) == 3
+    window = model(GOOD, context=4096).fingerprint
+    assert len({plain, one, other, window}) == 4
 
 
 def test_a_password_in_the_address_is_shown_nowhere(server, waits):
     server.steps = [answers({}, 500)]
     model = OpenAIModel("tiny", f"http://user:{KEY}@{server.host}/v1", "UNSET_KEY", retries=0)
-    assert model.fingerprint == f"openai:{server.host}:tiny"
+    assert model.fingerprint == f"openai:http://{server.host}/v1:tiny"
     assert KEY not in str(error_of(model))
     model.close()
 

@@ -6,12 +6,12 @@ import warnings
 import msgspec
 import pytest
 
-from reflexion_lab.config import compose
-from reflexion_lab.models.cache import CachedModel
-from reflexion_lab.models.prices import FREE, LIST, UNKNOWN, Entry, Price, look_up, price_of, read, settled
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.parts import ConfigError, load_models
+from reflexion_lab.agent.models.cache import CachedModel
+from reflexion_lab.agent.models.prices import FREE, LIST, UNKNOWN, Entry, Price, look_up, price_of, read, settled
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Completion, Message, Sampling, Usage
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import ConfigError, load_models
 
 HOST = "api.openai.com"
 HELLO = [Message(role="user", content="hello")]

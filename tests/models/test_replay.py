@@ -1,11 +1,11 @@
 import pytest
 
-from reflexion_lab.models.cache import CachedModel
-from reflexion_lab.models.call_store import CallStore
-from reflexion_lab.models.replay import ReplayModel
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.cache import CachedModel
+from reflexion_lab.agent.models.replay import ReplayModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Message, Sampling
+from reflexion_lab.storage.call_store import CallStore
 
 GREEDY = Sampling()
 

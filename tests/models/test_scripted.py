@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.models.scripted import ScriptedModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Message, Sampling
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflexion_lab.models.served_names import is_same
+from reflexion_lab.agent.models.served_names import is_same
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from reflexion_lab.models.served_names import is_same
         ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022"),
         ("claude-3-haiku", "claude-3-haiku@20240307"),
         ("llama3", "llama3:latest"),
-        ("llama3", "llama3:8b-instruct-q4_0"),
+        ("llama3:8b", "llama3:8b"),
         ("Qwen/Qwen2.5-7B-Instruct", "qwen/qwen2.5-7b-instruct"),
         ("smollm2", "/srv/models/SmolLM2.gguf"),
         ("mistral-7b-instruct", "mistral-7b-instruct-v0.3"),
@@ -39,6 +39,8 @@ def test_versions_tags_paths_and_case_make_no_other_model(asked, answered):
         ("gpt-4o-2024-08-06", "gpt-4o-2024-05-13"),
         ("gpt-3.5-turbo", "gpt-3.5-turbo-16k"),
         ("llama3:70b", "llama3:8b"),
+        ("llama3", "llama3:70b"),
+        ("qwen2.5-coder", "qwen2.5-coder:0.5b"),
         ("meta/llama-3", "other/llama-3"),
         ("qwen-2", "qwen-2-72b"),
         ("o1", "o1-mini"),

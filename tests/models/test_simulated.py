@@ -1,19 +1,21 @@
 """A model of known skill: it does what its numbers say, again and again, and is marked as no honest model."""
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.single_shot import SingleShot
-from reflexion_lab.config import assemble, compose
+from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.models.simulated import SimulatedModel, wrong
+from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.memory.episodic import episode_of
-from reflexion_lab.models.simulated import SimulatedModel, wrong
-from reflexion_lab.prompts.render import VARIANTS, Prompts
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Message, Recollection, Sampling, Task
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.text.prompts.render import VARIANTS, Prompts
 
 SAMPLING = Sampling()
 
@@ -168,10 +170,24 @@ def test_false_negatives_and_sure_damage_spoil_what_was_right(tmp_path):
     noise = ("evaluator.false_negative=1", "model.first=1", "model.damage=1", "model.repair=0", "loop.max_attempts=2")
     folder = run(tmp_path, *noise)
     assert {len(attempts) for attempts in folder.attempts.values()} == {2}
-    assert all(
-        attempts[0].evaluation.verification_type == "injected_false_negative" for attempts in folder.attempts.values()
-    )
+    assert all(attempts[0].evaluation.injected == "false_negative" for attempts in folder.attempts.values())
     assert all("wrong draft" in attempts[1].trajectory.solution for attempts in folder.attempts.values())
+
+
+def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
+    noise = ("evaluator.false_negative=0.5", "model.first=0.6", "model.repair=0.3", "loop.max_attempts=3")
+    folder = run(tmp_path, *noise, "recall.omega=by_verification_type")
+    shown = {
+        injected: {
+            second.memory.omega
+            for made in folder.attempts.values()
+            for first, second in itertools.pairwise(made)
+            if first.evaluation.injected == injected
+        }
+        for injected in ("", "false_negative")
+    }
+    assert shown == {"": {1}, "false_negative": {1}}
+    assert summary(Log.read(folder)).verification_types["injected_false_negative"] > 0
 
 
 def test_false_positives_end_the_loop_on_a_wrong_program(tmp_path):

@@ -23,10 +23,10 @@ RULES = [
 BEGIN = """
 import asyncio, hashlib
 import reflexion_lab as rl
-from reflexion_lab.analysis.essence import as_bytes, essence
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.run_folder import folders
+from reflexion_lab.analysis.canonical_form import as_bytes, essence
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.runner.folder.folder import folders
 asyncio.get_running_loop()
 made, complete = [], ScriptedModel.complete
 def counted(self, *args, **kwargs):
@@ -125,6 +125,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped_in_the_same_kernel(kernel, 
     assert resumed == whole
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_goes_on_with_the_same_call(kernel, tmp_path):
     k = kernel()
     k.run(BEGIN)
@@ -138,6 +139,7 @@ def test_an_interrupted_sweep_goes_on_with_the_same_call(kernel, tmp_path):
     assert text == whole
 
 
+@pytest.mark.slow
 def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     """A whole module is executed anew; objects of its old classes still show themselves, and compare with new ones."""
     for part in ("reflexion_lab", "conf"):
@@ -149,9 +151,10 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     k.run("old = rl.run(common, 'arm=old', quiet=True); table = rl.runs('r'); sweep = rl.sweep(common, quiet=True)")
     k.run("both = rl.compare(old, old); look = rl.explore(old); seen = old.attempts(old.task_ids[0])")
     for name in (
-        "records",
-        "run_folder",
-        "reports/sheets",
+        "records/records",
+        "records/__init__",
+        "runner/folder/folder",
+        "analysis/report/sheets",
         "notebook/running",
         "notebook/compared",
         "notebook/explorer",
@@ -160,7 +163,9 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
         path.write_text(f"{path.read_text()}\nRELOADED = True\n")
         os.utime(path, (time.time() + 10,) * 2)
     k.run("new = rl.run(common, 'arm=new', quiet=True)")
-    said, _ = k.run("import reflexion_lab.records, reflexion_lab.reports.sheets\nprint(reflexion_lab.records.RELOADED)")
+    said, _ = k.run(
+        "import reflexion_lab.records, reflexion_lab.analysis.report.sheets\nprint(reflexion_lab.records.RELOADED)"
+    )
     assert said == "True\n"
     for name, part in {
         "old": "pass@1",
@@ -176,6 +181,7 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     k.run("rl.view(seen); rl.load(old, new).attempts")
 
 
+@pytest.mark.slow
 def test_without_ipywidgets_progress_is_text_and_the_explorer_says_what_to_install(kernel):
     k = kernel()
     k.run("import sys; sys.modules['ipywidgets'] = None")
@@ -189,6 +195,7 @@ def test_without_ipywidgets_progress_is_text_and_the_explorer_says_what_to_insta
     assert "8 tasks" in "".join(shown["text/html"])
 
 
+@pytest.mark.slow
 def test_plain_ipython_shows_text(tmp_path):
     (tmp_path / "rules.json").write_text(json.dumps(RULES))
     code = f"{BEGIN.replace('asyncio.get_running_loop()', '')}\ncommon |= {{'model.seconds': 0}}\n"

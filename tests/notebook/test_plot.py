@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.budgets import accuracy_by_spending
-from reflexion_lab.figures.convergence import Curve
+from reflexion_lab.analysis.figures.convergence import Curve, convergence
 from reflexion_lab.notebook import plot
-from reflexion_lab.run_folder import folders
+from reflexion_lab.runner.folder.folder import folders
 
 HOSTILE = ("$x_1^2$ & \\frac{a}{b} \\input{x}", "two\nlines\x1b[31m\u202e", "L" * 300, "L" * 299 + "M", "_hidden", "")
 SEVERAL = ("curves", "budgets", "differences", "survival", "repairs", "feedback", "over")
@@ -153,3 +153,19 @@ def test_it_draws_under_any_backend(made):
             assert plot.curves(runs).figure.canvas is not None
     finally:
         pyplot.switch_backend(before)
+
+
+def test_effects_are_of_one_run_and_say_which_seed(made):
+    text = caption(plot.effects(made("words")))
+    assert "1 seed (1)" in text
+    with pytest.raises(ValueError, match="say which by arm="):
+        plot.effects(made("words", "others"))
+    assert caption(plot.effects(made("words", "others"), arm="others"))
+
+
+def test_a_curve_over_seeds_calls_its_n_cases(made):
+    (arm,) = arms(folders(made("words")))
+    curve = Curve.over(arm)
+    assert "n = 24 cases (a task at a seed)" in curve.facts
+    (text,) = [text for text in convergence(curve, pyplot.figure().add_subplot()).texts if text.get_gid() == "caption"]
+    assert "of several seeds bootstrap" in text.get_text()

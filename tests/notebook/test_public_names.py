@@ -1,5 +1,6 @@
 """What `import reflexion_lab as rl` gives, and what it costs."""
 
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ from msgspec.structs import replace
 
 import reflexion_lab as rl
 from reflexion_lab.notebook.running import Run
-from reflexion_lab.run_folder import RunFolder, RunFolderError, folders
-from reflexion_lab.wiring import ConfigError
+from reflexion_lab.runner.config.build import ConfigError
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError, folders
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_a_mistake_is_one_line_that_says_what_to_write(override, said, tmp_path,
 
 
 def test_a_mistake_in_a_sweep_names_its_cell():
-    with pytest.raises(ConfigError, match=r"sed: no such key.*in cell 0: sed=0.*did you mean 'seed'"):
+    with pytest.raises(ConfigError, match=r"sed: no such key.*did you mean 'seed'.*in cell 0: sed=0"):
         rl.sweep({"sed": [0, 1]})
     with pytest.raises(TypeError, match="int found; expected words"):
         rl.sweep(3)
@@ -155,3 +156,50 @@ def test_a_run_that_is_cut_off_says_so_first(two):
     run = two[0]
     run.write_manifest(replace(run.manifest, n_expected=100))
     assert repr(Run(run)).startswith(f"INCOMPLETE, {len(run.results)} of 100 tasks ended: ")
+
+
+def test_a_grid_takes_what_a_notebook_holds(tmp_path):
+    import numpy as np
+    import pandas as pd
+
+    from reflexion_lab.studies.sweep import Sweep
+
+    common = {"model": "simulated", "actor": "single_shot", "tracker": "none", "run_root": tmp_path / "a b,c"}
+    grids = [
+        ({"seed": np.arange(3)}, [0, 1, 2]),
+        ({"seed": pd.Series([4, 5])}, [4, 5]),
+        ({"seed": range(2)}, [0, 1]),
+        ({"seed": np.int64(7)}, [7]),
+    ]
+    for grid, seeds in grids:
+        cells = Sweep.of(rl_lines(common | grid)).cells
+        assert [cell.cfg.seed for cell in cells] == seeds
+        assert {cell.cfg.run_root for cell in cells} == {str(tmp_path / "a b,c")}
+    temperatures = [cell.cfg.temperature for cell in Sweep.of(rl_lines(common | {"temperature": np.linspace(0, 1, 3)}))]
+    assert temperatures == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("grid", "problem", "words"),
+    [
+        ({"seed": []}, ValueError, "seed: got an empty list"),
+        ({"seed": {1, 2}}, TypeError, "seed: got set"),
+        ({"seed": [b"0"]}, TypeError, "seed: got bytes"),
+    ],
+)
+def test_a_grid_of_nothing_or_of_what_no_config_holds_is_refused(grid, problem, words):
+    with pytest.raises(problem, match=words):
+        rl.sweep(grid)
+
+
+def rl_lines(grid):
+    """The command line of a grid."""
+    from reflexion_lab.runner.config.grid import lines
+
+    return lines(grid)
+
+
+def test_no_module_of_the_package_hides_a_public_name():
+    """An import of a module `runs` would set the name `runs` of the package to that module."""
+    modules = {module.name for module in pkgutil.iter_modules(rl.__path__)}
+    assert modules & (set(rl.__all__) - {"plot"}) == set()

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.report import pieces as views
 from reflexion_lab.notebook import viewing as notebook
 from reflexion_lab.notebook.stepping import by_hand
 from reflexion_lab.notebook.viewing import view
@@ -24,8 +25,7 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.run_folder import RunFolderError
-from reflexion_lab.views import pieces as views
+from reflexion_lab.runner.folder.folder import RunFolderError
 
 HOSTILE = "</pre></details></div><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
 TAGS = {"div", "span", "b", "i", "mark", "pre", "details", "summary"}
@@ -368,6 +368,14 @@ def test_a_turn_that_went_wrong_says_so_before_it_is_opened():
     assert "What went wrong in this turn no action" in read.words
 
 
+def test_a_draft_is_shown_with_its_improvement_on_the_one_before():
+    first, second = Critique(severity=0.75, source="llm"), Critique(severity=0.25, score=0.5, source="llm")
+    drafts = (turn(1, program="pass", critique=first), turn(2), turn(3, program="x = 1", critique=second))
+    read = Reader(view(working(attempt(), *drafts)))
+    assert "severity 0.75 ·" in read.words
+    assert "severity 0.25, improvement +0.50 ·" in read.words
+
+
 def test_a_critique_stands_with_its_draft():
     critique = Critique(
         severity=0.75,
@@ -488,7 +496,7 @@ def test_an_unfinished_run_says_so_before_its_figure(write_run):
     assert repr(view(write_run(RUN, n_expected=8))).startswith("INCOMPLETE, 3 of 8 tasks ended: run-1: pass@1 100.0 %")
     assert repr(view(write_run(RUN, name="whole"))).startswith("run-1: pass@1 100.0 %")
     nothing = repr(view(write_run({}, n_expected=3, name="nothing")))
-    assert nothing == "INCOMPLETE, 0 of 3 tasks ended: run-1: pass@1 not known yet, feedback visible"
+    assert nothing == "INCOMPLETE, 0 of 3 tasks ended: run-1: pass@1 not known (0 tasks), feedback visible"
 
 
 def test_a_task_of_a_run_is_found_by_a_part_of_its_id_and_never_guessed(write_run):

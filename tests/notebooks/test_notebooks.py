@@ -1,17 +1,14 @@
 """Notebooks are executed, offline, as they stand; their committed outputs are what a reader sees first."""
 
 import ast
+import importlib
 import re
 import sys
 from itertools import pairwise
 from pathlib import Path
 
-import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -24,9 +21,9 @@ SAID = {
         "words: failed, 2 of 3 right → passed, 3 of 3 right; submitted 2\n"
         "failing checks only: failed, 2 of 3 right → failed, 2 of 3 right → failed, 2 of 3 right; submitted 1\n"
         "nothing: failed, 2 of 3 right → failed, 2 of 3 right → failed, 2 of 3 right; submitted 1",
-        "8 not solved, 13 repaired, 9 solved at once",
-        "words | as run | -16.7 [-35.6, +3.3] | 2:7 | 0.18 | 0.18 | 8:1, 23.3 | 27.4 | not detected",
-        "nothing | as run | -33.3 [-50.3, -14.2] | 0:10",
+        "3 not solved, 18 repaired, 9 solved at once",
+        "words | as run | +3.3 [-14.0, +20.7] | 3:2 | 1 | 1 | none | - | not detected",
+        "nothing | as run | -30.0 [-46.5, -11.6] | 0:9",
         "in the model's own words",
         "against attempt 1: − 1 out, + 2 in",
     ],
@@ -43,8 +40,8 @@ SAID = {
     "02_reflections_llm_and_rules": [
         "in the model's own words",
         "Control, in a reflection's place",
-        "Cedar canoe orchard hedge",
-        "no_credit | It blames no line, decision or name of the program. | ⚑ |",
+        "Clover breeze pond paddle plum, orchard",
+        "no_credit | It blames no line, decision or name of the program. | ⚑ | | ⚑ | ⚑ | ⚑ | ⚑ |",
         "return None.strip() | AttributeError | null | ✓ null | ✗ import | ✗ unknown",
         "Right: lab 11, ten keywords 5, six keywords 1, of 11.",
         "shuffled: control:shuffled",
@@ -55,9 +52,10 @@ SAID = {
     "03_retrieval_compared": [
         "same task: other models' reflections on the same task. 475 queries, 74 left out",
         "rare class: the same, where the class is not `assertion`. 108 queries, 3 left out",
-        "jaccard | 100.0\n[100, 100] | 100.0\n[100, 100] | 76.5\n[70, 82]",
-        "hybrid | 100.0\n[100, 100] | 100.0\n[100, 100] | 92.3\n[88, 96]",
-        "jaccard | 27.2\n[19, 37] | 74.7\n[65, 83]",
+        "jaccard | 100.0 [100, 100] | 100.0 [100, 100] | 76.5 [70, 82]",
+        "hybrid | 100.0 [100, 100] | 100.0 [100, 100] | 92.3 [88, 96]",
+        "jaccard | 27.2 [19, 37] | 74.7 [65, 83]",
+        "embedding | 21.8 [15, 29] | 56.8 [46, 68]",
         "bm25 | 16 % | 20 % | 57 %",
     ],
     "04_inner_loops": [
@@ -67,35 +65,37 @@ SAID = {
         "critic 683 + 96 tokens",
         "severity 0.67  `assert how_many_times('aaa', 'a') == 3` -> expected 3, got 2; ",
         "ended: passed",
+        "outer loop ✓ ✓ ✓ ✓ ✓ ✗ 4 702\n",
         "chain of thought ✓ ✓ ✓ ✓ ✓ ✓ 3 714\n",
         "ReAct ✓ ✓ ✓ ✓ ✓ ✗ 8 2808\n",
         "critique-revise, model ✗ ✗ ✓ ✓ ✓ ✗ 8 1790\n",
         "candidates ✗ ✗ ✓ ✓ ✓ ✗ 6 885",
     ],
     "05_a_sweep": [
-        "all | 1,170 [270, 1,860] |",
-        "model calls: 1299 made, 891 saved by sharing",
+        "all | 1,210 [270, 1,830] |",
+        "model calls: 1298 made, 901 saved by sharing",
         "the same again: 18 cells, 0 of them run now, 0 calls made\n"
         "two attempts: 9 cells, 9 of them run now, 0 calls made",
         "3 0.0 1.0 2.0 3.0",
-        "reflexion recall.omega=1 | as run | +6.7 [-3.3, +16.7] | 12:6 | 0.24 | 0.55 |",
-        "reflexion recall.omega=1 | as run | +43.3 [+30.0, +56.7] | 39:0 |",
-        "reflexion recall.omega=3 | = tokens | +42.3 [+27.8, +56.7] | 38:0 |",
+        "reflexion recall.omega=1 | as run | +14.4 [+2.2, +26.7] | 20:7 | 0.019 | 0.090 |",
+        "reflexion recall.omega=1 | as run | +53.3 [+38.9, +67.8] | 48:0 |",
+        "reflexion recall.omega=3 | = tokens | +40.3 [+26.5, +55.0] | 36:0 |",
     ],
     "06_comparing_runs": [
         "720 first attempts of 6 arms; distinct programs a task and seed: {1}",
         "UPPER BOUND, not pass@1: the hidden tests drove the loops of oracle",
         "n = 120 pairs",
-        "reflexion | as run | -0.8 [-10.8, +9.2] | 19:20 | 1 | 1 | 27:12, 12.5 | 25.3 | not detected",
+        "reflexion | as run | -1.7 [-12.5, +10.0] | 20:22 | 0.88 | 1 | 28:14, 11.7 | 26.3 | not detected",
+        "reflexion | = tokens | -23.6 [-34.8, -14.6] | 8:36 | <.0001 | 0.0045 | 29:15, 11.7 | 27.0 | detected",
         "reflexion | | one seed: ask with --one-seed",
-        "1 0.80 0.075 -0.094",
+        "1 0.775 0.125 -0.074",
     ],
     "07_wisdom": [
         " of 12 solved\nwith wisdom: ",
         "My program is not valid Python, or it uses a name that is defined nowhere.",
         "# Causes of failure that have come back:\n# - The logic of my program computes something other",
         "the runs differ in: arm, memory, store",
-        "jaccard | 2 | 2 | 15 | 15",
+        "jaccard | 2 | 2 | 17 | 17",
         "a book of 2",
     ],
     "08_bring_your_own": [
@@ -109,10 +109,10 @@ SAID = {
         " 6 tasks, all of them won: p = 0.031250",
     ],
     "09_from_sweep_to_paper": [
-        "reflexion | as run | +35.6 [+25.6, +46.7] | 32:0 | <.0001 | <.0001 | 23:9, 20.0 | 30.1 | detected",
+        "reflexion | as run | +38.9 [+26.7, +52.2] | 35:0 | <.0001 | <.0001 | 24:11, 20.0 | 31.6 | detected",
         "reflexion | registered: one attempt or a loop |",
         "feedback_only | exploratory |",
-        r"reflexion & visible & 30 x 3 & 38.9 [24.4, 53.3] & 74.4 [65.6, 83.3] & 57.8 \\",
+        r"reflexion & visible & 30 x 3 & 38.9 [24.4, 53.3] & 77.8 [68.9, 86.7] & 57.5 \\",
         "nothing differs: 9 of 9 runs",
         "equal in every digit: True",
     ],
@@ -166,8 +166,8 @@ CUT_SHORT = {
         [
             "Causes of failure that have come back:\n- My program applies an operation to a value",
             "wisdom that anybody read: 100.0 %",
-            "jaccard | 0 | 0 | 19 | 19",
-            "random | 19 | 19 | 19 | 19",
+            "jaccard | 0 | 0 | 18 | 18",
+            "random | 18 | 18 | 18 | 18",
         ],
     ),
     "09_from_sweep_to_paper": (
@@ -185,6 +185,11 @@ CUT_SHORT = {
 """Notebooks that a variable keeps to a part of their data, or to a script, and what they then say."""
 RECORDED = {"01_audit_published_logs", "03_retrieval_compared"}
 """Notebooks that read the recorded runs."""
+QUICK = {"00_the_loop_by_hand", "08_bring_your_own"}
+"""Notebooks that every `make test` executes; `make test-slow` executes the others."""
+EXECUTED = [
+    pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else pytest.mark.slow) for path in NOTEBOOKS
+]
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
@@ -203,8 +208,23 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
+@pytest.fixture(scope="session")
+def nbformat():
+    """The package. Imported where it is used: a second of every process that collects would go into it."""
+    return importlib.import_module("nbformat")
+
+
+@pytest.fixture
+def notebook(nbformat, path):
+    """The notebook of `path` as it is committed."""
+    return nbformat.read(path, as_version=4)
+
+
 def execute(notebook, folder):
     """Run every cell in a kernel of its own; a failure names the cell and the line."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
     resources = {"metadata": {"path": str(folder)}}
     client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources, coalesce_streams=True)
     try:
@@ -234,18 +254,20 @@ def missing(notebook, sentences):
     return [sentence for sentence in sentences if re.sub(" +", " ", sentence) not in said]
 
 
-def test_a_notebook_runs_and_says_what_it_said(path, home, monkeypatch, request):
-    assert missing(nbformat.read(path, as_version=4), SAID.get(path.stem, [])) == []
+@pytest.mark.parametrize("path", EXECUTED)
+def test_a_notebook_runs_and_says_what_it_said(notebook, path, home, monkeypatch, request):
+    assert missing(notebook, SAID.get(path.stem, [])) == []
     if path.stem in RECORDED:
         monkeypatch.setenv("REFLEXION_LAB_DATA", str(request.getfixturevalue("recorded_runs").resolve()))
     expected = SAID.get(path.stem, [])
     if path.stem in CUT_SHORT:
         variable, value, expected = CUT_SHORT[path.stem]
         monkeypatch.setenv(variable, value)
-    executed = execute(nbformat.read(path, as_version=4), path.parent)
+    executed = execute(notebook, path.parent)
     assert missing(executed, expected) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -253,15 +275,14 @@ def test_a_notebook_runs_and_says_what_it_said(path, home, monkeypatch, request)
         ("03_retrieval_compared", "0 of 3 files found: set REFLEXION_LAB_DATA, or name files of your own"),
     ],
 )
-def test_a_notebook_without_its_data_says_so(name, said, home, monkeypatch, tmp_path):
+def test_a_notebook_without_its_data_says_so(nbformat, name, said, home, monkeypatch, tmp_path):
     monkeypatch.setenv("REFLEXION_LAB_DATA", str(tmp_path))
     path = ROOT / "notebooks" / f"{name}.ipynb"
     executed = execute(nbformat.read(path, as_version=4), path.parent)
     assert missing(executed, [said]) == []
 
 
-def test_committed_outputs_are_whole_and_free_of_this_machine(path):
-    notebook = nbformat.read(path, as_version=4)
+def test_committed_outputs_are_whole_and_free_of_this_machine(nbformat, notebook, path):
     nbformat.validate(notebook)
     cells = code_cells(notebook)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
@@ -272,8 +293,8 @@ def test_committed_outputs_are_whole_and_free_of_this_machine(path):
     assert (notebook.metadata.kernelspec.name, notebook.metadata.language_info) == ("python3", {"name": "python"})
 
 
-def test_cells_are_short_define_nothing_and_follow_a_sentence(path):
-    cells = nbformat.read(path, as_version=4).cells
+def test_cells_are_short_define_nothing_and_follow_a_sentence(notebook):
+    cells = notebook.cells
     assert cells[0].cell_type == "markdown"
     assert cells[0].source.startswith("# ")
     for before, cell in pairwise(cells):
@@ -286,22 +307,25 @@ def test_cells_are_short_define_nothing_and_follow_a_sentence(path):
             assert before.source.rstrip()[-1] in ".:?!", before.source
 
 
-def test_parameters_stand_in_the_first_code_cell(path):
-    first = ast.parse(code_cells(nbformat.read(path, as_version=4))[0].source).body
+def test_parameters_stand_in_the_first_code_cell(notebook):
+    first = ast.parse(code_cells(notebook)[0].source).body
     names = [target.id for node in first if isinstance(node, ast.Assign) for target in node.targets]
     assert all(isinstance(node, ast.Assign | ast.Import | ast.ImportFrom) for node in first)
     assert names
     assert all(name.isupper() for name in names)
 
 
-def test_a_failure_names_its_cell_and_line(tmp_path, home):
-    broken = new_notebook(cells=[new_code_cell("x = 0"), new_markdown_cell("And then:"), new_code_cell("y = x\n1 / y")])
+def test_a_failure_names_its_cell_and_line(nbformat, tmp_path, home):
+    v4 = nbformat.v4
+    cells = [v4.new_code_cell("x = 0"), v4.new_markdown_cell("And then:"), v4.new_code_cell("y = x\n1 / y")]
+    broken = v4.new_notebook(cells=cells)
     with pytest.raises(pytest.fail.Exception, match=r"In \[2\], line 2: ZeroDivisionError: division by zero"):
         execute(broken, tmp_path)
 
 
-def test_notebooks_run_in_the_interpreter_that_tests_them(tmp_path, home):
-    asked = execute(new_notebook(cells=[new_code_cell("import sys; print(sys.prefix)")]), tmp_path)
+def test_notebooks_run_in_the_interpreter_that_tests_them(nbformat, tmp_path, home):
+    asking = nbformat.v4.new_code_cell("import sys; print(sys.prefix)")
+    asked = execute(nbformat.v4.new_notebook(cells=[asking]), tmp_path)
     assert outputs(asked).strip() == sys.prefix
 
 

@@ -6,16 +6,16 @@ import string
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.actors.chain_of_thought import ChainOfThought
-from reflexion_lab.actors.continuation import Continuation
-from reflexion_lab.actors.single_shot import SingleShot
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.models.llama_cpp import LlamaCppModel
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.prompts.asking import ENVELOPE, Asking, continued, room
-from reflexion_lab.prompts.length import estimated
-from reflexion_lab.prompts.render import VARIANTS, Prompts
+from reflexion_lab.agent.actors.chain_of_thought import ChainOfThought
+from reflexion_lab.agent.actors.continuation import Continuation
+from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Completion, Episode, Recollection, Reflection, Sampling, Task, Usage
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.text.prompts.asking import ENVELOPE, Asking, continued, room
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import VARIANTS, Prompts
 
 TASK = Task(task_id="t", prompt='\n\ndef f(x):\n    """Twice x."""\n', entry_point="f")
 ACTORS = {
@@ -41,8 +41,10 @@ class Counting:
     def complete(self, messages, *, sampling, sample=0):
         self.asked = sampling
         found = self.tiny.complete(messages, sampling=replace(sampling, max_tokens=1))
-        reason = "context_overflow" if found.usage.prompt_tokens >= self.context else "stop"
-        self.replies.append(replace(found, finish_reason=reason))
+        counted = max(found.usage.prompt_tokens, found.refused_tokens)
+        if counted < self.context:
+            found = replace(found, finish_reason="stop", usage=Usage(calls=1, prompt_tokens=counted), refused_tokens=0)
+        self.replies.append(found)
         return self.replies[-1]
 
 
@@ -106,14 +108,18 @@ def test_where_the_estimate_was_too_low_less_is_shown(tiny):
 class Refusing:
     """Says of every prompt that it is too long."""
 
-    context = 2048
-
-    def __init__(self):
+    def __init__(self, counted=9999, context=2048):
+        self.counted, self.context = counted, context
         self.asked = 0
+        self.lengths = []
 
     def complete(self, messages, *, sampling, sample=0):
         self.asked += 1
-        return Completion(text="", model="m", finish_reason="context_overflow", usage=Usage(prompt_tokens=9999))
+        self.lengths.append(len(messages[-1].content))
+        usage = Usage(calls=1, refused=1)
+        return Completion(
+            text="", model="m", finish_reason="context_overflow", usage=usage, refused_tokens=self.counted
+        )
 
 
 def test_a_bare_task_that_is_too_long_is_asked_once_and_a_memory_twice_at_most():
@@ -122,6 +128,17 @@ def test_a_bare_task_that_is_too_long_is_asked_once_and_a_memory_twice_at_most()
     assert model.asked == 1
     answer = Asking(model, Sampling())("solve", TASK, remembered([TASK] * 2))
     assert (model.asked, answer.left_out, answer.found.program) == (3, ("e0", "e1"), "")
+
+
+@pytest.mark.parametrize("context", [0, 1500, 2200, 100_000])
+@pytest.mark.parametrize("counted", [0, 900, 5000])
+def test_a_prompt_that_was_too_long_is_asked_again_with_less(context, counted):
+    model = Refusing(counted, context)
+    memory = remembered(list(humaneval().tasks)[20:40])
+    answer = Asking(model, Sampling(max_tokens=64))("solve", TASK, memory)
+    first, second = model.lengths
+    assert second < first
+    assert (answer.completion.usage.calls, answer.completion.usage.refused) == (2, 2)
 
 
 def test_room_is_what_the_reply_and_the_envelope_leave():
@@ -153,6 +170,40 @@ def test_what_the_template_begins_behind_the_prompt_is_part_of_the_program():
     )
     assert continued("whatever", "x = 1", replace(TASK, prompt="")).program == "x = 1\n"
     assert continued("text", " \n", TASK) == ("", "none")
+
+
+class Answering:
+    """Gives one reply that ended for `reason`."""
+
+    context = 0
+
+    def __init__(self, reply, reason):
+        self.reply, self.reason = reply, reason
+
+    def complete(self, messages, *, sampling, sample=0):
+        return Completion(text=self.reply, model="m", finish_reason=self.reason)
+
+
+@pytest.mark.parametrize("rest", ["    print((x,", "    def g(y", '    """Not', "    if x:", "    return max("])
+def test_a_continuation_that_broke_off_is_cut_back_to_what_parses(rest):
+    reply = f"\n    y = 2 * x\n    if y:\n        return y\n{rest}"
+    made = Continuation(Answering(reply, "length"), Sampling()).act(TASK, Recollection())
+    assert made.solution == f"{TASK.prompt.rstrip()}\n    y = 2 * x\n    if y:\n        return y\n"
+    assert made.extraction == "continuation+truncated"
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("\n    return 2 * x", "length"),  # parses as it is
+        ("\n    return (2 * x", "stop"),  # the model's own fault
+        ("\n    return 2 *) x\n    y = (", "length"),  # a fault in its middle
+        ("\n    return (2 * x", "length"),  # nothing would be left
+    ],
+)
+def test_any_other_continuation_is_left_as_it_is(reply, reason):
+    made = Continuation(Answering(reply, reason), Sampling()).act(TASK, Recollection())
+    assert (made.solution, made.extraction) == (f"{TASK.prompt.rstrip()}{reply}\n", "continuation")
 
 
 def test_a_style_that_there_is_not_is_named():

@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.prompts.length import estimated
-from reflexion_lab.prompts.render import VARIANTS, Prompts
 from reflexion_lab.records import Episode, Mistake, Recollection, Reflection, Wisdom
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import VARIANTS, Prompts
 
 TEXT = st.text(st.sampled_from("abcdefgh ijklm NOP \n\t.,()[]`'\"{}%#01239λ数\0"), max_size=400)
 STEADY = settings(
@@ -112,9 +112,27 @@ def test_the_most_needed_comes_first():
 
 
 def test_what_does_not_fit_is_skipped_and_the_next_one_tried():
-    memory = replace(MEMORY, episodes=(episode("small", 20), episode("large", 800)))
-    fitted = Prompts().fit("solve", 150, memory, **ABOUT)
-    assert "large" in fitted.left_out and "small" not in fitted.left_out
+    memory = replace(MEMORY, episodes=(episode("small", 20), episode("large", 800), episode("new", 20)))
+    fitted = Prompts().fit("solve", 250, memory, **ABOUT)
+    assert "large" in fitted.left_out and not {"small", "new"} & set(fitted.left_out)
+
+
+@pytest.mark.parametrize("name", ["solve", "continue_solve"])
+def test_the_newest_own_episode_is_shortened_and_not_skipped(name):
+    words = Reflection(
+        reflection_id="r", about_attempt=1, confidence=0.5, source="llm",
+        root_cause="the cause", what_went_wrong="the symptom", what_to_change="the change",
+    )  # fmt: skip
+    code = "def f():\n" + "".join(f"    x = {n}\n" for n in range(200)) + "    return x"
+    memory = Recollection(episodes=(replace(episode("new", 300), code=code, reflection=words),))
+    prompts, whole = Prompts(), Prompts().render(name, memory=memory, **ABOUT)
+    bare = estimated(prompts.render(name, memory=Recollection(), **ABOUT))
+    for space in range(bare + 100, estimated(whole), 3):  # an excerpt grows by whole lines, of several tokens each
+        fitted = prompts.fit(name, space, memory, **ABOUT)
+        assert "the change" in fitted.text and not fitted.left_out
+        assert estimated(fitted.text) <= space
+        if "def f():\n    x = 0" in fitted.text.partition("def f(): ...")[2]:
+            assert "1" * 300 in fitted.text, "the program gives way before the results"
 
 
 def test_what_is_shown_keeps_its_order():
@@ -135,8 +153,12 @@ def test_what_fits_at_once_is_rendered_once(space, monkeypatch):
     assert renders(monkeypatch, space) == 1
 
 
-def test_a_tight_fit_costs_one_render_a_part_at_most(monkeypatch):
-    assert renders(monkeypatch, 200) <= len(ORDER) + 2
+SEARCH = 5
+"""Renders that look for the longest of a text of so few characters, itself included."""
+
+
+def test_a_tight_fit_costs_one_render_a_part_and_few_for_what_is_shortened(monkeypatch):
+    assert renders(monkeypatch, 200) <= len(ORDER) + 3 + 3 * SEARCH
 
 
 def renders(monkeypatch, space):

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from reflexion_lab.models.llama_cpp import LlamaCppModel
-from reflexion_lab.prompts.length import estimated
-from reflexion_lab.prompts.render import FOLDER
+from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
 from reflexion_lab.records import Message, Sampling
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import FOLDER
 
 FIELDS = ("code", "raw", "feedback", "reflection")
 WHITE = [
@@ -32,7 +32,7 @@ def count():
     def counted(text):
         reply = model.complete([Message(role="assistant", content=text)], sampling=Sampling(max_tokens=1))
         assert reply.finish_reason == "context_overflow", f"too short to be counted: {text[:50]!r}"
-        return reply.usage.prompt_tokens
+        return reply.refused_tokens
 
     return counted
 

@@ -8,14 +8,14 @@ from collections import Counter
 import pytest
 
 from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.estimators import submitted_at
-from reflexion_lab.analysis.log import Log
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.cli import main
-from reflexion_lab.recordings.feedback import feedback_verdict
-from reflexion_lab.recordings.files import import_files
-from reflexion_lab.recordings.importing import read_recordings
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.audit.import_feedback import feedback_verdict
+from reflexion_lab.audit.import_files import import_files
+from reflexion_lab.audit.importing import read_recordings
+from reflexion_lab.cli.main import main
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.runner.folder.folder import RunFolder
 
 PROMPT = 'def double(x):\n    """Twice x."""\n'
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n"
@@ -115,6 +115,55 @@ def test_loops_keep_the_length_that_they_had_and_odd_ends_are_counted(take):
     assert submitted_at(log.attempts["own/1"]).number == 1
 
 
+def test_a_loop_that_ended_before_the_longest_of_another_run_gave_up(take):
+    wrong = step(WRONG, passed=False)
+    long, short = take(transcript(*[wrong] * 3, run="m/run1"), transcript(*[wrong] * 2, run="m/run2"))
+    ends = [(one.account.ended_early, read(one).results["own/1"].stop_reason) for one in (long, short)]
+    assert ends == [(0, "max_attempts"), (1, "recorded_end")]
+    assert {read(one).manifest.config["loop"]["max_attempts"] for one in (long, short)} == {3}
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_a_prompt_in_prose_spoils_no_program(take, lenient):
+    prose = transcript(
+        step(WRONG, passed=False),
+        step(),
+        prompt="Write a function double, it's twice its argument.",
+        strategy="simple_repeat",
+        visible_tests=["assert double(1) == 2"],
+    )
+    (one,) = take(prose, lenient=lenient)
+    log = read(one)
+    assert [attempt.evaluation.outcome for attempt in log.attempts["own/1"]] == ["fail", "pass"]
+    assert log.grades["own/1", 2].passed and summary(log).pass_at_1.k == 1
+
+
+def test_a_whole_program_as_reply_to_a_prompt_in_prose_stands_alone(take):
+    reply = {"code": None, "raw": RIGHT, "visible_pass": True, "own_lenient": True}
+    (one,) = take(transcript(reply, prompt="It's twice its argument.", visible_tests=["assert double(1) == 2"]))
+    acted = read(one).attempts["own/1"][0].trajectory
+    assert (acted.solution, acted.extraction) == (RIGHT, "recorded: reply")
+    assert read(one).grades["own/1", 1].passed
+
+
+def test_a_reply_behind_a_prompt_without_a_line_break_begins_a_line(take):
+    reply = {"code": None, "raw": "    return x + x\n", "visible_pass": True, "own_lenient": True}
+    (one,) = take(transcript(reply, prompt=PROMPT.rstrip("\n"), visible_tests=["assert double(1) == 2"]))
+    log = read(one)
+    assert log.attempts["own/1"][0].trajectory.solution == f"{PROMPT}    return x + x\n"
+    assert log.attempts["own/1"][0].evaluation.passed and log.grades["own/1", 1].passed
+
+
+@pytest.mark.parametrize(
+    "raw", ["return x + x\n", "y = x + x\n    return y\n", "    return x + x\n", f"\n{RIGHT}", RIGHT]
+)
+def test_a_reply_goes_on_behind_the_indentation_that_ends_its_prompt(take, raw):
+    reply = {"code": None, "raw": raw, "visible_pass": True, "own_lenient": True}
+    (one,) = take(transcript(reply, prompt=f"{PROMPT}    ", visible_tests=["assert double(1) == 2"]))
+    log = read(one)
+    assert log.attempts["own/1"][0].evaluation.passed and log.grades["own/1", 1].passed
+
+
 def test_rows_that_cannot_be_used_are_listed_with_their_reason(take):
     (one,) = take(
         transcript(step()),
@@ -160,6 +209,16 @@ def test_a_cut_ends_every_loop_and_says_so(take):
     assert len(log.attempts["own/1"]) == 2
     assert (log.manifest.config["recorded"]["cut"], log.manifest.config["loop"]["max_attempts"]) == (2, 2)
     assert one.folder.name.endswith("-a2-s1")
+
+
+def test_a_cut_loop_is_tried_on_the_tests_that_it_had_seen(take):
+    first = "Tested passed:\n\nTests failed:\nassert double(1) == 2 # output: 1"
+    second = "Tested passed:\nassert double(1) == 2\n\nTests failed:\nassert double(0) == 1 # output: 0"
+    row = transcript({"code": WRONG, "feedback": first}, {"code": RIGHT, "feedback": second})
+    whole, cut = (read(take(row, cut=cut)[0]) for cut in (None, 1))
+    assert whole.written["own/1"].tests == ("assert double(1) == 2", "assert double(0) == 1")
+    assert cut.written["own/1"].tests == ("assert double(1) == 2",)
+    assert [check.name for check in cut.attempts["own/1"][0].evaluation.checks] == ["assert double(1) == 2"]
 
 
 def test_usage_and_words_are_those_recorded_and_no_more(take):
@@ -213,6 +272,20 @@ def test_the_same_attempts_under_two_names_are_told(take):
     assert [one.account.same_as for one in imported] == ["", "a/run1"]
 
 
+def test_every_run_of_a_file_has_its_own_folder(take):
+    lone = [transcript(step(), run=run) for run in ("alpha", "beta")]
+    numbered = [transcript(step(), run=run) for run in ("x/gamma/run1", "y/gamma/run1", "y/gamma/run2")]
+    models = [transcript(step(), run="delta/run1", model=model) for model in ("m", "n")]
+    rows = [*lone, *numbered, *models, transcript(step(), run="alone", model="o")]
+    imported = take(*rows)
+    names = [one.folder.name.removeprefix("recorded-reflexion-").removesuffix("-log-s1") for one in imported]
+    assert len(set(names)) == len(names) == 8
+    assert (names[0], names[1], names[2], names[-1]) == ("alpha", "beta", "x-gamma", "o")
+    assert all(one.is_new for one in imported)
+    (again,) = take(*rows, only=["beta"])
+    assert (again.folder, again.is_new) == (imported[1].folder, False)
+
+
 def test_what_was_imported_is_kept_and_another_run_of_its_name_is_refused(take):
     (first,) = take(transcript(step()))
     (again,) = take(transcript(step()))
@@ -240,6 +313,23 @@ def test_feedback_in_text_lists_tests_with_and_without_their_output(write):
         (),
     ]
     assert [feedback_verdict(loop.steps[0]) for loop in loops] == [False, False, True, None]
+
+
+def test_a_test_over_several_lines_is_one(take):
+    failed = 'assert double(\n    2,\n) == 4 # output: 2\nassert double("""a\n  b""") == 1 # output: ab'
+    broken = "assert double((1) == 2\nassert double(3) == 6 # output: 3"
+    feedback = f"Tested passed:\nassert double(0) == \\\n    0\n\nTests failed:\n{broken}\n{failed}"
+    log = read(take(transcript({"code": WRONG, "feedback": feedback}, step()))[0])
+    assert log.written["own/1"].tests == (
+        "assert double(0) == \\\n    0",
+        "assert double((1) == 2",
+        "assert double(3) == 6",
+        "assert double(\n    2,\n) == 4",
+        'assert double("""a\n  b""") == 1',
+        "assert double(1) == 2",
+    )
+    outcomes = [check.outcome for check in log.attempts["own/1"][0].evaluation.checks]
+    assert outcomes == ["pass", "error", "fail", "fail", "fail", "fail"]
 
 
 @pytest.mark.parametrize(
@@ -297,6 +387,7 @@ def gpt4_on_mbpp(recorded_runs, tmp_path_factory):
     return one, read(one)
 
 
+@pytest.mark.slow
 def test_the_published_curves_of_gpt4_on_mbpp_come_out_of_our_own_execution(gpt4_on_mbpp):
     """By current attempt: a task whose loop has ended keeps its last verdict."""
     _, log = gpt4_on_mbpp
@@ -306,10 +397,12 @@ def test_the_published_curves_of_gpt4_on_mbpp_come_out_of_our_own_execution(gpt4
     assert [sum(any(one[:t]) for one in passed.values()) for t in range(1, 6)] == [311, 326, 329, 329, 330]
 
 
+@pytest.mark.slow
 def test_what_would_have_been_submitted_falls_with_every_cut_but_the_last(gpt4_on_mbpp):
     assert [point.solved for point in gpt4_on_mbpp[1].points] == [311, 305, 305, 303, 304]
 
 
+@pytest.mark.slow
 def test_first_feedback_against_hidden_tests_is_as_published_when_executed_again(gpt4_on_mbpp):
     one, log = gpt4_on_mbpp
     crossed = Counter(

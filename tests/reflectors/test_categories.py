@@ -4,23 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.reflectors.categories import FAILURE_CLASSES, FROM_RALPH_LOOP, FROM_SUBAGENT_LOOP, Category, named
-from reflexion_lab.reflectors.classes import CLASSES
+from reflexion_lab.agent.reflectors.categories import Category, named
+from reflexion_lab.agent.reflectors.classes import CLASSES
+
+OTHERS = "root_cause approach_flaw missing_context tool_misuse test_gap verification edge_case_miss integration_error"
 
 
-def test_the_classes_of_the_evidence_are_categories():
-    assert list(map(str, FAILURE_CLASSES)) == list(CLASSES)
-    assert set(Category) - set(FAILURE_CLASSES) == set(FROM_SUBAGENT_LOOP.values()) | set(FROM_RALPH_LOOP.values())
-
-
-@pytest.mark.parametrize("mapping", [FROM_SUBAGENT_LOOP, FROM_RALPH_LOOP])
-def test_names_of_other_systems_keep_their_meaning(mapping):
-    assert all(named(name) == category == name for name, category in mapping.items())
-
-
-def test_six_names_come_from_subagent_loops():
-    expected = "root_cause approach_flaw missing_context tool_misuse test_gap verification"
-    assert list(FROM_SUBAGENT_LOOP) == expected.split()
+def test_the_classes_of_the_evidence_and_the_names_of_other_systems_are_the_categories():
+    assert list(map(str, Category)) == [*CLASSES, *OTHERS.split()]
+    assert all(named(name) == name for name in OTHERS.split())
 
 
 @given(st.sampled_from(Category), st.sampled_from(["_", "-", " ", ""]), st.sampled_from([str.upper, str.title, str]))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.reflectors.classes import CLASSES, classify
+from reflexion_lab.agent.reflectors.classes import CLASSES, classify
 
 CONFIDENCES = {
     "syntax": 0.6,
@@ -201,3 +201,18 @@ def test_each_class_has_words_of_its_own(field: str) -> None:
 
 def test_each_action_has_room_for_evidence() -> None:
     assert all(failure.action.count("{evidence}") == 1 for failure in CLASSES.values())
+
+
+@pytest.mark.parametrize(
+    ("error_type", "message", "category"),
+    [
+        ("MyError", "expected a list", "unknown"),
+        ("program.MyError", "sizes mismatch: 3 expected", "unknown"),
+        ("RuntimeError", "expected a list", "unknown"),
+        ("MyError", "out of memory, expected less", "memory"),
+        ("ExpectationFailedError", "expected 3", "assertion"),
+        ("", "expected 3, got 4", "assertion"),
+    ],
+)
+def test_an_exception_that_is_no_failed_check_is_no_assertion(error_type, message, category):
+    assert classify(error_type, message) == category

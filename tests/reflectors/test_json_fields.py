@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.reflectors.categories import Category
-from reflexion_lab.reflectors.fields import LABELS, Fields, ParseError, parse_fields
+from reflexion_lab.agent.reflectors.categories import Category
+from reflexion_lab.agent.reflectors.fields import LABELS, Fields, ParseError, parse_fields
 
 OURS = {
     "ROOT_CAUSE": "The loop stops one short.",
@@ -123,7 +123,7 @@ def test_a_cause_of_its_own_comes_before_the_analysis():
 
 
 def test_the_analysed_shape_is_bounded():
-    long = {"analysis": "x" * 900, "action_items": ["y" * 400] * 9, "confidence": 3, "category": "cosmic_rays"}
+    long = {"analysis": "x" * 900, "action_items": ["y" * 400] * 9, "confidence": 10, "category": "cosmic_rays"}
     said = parse_fields(json.dumps({**ANALYSED, **long, "actionItems": None}))
     assert (said.root_cause, said.what_went_wrong) == ("x" * 500, "x" * 500)
     assert said.action_items == ("y" * 200,) * 5
@@ -159,16 +159,17 @@ def test_no_other_shape_goes_without_a_confidence(shape):
 
 
 @pytest.mark.parametrize("shape", [OURS, ANALYSED, SCORED])
-@pytest.mark.parametrize("stated", ["NaN", "Infinity", '"high"'])
-def test_a_confidence_that_is_no_number_is_rejected(shape, stated):
+@pytest.mark.parametrize("stated", ["NaN", "Infinity", '"high"', "1.7", "1e400"])
+def test_a_confidence_that_is_no_clear_number_is_neutral(shape, stated):
     others = {key: value for key, value in shape.items() if key.lower() != "confidence"}
-    with pytest.raises(ParseError, match="has CONFIDENCE"):
-        parse_fields(json.dumps(others)[:-1] + f', "confidence": {stated}}}')
+    said = parse_fields(json.dumps(others)[:-1] + f', "confidence": {stated}}}')
+    assert (said.confidence, said.is_stated) == (0.5, False)
+    assert said.root_cause and said.what_to_change
 
 
 @pytest.mark.parametrize(
     ("stated", "confidence"),
-    [("1.7", 1), ("-0.2", 0), ("1e400", 1), ("3", 1), ('"85%"', 0.85), ('"8/10"', 0.8), ("2.5e-1", 0.25)],
+    [("-0.2", 0), ("8", 0.8), ("90", 0.9), ("[0.9]", 0.9), ('"85%"', 0.85), ('"8/10"', 0.8), ("2.5e-1", 0.25)],
 )
 def test_confidence_is_read_as_in_lines(stated, confidence):
     others = json.dumps({key: value for key, value in OURS.items() if key != "CONFIDENCE"})

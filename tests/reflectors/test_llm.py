@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.prompts.asking import room
-from reflexion_lab.prompts.length import estimated
-from reflexion_lab.prompts.render import Prompts, known_examples
+from reflexion_lab.agent.reflectors.fallback import WithFallback
+from reflexion_lab.agent.reflectors.fields import GRAMMAR, LABELS
+from reflexion_lab.agent.reflectors.grammars import SERVICE, SESSION, SUCCESS
+from reflexion_lab.agent.reflectors.llm import LLMReflector, ReflectionError
+from reflexion_lab.agent.reflectors.quality import flags
+from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.protocols import Model, ModelError, Reflector
 from reflexion_lab.records import (
     Attempt,
@@ -25,11 +28,9 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.reflectors.fallback import WithFallback
-from reflexion_lab.reflectors.fields import GRAMMAR, LABELS
-from reflexion_lab.reflectors.grammars import SERVICE, SESSION, SUCCESS
-from reflexion_lab.reflectors.llm import LLMReflector, ReflectionError
-from reflexion_lab.reflectors.rules import Rules
+from reflexion_lab.text.prompts.asking import room
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import Prompts, known_examples
 
 REPLY = """ROOT_CAUSE: The line `return a - b` subtracts.
 WHAT_WENT_WRONG: 1 - 2 is -1, not 3.
@@ -329,17 +330,16 @@ LONG = Task(task_id="t/1", prompt="a description of it " * 60, entry_point="f")
 WORST = Task(task_id="t/1", prompt="€" * 3000, entry_point="f")
 
 
-@pytest.mark.parametrize("context", [600, 900, 1300, 2048, 8192])
 @pytest.mark.parametrize("task", [TASK, LONG, WORST])
 @pytest.mark.parametrize("letter", ["x = [1, 2] * 9  # why\n", "é€…", "}"])
-def test_the_prompt_never_exceeds_the_models_context(context: int, task: Task, letter: str) -> None:
+def test_the_prompt_never_exceeds_the_models_context(task: Task, letter: str) -> None:
     checks = [Check(name=letter * 60, outcome="error", error_type="E", message=letter * 90) for _ in range(9)]
     attempt = attempt_with(*checks, solution=letter * 3000)
-    prompt, limit = fitted(
-        context, task, attempt, [episode(n, letter * 90, letter * 90) for n in (1, 2, 3)], examples=3
-    )
-    assert estimated(prompt) <= limit
-    assert "Attempt: 2" in prompt
+    episodes = [episode(n, letter * 90, letter * 90) for n in (1, 2, 3)]
+    for context in (600, 900, 1300, 2048, 8192):
+        prompt, limit = fitted(context, task, attempt, episodes, examples=3)
+        assert estimated(prompt) <= limit, context
+        assert "Attempt: 2" in prompt, context
 
 
 def test_examples_go_first_then_the_oldest_priors_then_program_and_evidence() -> None:
@@ -477,6 +477,28 @@ def test_a_reply_that_only_speaks_of_confidence_states_none() -> None:
     for reply, expected in ((SAID, "none"), (speaks, "none"), (SERVED, "stated"), (REPLY, "stated")):
         reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
         assert reflection.confidence_source == expected
+
+
+@pytest.mark.parametrize(
+    ("stated", "confidence", "source"),
+    [
+        ("high", 0.5, "none"),
+        ("very low", 0.5, "none"),
+        ("250", 0.5, "none"),
+        ("9", 0.9, "stated"),
+        ("0", 0.0, "stated"),
+    ],
+)
+def test_a_confidence_that_is_no_number_is_none_and_the_words_are_kept(
+    stated: str, confidence: float, source: str
+) -> None:
+    attempt = attempt_with(WRONG, number=2)
+    reply = f"ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: {stated}"
+    reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt, [])
+    assert (reflection.confidence, reflection.confidence_source, reflection.source) == (confidence, source, "llm")
+    assert (reflection.root_cause, reflection.what_to_change) == ("a", "c")
+    judged = set(flags(reflection, attempt, [])) & {"low_confidence", "unsupported_confidence"}
+    assert judged == {"9": {"unsupported_confidence"}, "0": {"low_confidence"}}.get(stated, set())
 
 
 @pytest.mark.parametrize("grammar", [SERVICE, SESSION])

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.config import compose
-from reflexion_lab.parts import instantiate, wire
-from reflexion_lab.prompts.length import estimated
-from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.agent.reflectors.none import NoReflection
+from reflexion_lab.agent.reflectors.placebo import WORDS, FeedbackOnly, Generic, Keywords, LengthMatched
+from reflexion_lab.agent.reflectors.quality import flags
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import (
     Attempt,
@@ -23,9 +22,11 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.reflectors.none import NoReflection
-from reflexion_lab.reflectors.placebo import WORDS, FeedbackOnly, Generic, Keywords, LengthMatched
-from reflexion_lab.reflectors.quality import flags
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import instantiate, wire
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.shorten import line
 
 TASK = Task(task_id="t/1", prompt='def add(a, b):\n    """The sum."""\n', entry_point="add")
 WRONG = Check(name="assert add(1, 2) == 3", outcome="fail", message="expected 3, got -1", line=2)
@@ -136,7 +137,21 @@ def test_filler_is_as_long_as_what_was_said_and_says_nothing_of_it() -> None:
     filler = LengthMatched(Gives(said), seed=0).reflect(TASK, attempt_with(WRONG), [])
     assert filler is not None
     assert list(map(estimated, texts(filler))) == list(map(estimated, texts(said)))
-    assert {word.casefold() for text in texts(filler) for word in text.split()} <= set(WORDS)
+    assert {word.strip(",").casefold() for text in texts(filler) for word in text.split()} <= set(WORDS)
+
+
+@pytest.mark.parametrize("chars", [120, 160, 200, 300])
+def test_filler_is_as_long_as_what_templates_show_of_the_words(chars: int) -> None:
+    words = (
+        "In my function I will compare each pair of neighbouring numbers by `abs(a - b) < threshold`, sort the list "
+        "first, and return True at the first pair that is close enough; at the end of the loop I return False. I also "
+        "check the empty list and the list of one element, for which there is no pair, and keep the type of the result."
+    )
+    said = reflection(root_cause=words, what_to_change=words)
+    filler = LengthMatched(Gives(said), seed=0).reflect(TASK, attempt_with(WRONG), [])
+    assert filler is not None
+    for text in (filler.root_cause, filler.what_to_change):
+        assert abs(estimated(line(text, chars)) - estimated(line(words, chars))) <= 3
 
 
 @given(st.text(max_size=400))

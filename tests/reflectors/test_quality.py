@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reflexion_lab.agent.reflectors.quality import FLAGS, flags
 from reflexion_lab.records import Attempt, Check, Delta, Episode, Evaluation, MemoryState, Reflection, Trajectory
-from reflexion_lab.reflectors.quality import FLAGS, flags
 
 PROGRAM = (
     "def mean_gap(times):\n    total = times[-1] - times[0]\n    pairs = len(times) - 1\n    return total / pairs\n"
@@ -221,10 +221,13 @@ def test_words_that_state_no_confidence_have_none_that_is_low() -> None:
 
 
 @pytest.mark.parametrize(
-    ("confidence", "improved", "flagged"), [(0.49, False, True), (0.5, False, False), (0.1, True, False)]
+    ("confidence", "improved", "number", "flagged"),
+    [(0.49, False, 2, True), (0.5, False, 2, False), (0.1, True, 2, False), (0.49, False, 1, False)],
 )
-def test_little_confidence_without_improvement_is_low(confidence: float, improved: bool, flagged: bool) -> None:
-    attempt = attempt_with(EMPTY_LIST, delta=Delta(is_improvement=improved))
+def test_little_confidence_without_improvement_on_an_earlier_attempt_is_low(
+    confidence: float, improved: bool, number: int, flagged: bool
+) -> None:
+    attempt = attempt_with(EMPTY_LIST, number=number, delta=Delta(is_improvement=improved))
     assert ("low_confidence" in flags(reflection(confidence=confidence), attempt, [])) is flagged
 
 

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.agent.reflectors.fallback import WithFallback
+from reflexion_lab.agent.reflectors.llm import ReflectionError
+from reflexion_lab.agent.reflectors.none import NoReflection
+from reflexion_lab.agent.reflectors.placebo import Generic
+from reflexion_lab.agent.reflectors.reviewed import Reviewed
+from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import (
     Attempt,
@@ -20,11 +25,7 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.reflectors.llm import ReflectionError
-from reflexion_lab.reflectors.none import NoReflection
-from reflexion_lab.reflectors.placebo import Generic
-from reflexion_lab.reflectors.reviewed import Reviewed
-from reflexion_lab.reflectors.rules import Rules
+from reflexion_lab.text.prompts.render import Prompts
 
 TASK = Task(task_id="t/1", prompt="def add(a, b):\n", entry_point="add")
 WRONG = Check(name="assert add(1, 2) == 3", outcome="fail", message="expected 3, got -1", line=2)
@@ -118,6 +119,12 @@ def test_a_retry_that_fails_leaves_the_first_answer_and_its_cost_is_kept() -> No
     found = reviewed(Gives(POOR, ReflectionError("parse_error", "no fields", paid)), "retry")
     assert (found.root_cause, found.usage) == (POOR.root_cause, COST + COST)
     assert reviewed(Gives(POOR, None), "retry").usage == COST
+
+
+def test_rules_that_step_in_for_a_second_reply_never_replace_the_models_own_words() -> None:
+    unreadable = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I see.", model="m", usage=COST))
+    found = reviewed(WithFallback(Gives(POOR, unreadable), Rules()), "retry")
+    assert (found.source, found.root_cause, found.usage) == ("llm", POOR.root_cause, COST + COST)
 
 
 def test_what_is_rejected_reaches_no_actor_and_is_not_lost() -> None:

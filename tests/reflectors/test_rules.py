@@ -5,6 +5,10 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.agent.reflectors.classes import CLASSES
+from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
+from reflexion_lab.agent.reflectors.none import NoReflection
+from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import (
     Attempt,
@@ -17,10 +21,6 @@ from reflexion_lab.records import (
     Task,
     Trajectory,
 )
-from reflexion_lab.reflectors.classes import CLASSES
-from reflexion_lab.reflectors.evidence import classify_evaluation, describe
-from reflexion_lab.reflectors.none import NoReflection
-from reflexion_lab.reflectors.rules import Rules
 
 TASK = Task(task_id="t/1", prompt="def add(a, b):\n", entry_point="add")
 PASS = Check(name="assert add(0, 0) == 0", outcome="pass")

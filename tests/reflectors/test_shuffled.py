@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from reflexion_lab.config import compose
-from reflexion_lab.parts import instantiate, wire
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -17,8 +19,13 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.reflectors.shuffled import Shuffled
-from reflexion_lab.run_folder import RunFolder
+from reflexion_lab.runner.config.build import ConfigError
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.grid import lines
+from reflexion_lab.runner.config.parts import instantiate, wire
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.pool import Shuffled
+from reflexion_lab.studies.sweep import Sweep, sweep
 
 LATE = Check(name="assert f() == 1", outcome="timeout")
 
@@ -166,3 +173,97 @@ def test_the_config_names_pool_and_seed(tmp_path: Path) -> None:
 def test_the_config_demands_a_pool() -> None:
     with pytest.raises(ValueError, match=r"reflector\.pool: no folder found; run the reflexion arm first"):
         wire(instantiate(compose("reflector=shuffled").reflector), {})
+
+
+def script(path: Path, words: str) -> str:
+    reply = f"ROOT_CAUSE: {words}\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
+    rules = [
+        {"when": "^My Python program failed", "scope": "conversation", "reply": reply},
+        {"when": "", "reply": "\n    return None\n"},
+    ]
+    path.write_text(json.dumps(rules))
+    return str(path)
+
+
+def settings(path: Path, words: str, **more: object) -> dict[str, object]:
+    return {
+        "tracker": "none", "benchmark.limit": 3, "loop.max_attempts": 2, "model": "scripted",
+        "model.path": script(path / f"{words}.json", words), "run_root": str(path / "runs"), **more,
+    }  # fmt: skip
+
+
+def words_of(run: Path) -> set[str]:
+    attempts = RunFolder.existing(run).attempts.values()
+    return {one.reflection.root_cause for made in attempts for one in made if one.reflection}
+
+
+def test_the_pool_is_a_run_of_the_same_model_and_the_manifest_names_it(tmp_path: Path) -> None:
+    sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
+    made = sweep(settings(tmp_path, "own", experiment=["reflexion_shuffled", "reflexion"]), quiet=True)
+    assert [state.status for state in made.states.values()] == ["done", "done"]
+    shuffled, reflexion = made.runs
+    assert words_of(shuffled) == {"own"}
+    assert list(RunFolder.existing(shuffled).manifest.provenance.pool) == [reflexion.name]
+
+
+def test_the_pool_is_the_run_whose_config_differs_least(tmp_path: Path) -> None:
+    grid = {"experiment": ["reflexion", "reflexion_shuffled"], "recall.omega": [0, 1]}
+    made = sweep(settings(tmp_path, "own", **grid), quiet=True)
+    one, other, *shuffled = made.runs
+    assert [[*RunFolder.existing(run).manifest.provenance.pool] for run in shuffled] == [[one.name], [other.name]]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"model.path": "other.json"}, "another model_fingerprint, reflector_fingerprint"),
+        pytest.param({"feedback_source": "none"}, "another feedback_source", marks=pytest.mark.slow),
+        pytest.param({"benchmark": "humaneval"}, "another benchmark_digest", marks=pytest.mark.slow),
+        ({"seed": 1}, "no finished run of arm reflexion at seed 1 found"),
+    ],
+)
+def test_runs_of_another_model_feedback_or_benchmark_are_no_pool(
+    tmp_path: Path, more: dict[str, object], said: str
+) -> None:
+    sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
+    if "model.path" in more:
+        more = {"model.path": script(tmp_path / "other.json", "other")}
+    made = sweep(settings(tmp_path, "pilot", experiment="reflexion_shuffled") | more, quiet=True)
+    assert made.states[0].status == "failed"
+    assert said in made.states[0].problem
+
+
+def test_a_resumed_run_keeps_its_pool_and_is_refused_if_that_has_changed(tmp_path: Path) -> None:
+    made = sweep(settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"]), quiet=True)
+    reflexion, shuffled = made.runs
+    older = reflexion.with_name("19990101-000000-000000-reflexion-basics-s0")
+    shutil.copytree(reflexion, older)
+    overrides = lines(settings(tmp_path, "own", experiment="reflexion_shuffled", resume=str(shuffled)))
+    lab = assemble(compose(*overrides))
+    lab.close()
+    assert list(lab.folder.manifest.provenance.pool) == [reflexion.name]
+    with (reflexion / "attempts.jsonl").open("a") as file:
+        file.write("\n")
+    with pytest.raises(ConfigError, match=r"began with another reflector\.pool"):
+        assemble(compose(*overrides))
+
+
+def test_a_finished_control_runs_again_once_its_pool_has_changed(tmp_path: Path) -> None:
+    both = settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"])
+    reflexion, _ = sweep(both, quiet=True).runs
+    again = sweep(both, quiet=True)
+    assert [state.status for state in again.states.values()] == ["kept", "kept"]
+    with (reflexion / "attempts.jsonl").open("a") as file:
+        file.write("\n")
+    again = sweep(both, quiet=True)
+    assert [state.status for state in again.states.values()] == ["kept", "done"]
+
+
+@pytest.mark.slow
+def test_in_a_parallel_sweep_the_control_waits_for_its_pool(tmp_path: Path) -> None:
+    overrides = lines(settings(tmp_path, "own", experiment=["reflexion_shuffled", "reflexion"]))
+    overrides += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    command = [sys.executable, "-m", "reflexion_lab", "run", "-m", *overrides]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [state.status for state in Sweep.of(overrides).states.values()] == ["done", "done"]

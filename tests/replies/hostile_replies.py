@@ -1,12 +1,14 @@
-"""Reads hostile replies; prints how many, and the most parses that one of them took. Run in a process of its own."""
+"""Reads hostile replies; prints how many, and the most parses that one of them took. Run in a process of its own,
+with the length of the longest."""
 
 import builtins
+import sys
 
-from reflexion_lab.extract import extract
 from reflexion_lab.records import Task
+from reflexion_lab.text.replies.extract import extract
 
 N = 100_000
-ONE_MILLION = 999_000  # characters: close to the most that is read
+LONGEST = int(sys.argv[1])  # characters
 TASK = Task(task_id="t", prompt='import math\n\ndef f(x):\n    """Doc."""\n', entry_point="f")
 EXPRESSIONS = [
     "(" * N,
@@ -52,12 +54,12 @@ REPEATED = [
     " ",
 ]
 LONG = [
-    "```" + " " * ONE_MILLION + "`x",
-    "`" * ONE_MILLION + "x``y",
-    "a" + " " * ONE_MILLION + "```!",
-    "</s>" + " " * ONE_MILLION + "x",
+    "```" + " " * LONGEST + "`x",
+    "`" * LONGEST + "x``y",
+    "a" + " " * LONGEST + "```!",
+    "</s>" + " " * LONGEST + "x",
     "```f(" + "( " * N + "x",
-    "```a:" + "-" * ONE_MILLION,
+    "```a:" + "-" * LONGEST,
     "".join(" " * depth + "if x:\n" for depth in range(90)),
     "def f(x):\n" + "".join(" " * depth + "if x:\n" for depth in range(1, 300)),
     "def f(x):\n  try:\n" + "    a = 1\n" * 500,
@@ -71,7 +73,7 @@ def replies():
         for form in FORMS:
             yield form.replace("{}", expression[:60_000])
     for text in REPEATED:
-        yield text * (ONE_MILLION // len(text))
+        yield text * (LONGEST // len(text))
     yield from LONG
 
 

@@ -4,7 +4,7 @@ import gc
 import sys
 import threading
 
-from reflexion_lab.replies.syntax import tree_of
+from reflexion_lab.text.replies.syntax import tree_of
 
 NESTED = f"assert f([1, 2, (3, 4, [5, 6, {{'a': [1, 2]}}])]) == [{'[1, 2, 3], ' * 20}]"
 

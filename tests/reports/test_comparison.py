@@ -13,18 +13,18 @@ from rich.console import Console
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.figures.drawing import facts
+from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
+from reflexion_lab.analysis.report.documents import save_report
+from reflexion_lab.analysis.report.latex import escaped as latex_escaped
+from reflexion_lab.analysis.report.markdown import escaped as markdown_escaped
+from reflexion_lab.analysis.report.sheets import amount, as_table, p_value, points
+from reflexion_lab.analysis.report.table import write_table
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.tallies import Tallies
-from reflexion_lab.figures.drawing import facts
+from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
-from reflexion_lab.reports.comparison import exclusions, sheets, warnings
-from reflexion_lab.reports.documents import save_report
-from reflexion_lab.reports.latex import escaped as latex_escaped
-from reflexion_lab.reports.markdown import escaped as markdown_escaped
-from reflexion_lab.reports.sheets import amount, as_table, p_value, points
-from reflexion_lab.reports.table import write_table
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.shown import plain
-from reflexion_lab.statistics.intervals import Estimate, Rate
+from reflexion_lab.runner.folder.folder import RunFolder
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -32,30 +32,38 @@ WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, Tru
 HOSTILE = '<script>alert(1)</script>|`x`\\input{a}_%$#&~^{}"\n[link](javascript:x)\u202e\x1b[31m'
 
 
-@pytest.fixture
-def run(write_run, tmp_path):
-    """Writes one run of an arm; what is left out is as in the other runs."""
-
+def writer(write_run, place):
     def write(arm, verdicts=None, seed=7, feedback_source="visible", **manifest):
         folder = write_run(verdicts, seed=seed, feedback_source=feedback_source)
         known = {"config": {"arm": arm}, "run_id": f"run of {arm}"} | manifest
         folder.write_manifest(replace(folder.manifest, **known))
-        return RunFolder(folder.path.rename(tmp_path / f"run {len(list(tmp_path.iterdir()))}"))
+        return RunFolder(folder.path.rename(place / f"run {len(list(place.iterdir()))}"))
 
     return write
 
 
-@pytest.fixture
-def made(run):
+def three(run):
     """Three arms at two seeds, one of them an upper bound, and one that nobody should trust by its name."""
     kinds = (("feedback_only", BASE, "visible"), (HOSTILE, WORDS, "visible"), ("oracle", BASE, "oracle"))
     return arms([run(arm, verdicts, s, source) for arm, verdicts, source in kinds for s in (7, 8)])
 
 
 @pytest.fixture
-def report(made, tmp_path):
-    folder = tmp_path / "report"
-    folder.mkdir()
+def run(write_run, tmp_path):
+    """Writes one run of an arm; what is left out is as in the other runs."""
+    return writer(write_run, tmp_path)
+
+
+@pytest.fixture
+def made(run):
+    return three(run)
+
+
+@pytest.fixture(scope="module")
+def report(runs_written_in, tmp_path_factory):
+    """A report on them, to be read: to draw it takes seconds."""
+    place, folder = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("report")
+    made = three(writer(runs_written_in(place), place))
     save_report(folder, compare(made), made)
     return folder
 

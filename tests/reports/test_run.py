@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.records import Check, SuiteVerdict, Usage, WrittenTests
-from reflexion_lab.reports.run import show
 
 RUN = {
     "right at once": [(1.0, True)],

@@ -7,7 +7,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from reflexion_lab.reports.sheets import Sheet, as_table, said
+from reflexion_lab.analysis.report.sheets import Sheet, as_table, said
 
 EVIL = "<b>[red]\x1b[31m\u202e</b>"
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.retrievers import counts, segments
-from reflexion_lab.retrievers.bm25 import BM25
-from reflexion_lab.retrievers.hybrid import Hybrid
-from reflexion_lab.retrievers.jaccard import Jaccard
-from reflexion_lab.retrievers.tfidf import TfIdf
+from reflexion_lab.memory.retrieval import counts, segments
+from reflexion_lab.memory.retrieval.bm25 import BM25
+from reflexion_lab.memory.retrieval.hybrid import Hybrid
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from reflexion_lab.memory.retrieval.tfidf import TfIdf
 
 MAKERS = [Jaccard, TfIdf, BM25, lambda: Hybrid([BM25(), Jaccard()], depth=4)]
 TEXTS = st.lists(st.sampled_from(["red", "blue", "green", "sort", "list", "x", "the"]), max_size=8).map(" ".join)

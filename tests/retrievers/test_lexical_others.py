@@ -4,14 +4,14 @@ from collections import Counter
 
 import pytest
 
-from reflexion_lab.config import compose
-from reflexion_lab.parts import instantiate, wire
+from reflexion_lab.memory.retrieval.bm25 import BM25
+from reflexion_lab.memory.retrieval.controls import Random, Recency
+from reflexion_lab.memory.retrieval.hybrid import Hybrid
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from reflexion_lab.memory.retrieval.tfidf import TfIdf
 from reflexion_lab.protocols import Hit
-from reflexion_lab.retrievers.bm25 import BM25
-from reflexion_lab.retrievers.controls import Random, Recency
-from reflexion_lab.retrievers.hybrid import Hybrid
-from reflexion_lab.retrievers.jaccard import Jaccard
-from reflexion_lab.retrievers.tfidf import TfIdf
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import instantiate, wire
 
 
 class Fixed:

@@ -1,12 +1,12 @@
 import pytest
 
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.prompts.asking import ENVELOPE
-from reflexion_lab.prompts.length import estimated
-from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.agent.critique.llm_reviser import LLMReviser
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Critique, Sampling
-from reflexion_lab.revisers.llm import LLMReviser
+from reflexion_lab.text.prompts.asking import ENVELOPE
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import Prompts
 
 PROGRAM = "def double(x):\n    return x\n"
 REPLY = "Here:\n```python\ndef double(x):\n    return 2 * x\n```"

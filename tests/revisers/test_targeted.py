@@ -1,9 +1,9 @@
 import pytest
 
-from reflexion_lab.critics.tool import ToolCritic
-from reflexion_lab.evaluators.unit_tests import UnitTests
+from reflexion_lab.agent.critique.targeted_reviser import Targeted, missing_imports, missing_return, stray_text
+from reflexion_lab.agent.critique.tool_critic import ToolCritic
 from reflexion_lab.records import Critique, Trajectory, Usage
-from reflexion_lab.revisers.targeted import Targeted, missing_imports, missing_return, stray_text
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 
 class Asked:

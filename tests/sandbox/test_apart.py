@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.sandbox.apart import judge, literal, prepare
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.sandbox.apart import judge, literal, prepare
 
 SEARCH = """
 import gc, sys
@@ -152,12 +152,12 @@ def test_a_candidate_that_searches_its_whole_process_does_not_find_the_expected_
         ("from collections import *\ndef f(x): return namedtuple('P', 'a b')(1, 2)", "assert f(1) == (1, 2)", "pass"),
         ("def f(x): return {'b': 1}.keys()", "assert f(1) == {'b'}", "pass"),
         ("from decimal import *\ndef f(x): return Decimal('0.5')", "assert f(1) == 0.5", "pass"),
+        ("from decimal import *\ndef f(x): return [Decimal('1E+6000')]", "assert len(f(1)) == 1", "pass"),
         ("from fractions import *\ndef f(x): return [Fraction(1, 2)]", "assert f(1) == [0.5]", "pass"),
         ("def f(x): return (i for i in range(x))", "assert f(2) == [0, 1]", "fail"),
         ("def f(x): return (i for i in range(x))", "assert list(f(2)) == [0, 1]", "pass"),
         ("def f(x): return range(x)", "assert f(2) == [0, 1]", "fail"),
         ("import re\ndef f(x): return re.match('a', x)", "assert f('a')", "pass"),
-        ("def f(x): return float('nan')", "assert f(1) == f(1)", "fail"),
         ("def f(x): return 10**5000 + x", "assert f(1) == 10**500", "fail"),
         ("def f(x): return 2**64 + x", "assert f(1) == 18446744073709551617", "pass"),
         ("def f(x): return -(2**64)", "assert f(1) == -18446744073709551616", "pass"),
@@ -189,6 +189,271 @@ def test_values_compare_as_python_compares_plain_data(sandbox, program, check, o
     assert (found.outcome, found.mode) == (outcome, "apart")
 
 
+POINT = """
+from dataclasses import dataclass
+@dataclass
+class Point:
+    x: int
+    y: int
+def f(p, q): return Point(p.x + q.x, p.y + q.y)
+"""
+V = """
+class V:
+    def __init__(self, x): self.x = x
+    def __eq__(self, other): return isinstance(other, V) and self.x == other.x
+    def __hash__(self): return hash(self.x)
+    def __lt__(self, other): return self.x < other.x
+    def __add__(self, other): return V(self.x + other.x)
+def f(x): return V(x)
+"""
+PLAIN_CLASS = "class N: pass\nn = N()\ndef f(x): return n if x else N()"
+TIMES = "from datetime import *\ndef f(d): return d + timedelta(days=1)"
+PARTS = "from collections import *\ndef f(x): return deque(x)\ndef o(*x): return OrderedDict(x)\n"
+RAISED = "class E(Exception):\n    def __eq__(self, other): return self.args == other.args\ndef f(x): return E(x)"
+SLOTS = (
+    "class S:\n    __slots__ = ('a',)\n    def __init__(self, a): self.a = a\n    __eq__ = lambda s, o: s.a == o.a\n"
+)
+CHAIN = "@dataclass\nclass Node:\n    value: int\n    rest: object = None\n"
+LONG = (
+    f"from dataclasses import *\n{CHAIN}def f(n):\n    a = None\n    for i in range(n): a = Node(i, a)\n    return a\n"
+)
+ROUND = f"from dataclasses import *\n{CHAIN}def f(n):\n    a = Node(n)\n    a.rest = a\n    return a\ng = f\n"
+UNCOMPARED = (
+    "from dataclasses import *\n@dataclass\nclass P:\n    x: int\n    seen: int = field(default=0, compare=False)\n"
+)
+NAMESPACE = "from types import SimpleNamespace as N\ndef f(x): return N(a=x)"
+ENUM = "from enum import Enum\nclass C(Enum):\n    A = 1\n    B = 2\ndef f(x): return C(x)"
+
+
+@pytest.mark.parametrize(
+    ("program", "check", "outcome"),
+    [
+        (POINT, "assert f(Point(1, 2), Point(3, 4)) == Point(4, 6)", "pass"),
+        (POINT, "assert f(Point(1, 2), Point(3, 4)) == Point(4, 7)", "fail"),
+        (V, "assert f(1) in [V(2), V(1)] and [f(1)] == [V(1)] and {f(1)} == {V(1)}", "pass"),
+        (V, "assert f(1) in [V(2)]", "fail"),
+        (V, "assert f(1) != V(1)", "fail"),
+        (V, "assert f(1) + V(1) == V(2)", "pass"),
+        (V, "assert f(1) < V(2) and f(2) > V(1)", "pass"),
+        (V, "assert f(1) < V(0)", "fail"),
+        (PLAIN_CLASS, "assert f(1) == f(1)", "pass"),
+        (PLAIN_CLASS, "assert f(0) == N()", "fail"),
+        (TIMES, "assert f(date(2020, 1, 1)) == date(2020, 1, 2) and f(date(2020, 1, 1)) > date(2020, 1, 1)", "pass"),
+        (TIMES, "assert f(date(2020, 1, 1)) - date(2020, 1, 1) == timedelta(hours=12) * 2", "pass"),
+        (TIMES, "assert f(datetime(2020, 1, 1, 5)) == datetime(2020, 1, 2, 6)", "fail"),
+        (TIMES, "assert f(datetime(2020, 1, 1, tzinfo=timezone.utc)) == datetime(2020, 1, 2, 0, 0)", "fail"),
+        (PARTS, "assert f([1, 2]) == deque([1, 2])", "pass"),
+        (PARTS, "assert f([1, 2]) == deque([2, 1])", "fail"),
+        (PARTS, "assert o((1, 2), (3, 4)) == OrderedDict([(3, 4), (1, 2)])", "fail"),
+        (PARTS, "assert o((1, 2), (3, 4)) == defaultdict(int, [(3, 4), (1, 2)])", "pass"),
+        (RAISED, "assert f(1) == E(1)", "pass"),
+        (RAISED, "assert f(1) == E(2)", "fail"),
+        (f"{SLOTS}def f(x): return S(x)", "assert f(1) == S(1)", "pass"),
+        (f"{SLOTS}def f(x): return S(x)", "assert f(1) == S(2)", "fail"),
+        (f"{LONG}def g(n): return f(n)", "assert f(200) == g(200)", "pass"),
+        (f"{LONG}def g(n): return f(n + 1)", "assert f(200) == g(200)", "fail"),
+        (ROUND, "assert f(3) == g(3)", "pass"),
+        (ROUND, "assert f(3) == g(4)", "fail"),
+        (f"{UNCOMPARED}def f(x): return P(x, 9)", "assert f(1) == P(1)", "pass"),
+        (NAMESPACE, "assert f(1) == N(a=1)", "pass"),
+        (NAMESPACE, "assert f(1) == N(a=2)", "fail"),
+        (ENUM, "assert f(1) == C(1)", "pass"),
+        (ENUM, "assert f(1) == C(2)", "fail"),
+        ("import re\ndef f(x): return re.compile(x)", "assert f('a') == re.compile('a')", "pass"),
+        ("from uuid import UUID\ndef f(x): return UUID(int=x)", "assert f(1) == UUID(int=1)", "pass"),
+        ("from pathlib import Path\ndef f(x): return Path(x) / 'a'", "assert f('b') == Path('b/a')", "pass"),
+        ("from array import array\ndef f(x): return array('i', x)", "assert f([1]) == array('i', [1])", "pass"),
+        ("def f(x): return range(x)", "assert f(3) == range(3)", "pass"),
+        ("def f(x): return float('nan')", "assert f(1) == f(1)", "fail"),
+    ],
+)
+def test_objects_that_test_and_program_make_compare_as_in_python_and_are_labelled(sandbox, program, check, outcome):
+    check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
+    assert (check_.outcome, check_.mode) == (outcome, "in_place")  # the program knows what is expected
+
+
+OWN = """
+class Name:
+    def __init__(self, text): self.text, self.made = text, object()
+    def __eq__(self, other): return isinstance(other, Name) and self.text.lower() == other.text.lower()
+    def __hash__(self): return hash(self.text.lower())
+def f(text): return Name(text)
+"""
+RATIO = """
+class R:
+    def __init__(self, n, d): self.n, self.d = n, d
+    def __eq__(self, other): return self.n * other.d == other.n * self.d
+def f(n): return R(n, 2 * n)
+"""
+BASE = """
+class A:
+    def __init__(self, x): self.x = x
+    def __eq__(self, other): return isinstance(other, A) and self.x == other.x
+class B(A): pass
+def f(x): return B(x)
+"""
+LATER = """
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Lock
+numbers = count()
+@dataclass
+class P:
+    x: int
+    def __post_init__(self): self.number, self.lock = next(numbers), Lock()
+def f(x): return P(x)
+"""
+SETS = """
+class N:
+    def __init__(self, n): self.n, self.near = n, set()
+    def __eq__(self, other): return isinstance(other, N) and self.n == other.n
+    def __hash__(self): return hash(self.n)
+ALL = [N(n) for n in range(4)]
+for a in ALL: a.near.update(ALL)
+def f(n): return ALL[n]
+"""
+RINGS = """
+from dataclasses import dataclass, field
+@dataclass
+class N:
+    v: int
+    near: list = field(default_factory=list)
+A, B, C, D = N(1), N(2), N(5), N(5)
+A.near, B.near, C.near, D.near = [C], [D], [A], [B]
+def f(name): return globals()[name]
+"""
+ZONE = """
+from datetime import *
+class Moving(tzinfo):
+    def utcoffset(self, when): return timedelta(hours=1 if when.month < 4 else 2)
+MOVING = Moving()
+def f(month): return datetime(2024, month, 1, tzinfo=MOVING)
+"""
+MANY = "from dataclasses import *\n@dataclass(frozen=True)\nclass P:\n    x: int\n"
+MANY += "def f(n): return {P(i) for i in range(n)}"
+
+
+@pytest.mark.parametrize(
+    ("program", "check"),
+    [
+        (OWN, "assert f('A') == Name('a')"),
+        (OWN, "assert f('A') != Name('b')"),
+        (OWN, "assert {f('A')} == {Name('a')}"),
+        (RATIO, "assert f(2) == R(1, 2)"),
+        (BASE, "assert f(1) == A(1)"),
+        (LATER, "assert f(1) == P(1)"),
+        (SETS, "assert f(1) != f(2)"),
+        (SETS, "assert f(1) == f(1)"),
+        (RINGS, "assert f('A') != f('B')"),
+        (RINGS, "assert [f('A'), f('C')] != [f('B'), f('D')]"),
+        (RINGS, "assert f('A') not in [f('B')] and f('C') not in [f('D')]"),
+        (ZONE, "assert f(4) - f(3) == timedelta(days=31)"),
+        (ZONE, "assert f(4) == datetime(2024, 3, 31, 22, tzinfo=timezone.utc)"),
+        (MANY, "assert f(300) == {P(i) for i in range(300)}"),
+    ],
+)
+def test_an_equality_of_the_programs_own_is_the_one_that_counts_where_program_and_test_make_both_sides(
+    sandbox, program, check
+):
+    namespace = {}
+    exec(program, namespace)
+    exec(check, namespace)  # Python agrees
+    check_ = sandbox.run(program, "f", [check]).checks[0]
+    assert (check_.outcome, check_.mode, check_.message) == ("pass", "in_place", "")
+
+
+def test_what_is_undecided_runs_after_the_checks_before_it(sandbox):
+    program = "import re\ndef f(x, seen=[]):\n    seen.append(x)\n    return g('|'.join(seen))\ng = re.compile\n"
+    checks = ["assert f('a').pattern == 'a'", "assert f('b') == g('a|b')"]
+    assert [check.outcome for check in sandbox.run(program, "f", checks).checks] == ["pass", "pass"]
+
+
+@pytest.mark.parametrize("program", [MANY, "def f(n): return {print, len}"])
+def test_a_set_that_the_lab_cannot_build_is_still_true_and_not_none(sandbox, program):
+    checks = sandbox.run(program, "f", ["assert f(300)", "assert f(300) is not None", "assert not f(300)"]).checks
+    assert [check.outcome for check in checks] == ["pass", "pass", "fail"]
+
+
+STEAL = """
+import sys
+class E:
+    def __lt__(self, other): return True
+def f(n):
+    numbers = [c for c in sys._getframe(1).f_code.co_consts if type(c) is int]
+    if n != 3: return E()
+    return numbers[-1] if len(numbers) > 1 else -1
+"""
+RAISING = """
+import sys
+def f(n):
+    numbers = [c for c in sys._getframe(1).f_code.co_consts if type(c) is int]
+    if len(numbers) < 2: raise TypeError
+    return n if n == numbers[0] else 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "check"),
+    [
+        (STEAL, "assert f(1) < f(2) and f(3) == 31337"),
+        (STEAL, "from math import isclose\nassert f(1) < f(2) and isclose(f(3), 31337)"),
+        (RAISING, "assert f(1) != f(2)"),
+    ],
+)
+def test_no_program_chooses_to_be_judged_in_place(sandbox, program, check):
+    assert sandbox.run(program, "f", [check]).checks[0].outcome in ("fail", "error")
+
+
+EQUAL_TO_ALL = "    def __eq__(self, other): return True\n    __hash__ = None\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "check"),
+    [
+        (f"class P:\n    __class__ = int\n{EQUAL_TO_ALL}def f(x): return P()", "assert f(1) == 2"),
+        (
+            "class P:\n    def __init__(self, x): self.x = x\n    def __getattribute__(self, name): return 2\n"
+            f"{EQUAL_TO_ALL}def f(x): return P(2)",
+            "assert f(1) == 2",
+        ),
+        (
+            f"class P:\n    __reduce__ = lambda self: (int, (2,))\n{EQUAL_TO_ALL}def f(x): return P()",
+            "assert f(1) == 2",
+        ),
+        (f"class date:\n{EQUAL_TO_ALL}date.__module__ = 'datetime'\ndef f(x): return date()", "assert f(1) == '2'"),
+    ],
+)
+def test_an_object_that_lies_about_its_class_or_its_fields_equals_nothing_that_a_test_writes(sandbox, program, check):
+    check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
+    assert (check_.outcome in ("fail", "error"), check_.mode) == (True, "apart")
+
+
+@pytest.mark.parametrize(
+    ("program", "check", "outcome"),
+    [
+        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.57'", "pass"),
+        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.58'", "fail"),
+        ("def f(x): return '%s-%s'", "assert f(1) % (1, 'a') == '1-a'", "pass"),
+        (
+            "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))",
+            "assert len(f(5)) == 32",
+            "pass",
+        ),
+        (
+            "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))",
+            "assert (-1,) * 5 in f(5)",
+            "pass",
+        ),
+        ("def f(n): return 3**n", "assert f(4000) * 2 == 3**4000 * 2", "pass"),
+        ("def f(x): return type(x)", "assert f(1) == int", "pass"),
+        ("def f(x): return type(x)", "assert f(1) == str", "fail"),
+    ],
+)
+def test_what_the_lab_computes_is_no_error_of_the_program(sandbox, program, check, outcome):
+    check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
+    assert (check_.outcome, check_.mode) == (outcome, "apart")
+
+
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)  # the others have no literal
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | FLOATS | st.text() | st.binary(max_size=9),
@@ -205,10 +470,10 @@ PLAIN = st.recursive(
 def test_plain_data_survives_the_way_to_the_lab_with_its_types(value):
     import json
 
-    from reflexion_lab.sandbox.plain import encode
-    from reflexion_lab.sandbox.values import Decoder
+    from reflexion_lab.tasks.sandbox.plain import encode
+    from reflexion_lab.tasks.sandbox.values import Decoder
 
-    back = Decoder().decode(json.loads(encode(value)))
+    [back] = Decoder().decode(json.loads(encode(value)))
     assert repr(back) == repr(value)
 
 
@@ -220,8 +485,13 @@ def test_the_verdict_on_two_values_is_pythons_own(actual, expected):
 
 @pytest.mark.parametrize(
     "told",
-    ["{}", '{"t": 1}', '{"x": []}', '{"s": [[]]}', '{"i": "zz"}', '{"n": "1e999999"}', '{"d": [[1]]}', '{"q": [1, 0]}'],
-)
+    [
+        '{"o": []}', '{"o": ["a", "b", true]}', '{"deque": [{"r": [0, 1048576, 1]}, null]}',
+        '{"array": ["Q", {"r": [0, 1048576, 1]}]}', '{"p": [0, 1, "a", "b", true, [["x", {"date": ["\\ud800"]}]]]}',
+        "{}", '{"t": 1}', '{"x": []}', '{"s": [[]]}', '{"i": "zz"}', '{"n": "1e999999"}', '{"d": [[1]]}',
+        '{"q": [1, 0]}',
+    ],
+)  # fmt: skip
 def test_what_is_no_value_is_an_error_of_the_candidate(sandbox, told):
     program = (
         "import gc, os\n"
@@ -230,7 +500,7 @@ def test_what_is_no_value_is_an_error_of_the_candidate(sandbox, told):
         "    frame = sys._getframe()\n"
         "    while 'tell' not in frame.f_locals:\n"
         "        frame = frame.f_back\n"
-        f"    frame.f_locals['tell'](0, '[{told}], 0.0')\n"
+        f"    frame.f_locals['tell'](0, {f'[{told}], 0.0'!r})\n"
         "    os._exit(0)\n"
     )
     check = sandbox.run(program, "f", ["assert f(1) == 2"]).checks[0]
@@ -263,7 +533,7 @@ def test_nothing_that_a_test_or_a_value_says_grows_in_the_lab():
 
 def test_nearly_all_hidden_checks_of_humaneval_are_judged_apart():
     modes = [prepare(check, task.entry_point).mode for task in humaneval() for check in task.hidden_tests]
-    assert (len(modes), modes.count("in_place")) == (1181, 6)
+    assert (len(modes), modes.count("in_place")) == (1181, 9)  # three of HumanEval/33 compare the program with itself
 
 
 def test_python_says_nothing_of_a_foreign_test(recwarn):
@@ -275,5 +545,7 @@ def test_python_says_nothing_of_a_foreign_test(recwarn):
 def test_values_of_calls_come_back_as_source(sandbox):
     program = "def f(x):\n    if x == 3: raise ValueError\n    return {'a': (x, 2.5)} if x else object()\n"
     assert sandbox.values(program, "f", ["f(1)", "f(0)", "f(3)"]) == ["{'a': (1, 2.5)}", None, None]
+    program = "from collections import *\ndef f(x): return [Counter(x), (OrderedDict(a=defaultdict(int, b=1)),)]"
+    assert sandbox.values(program, "f", ["f('a')"]) == ["[{'a': 1}, ({'a': {'b': 1}},)]"]
     assert literal(float("inf")) is None
     assert ast.literal_eval(literal([1, "a"])) == [1, "a"]

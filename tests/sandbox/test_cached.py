@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from reflexion_lab.protocols import HarnessError
-from reflexion_lab.sandbox.cached import CachedSandbox
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 PROGRAM = "def f(x):\n    return x + 1\n"
 

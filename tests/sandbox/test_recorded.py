@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.benchmarks.humaneval import humaneval
-from reflexion_lab.evaluators.unit_tests import run_tests
-from reflexion_lab.sandbox.sandbox import Sandbox
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from reflexion_lab.protocols import HarnessError
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 CHECK = ["assert f(1) == 2"]
 
@@ -140,11 +142,38 @@ def test_nothing_leaks_from_one_execution_to_the_next(sandbox):
     assert sandbox.run(clean, "f", ["assert f(1) == 0"]).checks[0].message == first
 
 
-def test_a_time_out_that_comes_again_is_one_and_keeps_the_checks_that_ended_before_it(sandbox):
+def test_a_time_out_that_comes_again_is_one_and_takes_no_other_check_with_it(sandbox):
     program = "def f(x):\n    while x > 1: pass\n    return 2\n"
     execution = sandbox.run(program, "f", ["assert f(1) == 2", "assert f(2) == 2", "assert f(1) == 2"])
-    assert [check.outcome for check in execution.checks] == ["pass", "timeout", "timeout"]
+    assert [check.outcome for check in execution.checks] == ["pass", "timeout", "pass"]
     assert execution.timed_out
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [("while True: pass", "timeout"), ("import os; os._exit(3)", "early_exit"), ("[0] * 10**10", "memory")],
+)
+def test_the_order_of_tests_does_not_change_the_reward(sandbox, end, expected):
+    task = Task(task_id="t", prompt="", entry_point="f")
+    program = f"def f(x):\n    if x == 0:\n        {end}\n    return x\n"
+    tests = [f"assert f({x}) == {x}" for x in range(4)]
+    first = run_tests(sandbox, task, program, tests)
+    last = run_tests(sandbox, task, program, tests[::-1])
+    assert [check.outcome for check in first.checks] == [expected, "pass", "pass", "pass"]
+    assert (first.reward, last.reward) == (0.75, 0.75)
+
+
+def test_a_program_that_ends_again_and_again_is_given_up():
+    with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as own:
+        execution = own.run("import os\ndef f(x):\n    os._exit(0)\n", "f", ["assert f(1) == 2"] * 9)
+        assert [check.outcome for check in execution.checks] == ["early_exit"] * 9
+        assert "before this check began" in execution.checks[-1].message
+
+
+def test_what_an_earlier_check_defines_is_there_after_a_new_start(sandbox):
+    checks = ["assert f(0) == 0", "def twice(x): return 2 * x", "assert f(2) == twice(1)"]
+    execution = sandbox.run("import os\ndef f(x):\n    return x or os._exit(0)\n", "f", checks)
+    assert [check.outcome for check in execution.checks] == ["early_exit"] * 3
 
 
 def test_cpu_time_that_is_used_up_is_a_time_out_for_a_program_that_ignores_the_signal(sandbox):
@@ -228,7 +257,7 @@ def test_executions_leave_no_descriptor_and_no_process():
 
 
 def test_a_server_that_cannot_start_is_a_broken_harness_not_a_failing_candidate(monkeypatch, tmp_path):
-    monkeypatch.setattr("reflexion_lab.sandbox.server.HARNESS", tmp_path / "absent.py")
+    monkeypatch.setattr("reflexion_lab.tasks.sandbox.server.HARNESS", tmp_path / "absent.py")
     with Sandbox(servers=1) as own, pytest.raises(HarnessError, match="could not run a program"):
         own.run("def f(x): return 2", "f", CHECK)
 
@@ -236,3 +265,9 @@ def test_a_server_that_cannot_start_is_a_broken_harness_not_a_failing_candidate(
 def test_limits_must_be_above_zero():
     with pytest.raises(ValueError, match=r"sandbox\.limits\.wall_seconds"):
         Limits(wall_seconds=0)
+
+
+def test_two_checks_in_a_row_that_end_the_process_take_no_later_one_with_them(sandbox):
+    program = "import os\ndef f(n):\n    if n < 2: os._exit(3)\n    return n\n"
+    checks = sandbox.run(program, "f", [f"assert f({n}) == {n}" for n in range(4)]).checks
+    assert [check.outcome for check in checks] == ["early_exit", "early_exit", "pass", "pass"]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reflexion_lab.sandbox.canonical import measured
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
-from reflexion_lab.sandbox.server import Server
+from reflexion_lab.tasks.sandbox.canonical import measured
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.sandbox.server import Server
 
 RIGHT = "def f(x):\n    return x + 1\n"
 

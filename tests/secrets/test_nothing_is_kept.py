@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import pytest
 
 import reflexion_lab as rl
-from reflexion_lab import cli, manifest
-from reflexion_lab.evaluators import tools
-from reflexion_lab.mistakes import in_full
-from reflexion_lab.models.openai import OpenAIModel
+from reflexion_lab.agent.models.openai import OpenAIModel
+from reflexion_lab.cli import main as cli
+from reflexion_lab.errors import in_full
 from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.runner.folder import manifest
+from reflexion_lab.tasks.evaluators import tools
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 NAMED_OTHERWISE = {"GATEWAY", "DATABASE_URL", "MLFLOW_TRACKING_URI"}
 """Variables whose names do not say that they hold a secret: git gets them, as it gets all of its user's."""
@@ -104,24 +105,28 @@ def done(tmp_path_factory: pytest.TempPathFactory, echo: Any, planted: Any) -> I
     patch.undo()
 
 
+@pytest.mark.slow
 def test_what_was_to_work_worked(done: Done) -> None:
     failed = {"a key that is refused", "a sweep", "a database that is not there"}
     assert {name for name, code in done.codes.items() if code} == failed, done.printed
     assert len(list(done.folder.glob("runs/sweeps/*/cell-*.log"))) == 4
 
 
+@pytest.mark.slow
 def test_the_server_had_the_keys_and_said_them_back(done: Done) -> None:
     attempts = [path.read_text() for path in done.folder.glob("runs/2*/attempts.jsonl")]
     assert sum("I was sent" in text and "Bearer [key]" in text for text in attempts) >= 3
     assert done.printed.count("[key]") >= 3
 
 
+@pytest.mark.slow
 def test_no_file_holds_a_secret(done: Done, planted: Any) -> None:
     count, held = planted.scan(done.folder)
     assert count > 40
     assert held == {}
 
 
+@pytest.mark.slow
 def test_nothing_printed_holds_a_secret(done: Done, planted: Any) -> None:
     assert len(done.printed) > 5000
     assert planted.found_in(done.printed.encode(errors="backslashreplace")) == set()
@@ -130,7 +135,7 @@ def test_nothing_printed_holds_a_secret(done: Done, planted: Any) -> None:
 @pytest.mark.parametrize(
     ("override", "field"),
     [
-        ("+model.api_key=pl-Zq7xOPENAIw3", "model.api_key: a key"),
+        ("+model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key; expected model.api_key_env"),
         ("model.extra_body={headers: {Authorization: Bearer pl-Zq7xOPENAIw3}}", "body.headers.Authorization: a key"),
         ("model.base_url='http://me:pl-Zq7xOPENAIw3@127.0.0.1:1/v1'", "model.base_url: a key, or an address with one"),
         ("model.base_url='http://127.0.0.1:1/v1?a=b&api_key=pl-Zq7xOPENAIw3'", "model.base_url: a key"),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from reflexion_lab.statistics.bootstrap import FEWEST, bands, difference, interval, ratio
-from reflexion_lab.statistics.intervals import Estimate, clustered, paired_difference, wilson
+from reflexion_lab.analysis.stats.bootstrap import FEWEST, bands, difference, interval, ratio
+from reflexion_lab.analysis.stats.intervals import Estimate, clustered, paired_difference, wilson
 
 ABSENT = math.nan
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from reflexion_lab.statistics.intervals import Rate, mcnemar, paired_difference, wilson
+from reflexion_lab.analysis.stats.intervals import Rate, mcnemar, paired_difference, wilson
 
 counts = st.integers(0, 200).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 tables = st.tuples(*[st.integers(0, 40)] * 4)

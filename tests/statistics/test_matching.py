@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reflexion_lab.statistics.matching import Path, equal
-from reflexion_lab.statistics.permutation import sign_flip
+from reflexion_lab.analysis.stats.matching import Path, equal
+from reflexion_lab.analysis.stats.permutation import sign_flip
 
 
 def loops(rng, chances, attempts, unit, seeds=1, price=1.0):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.statistics.bootstrap import interval
-from reflexion_lab.statistics.pass_at_k import mean_pass_at_k, pass_at_k
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.pass_at_k import mean_pass_at_k, pass_at_k
 
 samples = st.integers(1, 200).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
 

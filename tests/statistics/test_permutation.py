@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import permutation_test
 
-from reflexion_lab.statistics.intervals import mcnemar
-from reflexion_lab.statistics.permutation import sign_flip
+from reflexion_lab.analysis.stats.intervals import mcnemar
+from reflexion_lab.analysis.stats.permutation import sign_flip
 
 verdict = st.sampled_from([0.0, 1.0, math.nan])
 tables = st.integers(1, 9).flatmap(lambda tasks: st.lists(st.tuples(*[verdict] * 6), min_size=tasks, max_size=tasks))

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from reflexion_lab.statistics.intervals import mcnemar
-from reflexion_lab.statistics.power import minimum_detectable, needed, power_of
+from reflexion_lab.analysis.stats.intervals import mcnemar
+from reflexion_lab.analysis.stats.power import minimum_detectable, needed, power_of
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from lifelines import KaplanMeierFitter
 from lifelines.utils import restricted_mean_survival_time
 
-from reflexion_lab.statistics.intervals import wilson
-from reflexion_lab.statistics.survival import kaplan_meier
+from reflexion_lab.analysis.stats.intervals import wilson
+from reflexion_lab.analysis.stats.survival import kaplan_meier
 
 cases = st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=40)
 

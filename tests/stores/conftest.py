@@ -14,7 +14,7 @@ FULL_DISK = """
 import resource, sys
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Episode
-from reflexion_lab.stores.place import opened
+from reflexion_lab.storage.place import opened
 store = opened(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 try:

@@ -1,14 +1,15 @@
 """Export and import in one file; what a bad file does to a store: nothing."""
 
 import json
+import os
 
 import pytest
 
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Episode, Wisdom
-from reflexion_lab.stores.archive import dump, load
-from reflexion_lab.stores.in_memory import InMemory
-from reflexion_lab.stores.jsonl import Jsonl
+from reflexion_lab.storage.in_memory import InMemory
+from reflexion_lab.storage.jsonl import Jsonl
+from reflexion_lab.storage.portable import dump, load
 
 HEADER = '{"kind":"episodes","schema":1}\n'
 GOOD = (
@@ -91,3 +92,9 @@ def test_an_import_replaces_what_it_knows(tmp_path, episode):
     (tmp_path / "in.jsonl").write_text(HEADER + GOOD)
     load(store, tmp_path / "in.jsonl")
     assert [(one.episode_id, one.code) for one in store.read(Episode)] == [("e1", ""), ("e2", "c")]
+
+
+def test_a_pipe_is_refused_since_it_cannot_be_read_twice(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(StoreError, match=r"pipe\.jsonl: a folder, pipe or device; expected a regular file"):
+        load(InMemory(), tmp_path / "pipe.jsonl")

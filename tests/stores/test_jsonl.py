@@ -13,9 +13,9 @@ import pytest
 
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
-from reflexion_lab.stores.jsonl import Jsonl
-from reflexion_lab.stores.locked_file import locked
-from reflexion_lab.stores.own_server import open_folder
+from reflexion_lab.storage.jsonl import Jsonl
+from reflexion_lab.storage.locked_file import locked
+from reflexion_lab.storage.own_server import open_folder
 
 HEADER = '{"kind":"episodes","schema":1}\n'
 

@@ -8,10 +8,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from reflexion_lab.records import Episode
-from reflexion_lab.stores.in_memory import InMemory
-from reflexion_lab.stores.jsonl import Jsonl
-from reflexion_lab.stores.place import opened
-from reflexion_lab.stores.sql import Sql
+from reflexion_lab.storage.in_memory import InMemory
+from reflexion_lab.storage.jsonl import Jsonl
+from reflexion_lab.storage.place import opened
+from reflexion_lab.storage.sql import Sql
 
 CONF = Path(__file__).parents[2] / "conf" / "store"
 

@@ -17,10 +17,10 @@ from sqlalchemy.pool import NullPool
 import reflexion_lab
 from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Episode, Search, Wisdom
-from reflexion_lab.stores import migrations
-from reflexion_lab.stores.databases import writing
-from reflexion_lab.stores.own_server import own_server
-from reflexion_lab.stores.sql import Sql
+from reflexion_lab.storage import migrations
+from reflexion_lab.storage.databases import writing
+from reflexion_lab.storage.own_server import own_server
+from reflexion_lab.storage.sql import Sql
 
 PASSWORD = "planted-0123456789"
 
@@ -281,7 +281,7 @@ def test_reading_a_kind_of_none_is_empty(url):
 
 
 def test_importing_the_stores_loads_no_sqlalchemy():
-    code = "import sys, reflexion_lab.stores.place; sys.exit('sqlalchemy' in sys.modules)"
+    code = "import sys, reflexion_lab.storage.place; sys.exit('sqlalchemy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -289,7 +289,7 @@ def test_importing_the_stores_loads_no_sqlalchemy():
 def test_an_own_server_does_not_outlive_the_process_that_started_it(sign):
     script = """
 import sys
-from reflexion_lab.stores.own_server import own_server
+from reflexion_lab.storage.own_server import own_server
 with own_server() as server:
     print(server.url, flush=True)
     sys.stdin.read()

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from reflexion_lab.cli import main
-from reflexion_lab.study.agreement import Said, across, first_difference, within
+from reflexion_lab.cli.main import main
+from reflexion_lab.studies.agreement import Said, across, first_difference, within
 
 PROGRAM = "```python\ndef answer(*arguments):\n    return {}\n```"
 
@@ -72,7 +72,7 @@ def told(out):
     return json.loads(out.splitlines()[-1])
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2])
+@pytest.mark.parametrize("share", [pytest.param(0.0, marks=pytest.mark.slow), 0.2])
 def test_the_rate_found_covers_the_share_of_replies_that_are_flipped(probed, share):
     draws = random.Random(5)
     flips = [draws.random() < share for _ in range(120)]

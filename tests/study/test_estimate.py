@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from reflexion_lab import cli
+from reflexion_lab.agent.models.capped import CapReached
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.grid import cells
-from reflexion_lab.models.capped import CapReached
+from reflexion_lab.cli import main as cli
 from reflexion_lab.records import Usage
-from reflexion_lab.study.estimate import estimate
-from reflexion_lab.study.expected import Range
-from reflexion_lab.wiring import ConfigError
+from reflexion_lab.runner.config.build import ConfigError
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.grid import cells
+from reflexion_lab.studies.estimate import estimate
+from reflexion_lab.studies.expected import Range
 
 WORDS = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"
 RULES = [{"when": "ROOT_CAUSE", "reply": WORDS}, {"when": "", "scope": "conversation", "reply": "\n    return None\n"}]

@@ -1,9 +1,16 @@
 """Dual agreement: the largest group of drafts that passes the same tests decides which tests are kept."""
 
 import pytest
+from msgspec.structs import replace
 
-from reflexion_lab.records import Recollection, Trajectory, Usage, WrittenTests
-from reflexion_lab.suite_writers.agreement import DualAgreement
+from reflexion_lab.agent.models.draws import Draws
+from reflexion_lab.records import Completion, Recollection, Trajectory, Usage, WrittenTests
+from reflexion_lab.runner.config.build import wire
+from reflexion_lab.runner.config.compose import compose, suite_writer_factory
+from reflexion_lab.runner.config.parts import instantiate
+from reflexion_lab.tasks.evaluators.self_tests_agreement import DualAgreement
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+from reflexion_lab.text.prompts.render import Prompts
 
 TESTS = ("assert double(1) == 2", "assert double(0) == 0", "assert double(2) == 2", "assert double(3) == 3")
 TWICE = "def double(x):\n    return 2 * x"
@@ -41,6 +48,16 @@ def test_the_tests_of_the_best_group_are_kept_and_the_others_said_to_be_outside_
     assert written.dropped == {"assert 1": "no call", TESTS[2]: outside, TESTS[3]: outside}
 
 
+def test_what_other_roles_of_the_drafter_spend_is_part_of_the_suites_cost(task, sandbox):
+    class Criticised(Drafts):
+        def act(self, task, recollection):
+            critic = {"critic": Usage(calls=2, prompt_tokens=400, cost=0.5)}
+            return replace(super().act(task, recollection), others=critic)
+
+    written = DualAgreement(Suite(), Criticised(TWICE, SAME, ADDS), sandbox, 3).write(task.public)
+    assert written.usage == Usage(calls=10, prompt_tokens=1210, completion_tokens=15, cost=1.5)
+
+
 def test_more_tests_can_outweigh_more_drafts(task, sandbox):
     # scores: adds 2 x 1 = 2, same 1 x 3 = 3
     written = agreed(task, sandbox, ADDS, SAME, ADDS)
@@ -72,3 +89,31 @@ def test_without_drafts_the_suite_stays_and_without_a_suite_nothing_is_drafted(t
 def test_fewer_drafts_than_none_are_refused(task, sandbox):
     with pytest.raises(ValueError, match=r"suite_writer\.agreement: -1 found"):
         DualAgreement(Suite(), Drafts(), sandbox, -1)
+
+
+class Recorder:
+    """Answers prompts for tests and for programs, and keeps each call with its draw."""
+
+    fingerprint, slots, context = "recorder", 1, 0
+
+    def __init__(self):
+        self.calls = []
+
+    def complete(self, messages, *, sampling, sample=0):
+        self.calls.append((messages, sampling, sample))
+        is_test = messages[-1].content.endswith("assert double")
+        text = "(1) == 2\n" if is_test else "    return 2 * x\n"
+        return Completion(text=text, model="recorder", usage=Usage(calls=1))
+
+
+def test_drafts_are_other_draws_than_the_candidates_of_the_loop(task, sandbox):
+    cfg = compose("actor=candidates", "suite_writer=continuation", "suite_writer.agreement=3")
+    model, prompts = Recorder(), Prompts()
+    suite_writer_factory(cfg, model, sandbox)().write(task.public)
+    drafts = model.calls[1:]
+    parts = {"model": Draws(model), "evaluator": UnitTests(sandbox), "prompts": prompts}
+    wire(instantiate(cfg.actor, "actor"), parts, "actor").act(task.public, Recollection())
+    candidates = model.calls[1 + len(drafts) :]
+    assert (len(drafts), len(candidates)) == (3, 3)
+    assert [call[:2] for call in drafts] == [call[:2] for call in candidates]
+    assert {draw for *_, draw in drafts}.isdisjoint(draw for *_, draw in candidates)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.records import Task
-from reflexion_lab.suite_writers.asserts import READ, Sieve, asserts
+from reflexion_lab.tasks.evaluators.self_tests_asserts import READ, Sieve, asserts
 
 TASK = Task(task_id="t", prompt="def f(x):\n    pass", entry_point="f", setup="import math")
 
@@ -64,6 +64,16 @@ def test_thoughts_hold_no_tests():
         ("assert f(1) == f(1)", "always true"),
         ("assert (f(1) == 2, 'the message of a tuple')", "always true"),
         ("assert f(1) or True", "always true"),
+        ("assert (f(x) == x for x in [1, 2])", "always true"),
+        ("assert [f(x) == x for x in [1, 2]]", "always true"),
+        ("assert {f(1): 1}", "always true"),
+        ("assert lambda x: f(x) == x", "always true"),
+        ("assert f'{f(1)} is right'", "always true"),
+        ("assert ([f(1)] if f(2) else {f(3): 1})", "always true"),
+        ("assert f(1) == 2\nassert candidate(1) == 2", "duplicate"),
+        ("assert f(3) == 4\nassert 4 == f(3)", "duplicate"),
+        ("assert f(3) == 4\nassert 5 == candidate(3)", "contradicts an earlier test"),
+        ("assert not f(1)\nassert f(1) is False", "duplicate"),
         ("assert f(1) == 1\nassert f( 1 )==1, 'again'", "duplicate"),
         ("assert f(1) == 1\nassert f(1) == 2", "contradicts an earlier test"),
         ("assert f(1)\nassert not f(1)", "contradicts an earlier test"),
@@ -130,3 +140,13 @@ def test_whatever_is_kept_is_one_line_of_python_that_calls_the_function(pieces):
         assert isinstance(statement, ast.Assert)
         assert "\n" not in test
         assert "f(" in test
+
+
+def test_a_visible_test_is_known_by_either_name():
+    assert reason("assert candidate(1) == 2", known=["assert f(1) == 2"]) == "shown by the task"
+    assert reason("assert f(1) == 2", known=["assert candidate(1) == 2"]) == "shown by the task"
+
+
+def test_a_visible_test_nested_too_deep_to_be_renamed_stops_nothing():
+    deep = f"assert f(1) == {' + '.join(['1'] * 400)}"
+    assert kept("assert f(2) == 3", known=[deep]) == ["assert f(2) == 3"]

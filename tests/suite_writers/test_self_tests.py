@@ -2,11 +2,11 @@
 
 import pytest
 
-from reflexion_lab.models.scripted import ScriptedModel
-from reflexion_lab.prompts.render import Prompts
+from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.protocols import SuiteWriter
 from reflexion_lab.records import Completion, Message, Sampling, Usage
-from reflexion_lab.suite_writers.self_tests import SelfTests
+from reflexion_lab.tasks.evaluators.self_tests import SelfTests
+from reflexion_lab.text.prompts.render import Prompts
 
 
 def writing(reply, finish_reason="stop", **options) -> SelfTests:

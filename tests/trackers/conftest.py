@@ -22,8 +22,8 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.trackers.mlflow import MlflowTracker
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 
 CONFIG: dict[str, object] = {
     "arm": "reflexion",
@@ -31,20 +31,20 @@ CONFIG: dict[str, object] = {
     "feedback_source": "visible",
     "benchmark": {
         "name": "basics",
-        "load": {"_target_": "reflexion_lab.benchmarks.basics.basics", "n": 4},
+        "load": {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "n": 4},
         "ids": None,
     },
     "loop": {"max_attempts": 3, "confidence_threshold": 1.0},
     "recall": {"_target_": "reflexion_lab.memory.recall.Window", "omega": 1, "max_tokens": 600},
     "model": {
-        "_target_": "reflexion_lab.models.openai.OpenAIModel",
+        "_target_": "reflexion_lab.agent.models.openai.OpenAIModel",
         "path": "/home/someone/weights/tiny.gguf",
         "base_url": "http://someone:hunter2@host:8000/v1",
         "api_key_env": "SOME_API_KEY",
         "auth_token": "abc",
     },
     "actor": {
-        "_target_": "reflexion_lab.actors.continuation.Continuation",
+        "_target_": "reflexion_lab.agent.actors.continuation.Continuation",
         "sampling": {"stop": ["\ndef ", "#"]},
     },
     "tracker": {"uri": "sqlite:///mlflow.db"},
@@ -61,7 +61,7 @@ SETTINGS = {
 TRACK = """
 import sys
 from pathlib import Path
-from reflexion_lab.trackers.mlflow import MlflowTracker
+from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 sys.stdin.readline()
 print(MlflowTracker(sys.argv[1]).track(Path(sys.argv[2])))
 """
@@ -79,8 +79,17 @@ def with_values(**values: object) -> dict[str, object]:
     return config
 
 
-def write_run(path: Path, solved_at: tuple[int, ...] = (1, 2, 3, 0), n_expected: int = 4, **values: object) -> Path:
-    """A run in which task i passes its feedback and hidden tests at attempt `solved_at[i]`; 0 is never."""
+def write_run(
+    path: Path,
+    solved_at: tuple[int, ...] = (1, 2, 3, 0),
+    n_expected: int = 4,
+    is_drawn: bool = True,
+    **values: object,
+) -> Path:
+    """A run in which task i passes its feedback and hidden tests at attempt `solved_at[i]`; 0 is never.
+
+    is_drawn: its figures are there, so that nobody draws them.
+    """
     config = with_values(**values)
     allowed = config["loop"]["max_attempts"]  # type: ignore[index]
     folder = RunFolder(path)
@@ -107,6 +116,8 @@ def write_run(path: Path, solved_at: tuple[int, ...] = (1, 2, 3, 0), n_expected:
     for task, solved in enumerate(solved_at):
         write_task(folder, f"t/{task}", solved, allowed)
     folder.close()
+    for name in ("convergence.png", "reflections.png") if is_drawn else ():
+        (path / name).write_bytes(b"drawn")
     return path
 
 
@@ -196,9 +207,6 @@ def born_together(
     place = tmp_path_factory.mktemp("born")
     database = place / "new" / "mlflow.db"
     folders = [write_run(place / f"run-{seed}", seed=seed) for seed in range(4)]
-    for folder in folders:
-        for name in ("convergence.png", "reflections.png"):  # what is there is not drawn
-            (folder / name).write_bytes(b"drawn")
     pipe = subprocess.PIPE
     root = str(Path(reflexion_lab.__file__).parents[1])
     processes = [
@@ -221,10 +229,17 @@ def born_together(
     return database, [printed.strip() for printed, _ in ends], failures
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]) -> Path:
+    """A new database, to be copied, since migrating takes seconds."""
+    database = tmp_path_factory.mktemp("migrated") / "mlflow.db"
+    MlflowTracker(f"sqlite:///{database}").prepare()
+    return database
+
+
 @pytest.fixture
-def tracker(tmp_path: Path, born_together: tuple[Path, list[str], list[str]]) -> MlflowTracker:
-    """On a copy of a migrated file, since migrating takes seconds."""
-    shutil.copy(born_together[0], tmp_path / "mlflow.db")
+def tracker(tmp_path: Path, migrated: Path) -> MlflowTracker:
+    shutil.copy(migrated, tmp_path / "mlflow.db")
     return MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", experiment="trial")
 
 

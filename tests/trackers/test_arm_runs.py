@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.trackers import arm_view
-from reflexion_lab.trackers.mlflow import MlflowTracker
-from reflexion_lab.trackers.parameters import params
-from reflexion_lab.trackers.saved_views import TAG
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.tracking import arm_view
+from reflexion_lab.studies.tracking.mlflow import MlflowTracker
+from reflexion_lab.studies.tracking.parameters import params
+from reflexion_lab.studies.tracking.saved_views import TAG
 
 Run = Callable[..., Path]
 
@@ -46,15 +46,19 @@ class Shown(NamedTuple):
         return found
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without figures."""
+    monkeypatch.setattr("reflexion_lab.analysis.report.documents.save_figures", lambda *_: [])
+
+
 @pytest.fixture(scope="module")
-def shown(
-    tmp_path_factory: pytest.TempPathFactory, born_together: tuple[Path, list[str], list[str]], write: Run
-) -> Shown:
+def shown(tmp_path_factory: pytest.TempPathFactory, migrated: Path, write: Run) -> Shown:
     """Three arms of two seeds; the first run was there before."""
     from mlflow import MlflowClient
 
     place = tmp_path_factory.mktemp("arms")
-    shutil.copy(born_together[0], place / "mlflow.db")
+    shutil.copy(migrated, place / "mlflow.db")
     tracker = MlflowTracker(f"sqlite:///{place / 'mlflow.db'}", experiment="trial")
     folders = [
         write(
@@ -67,9 +71,6 @@ def shown(
         for arm, by_seed in SOLVED.items()
         for seed, solved in enumerate(by_seed)
     ]
-    for folder in folders:
-        for name in ("convergence.png", "reflections.png"):  # what is there is not drawn
-            (folder / name).write_bytes(b"drawn")
     tracker.track(folders[0])
     return Shown(tracker, MlflowClient(tracker.uri), tracker.track_arms(folders), folders)
 
@@ -177,6 +178,7 @@ def test_arms_have_colours_of_their_own(shown: Shown) -> None:
     assert len({run.data.tags["mlflow.runColor"] for run in shown.runs("arm")}) == len(SOLVED)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_to_track_arms_again_renews_summaries_and_leaves_runs(shown: Shown) -> None:
     jobs = sorted(run.info.run_id for run in shown.runs("job"))
     former = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in shown.runs("arm")}
@@ -185,6 +187,53 @@ def test_to_track_arms_again_renews_summaries_and_leaves_runs(shown: Shown) -> N
     assert sorted(run.info.run_id for run in shown.runs("job")) == jobs
     assert not former.keys() & renewed.keys()
     assert sorted(former.values()) == sorted(renewed.values())
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_difference_names_its_baseline_and_never_outlives_its_comparison(tracker: MlflowTracker, run: Run) -> None:
+    def differences() -> dict[str, tuple[float | None, str | None]]:
+        client = MlflowClient(tracker.uri)
+        where = [client.get_experiment_by_name("trial").experiment_id]
+        jobs = client.search_runs(where, filter_string="tags.kind = 'job'")
+        return {
+            tracked.data.params["arm"]: (
+                tracked.data.metrics.get("final/difference"),
+                tracked.data.tags.get("difference_to"),
+            )
+            for tracked in jobs
+        }
+
+    from mlflow import MlflowClient
+
+    solved = {"simple": (1, 0, 0, 0), "retry": (1, 2, 0, 0), "reflexion": (1, 2, 3, 0)}
+    folders = {arm: run(arm, solved_at=at, arm=arm) for arm, at in solved.items()}
+    tracker.track_arms([*folders.values()], baseline="simple", one_seed=True)
+    assert differences() == {"simple": (None, None), "retry": (0.25, "simple"), "reflexion": (0.5, "simple")}
+    tracker.track_arms([*folders.values()], baseline="reflexion", one_seed=True)
+    assert differences() == {"simple": (-0.5, "reflexion"), "retry": (-0.25, "reflexion"), "reflexion": (None, None)}
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_summaries_of_another_benchmark_stay_and_those_of_the_same_runs_go(tracker: MlflowTracker, run: Run) -> None:
+    from mlflow import MlflowClient
+
+    def summaries() -> list[str]:
+        client = MlflowClient(tracker.uri)
+        where = [client.get_experiment_by_name("trial").experiment_id]
+        arms = client.search_runs(where, filter_string="tags.kind = 'arm'")
+        return sorted(f"{arm.data.tags['benchmark_digest'][:1]} {arm.info.run_name}" for arm in arms)
+
+    first = [run(f"first-{seed}", seed=seed) for seed in (0, 1)]
+    other = [run(f"other-{seed}", seed=seed) for seed in (0, 1)]
+    for folder in other:
+        manifest = folder / "manifest.json"
+        manifest.write_text(manifest.read_text().replace("d" * 64, "e" * 64))
+    tracker.track_arms(first)
+    tracker.track_arms(other)
+    assert summaries() == ["d reflexion, 2 seeds", "e reflexion, 2 seeds"]
+    wider = [run(f"wider-{seed}", seed=seed, recall__omega=3) for seed in (0, 1)]
+    tracker.track_arms([*first, *wider])
+    assert summaries() == ["d reflexion Ω=1, 2 seeds", "d reflexion Ω=3, 2 seeds", "e reflexion, 2 seeds"]
 
 
 def test_links_lead_to_views_that_are_there(shown: Shown) -> None:
@@ -231,6 +280,6 @@ def test_a_run_that_is_not_finished_makes_no_arm(tracker: MlflowTracker, run: Ru
 
 
 def curve_of(arm: Any) -> Any:
-    from reflexion_lab.figures.convergence import Curve
+    from reflexion_lab.analysis.figures.convergence import Curve
 
     return Curve.over(arm, 3)

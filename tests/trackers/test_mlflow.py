@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.run_folder import RunFolder, RunFolderError
-from reflexion_lab.trackers.mlflow import MlflowTracker, TrackerError
-from reflexion_lab.trackers.saved_views import TAG
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
+from reflexion_lab.studies.tracking.saved_views import TAG
 
 Run = Callable[..., Path]
 
@@ -29,6 +32,7 @@ def logged(tracker: MlflowTracker) -> list[Any]:
     return list(client(tracker).search_runs([experiment.experiment_id]))
 
 
+@pytest.mark.slow
 def test_four_processes_may_make_a_new_database_and_track_at_once(
     born_together: tuple[Path, list[str], list[str]],
 ) -> None:
@@ -52,8 +56,40 @@ def test_a_folder_is_one_flat_finished_run(tracker: MlflowTracker, run: Run) -> 
     assert found.info.status == "FINISHED"
     assert "mlflow.parentRunId" not in found.data.tags
     assert found.info.start_time == 1740823200000
-    written = [(path / name).stat().st_mtime for name in ("attempts.jsonl", "grades.jsonl", "results.jsonl")]
-    assert found.info.end_time == round(max(written) * 1000)
+
+
+def test_duration_is_that_of_the_records_whatever_the_times_of_files(tracker: MlflowTracker, run: Run) -> None:
+    path = run()
+    (path / "summary.json").write_text('{"ended_at": "2025-03-01T10:00:07Z"}')
+    os.utime(path / "results.jsonl", (2e9, 2e9))
+    tracker.track(path)
+    (tracked,) = logged(tracker)
+    assert tracked.info.end_time - tracked.info.start_time == 7000
+    assert tracked.data.metrics["usage/task_seconds"] == 4.0
+
+
+def test_runs_of_one_benchmark_may_be_tracked_at_once(tracker: MlflowTracker, run: Run) -> None:
+    folders = [run(f"run-{seed}", seed=seed) for seed in range(4)]
+    together(tracker, folders)
+    assert sorted(tracked.data.params["seed"] for tracked in logged(tracker)) == ["0", "1", "2", "3"]
+
+
+def test_one_run_tracked_by_three_at_once_is_there_once(tracker: MlflowTracker, run: Run) -> None:
+    together(tracker, [run()] * 3)
+    assert len(logged(tracker)) == 1
+
+
+def together(tracker: MlflowTracker, folders: list[Path]) -> None:
+    """Track all of them at the same moment, a thread each."""
+    barrier = threading.Barrier(len(folders))
+
+    def track(folder: Path) -> str:
+        barrier.wait()
+        return tracker.track(folder)
+
+    tracker.prepare()
+    with ThreadPoolExecutor(len(folders)) as pool:
+        assert len(list(pool.map(track, folders))) == len(folders)
 
 
 def test_metric_history_has_the_attempt_as_step(tracker: MlflowTracker, run: Run) -> None:
@@ -87,7 +123,7 @@ FIGURES = ("convergence", "reflections")
 
 
 def test_files_are_copied_without_drafts(tracker: MlflowTracker, run: Run) -> None:
-    path = run()
+    path = run(is_drawn=False)
     (path / ".manifest.json.99").write_text("half")
     (path / "reflections").mkdir()
     (path / "reflections" / "001.json").write_text("{}")
@@ -113,7 +149,7 @@ def test_figures_of_the_run_are_not_drawn_again(tracker: MlflowTracker, run: Run
 
 
 def test_tracking_writes_nothing_into_the_run_folder(tracker: MlflowTracker, run: Run) -> None:
-    path = run()
+    path = run(is_drawn=False)
     before = sorted(path.rglob("*"))
     tracker.track(path)
     assert sorted(path.rglob("*")) == before
@@ -221,7 +257,7 @@ def test_a_missing_mlflow_is_said_before_the_run(monkeypatch: pytest.MonkeyPatch
 
 def test_making_a_tracker_imports_no_mlflow() -> None:
     program = (
-        "import sys; from reflexion_lab.trackers.mlflow import MlflowTracker; MlflowTracker(); "
+        "import sys; from reflexion_lab.studies.tracking.mlflow import MlflowTracker; MlflowTracker(); "
         "print([name for name in ('mlflow', 'matplotlib', 'numpy') if name in sys.modules])"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

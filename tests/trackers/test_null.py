@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reflexion_lab.trackers.null import NullTracker
+from reflexion_lab.studies.tracking.null import NullTracker
 
 
 def test_null_tracker_writes_nothing_and_has_nowhere_to_look(tmp_path: Path) -> None:
@@ -12,7 +12,7 @@ def test_null_tracker_writes_nothing_and_has_nowhere_to_look(tmp_path: Path) -> 
 
 def test_null_tracker_imports_no_mlflow() -> None:
     program = (
-        "import sys; from pathlib import Path; from reflexion_lab.trackers.null import NullTracker; "
+        "import sys; from pathlib import Path; from reflexion_lab.studies.tracking.null import NullTracker; "
         "NullTracker().track(Path('.')); print('mlflow' in sys.modules)"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

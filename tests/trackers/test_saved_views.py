@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from reflexion_lab.trackers.saved_views import TAG, Page, missing, views
+from reflexion_lab.studies.tracking.saved_views import TAG, Page, missing, views
 
 
 def state(name: str, sweep_id: str = "", group_by: tuple[str, ...] = ("arm",)) -> dict[str, Any]:

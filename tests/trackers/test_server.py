@@ -16,9 +16,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from reflexion_lab import cli
-from reflexion_lab.stores.own_server import own_server
-from reflexion_lab.trackers.mlflow import MlflowTracker, TrackerError
+from reflexion_lab.cli import main as cli
+from reflexion_lab.storage.own_server import own_server
+from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
 
 Run = Callable[..., Path]
 LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
@@ -72,6 +72,7 @@ def shown(site: str, experiment: str) -> list[Any]:
     return list(client.search_runs([found.experiment_id])) if found else []
 
 
+@pytest.mark.slow
 def test_a_run_and_a_sweep_are_tracked_over_http_into_postgresql(
     site: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_run_and_a_sweep_are_tracked_over_http_into_postgresql(
     assert {"manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl"} <= held
 
 
+@pytest.mark.slow
 def test_who_comes_second_to_make_an_experiment_on_a_server_takes_the_first_ones(site: tuple[str, str]) -> None:
     from mlflow import MlflowClient
 
@@ -105,11 +107,13 @@ def test_who_comes_second_to_make_an_experiment_on_a_server_takes_the_first_ones
     assert set(made) == {tracker.prepare()}
 
 
+@pytest.mark.slow
 def test_links_to_a_server_hold_no_log_in(site: tuple[str, str], run: Run) -> None:
     tracker = MlflowTracker(site[0].replace("//", "//someone:hunter2@"), "linked")
     assert tracker.track(run()).startswith(f"{site[0]}/#/experiments/")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_costs_no_run_and_track_shows_it_later(
     site: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

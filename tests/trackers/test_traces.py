@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reflexion_lab.trackers.mlflow import MlflowTracker, TrackerError
-from reflexion_lab.trackers.traces import TraceWriter
+from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
+from reflexion_lab.studies.tracking.traces import TraceWriter
 
 Run = Callable[..., Path]
 
@@ -62,6 +62,17 @@ def test_a_trace_reads_back_with_roles_tokens_and_verdicts(
     assert inner[1].outputs["outcome"] == first.info.tags["feedback"] == "fail"
     assert first.info.tags["graded after the loop"] == "fail"
     assert first.info.tags["arm"] == "reflexion"
+
+
+def test_traces_of_tasks_with_long_names_keep_to_their_sessions(
+    tracker: MlflowTracker, run: Run, traced: Callable[[], list[Any]]
+) -> None:
+    folder = run(solved_at=(0, 0), n_expected=2)
+    for path in folder.glob("*.jsonl"):
+        path.write_text(path.read_text().replace("t/", "long" * 75))
+    showing(tracker, 1.0).track(folder)
+    sessions = {trace.info.tags["task_id"]: trace.info.trace_metadata["mlflow.trace.session"] for trace in traced()}
+    assert len(sessions) == len(set(sessions.values())) == 2
 
 
 def test_no_secret_of_the_config_is_in_a_trace(

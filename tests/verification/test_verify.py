@@ -7,15 +7,15 @@ import shutil
 import pytest
 
 from reflexion_lab.analysis.summary import Log
-from reflexion_lab.bundles.bundle import read as read_bundle
-from reflexion_lab.bundles.bundle import unpack
-from reflexion_lab.bundles.packing import pack
-from reflexion_lab.bundles.replay import replay
-from reflexion_lab.cli import main
-from reflexion_lab.config import assemble, compose
-from reflexion_lab.experiment import finish
-from reflexion_lab.run_folder import RunFolder
-from reflexion_lab.verification.verify import verify
+from reflexion_lab.cli.main import main
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.replay.bundle import read as read_bundle
+from reflexion_lab.studies.replay.bundle import unpack
+from reflexion_lab.studies.replay.packing import pack
+from reflexion_lab.studies.replay.replay import replay
+from reflexion_lab.studies.replay.verify.verify import verify
+from reflexion_lab.studies.run import finish
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"
 SCRIPT = [
@@ -81,15 +81,25 @@ def test_a_run_that_nobody_touched_verifies_and_every_part_of_it_was_checked(run
     assert "2 of 6 programs" in out
 
 
+NOISY = "evaluator=noisy", "evaluator.false_negative=0.5", "evaluator.false_positive=0.5"
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("feedback_source=oracle",),
-        ("store=sqlite", "recall=window_then_similar", "recall.min_score=0", "memory.shared.round_size=2"),
-        ("evaluator=combined", "loop.max_attempts=1"),
-        ("evaluator=noisy", "evaluator.false_negative=0.5", "evaluator.false_positive=0.5"),
+        pytest.param(("feedback_source=oracle",), id="oracle", marks=pytest.mark.slow),
+        pytest.param(
+            ("store=sqlite", "recall=window_then_similar", "recall.min_score=0", "memory.shared.round_size=2"),
+            id="store and rounds",
+        ),
+        pytest.param(("evaluator=combined", "loop.max_attempts=1"), id="combined", marks=pytest.mark.slow),
+        pytest.param(NOISY, id="noisy"),
+        pytest.param(
+            (*NOISY, "evaluator.evaluator._target_=reflexion_lab.tasks.evaluators.combined.Combined"),
+            id="noisy over combined",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["oracle", "store and rounds", "combined", "noisy"],
 )
 def test_runs_of_every_kind_verify(tmp_path, overrides):
     found = verify(carried_out(tmp_path, *overrides), execute=True)
@@ -231,6 +241,49 @@ def test_a_resumed_run_with_a_store_keeps_its_seal(tmp_path):
     carried_out(tmp_path, "store=sqlite", "recall=window_then_similar", "recall.min_score=0", f"resume={path}")
     assert (path / "digests.json").read_bytes() == before
     assert verify(path).holds, places(verify(path))
+
+
+def cut_off(run, **changed):
+    """As a kill leaves it after the first task; its manifest names another program where `changed` says so."""
+    for name, kept in {"attempts.jsonl": 2, "results.jsonl": 1, "grades.jsonl": 1}.items():
+        lines = (run / name).read_text().splitlines(keepends=True)
+        (run / name).write_text("".join(lines[:kept]))
+    for name in ("digests.json", "summary.json"):
+        (run / name).unlink()
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["provenance"].update(changed.pop("provenance", {}))
+    manifest["package_versions"].update(changed.pop("package_versions", {}))
+    (run / "manifest.json").write_text(json.dumps({**manifest, **changed}))
+    config = manifest["config"]
+    return ["run", *SMALL, "workers=1", f"model.path={config['model']['path']}", f"run_root={config['run_root']}"]
+
+
+def test_a_run_resumed_by_another_program_says_so_and_keeps_it(run, tmp_path, capsys):
+    command = cut_off(
+        run, provenance={"code_digest": "0" * 16}, package_versions={"msgspec": "0.1"}, isolation=["none"]
+    )
+    assert main([*command, f"resume={run}"]) == 0
+    (warning,) = (line for line in capsys.readouterr().err.splitlines() if "is resumed with changes" in line)
+    changes = [f"code digest {'0' * 16} → ", "msgspec 0.1 → ", "isolation none → "]
+    assert all(change in warning for change in changes)
+    assert main([*command, f"resume={run}"]) == 0  # finished: nothing is resumed
+    assert "resumed" not in capsys.readouterr().err
+    (resumption,) = RunFolder.existing(run).resumptions
+    assert resumption.package_versions.keys() == {"msgspec"}
+    assert "resumptions.jsonl" in json.loads((run / "digests.json").read_text())
+    packed = pack(RunFolder.existing(run), tmp_path / "a.zip").path
+    for command in (["show", str(run)], ["verify", str(run)], ["verify", str(packed)]):
+        assert main(command) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert all(change in out for change in changes), out
+
+
+def test_a_run_resumed_by_the_same_program_is_not_warned_of(run, capsys):
+    command = cut_off(run)
+    assert main([*command, f"resume={run}"]) == 0
+    assert "resumed" not in capsys.readouterr().err
+    assert main(["verify", str(run)]) == 0
+    assert "nothing changed" in capsys.readouterr().out
 
 
 def test_a_bundle_verifies_packed_unpacked_and_replayed(run, tmp_path):

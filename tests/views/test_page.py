@@ -7,14 +7,14 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.log import Log
-from reflexion_lab.cli import main
+from reflexion_lab.analysis.report.page import page, save_page
+from reflexion_lab.analysis.report.pieces import LONGEST, visible
+from reflexion_lab.analysis.report.program_diffs import MOST_LINES
+from reflexion_lab.analysis.report.tasks import task_lines
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.cli.main import main
 from reflexion_lab.notebook.viewing import view
 from reflexion_lab.records import Check, Critique, Step
-from reflexion_lab.views.page import page, save_page
-from reflexion_lab.views.pieces import LONGEST, visible
-from reflexion_lab.views.programs import MOST_LINES
-from reflexion_lab.views.tasks import task_lines
 
 VERDICTS = {
     "t/10": [(0.0, False), (1, True)],

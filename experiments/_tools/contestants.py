@@ -1,0 +1,54 @@
+"""The retrievers that are set against each other, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from reflexion_lab.memory.embedders.cached import CachedEmbedder
+from reflexion_lab.memory.embedders.minilm import MiniLM
+from reflexion_lab.memory.retrieval.bm25 import BM25
+from reflexion_lab.memory.retrieval.controls import Random, Recency
+from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
+from reflexion_lab.memory.retrieval.hybrid import Hybrid
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from reflexion_lab.memory.retrieval.tfidf import TfIdf
+from reflexion_lab.protocols import Retriever
+
+NAMES = ("jaccard", "tfidf", "bm25", "embedding", "hybrid", "random", "recency")
+"""The last two read no document."""
+EMBEDDING = ("embedding", "hybrid")
+
+
+class Contestants(NamedTuple):
+    making: Mapping[str, Callable[[], Retriever]]
+    """Makes each of them, empty."""
+    unseen: Mapping[str, Callable[[str], object]]
+    """What a query costs beside its ranking when its text is new: an embedding, which no cache holds then."""
+
+
+def contestants(names: Sequence[str] = NAMES, *, seed: int = 0, embeddings: Path | str | None = None) -> Contestants:
+    """`hybrid` fuses BM25 and embeddings. `embeddings`: a file that keeps vectors from one comparison to the next.
+
+    Raises:
+        ValueError: a name is none of `NAMES`.
+        ModelError: embeddings are asked for, and their weights are not installed.
+    """
+    if unknown := [name for name in names if name not in NAMES]:
+        raise ValueError(f"retriever: {unknown[0]!r} found; expected one of {', '.join(NAMES)}")
+    making: dict[str, Callable[[], Retriever]] = {
+        "jaccard": Jaccard,
+        "tfidf": TfIdf,
+        "bm25": BM25,
+        "random": lambda: Random(seed),
+        "recency": Recency,
+    }
+    unseen: dict[str, Callable[[str], object]] = {}
+    if any(name in EMBEDDING for name in names):
+        model = MiniLM()
+        known = CachedEmbedder(model, embeddings)
+        making["embedding"] = lambda: EmbeddingRetriever(known)
+        making["hybrid"] = lambda: Hybrid([BM25(), EmbeddingRetriever(known)])
+        unseen = {name: lambda text: model.embed([text]) for name in EMBEDDING}
+    return Contestants({name: making[name] for name in names}, unseen)

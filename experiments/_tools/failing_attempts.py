@@ -1,0 +1,187 @@
+"""Failing attempts of real models, executed once more: what they raised, and what there is to classify them by.
+
+A program runs twice in the sandbox. Once under the lab's own evaluator, check by check. Once as a researcher's harness
+runs it, program and tests in one text handed to `exec`: CPython itself then says what was raised, and what a full
+traceback of it looks like. What was raised decides the class that is taken for true.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from reflexion_lab.audit.audit import LIMITS, PATIENT
+from reflexion_lab.audit.rows import read_rows
+from reflexion_lab.audit.samples import Sample, read_samples
+from reflexion_lab.records import UNKNOWN, Evaluation, Record, Task
+from reflexion_lab.runner.progress import in_notebook
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
+
+TABLE = {
+    "syntax": ("SyntaxError", "IndentationError", "NameError", "UnboundLocalError"),
+    "assertion": ("AssertionError",),
+    "timeout": ("TimeoutError", "timeout"),
+    "index": ("IndexError", "KeyError", "StopIteration"),
+    "permission": ("PermissionError",),
+    "import": ("ImportError", "ModuleNotFoundError"),
+    "type": ("TypeError", "ValueError", "AttributeError", "ZeroDivisionError", "OverflowError"),
+    "concurrency": ("BrokenPipeError",),
+    "memory": ("MemoryError", "RecursionError", "memory"),
+}
+"""What is raised, or how a program ends, by class; the lab's specification, written down apart from its rules."""
+LONGEST = 20_000
+"""Characters that are kept of a traceback, from its beginning and its end."""
+TIMED_OUT = "timed out"
+"""All that a harness can show of a program that it had to stop; HumanEval's own words."""
+HARNESS = """
+import linecache, traceback
+def cut(text, half={half}):
+    return text if len(text) <= 2 * half else text[:half] + "\\n  ...\\n" + text[-half:]
+def told(format=traceback.format_exception, lines=linecache.cache, text=str, cut=cut):
+    try:
+        exec(compile(SOURCE, "<string>", "exec"), {{"__name__": "__main__"}})
+    except BaseException as problem:
+        trace = problem.__traceback__.tb_next
+        plain = cut("".join(format(type(problem), problem, trace)))
+        lines["<string>"] = (len(SOURCE), None, SOURCE.splitlines(True), "<string>")
+        shown = cut("".join(format(type(problem), problem, trace)))
+        return type(problem).__name__, cut(text(problem)), plain, shown
+"""
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """A failing attempt of a log, executed again."""
+
+    file: str
+    sample: Sample
+    model: str
+    recorded: str
+    """What the log says it raised."""
+    raised: str = ""
+    """The exception's type, or how the program ended: `timeout`, `memory`, `early_exit`; "" where it passed."""
+    message: str = ""
+    traceback: str = ""
+    """As `exec` leaves it, without source lines."""
+    source: str = ""
+    """The same with source lines, as a program that was run from a file shows it."""
+    evaluation: Evaluation | None = None
+    """The lab's own; None before it was executed."""
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """The file, and in it run, task and number."""
+        return self.file, self.sample.id
+
+    @property
+    def truth(self) -> str:
+        """The class of what was raised; `unknown` for what the table does not name."""
+        if self.raised in ("AttributeError", "TypeError") and "NoneType" in self.message:
+            return "null"
+        return next((name for name, kinds in TABLE.items() if self.raised in kinds), "unknown")
+
+
+def read_failures(paths: Sequence[Path | str], limit: int | None = None) -> list[Failure]:
+    """Every attempt that its log calls failed: `own_pass` is false, its own test does not hold in a clean namespace.
+
+    `limit`: only the first so many of each file.
+
+    Raises:
+        OSError, ValueError: a file cannot be read as transcripts, or none of them holds a failing attempt.
+    """
+    found = [failure for path in map(Path, paths) for failure in _read(path, limit)]
+    if not found:
+        names = ", ".join(map(str, paths)) or "no file"
+        raise ValueError(f"{names}: no failing attempt found; expected transcripts whose `attempts` hold `own_pass`")
+    return found
+
+
+def _read(path: Path, limit: int | None) -> list[Failure]:
+    samples = read_samples(path, attempts=True)  # it refuses attempts that are no objects
+    steps: list[tuple[str, dict[str, Any]]] = []
+    for row in read_rows(path):
+        if "attempts" not in row.fields:
+            raise row.wrong("attempts", "nothing", "a list of objects, one an attempt")
+        steps += [(row.text("model", ""), attempt) for attempt in row.fields["attempts"]]
+    every = [
+        Failure(
+            file=path.name,
+            sample=sample,
+            model=str(attempt.get("model") or model),
+            recorded=str(attempt.get("err") or ""),
+        )
+        for (model, attempt), sample in zip(steps, samples, strict=True)
+        if sample.logged is False
+    ]
+    return every[:limit]
+
+
+def execute(failures: Sequence[Failure], workers: int | None = None, quiet: bool = False) -> list[Failure]:
+    """Each with what came of it; equal programs with equal tests are executed once.
+
+    A program whose time was over gets more of it, alone, before that is believed.
+
+    Raises:
+        HarnessError: the sandbox is broken.
+    """
+    workers = workers or os.cpu_count() or 1
+    distinct = list({_key(one.sample): one for one in failures}.values())
+    with Sandbox(LIMITS, servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:
+        done = list(_shown(pool.map(partial(_run, sandbox), distinct), len(distinct), quiet))
+    with Sandbox(PATIENT, servers=1) as alone:
+        done = [_run(alone, one) if one.raised == "timeout" else one for one in done]
+    found = {_key(one.sample): one for one in done}
+    return [
+        replace(found[_key(one.sample)], **{name: getattr(one, name) for name in Failure.__struct_fields__[:4]})
+        for one in failures
+    ]
+
+
+def _run(sandbox: Sandbox, failure: Failure) -> Failure:
+    sample = failure.sample
+    task = Task(task_id=sample.task_id, prompt="", entry_point=sample.entry_point)
+    evaluation = run_tests(sandbox, task, sample.program, sample.tests)
+    raised = message = traceback = source = ""
+    if not evaluation.passed and evaluation.outcome not in UNKNOWN:
+        stopped = evaluation.outcome == "timeout"
+        text = TIMED_OUT if stopped else evaluation.failures[0].message
+        told = None if stopped else _told(sandbox, sample)
+        raised, message, traceback, source = told or (evaluation.outcome, text, text, text)
+    return replace(failure, raised=raised, message=message, traceback=traceback, source=source, evaluation=evaluation)
+
+
+def _told(sandbox: Sandbox, sample: Sample) -> tuple[str, str, str, str] | None:
+    """What CPython says of program and tests in one text; None where it did not come to say anything."""
+    source = "\n".join([sample.program, f"candidate = {sample.entry_point}", *sample.tests])
+    harness = HARNESS.format(half=LONGEST // 2)
+    [said] = sandbox.values(f"SOURCE = {source!r}\n{harness}", "told", ["told()"])
+    value = ast.literal_eval(said) if said else None
+    return value if isinstance(value, tuple) else None
+
+
+def untyped(text: str, kind: str) -> str:
+    """An error text without the type of the exception, wherever it stands."""
+    return re.sub(rf"(?:\b[\w.]{{1,200}}\.)?\b{re.escape(kind)}\b(?:: ?)?", "", text) if kind else text
+
+
+def _key(sample: Sample) -> tuple[object, ...]:
+    return sample.program, sample.entry_point, sample.tests
+
+
+def _shown(found: Iterable[Failure], total: int, quiet: bool) -> Iterator[Failure]:
+    """Counted on a bar."""
+    from tqdm.auto import tqdm
+
+    hidden = quiet or not (sys.stderr.isatty() or in_notebook())
+    yield from tqdm(
+        found, total=total, desc="failures", unit="program", disable=hidden, dynamic_ncols=True, leave=False
+    )

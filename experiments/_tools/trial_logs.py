@@ -1,0 +1,139 @@
+"""Success by trial of agents that try each environment again: ALFWorld and WebShop in the Reflexion paper's logs.
+
+A log folder holds one file a trial, `env_results_trial_N.json`: a list of `{name, is_success, ...}`, an environment
+each. An environment that was solved is not tried again; its success stands in the later files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from reflexion_lab.analysis.estimators import Paired, paired
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.io.files import UNREADABLE, content
+from reflexion_lab.records import Record
+
+TRIAL = re.compile(r"env_results_trial_(\d+)\.json")
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """What a file says of one environment; what memory held is not read."""
+
+    name: str
+    is_success: bool
+
+
+class Trials(Record, frozen=True, kw_only=True):
+    """One run of an agent."""
+
+    world: str
+    """The folder that its log folder stands in: what it was tried on."""
+    name: str
+    """Its log folder."""
+    solved: dict[str, tuple[bool, ...]]
+    """By environment, whether it was solved in trial 1, 2, ... or before."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.world}/{self.name}"
+
+    @property
+    def length(self) -> int:
+        """Trials."""
+        return len(next(iter(self.solved.values())))
+
+    @property
+    def curve(self) -> list[Rate]:
+        """Environments solved so far, trial by trial, with Wilson's interval: a share of all of them."""
+        return [Rate.of(sum(self.at(t).values()), len(self.solved)) for t in range(1, self.length + 1)]
+
+    def at(self, trial: int) -> dict[str, bool]:
+        """By environment, whether it was solved by the 1-based `trial`; after the last one, by that."""
+        return {name: solved[min(trial, len(solved)) - 1] for name, solved in self.solved.items()}
+
+
+class Pairing(Record, frozen=True, kw_only=True):
+    """Two runs on the same environments, at each trial that both have."""
+
+    first: str
+    second: str
+    same_start: bool
+    """Both have the very same outcome of every environment in trial 1."""
+    by_trial: tuple[Paired, ...]
+    """The second against the first: `repaired` was solved by the second alone."""
+
+
+def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
+    """Every log folder among `folders` and below them, in the order of their names.
+
+    Raises:
+        ValueError: there is none; a file is not what it should be; a trial is missing; the environments of two trials
+            differ; or one that was solved is unsolved later.
+    """
+    found = [trials for folder in folders for trials in _below(Path(folder))]
+    if not found:
+        raise ValueError(f"{', '.join(map(str, folders))}: no env_results_trial_N.json found; expected one a trial")
+    return found
+
+
+def pairings(trials: Sequence[Trials], baseline: str = "base") -> Iterator[Pairing]:
+    """Each run against each run whose name begins with `baseline`, on the same environments of one world, where there
+    is more than one trial to compare.
+    """
+    for first in (one for one in trials if one.name.startswith(baseline)):
+        for second in (one for one in trials if one.world == first.world and not one.name.startswith(baseline)):
+            if first.solved.keys() == second.solved.keys() and min(first.length, second.length) > 1:
+                common = range(1, min(first.length, second.length) + 1)
+                yield Pairing(
+                    first=first.label,
+                    second=second.label,
+                    same_start=first.at(1) == second.at(1),
+                    by_trial=tuple(paired(first.at(t), second.at(t)) for t in common),
+                )
+
+
+def _below(folder: Path) -> Iterator[Trials]:
+    files = {path for path in folder.rglob("env_results_trial_*.json") if TRIAL.fullmatch(path.name)}
+    for place in sorted({path.parent for path in files}):
+        yield _read(place, {_number(path): path for path in files if path.parent == place})
+
+
+def _number(path: Path) -> int:
+    match = TRIAL.fullmatch(path.name)
+    assert match is not None, path
+    return int(match[1])
+
+
+def _read(folder: Path, files: dict[int, Path]) -> Trials:
+    if missing := sorted(set(range(max(files) + 1)) - files.keys()):
+        raise ValueError(f"{folder}: env_results_trial_{missing[0]}.json not found; expected one for every trial")
+    solved: dict[str, list[bool]] = {}
+    for trial in range(len(files)):
+        path = files[trial]
+        outcomes = _outcomes(path)
+        if trial and (odd := sorted(outcomes.keys() ^ solved.keys())):
+            raise ValueError(f"{path}: environment {odd[0]} found in one trial alone; expected the same in all trials")
+        for name, is_success in outcomes.items():
+            before = solved.setdefault(name, [])
+            if before and before[-1] and not is_success:
+                raise ValueError(f"{path}: {name} unsolved found, which was solved before; expected it to stay solved")
+            before.append(is_success)
+    where = folder.resolve()
+    return Trials(world=where.parent.name, name=where.name, solved={name: tuple(has) for name, has in solved.items()})
+
+
+def _outcomes(path: Path) -> dict[str, bool]:
+    try:
+        environments = msgspec.json.decode(content(path, "a trial's results"), type=list[Environment])
+    except UNREADABLE as problem:
+        raise ValueError(f"{path}: {problem}; expected a list of objects with `name` and `is_success`") from None
+    found = {one.name: one.is_success for one in environments}
+    if len(found) < len(environments) or not found:
+        raise ValueError(
+            f"{path}: {len(environments)} entries of {len(found)} names found; expected each once, and one"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""How a program is written: in one reply, step by step, with tools, from candidates."""

@@ -1,0 +1,59 @@
+"""One call: first how to solve the task, in words, then the program."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+
+from reflexion_lab.protocols import Model
+from reflexion_lab.records import WITHHELD, Recollection, Sampling, Task, Trajectory
+from reflexion_lab.text.prompts.asking import Asking
+from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.replies.blocks import STATEMENT, THOUGHT, blocks, without_thoughts
+
+
+class ChainOfThought:
+    """Asks for a rationale and the whole function behind it (Wei et al., arXiv 2201.11903, with no example unless
+    `prompts` has some).
+
+    `style`: `chat`, or `continuation` for small and base models: the prompt ends in a comment that the function's body
+    begins with, and the model goes on with comment lines and then code.
+    """
+
+    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: str = "chat") -> None:
+        self.ask = Asking(model, sampling, prompts, style)
+
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        answer = self.ask("think", task, recollection, margin=margin(task))
+        words = words_before_code if self.ask.style == "chat" else leading_comments
+        is_withheld = answer.completion.finish_reason in WITHHELD
+        return answer.trajectory("chain_of_thought", "" if is_withheld else words(answer.completion.text))
+
+
+def margin(task: Task) -> str:
+    """The white space before the body of the function that the prompt begins; four spaces where it shows none."""
+    name = re.escape(task.entry_point)
+    found = re.findall(rf"^(?:async[ \t]+)?def[ \t]+{name}\b[^\n]*\n([ \t]+)\S", task.prompt, re.MULTILINE)
+    return str(found[-1]) if found else "    "
+
+
+def words_before_code(reply: str) -> str:
+    """What a chat reply says before its program: until the first fence, or the first statement where there is none.
+
+    The thoughts of a reasoning model stand in for it where it says nothing else.
+    """
+    text, _ = without_thoughts(reply)
+    found = blocks(text)
+    parts = list(takewhile(lambda block: not block.fenced, found))
+    lines = "\n".join(part.text for part in parts).split("\n")
+    if len(parts) == len(found):
+        lines = list(takewhile(lambda line: not STATEMENT.match(line), lines))
+    thoughts = THOUGHT.sub("", reply.removesuffix(text)) if reply.endswith(text) else ""
+    return "\n".join(lines).strip() or thoughts.strip()
+
+
+def leading_comments(reply: str) -> str:
+    """The comment lines that a continuation begins with, without their marks; its first line goes on with one."""
+    first, *rest = reply.split("\n")
+    lines = [first, *takewhile(lambda line: line.lstrip().startswith("#"), rest)]
+    return "\n".join(line.strip().lstrip("#").strip() for line in lines).strip()

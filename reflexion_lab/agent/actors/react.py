@@ -1,0 +1,229 @@
+"""ReAct (Yao et al., arXiv 2210.03629): thought, action, observation, until the program is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from reflexion_lab.agent.actors.tools import Asked, Observation, run_tests, use
+from reflexion_lab.agent.actors.transcript import DROPPED, Said, Turn, first_that_fits, read
+from reflexion_lab.protocols import Evaluator, Model, Sandbox
+from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
+from reflexion_lab.text.prompts.asking import STYLES, room
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import Prompts, known_examples
+from reflexion_lab.text.replies.extract import extract
+
+STOP = "\nObservation"
+"""Where the model would go on with an observation of its own making."""
+PER_MESSAGE = 8
+"""Tokens that a chat template puts around a message."""
+ENDED = {
+    "refusal": "the model refused",
+    "content_filter": "the provider's filter cut the reply out",
+    "context_overflow": "the prompt is longer than the model's context",
+    "wrong_model": "another model than the one asked for answered",
+}
+REPEATS = 3
+"""Times that the same action may come running; then the actor is stuck."""
+
+
+class ReAct:
+    """Thinks, acts and observes in at most `max_steps` turns. Its tools are those of `actors/tools.py`.
+
+    It ends with `finish`, which hands in its program or the newest draft. Without `finish`, and where that program is
+    no complete function or stands in the thought, the draft that passes most of the visible tests is handed in; on a
+    tie a complete one that came with an action, then the newer.
+
+    Args:
+        style: `chat` sends the turns as messages, `continuation` as one document that ends in `Thought N:`.
+        max_steps: replies that the model may give, 1 or more.
+        max_observation: characters of an observation, 80 or more.
+        evaluator: the run's, which must not be noisy: `run_tests` asks the sandbox.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sandbox: Sandbox,
+        sampling: Sampling,
+        prompts: Prompts | None = None,
+        style: str = "chat",
+        max_steps: int = 6,
+        max_observation: int = 600,
+        evaluator: Evaluator | None = None,
+    ) -> None:
+        if getattr(evaluator, "is_noisy", False):
+            raise ValueError(
+                "evaluator: got noisy with actor=react, whose run_tests reads the true verdict from the sandbox; "
+                "expected another actor or evaluator"
+            )
+        if style not in STYLES:
+            raise ValueError(f"actor.style: {style!r} found; expected one of {', '.join(STYLES)}")
+        if max_steps < 1:
+            raise ValueError(f"actor.max_steps: {max_steps} found; expected 1 or more")
+        if max_observation < 80:
+            raise ValueError(f"actor.max_observation: {max_observation} found; expected 80 characters or more")
+        self.model = model
+        self.sandbox = sandbox
+        self.sampling = replace(sampling, stop=tuple(dict.fromkeys((*sampling.stop, STOP))))
+        self.prompts = prompts or Prompts()
+        self.style = style
+        self.max_steps = max_steps
+        self.max_observation = max_observation
+
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        return _Work(self, task, recollection).trajectory()
+
+
+class Draft(NamedTuple):
+    """A program that defines the task's function."""
+
+    program: str = ""
+    rule: str = "none"
+    turn: int = 0
+    """The turn that wrote it, 1-based; 0 where there is no draft."""
+    is_meant: bool = False
+    """It is complete and came with an action; code in a thought may be what the thought rejects."""
+
+
+class _Work:
+    """One `act`: its turns so far, and the drafts in them."""
+
+    def __init__(self, actor: ReAct, task: Task, recollection: Recollection) -> None:
+        self.actor = actor
+        self.task = task
+        self.room = room(actor.model, actor.sampling)
+        # A quarter is kept for turns: what memory gives stands in every prompt of the transcript, or in none.
+        for_head = None if self.room is None else self.room - self.room // 4
+        name = "react" if actor.style == "chat" else "continue_react"
+        about = {
+            "prompt": task.prompt,
+            "task_id": task.task_id,
+            "max_steps": actor.max_steps,
+            "form": known_examples()[0],
+        }
+        self.head, self.left_out = actor.prompts.fit(name, for_head, recollection, **about)
+        self.turns: list[Turn] = []
+        self.steps: list[Step] = []
+        self.replies: list[Completion] = []
+        self.asked: list[tuple[str, ...]] = []
+        self.drafts = [Draft()]
+        self.passed: dict[str, int] = {}
+        """By program, how many of the visible tests it passed."""
+
+    def trajectory(self) -> Trajectory:
+        ended = ""
+        while not ended:
+            ended = self.turn()
+        newest = self.drafts[-1]
+        submitted = newest if ended == "finish" and newest.is_meant else self.best()
+        last = self.replies[-1]
+        return Trajectory(
+            solution=submitted.program,
+            strategy="react",
+            messages=self.steps[0].messages,
+            left_out=self.left_out,
+            reply=last.text,
+            rationale="\n".join(step.thought for step in self.steps if step.thought),
+            extraction=submitted.rule,
+            model=last.model,
+            finish_reason=last.finish_reason,
+            usage=sum((reply.usage for reply in self.replies), Usage()),
+            cached=all(reply.cached for reply in self.replies),
+            steps=tuple(self.steps),
+            ended=ended,
+            status={"finish": "complete", "max_steps": "unfinished"}.get(ended, "stuck"),
+        )
+
+    def turn(self) -> str:
+        """One reply, and what comes of it; says why it was the last one, or ""."""
+        messages = self.messages()
+        completion = self.actor.model.complete(messages, sampling=self.actor.sampling)
+        withheld = completion.finish_reason if completion.finish_reason in WITHHELD else ""
+        said = read("" if withheld else completion.text)
+        draft = self.drafted(said)
+        seen = Observation("", ENDED[withheld]) if withheld else self.used(said, draft)
+        self.replies.append(completion)
+        self.turns.append(Turn(len(self.turns) + 1, said, seen.text))
+        step = Step(
+            thought=said.thought,
+            action=said.action,
+            observation=seen.text,
+            error=seen.error,
+            program=draft.program,
+            messages=messages,
+            reply=completion.text,
+            usage=completion.usage,
+            seconds=seen.seconds,
+        )
+        self.steps.append(step)
+        return withheld or self.ended(said, seen)
+
+    def drafted(self, said: Said) -> Draft:
+        """The program of a reply, an empty one where it has none.
+
+        What is to be tested or handed in may also be a body, or faulty; other code counts if it defines the function.
+        The words of a thought are looked at only in a reply without any action.
+        """
+        program, rule = extract(said.given if said.action else said.given or said.thought, self.task)
+        words = set(rule.split("+"))
+        known = {"function"} | ({"body", "stub", "unparsed"} if said.action in ("run_tests", "finish") else set())
+        if known.isdisjoint(words):
+            return Draft()
+        is_meant = bool(said.action) and not said.is_quoted and words.isdisjoint(("stub", "unparsed"))
+        self.drafts.append(Draft(program, rule, len(self.turns) + 1, is_meant))
+        return self.drafts[-1]
+
+    def used(self, said: Said, draft: Draft) -> Observation:
+        newest = self.drafts[-1].program
+        self.asked.append((said.action, said.code, newest if said.action else said.thought))
+        asked = Asked(said.action, said.code, draft.program, newest)
+        seen = use(self.actor.sandbox, self.task, asked, self.actor.max_observation)
+        if said.action == "run_tests" and not seen.error:
+            self.passed[newest] = seen.passed
+        return seen
+
+    def ended(self, said: Said, seen: Observation) -> str:
+        if said.action == "finish" and not seen.error:
+            return "finish"
+        if self.asked[-REPEATS:] == [self.asked[-1]] * REPEATS:
+            return "repeated"
+        return "max_steps" if len(self.steps) == self.actor.max_steps else ""
+
+    def best(self) -> Draft:
+        """The draft that passes most of the visible tests; those not yet tested are, now."""
+        seconds = 0.0
+        for draft in self.drafts[1:]:
+            if draft.program not in self.passed:
+                seen = run_tests(self.actor.sandbox, self.task, draft.program, self.actor.max_observation)
+                self.passed[draft.program] = seen.passed
+                seconds += seen.seconds
+        self.steps[-1] = replace(self.steps[-1], seconds=self.steps[-1].seconds + seconds)
+        return max(self.drafts, key=lambda draft: (self.passed.get(draft.program, 0), draft.is_meant, draft.turn))
+
+    def messages(self) -> tuple[Message, ...]:
+        """The prompt of the next turn, within the room that there is."""
+        layout = first_that_fits(self.turns, self.drafts[-1].turn - 1, lambda levels: self.fits(self.laid_out(levels)))
+        return self.laid_out(layout)
+
+    def fits(self, messages: tuple[Message, ...]) -> bool:
+        size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
+        return self.room is None or size <= self.room
+
+    def laid_out(self, levels: tuple[int, ...]) -> tuple[Message, ...]:
+        shown = [(turn, level) for turn, level in zip(self.turns, levels, strict=True) if level != DROPPED]
+        dropped = len(levels) - len(shown)
+        head = self.head + (f"\n\n({dropped} of your earlier turns are left out.)" if dropped else "")
+        if self.actor.style == "chat":
+            said = [text for turn, level in shown for text in (turn.spoken(level), turn.observed(level))]
+            return tuple(Message(role=role, content=text) for role, text in zip(_roles(), (head, *said), strict=False))
+        past = [f"{turn.spoken(level)}\n{turn.observed(level)}\n" for turn, level in shown]
+        return (Message(role="assistant", content="\n".join((head + "\n", *past, f"Thought {len(levels) + 1}:"))),)
+
+
+def _roles() -> Iterator[str]:
+    while True:
+        yield from ("user", "assistant")

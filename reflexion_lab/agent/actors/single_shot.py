@@ -1,0 +1,18 @@
+"""One call, one program: the actor for chat models."""
+
+from __future__ import annotations
+
+from reflexion_lab.protocols import Model
+from reflexion_lab.records import Recollection, Sampling, Task, Trajectory
+from reflexion_lab.text.prompts.asking import Asking
+from reflexion_lab.text.prompts.render import Prompts
+
+
+class SingleShot:
+    """Asks for the whole function; earlier failures stand under "Earlier attempts"."""
+
+    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
+        self.ask = Asking(model, sampling, prompts, "chat")
+
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        return self.ask("solve", task, recollection).trajectory("single_shot")

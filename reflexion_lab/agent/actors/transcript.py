@@ -1,0 +1,173 @@
+"""The plain text of a ReAct transcript: how a reply is read, and how turns are shown again within bounds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from reflexion_lab.agent.actors.tools import TOOLS, shortened
+from reflexion_lab.text.replies.blocks import STATEMENT, blocks, without_thoughts
+
+LABEL = re.compile(
+    r"[\s*_#>-]*(?P<label>thought|action|program|observation|action[ \t]+input)(?:[ \t]+\d+)?[*_ \t]*:[*_]*"
+    r"(?P<rest>.*)",
+    re.IGNORECASE,
+)
+"""What a line begins with that opens a part of a turn; emphasis and numbers are let pass."""
+PROGRAM = ("action", "program", "action input")
+"""Labels behind which unfenced code may stand."""
+COMMENT = re.compile(r"[ \t]*#(?!#)")
+"""Begins a comment of unfenced code; `##` begins a heading."""
+NAME = re.compile(r"\W*(?P<name>\w+(?:[ -](?:tests?|code)\b)?)(?P<rest>.*)", re.IGNORECASE)
+NAME_CHARS = 40
+"""Of an action that is no tool so much is kept: every later prompt of the transcript shows it."""
+GRAMMAR = r"""
+root ::= " " [A-Z] word (" " word){2,24} ".\n" action
+word ::= [a-zA-Z0-9,']{1,16}
+action ::= "Action: " (tests | code | "finish\n")
+tests ::= "run_tests\nProgram:\n```python\ndef " rest line{1,14} "```\n"
+code ::= "run_code\nProgram:\n```python\nprint(" rest "```\n"
+line ::= "    " [a-zA-Z_# ] rest
+rest ::= [ -_a-~]{1,90} "\n"
+"""
+"""GBNF for `Sampling.grammar` in the style `continuation`: one whole turn behind `Thought N:`, in ASCII.
+
+Its parts are bounded, and no line of a program begins with a quote: SmolLM2-135M repeats the task's docstring, with
+examples without end.
+"""
+DROPPED = -1
+LEVELS = ((10_000, 100_000, 10_000), (300, 100_000, 200), (100, 400, 120), (60, 0, 80))
+"""Characters of thought, program and observation that are shown of a turn, from all of it to the least."""
+
+
+class Said(NamedTuple):
+    """A reply, read."""
+
+    thought: str
+    action: str
+    """As it was named, in small letters; "" where no action was."""
+    given: str
+    """What came with the action, fences included."""
+    code: str
+    """The code in it."""
+    is_quoted: bool = False
+    """The code stood in the thought: the program that is meant, or one that the thought is about."""
+
+
+class Turn(NamedTuple):
+    """A turn as later prompts show it."""
+
+    number: int
+    said: Said
+    observation: str
+
+    def spoken(self, level: int = 0) -> str:
+        """The model's part."""
+        thought, code, _ = LEVELS[level]
+        lines = [f"Thought {self.number}: {shortened(self.said.thought, thought)}"]
+        if self.said.action:
+            lines.append(f"Action: {self.said.action}")
+        if self.said.code and code:
+            lines.append(f"Program:\n```python\n{shortened(self.said.code, code)}\n```")
+        return "\n".join(lines)
+
+    def observed(self, level: int = 0) -> str:
+        return f"Observation {self.number}: {shortened(self.observation, LEVELS[level][2])}"
+
+
+def read(reply: str) -> Said:
+    """The first thought and action of a reply; what it goes on with rests on an observation that it never had.
+
+    Labels inside code are code. Never raises, and parses nothing.
+    """
+    text, _ = without_thoughts(reply)
+    thought, action = list[str](), ""
+    before, behind = list[Part](), list[Part]()
+    for part in _parts(text):
+        if part.label == "observation" or (action and part.label in ("thought", "action")):
+            break
+        if part.label == "action":
+            action, rest = _named(part.text)
+            behind.append(Part("", rest))
+        elif action:
+            behind.append(part)
+        elif part.label == "code":
+            before.append(part)
+        else:
+            thought.append(part.text)
+    is_quoted = bool(before) and all(part.label != "code" for part in behind)
+    given = before if is_quoted else behind
+    code = [part.text for part in given if part.label == "code"] or [part.text for part in given]
+    fenced = "\n".join(part.fenced for part in given)
+    return Said("\n".join(thought).strip(), action, fenced, "\n\n".join(code).strip("\n"), is_quoted)
+
+
+def layouts(turns: int, draft: int) -> Iterator[tuple[int, ...]]:
+    """Levels to show `turns` turns at, from all in full to the least: the oldest are shortened and dropped first.
+
+    The turn at index `draft`, whose program the next one may build on, is the last of the older ones to go. The newest
+    turn is shortened when nothing else is left.
+    """
+    levels = [0] * turns
+    yield tuple(levels)
+    older = sorted(range(turns - 1), key=lambda index: index == draft)
+    for level in (1, 2, DROPPED):
+        for index in older:
+            levels[index] = level
+            yield tuple(levels)
+    for level in range(1, len(LEVELS) if turns else 0):
+        levels[-1] = level
+        yield tuple(levels)
+
+
+def first_that_fits(turns: Sequence[Turn], draft: int, fits: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:
+    """The first of `layouts` that fits, else the last one."""
+    chosen: tuple[int, ...] = ()
+    for chosen in layouts(len(turns), draft):
+        if fits(chosen):
+            break
+    return chosen
+
+
+class Part(NamedTuple):
+    """A line of a reply, or a block of code in it."""
+
+    label: str
+    """`thought`, `action`, ...; `code` for a block; "" for a line without any."""
+    text: str
+    closed: bool = True
+
+    @property
+    def fenced(self) -> str:
+        if self.label != "code":
+            return self.text
+        return f"```python\n{self.text}\n" + "```" * self.closed
+
+
+def _parts(text: str) -> Iterator[Part]:
+    label, in_code = "", False
+    for block in blocks(text):
+        if block.fenced:
+            yield Part("code", block.text, block.closed)
+            continue
+        for line in block.text.split("\n"):
+            match = None if in_code and COMMENT.match(line) else LABEL.fullmatch(line)
+            if match:
+                label, in_code = " ".join(match["label"].lower().split()), False
+                yield Part(label, match["rest"].strip())
+                continue
+            in_code = in_code or (label in PROGRAM and bool(STATEMENT.match(line.lstrip())))
+            yield Part("", line)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """The action that a line names, and what stands behind it without the brackets of a call."""
+    match = NAME.fullmatch(text)
+    if match is None:
+        return "none", ""
+    name = re.sub("[ -]", "_", match["name"].lower())
+    name = next((tool for tool in TOOLS if name in (tool, tool.removesuffix("s"))), name[:NAME_CHARS])
+    rest = match["rest"].strip(" \t`*_.:")
+    inside = re.fullmatch(r"[(\[](.*)[)\]]", rest)
+    return name, inside[1] if inside else rest

@@ -1,0 +1,1 @@
+"""Judging and revising drafts within one attempt."""

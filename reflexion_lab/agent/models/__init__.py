@@ -1,0 +1,1 @@
+"""Chat and completion models behind one protocol, their cache, budget and prices."""

@@ -1,0 +1,78 @@
+"""The key to a server: from the environment or a file, read anew for every call, and never shown."""
+
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+from pathlib import Path
+
+from reflexion_lab.io.secrets import PLACEHOLDER, SHORTEST
+from reflexion_lab.protocols import Unanswered
+
+
+class ApiKey:
+    """The key in the file at `path`, or else in the environment variable `variable`. Thread-safe.
+
+    A key that is replaced while the process lives counts from the next call on.
+
+    Args:
+        is_needed: whether there has to be one in the environment; a file that is named must hold one.
+    """
+
+    def __init__(self, variable: str, path: str | None, is_needed: bool) -> None:
+        self.place = f"the file {path}" if path else f"the environment variable {variable}"
+        self._variable = variable
+        self._path = Path(path).expanduser() if path else None
+        self._is_needed = is_needed
+        self._seen: set[str] = set()
+
+    def read(self) -> str:
+        """The key; "" for none.
+
+        Raises:
+            Unanswered: there has to be one and is none, others may read it, or no header can carry it.
+        """
+        key = self._from_file(self._path) if self._path else os.environ.get(self._variable, "")
+        key = key.strip()
+        if not key and (self._is_needed or self._path):
+            raise _refused(f"{self._named} {'is empty' if self._path else 'is not set'}; put the API key into it")
+        if not (key.isascii() and key.isprintable()):
+            raise _refused(f"{self._named} holds characters that no key has; set it anew")
+        if PLACEHOLDER.fullmatch(key) and key not in self._seen:
+            warnings.warn(
+                f"{self._named} holds a key of fewer than {SHORTEST} characters, or a plain word or number of fewer "
+                "than 16. It is taken for a placeholder, as local servers need one, and is not hidden where a server "
+                "repeats it",
+                stacklevel=2,
+            )
+        if key:
+            self._seen.add(key)
+        return key
+
+    def hidden(self, text: str) -> str:
+        """`text` without any secret that was read so far. Placeholders stay, since replies are full of such words."""
+        for key in sorted(self._seen, key=len, reverse=True):
+            if not PLACEHOLDER.fullmatch(key):
+                text = text.replace(key, "[key]")
+        return text
+
+    @property
+    def _named(self) -> str:
+        return self.place[0].upper() + self.place[1:]
+
+    def _from_file(self, path: Path) -> str:
+        try:
+            mode = path.stat().st_mode
+            if not stat.S_ISREG(mode):
+                raise _refused(f"model.api_key_file: {path} is no regular file; expected one that holds the key alone")
+            if mode & 0o077:
+                found = f"{path} may be read or written by others (mode {mode & 0o777:03o})"
+                raise _refused(f"model.api_key_file: {found}; expected its owner alone: chmod 600 {path}")
+            return path.read_text(errors="replace")
+        except OSError as problem:
+            raise _refused(f"model.api_key_file: {path} cannot be read ({problem.strerror})") from None
+
+
+def _refused(message: str) -> Unanswered:
+    return Unanswered(message, "key_refused", is_lasting=True)

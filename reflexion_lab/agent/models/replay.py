@@ -1,0 +1,56 @@
+"""A model that answers from a recording alone: no weights, no network, no cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from reflexion_lab.agent.models.cache import call_key, unseen
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Completion, Message, Sampling
+from reflexion_lab.storage.shared_calls import opened
+
+
+class ReplayModel:
+    """Replies from the call cache at `path`, a file or PostgreSQL's URL, which it never writes to; every one has
+    `cached` True.
+
+    Args:
+        fingerprint: whose replies, where the cache holds those of several models; "" for the only one there.
+        context: tokens of prompt and reply together, as the recorded model had them, since prompts are cut to it.
+
+    Raises:
+        ModelError: the cache cannot be used, holds no such model, or does not hold a call.
+    """
+
+    def __init__(self, path: str | Path, fingerprint: str = "", slots: int = 64, context: int = 0) -> None:
+        if slots < 1:
+            raise ValueError(f"model.slots: {slots} found; expected 1 or more")
+        self.slots = slots
+        self.context = context
+        self._store = opened(path, readonly=True)
+        self.fingerprint = self._choose(fingerprint)
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        completion = self._store.get(call_key(self.fingerprint, messages, sampling, sample))
+        if completion is None:
+            raise unseen(self._store.place, messages, sample)
+        return replace(completion, cached=True)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _choose(self, fingerprint: str) -> str:
+        recorded = self._store.fingerprints()
+        if fingerprint in recorded:
+            return fingerprint
+        if len(recorded) == 1 and not fingerprint:
+            return recorded[0]
+        self.close()
+        wanted = f"none of {fingerprint}" if fingerprint else "no single model's"
+        raise ModelError(
+            f"{self._store.place} holds replies of {', '.join(recorded) or 'no model'}, {wanted}; "
+            "set model.fingerprint to one it holds"
+        )

@@ -1,0 +1,129 @@
+"""A model that follows a script: for demonstrations, for tests, and for runs that cost nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from reflexion_lab.io.files import UNREADABLE, content
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
+
+
+class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of a script."""
+
+    when: str
+    """Regular expression, searched for."""
+    reply: str
+    scope: Literal["last_user", "conversation"] = "last_user"
+    """What is searched: the last message of role `user`, or all messages, joined by blank lines."""
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.when)
+        except re.error as error:
+            raise ValueError(f"`when` is no regular expression: {error}") from error
+
+
+class ScriptedModel:
+    """Replies by a function of the messages and of nothing else: no sampling, no draw, no call before.
+
+    Usage counts a token for every four characters begun. Thread-safe when `reply` is.
+
+    Args:
+        reply: the script; raises ModelError for messages that it does not foresee.
+        seconds: a simulated latency; each call sleeps that long.
+        name: goes into the fingerprint; name two scripts differently if they may meet in one cache.
+        context: tokens of prompt and reply together, as a real model has them; 0: no limit.
+    """
+
+    received: list[tuple[Message, ...]]
+    """The messages of every call so far, in the order of arrival."""
+
+    def __init__(
+        self,
+        reply: Callable[[Sequence[Message]], str],
+        *,
+        seconds: float = 0.0,
+        name: str = "scripted",
+        slots: int = 64,
+        context: int = 0,
+    ) -> None:
+        if seconds < 0:
+            raise ValueError(f"model.seconds: {seconds} found; expected 0 or more")
+        if slots < 1:
+            raise ValueError(f"model.slots: {slots} found; expected 1 or more")
+        self.fingerprint = f"scripted:{name}"
+        self.slots = slots
+        self.context = context
+        self.received = []
+        self._reply = reply
+        self._seconds = seconds
+
+    @classmethod
+    def from_rules(cls, path: str | Path, *, seconds: float = 0.0, slots: int = 64, context: int = 0) -> ScriptedModel:
+        """A script from a YAML or JSON file: a list of `Rule`, of which the first that matches answers.
+
+        The fingerprint is a digest of the rules, whatever the file is called. A call that no rule matches
+        raises ModelError.
+
+        Raises:
+            ValueError: the file is missing, or a rule of it cannot be read.
+        """
+        rules = _read(Path(path))
+        digest = hashlib.sha256(msgspec.json.encode(rules, order="sorted")).hexdigest()[:16]
+
+        def reply(messages: Sequence[Message]) -> str:
+            for rule in rules:
+                if re.search(rule.when, _searched(messages, rule.scope)):
+                    return rule.reply
+            last = _searched(messages, "last_user")[:80]
+            raise ModelError(
+                f"{path}: none of its {len(rules)} rules matches the call whose last user message begins "
+                f"{last!r}; add a rule for it"
+            )
+
+        return cls(reply, seconds=seconds, name=digest, slots=slots, context=context)
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        """`sampling` and `sample` change nothing."""
+        received = tuple(messages)
+        self.received.append(received)
+        if self._seconds:
+            time.sleep(self._seconds)
+        text = self._reply(received)
+        usage = Usage(
+            calls=1,
+            prompt_tokens=_tokens("".join(message.content for message in received)),
+            completion_tokens=_tokens(text),
+            seconds=self._seconds,
+        )
+        return Completion(text=text, model=self.fingerprint, usage=usage)
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+def _searched(messages: Sequence[Message], scope: str) -> str:
+    if scope == "conversation":
+        return "\n\n".join(message.content for message in messages)
+    return next((message.content for message in reversed(messages) if message.role == "user"), "")
+
+
+def _read(path: Path) -> list[Rule]:
+    decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
+    try:
+        rules = decode(content(path, "a file of rules"), type=list[Rule])
+    except (ValueError, TypeError, *UNREADABLE) as error:
+        raise ValueError(f"model.path: {path} cannot be used ({error}); expected a list of {{when, reply}}") from error
+    if not rules:
+        raise ValueError(f"model.path: {path} holds no rule; expected at least one")
+    return rules

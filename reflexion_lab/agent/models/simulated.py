@@ -1,0 +1,132 @@
+"""A model of known skill, for studying the harness. It holds the tasks' solutions: what it reaches is no pass@1."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from reflexion_lab.agent.models.prices import Price
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
+from reflexion_lab.text.prompts.excerpt import without_docstrings
+
+BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+WRONG = re.compile(r"^# wrong draft [0-9a-f]{4}$", re.MULTILINE)
+KNOWN_BY = 200
+"""Characters of a program that tell whose it is: prompts cut long ones."""
+WORDS = """ROOT_CAUSE: My mistake is that my function ends in an error
+WHAT_WENT_WRONG: The check failed because the function raised instead of returning the wanted value
+WHAT_TO_CHANGE: In my function I will return the value that the check wants, and raise nothing
+CONFIDENCE: 0.5"""
+
+
+class SimulatedModel:
+    """Answers `actor=single_shot` with the canonical solution or a wrong one, and a reflector with fixed words.
+
+    Each task has a chance of a right first program, drawn from a beta distribution of mean `first` whose variance is
+    `spread` times the largest possible one. An actor that is shown an earlier attempt, always as failed, mends a wrong
+    program with the chance `repair` and breaks a right one with the chance `damage`; one that is shown none draws anew.
+    A reply depends on the seed of the sampling, the prompt and the draw, and on nothing else.
+
+    Usage counts a token for every four characters begun.
+
+    Args:
+        tasks: with canonical solutions.
+        seed: draws the tasks' chances.
+        price_per_million: of prompt and completion tokens.
+
+    Raises:
+        ValueError: a chance is none, or a task has no canonical solution.
+    """
+
+    only_chats = "model=simulated, which answers whole prompts"
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        first: float = 0.825,
+        spread: float = 0.5,
+        repair: float = 0.366,
+        damage: float = 0.475,
+        seed: int = 0,
+        slots: int = 64,
+        context: int = 0,
+        price_per_million: Sequence[float] = (0.0, 0.0),
+    ) -> None:
+        chances = {"first": first, "spread": spread, "repair": repair, "damage": damage}
+        for name, chance in chances.items():
+            if not 0 <= chance <= 1:
+                raise ValueError(f"model.{name}: {chance} found; expected a share in [0, 1]")
+        if unsolved := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
+            raise ValueError(f"model: {unsolved[0]} has no canonical solution; simulated needs one of every task")
+        self.repair, self.damage = repair, damage
+        self.slots = slots
+        self.context = context
+        self._tasks = {task.prompt.strip(): task for task in tasks}
+        self._first = {task.task_id: _chance(f"{seed}:{task.task_id}", first, spread) for task in tasks}
+        self._price = Price(per_million=tuple(price_per_million), words="as the config says")
+        data = msgspec.json.encode([list(chances.values()), seed, [list(pair) for pair in _known(tasks)]])
+        self.fingerprint = f"simulated:{hashlib.sha256(data).hexdigest()[:16]}"
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        """Raises ModelError for a prompt that is neither of the actor `single_shot` nor of a reflector."""
+        prompt = "\n\n".join(message.content for message in messages)
+        digest = hashlib.sha256(prompt.encode(errors="replace")).hexdigest()
+        reply = self._reply(prompt, random.Random(f"{sampling.seed}:{digest}:{sample}"))
+        counts = -(-len(prompt) // 4), -(-len(reply) // 4)
+        cost = self._price.cost(*counts)
+        usage = Usage(calls=1, prompt_tokens=counts[0], completion_tokens=counts[1], cost=cost)
+        return Completion(text=reply, model=self.fingerprint, usage=usage)
+
+    def _reply(self, prompt: str, draw: random.Random) -> str:
+        if "ROOT_CAUSE:" in prompt and "CONFIDENCE:" in prompt:
+            return WORDS
+        task = next(
+            (self._tasks[text.strip()] for _, text in BLOCK.findall(prompt) if text.strip() in self._tasks), None
+        )
+        if task is None:
+            raise ModelError(
+                f"the simulated model knows no task of the prompt that begins {prompt[:80]!r}; expected "
+                "actor=single_shot, with a reflector of labelled fields"
+            )
+        right = draw.random() < self.chance(task, prompt)
+        program = task.canonical_program if right else wrong(task, f"{draw.getrandbits(16):04x}")
+        return f"```python\n{program.strip()}\n```"
+
+    def chance(self, task: Task, prompt: str) -> float:
+        """That the next program is right, by what the prompt shows of the last one."""
+        blocks = (text for _, text in BLOCK.findall(prompt) if text.strip() != task.prompt.strip())
+        programs = (task.canonical_program, without_docstrings(task.canonical_program, task.prompt))
+        beginnings = [program.strip()[:KNOWN_BY] for program in programs]
+        drafts = [text for text in blocks if any(beginning in text for beginning in beginnings)]
+        if not drafts:
+            return self._first[task.task_id]
+        return self.repair if WRONG.search(drafts[-1]) else 1 - self.damage
+
+
+def wrong(task: Task, name: str) -> str:
+    """The canonical program, broken at its end: as long, and sure to fail whatever is asked of it."""
+    return (
+        f"# wrong draft {name}\n{task.canonical_program.strip()}\n\n\n_draft = {task.entry_point}\n\n\n"
+        f"def {task.entry_point}(*args, **kwargs):\n    _draft(*args, **kwargs)\n"
+        f"    raise ValueError('wrong draft {name}')"
+    )
+
+
+def _chance(name: str, mean: float, spread: float) -> float:
+    if spread == 0 or mean in (0, 1):
+        return mean
+    draw = random.Random(name)
+    if spread == 1:
+        return float(draw.random() < mean)
+    weight = 1 / spread - 1
+    return draw.betavariate(mean * weight, (1 - mean) * weight)
+
+
+def _known(tasks: Sequence[Task]) -> list[tuple[str, str]]:
+    return sorted((task.task_id, task.canonical_program) for task in tasks)

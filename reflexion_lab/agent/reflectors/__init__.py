@@ -1,0 +1,1 @@
+"""What went wrong, in words: by a model, by rules, and the controls."""

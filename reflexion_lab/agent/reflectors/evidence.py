@@ -1,0 +1,64 @@
+"""What an evaluation shows of a failure: its class, and the failing checks in words."""
+
+from __future__ import annotations
+
+from reflexion_lab.agent.reflectors.classes import classify
+from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation
+from reflexion_lab.text import shorten
+
+_BY_OUTCOME = {
+    "timeout": "timeout",
+    "memory": "memory",
+    "extraction_failed": "syntax",
+    "early_exit": "unknown",
+    **dict.fromkeys(WITHHELD, "unknown"),
+}
+
+_IN_WORDS = {
+    "fail": "it did not hold",
+    "error": "it raised an error",
+    "timeout": "time ran out",
+    "memory": "memory ran out",
+    "early_exit": "the program ended before its checks did",
+    "no_tests": "there was no check to run",
+    "extraction_failed": "no program could be found in my reply, which must hold one whole function",
+    "refusal": "I refused to answer, and gave no program",
+    "content_filter": "my reply was cut out by a filter, and no program was left",
+    "context_overflow": "the prompt was too long for me, and no program was written",
+    "wrong_model": "another model answered, whose reply does not count",
+}
+
+
+def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:
+    """The failure's class, one of `CLASSES`, and the check that shows it (None when no check failed)."""
+    check = next(iter(evaluation.failures), None)
+    if evaluation.outcome in _BY_OUTCOME:
+        alike = (failed for failed in evaluation.failures if failed.outcome == evaluation.outcome)
+        return _BY_OUTCOME[evaluation.outcome], next(alike, check)
+    if check is None:
+        return "unknown", None
+    if check.outcome in _BY_OUTCOME:
+        return _BY_OUTCOME[check.outcome], check
+    # A comparison that failed quotes values; words inside them are data.
+    if check.outcome == "fail" and not check.error_type:
+        return "assertion", check
+    return classify(check.error_type, check.message), check
+
+
+def describe(attempt: Attempt, check: Check | None) -> str:
+    """One line: the check, what it found and where; without a check, how the evaluation ended."""
+    if check is None:
+        outcome = attempt.evaluation.outcome
+        return shorten.line(_IN_WORDS.get(outcome, f"the checks ended in {outcome}"), 200)
+    # `assert` says it already: the type is news only when it is another exception.
+    error = "" if check.error_type == "AssertionError" and check.message else check.error_type
+    found = ": ".join(part for part in (error, shorten.line(check.message, 300)) if part)
+    found = found or _IN_WORDS.get(check.outcome, check.outcome)
+    return f"`{shorten.line(check.name, 200)}` -> {found}{_where(attempt.trajectory.solution, check.line)}"
+
+
+def _where(solution: str, line: int) -> str:
+    lines = solution.splitlines()
+    if not 1 <= line <= len(lines):
+        return f" (line {line})" if line else ""
+    return f" (line {line}: {shorten.line(lines[line - 1], 120)})"

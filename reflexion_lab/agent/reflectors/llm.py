@@ -1,0 +1,178 @@
+"""Reflection in the model's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec.structs import replace
+
+from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
+from reflexion_lab.agent.reflectors.fields import GRAMMAR, ParseError, parse_fields
+from reflexion_lab.agent.reflectors.grammars import SERVICE, SESSION, SUCCESS
+from reflexion_lab.protocols import Model, ModelError, Unanswered
+from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
+from reflexion_lab.text.prompts.asking import room
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.shorten import bounded
+
+Kind = Literal["generation_failed", "parse_error", "timeout"]
+
+
+SHAPES = {
+    "fields": (("reflect", GRAMMAR), ("reflect_success", SUCCESS)),
+    "service": (("reflect_service", SERVICE), ("reflect_service", SERVICE)),
+    "session": (("reflect_session", SESSION), ("reflect_session", SESSION)),
+}
+"""Four labelled lines, or one of two JSON objects: template and grammar, after a failure and after a pass."""
+SHORT = 160
+"""Characters to which program and evidence are cut before the task's text is cut, too."""
+
+
+class ReflectionError(RuntimeError):
+    """The model gave no usable reflection. What its reply said and cost is kept: it has been paid for."""
+
+    def __init__(self, kind: Kind, message: str, completion: Completion | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.text = completion.text if completion else ""
+        """The reply as it came, "" when there was none."""
+        self.usage = completion.usage if completion else Usage()
+
+
+class LLMReflector:
+    """Asks `model` why the attempt failed, or what made it pass, and reads its reply, labelled lines or JSON.
+
+    `max_description` (the task's text), `max_evidence` (all failing checks together) and `max_code` (the program)
+    bound, in characters, what enters the prompt; of a longer text the middle is left out. Of earlier reflections the
+    newest `max_priors` are shown, each text cut at 200 characters. Where the whole would not fit into the model's
+    context, few-shot examples go first, then the oldest priors, then more of the middle of program and evidence, and
+    last of the task's text.
+
+    `shape`: one of `SHAPES`. `constrained`: a model that supports grammars cannot but write it. How long a call may
+    take is the model's own config.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sampling: Sampling,
+        prompts: Prompts | None = None,
+        *,
+        max_description: int = 1000,
+        max_evidence: int = 2000,
+        max_code: int = 2000,
+        max_priors: int = 3,
+        shape: str = "fields",
+        constrained: bool = True,
+    ) -> None:
+        if shape not in SHAPES:
+            raise ValueError(f"reflector.shape: {shape!r} found; expected one of {', '.join(SHAPES)}")
+        self.limits = {"description": max_description, "evidence": max_evidence, "code": max_code}
+        for name, value in self.limits.items():
+            if value < 1:
+                raise ValueError(f"reflector.max_{name} is {value}; expected at least 1 character")
+        if max_priors < 0:
+            raise ValueError(f"reflector.max_priors is {max_priors}; expected 0 (show none) or more")
+        self.model = model
+        self.sampling = sampling
+        self.prompts = prompts or Prompts()
+        self.max_priors = max_priors
+        self.shape = SHAPES[shape]
+        self.constrained = constrained
+
+    def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
+        """Raises ReflectionError when the model fails, times out or cannot be understood."""
+        name, grammar = self.shape[attempt.evaluation.passed]
+        sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
+        completion = self._ask(self._prompt(name, task, attempt, episodes), sampling)
+        if completion.finish_reason in WITHHELD:
+            raise ReflectionError("generation_failed", f"the reply ended in {completion.finish_reason}", completion)
+        try:
+            fields = parse_fields(completion.text)
+        except ParseError as error:
+            cut = "; it was cut at max_tokens" if completion.finish_reason == "length" else ""
+            raise ReflectionError("parse_error", f"{error}{cut}", completion) from error
+        return Reflection(
+            reflection_id=f"{task.task_id}#{attempt.number}",
+            about_attempt=attempt.number,
+            root_cause=fields.root_cause,
+            what_went_wrong=fields.what_went_wrong,
+            what_to_change=fields.what_to_change,
+            what_worked=fields.what_worked,
+            key_insight=fields.key_insight,
+            lessons=fields.lessons,
+            confidence=fields.confidence,
+            confidence_source="stated" if fields.is_stated else "none",  # a neutral one is none to calibrate
+            source="llm",
+            category=fields.category or classify_evaluation(attempt.evaluation)[0],
+            action_items=fields.action_items or (fields.what_to_change,),
+            text=completion.text,
+            usage=completion.usage,
+        )
+
+    def _prompt(self, name: str, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> str:
+        """As much as the model's context holds; what is too long without all that can go is left for it to refuse."""
+        # A program that continues the prompt begins with it; reading it twice would fill a small model's context.
+        made = attempt.trajectory
+        code = made.solution or ("" if made.finish_reason in WITHHELD else made.reply)
+        code = code.removeprefix(task.prompt.rstrip())
+        whole = {"description": task.prompt, "evidence": evidence(attempt), "code": code}
+        texts = {part: bounded(text, self.limits[part]) for part, text in whole.items()}
+        examples, priors = self.prompts.examples, self._priors(episodes)
+        about, limit = {"number": attempt.number, "passed": attempt.evaluation.passed}, room(self.model, self.sampling)
+        while True:
+            text = self.prompts.render(name, examples=examples, priors=priors, **about, **texts)
+            if limit is None or estimated(text) <= limit:
+                return text
+            if examples:
+                examples = examples[:-1]
+            elif priors:
+                priors = priors[1:]
+            elif part := _most_dispensable(texts):
+                texts[part] = bounded(texts[part], len(texts[part]) * 3 // 4)
+            else:
+                return text
+
+    def _priors(self, episodes: Sequence[Episode]) -> list[dict[str, str]]:
+        told = [episode.reflection for episode in episodes if episode.reflection]
+        said = [prior for prior in told if prior.root_cause or prior.what_to_change]
+        return [
+            {
+                "root_cause": prior.root_cause[:200],
+                "what_to_change": prior.what_to_change[:200],
+                "lesson": next(filter(None, (prior.key_insight, *prior.lessons)), "")[:200],
+            }
+            for prior in said[len(said) - min(self.max_priors, len(said)) :]
+        ]
+
+    def _ask(self, prompt: str, sampling: Sampling) -> Completion:
+        # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
+        try:
+            return self.model.complete([Message(role="user", content=prompt)], sampling=sampling)
+        except Unanswered:
+            raise
+        except TimeoutError as error:
+            raise ReflectionError("timeout", str(error) or "the model did not answer in time") from error
+        except ModelError as error:
+            late = isinstance(error.__cause__, TimeoutError)
+            raise ReflectionError("timeout" if late else "generation_failed", str(error)) from error
+
+
+def evidence(attempt: Attempt) -> str:
+    """A line for each failing check, or one on how the evaluation ended; of an attempt that passed, its checks."""
+    evaluation = attempt.evaluation
+    if evaluation.passed:
+        return "\n".join(check.name for check in evaluation.checks)
+    return "\n".join(describe(attempt, check) for check in evaluation.failures or (None,))
+
+
+def _most_dispensable(texts: dict[str, str]) -> str:
+    """Which text to cut next; "" where there is nothing left to cut."""
+    for least in (SHORT, 1):
+        for parts in (("code", "evidence"), ("description",)):
+            longest = max(parts, key=lambda part: len(texts[part]))
+            if len(texts[longest]) > least:
+                return longest
+    return ""

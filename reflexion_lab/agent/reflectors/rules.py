@@ -1,0 +1,86 @@
+"""Reflection without a model: what the class of the failure suggests, with the evidence quoted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reflexion_lab.agent.reflectors.classes import CLASSES
+from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
+from reflexion_lab.protocols import Known
+from reflexion_lab.records import Attempt, Episode, Reflection, Task
+
+NOT_ENOUGH = 0.9
+"""A class's confidence times this, once, where earlier reflections on the task did not help."""
+
+
+class Rules:
+    """Ten classes of failure and `unknown`, each with its own words and confidence. Deterministic.
+
+    After earlier reflections on the same task, the text says that the last one's fix was not enough. The root cause is
+    one sentence per class: equal causes stay countable.
+
+    The confidence is the class's own constant, a tenth lower after earlier reflections, until `known` holds at least
+    `enough` outcomes of the class. From then on it is (mended + 1) / (cases + 2), the rule of succession (Laplace
+    1774): a share of attempts that passed right after such a failure, with one success and one failure added. Those
+    cases already hold second and third tries, so a measured figure is not lowered again.
+    """
+
+    def __init__(self, known: Known | None = None, enough: int = 20) -> None:
+        if enough < 1:
+            raise ValueError(f"reflector.enough is {enough}; expected at least 1 case")
+        self.known = known
+        self.enough = enough
+
+    def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
+        told = [e.reflection for e in episodes if e.task_id == task.task_id and e.reflection is not None]
+        # Words that were kept from the actor were no fix.
+        fixes = [reflection.what_to_change for reflection in told if reflection.what_to_change]
+        if attempt.evaluation.passed:
+            return _on_success(task, attempt, fixes)
+        category, check = classify_evaluation(attempt.evaluation)
+        failure = CLASSES[category]
+        evidence = describe(attempt, check)
+        wrong, change = f"{failure.symptom} {evidence}", failure.fix
+        if fixes:
+            # The quote stays out of `what_to_change`: quoting that next time would quote this quote.
+            wrong = f'{wrong} My last fix was not enough: "{fixes[-1][:200]}"'
+            change = f"I will not repeat the last fix but look elsewhere. {change}"
+        confidence, confidence_source = self._confidence(category, is_again=bool(fixes))
+        return Reflection(
+            reflection_id=f"{task.task_id}#{attempt.number}",
+            about_attempt=attempt.number,
+            root_cause=failure.root_cause,
+            what_went_wrong=wrong,
+            what_to_change=change,
+            confidence=confidence,
+            confidence_source=confidence_source,
+            source=f"rules:{category}",
+            category=category,
+            action_items=(failure.action.replace("{evidence}", evidence),),
+        )
+
+    def _confidence(self, category: str, is_again: bool) -> tuple[float, str]:
+        mended, cases = self.known.outcomes.get(category, (0, 0)) if self.known else (0, 0)
+        if cases >= self.enough:
+            return round((mended + 1) / (cases + 2), 4), "measured"
+        constant = CLASSES[category].confidence
+        return round(constant * NOT_ENOUGH, 4) if is_again else constant, "class"
+
+
+def _on_success(task: Task, attempt: Attempt, fixes: Sequence[str]) -> Reflection:
+    """Why it passed the rules cannot tell: their confidence is that of an unknown cause."""
+    passed = sum(check.outcome == "pass" for check in attempt.evaluation.checks)
+    worked = f"My program passed its {passed} check{'s' if passed != 1 else ''} at attempt {attempt.number}."
+    if fixes:
+        worked = f'{worked} Before it I had set out to do this: "{fixes[-1][:200]}"'
+    return Reflection(
+        reflection_id=f"{task.task_id}#{attempt.number}",
+        about_attempt=attempt.number,
+        root_cause="",
+        what_went_wrong="",
+        what_to_change="",
+        what_worked=worked,
+        confidence=CLASSES["unknown"].confidence,
+        confidence_source="class",
+        source="rules:passed",
+    )

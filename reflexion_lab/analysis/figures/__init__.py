@@ -1,0 +1,1 @@
+"""Figures: each takes a frame and Axes."""

@@ -1,0 +1,138 @@
+"""pass@1 against what it costs, and who is worth the price."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.budgets import Spot, accuracy_by_spending
+from reflexion_lab.analysis.figures.drawing import Drawing, facts, share_methods
+from reflexion_lab.analysis.figures.style import INK, Style, frame, look, named, per_cent, watermark
+from reflexion_lab.analysis.spending import is_known
+from reflexion_lab.analysis.stats.hull import hull
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = ("unit", "arm", "feedback_source", "attempt", "mean_a_case", "share", "low", "high", "on_hull")
+LABELS = {"tokens": "tokens a case, mean", "calls": "model calls a case, mean", "cost": "cost a case, mean"}
+
+
+def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
+    """Draw every arm's way from attempt 1 to its last, on a logarithmic scale of spending, and the convex hull.
+
+    The scale is linear where some spending is 0: a first attempt by a local model costs nothing.
+
+    Args:
+        found: by arm, its spots in the order of attempts; none where nobody recorded what it spent.
+        unit: what is spent: `tokens`, `calls` or `cost`.
+    """
+    for place, (arm, spots) in enumerate(found.items()):
+        if not spots:
+            continue
+        style, last = look(place), spots[-1]
+        x, y = [spot.spend for spot in spots], [spot.pass_at_1.value for spot in spots]
+        line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.1, "alpha": 0.7}
+        ax.plot(x, y, **line, marker=style["marker"], markersize=3, zorder=3)
+        ax.vlines(last.spend, last.pass_at_1.low, last.pass_at_1.high, color=style["color"], alpha=0.4, linewidth=1.6)
+        size = 8 + 5 * sum(_is_covered(last, other) for other in list(found.values())[place + 1 :])
+        ax.plot(
+            last.spend,
+            y[-1],
+            **style,
+            markersize=size,
+            zorder=5,
+            label=named(arm.label, arm.is_upper_bound),
+            gid="final",
+        )
+    _hull(found, ax)
+    ax.set(xlabel=LABELS[unit], ylabel="share of tasks solved")
+    if all(spot.spend > 0 for spots in found.values() for spot in spots):
+        ax.set_xscale("log")
+        _ticks(ax)
+    per_cent(ax.yaxis)
+    if above := [arm.label for arm in found if arm.is_upper_bound]:
+        watermark(ax, above, height=0.05)
+    return frame(ax, "both")
+
+
+def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LABELS)) -> Drawing | None:
+    """A panel for each of `units` that some arm is known to have spent; None where none is. Arms of which it is not
+    known are left out, and named in the caption.
+    """
+    spots = {
+        unit: {arm: accuracy_by_spending(arm, unit, seed) if is_known(arm, unit) else [] for arm in arms}
+        for unit in units
+    }
+    spots = {unit: found for unit, found in spots.items() if any(found.values())}
+    if not spots:
+        return None
+    rows = [
+        (unit, arm.label, arm.feedback_source, spot.attempt, spot.spend, *_ends(spot), (arm, spot) in _hull_of(found))
+        for unit, found in spots.items()
+        for arm, own in found.items()
+        for spot in own
+    ]
+    text = (
+        f"{facts(arms)} Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop with its 95 % "
+        f"interval ({share_methods(arms)}). Dashed: convex hull of all cuts, upper bounds left out; who mixes two "
+        "methods reaches every spot on it. What follows the attempt that is submitted is not counted; cached "
+        f"replies cost what they did when first drawn.{_missing(spots)}"
+    )
+    panels = [functools.partial(budget, found, unit) for unit, found in spots.items()]
+    size = 5.2, 3.6 + 0.1 * len(arms)
+    return Drawing("budget", "pass@1 against spending", panels, COLUMNS, rows, text, size, has_legend=True)
+
+
+def _name(arm: Arm) -> str:
+    return named(arm.label, arm.is_upper_bound)
+
+
+def _is_covered(last: Spot, other: Sequence[Spot]) -> bool:
+    """Whether the end of an arm that is drawn later lies upon this one, which then has to be larger."""
+    far = 0.01
+    return bool(other) and (
+        abs(other[-1].spend - last.spend) < far * last.spend
+        and abs(other[-1].pass_at_1.value - last.pass_at_1.value) < far
+    )
+
+
+def _missing(spots: Mapping[str, Mapping[Arm, Sequence[Spot]]]) -> str:
+    without = {unit: [arm.label for arm, own in found.items() if not own] for unit, found in spots.items()}
+    return "".join(f" Unknown {unit}, hence not drawn: {', '.join(names)}." for unit, names in without.items() if names)
+
+
+def _ends(spot: Spot) -> tuple[float, float, float]:
+    return spot.pass_at_1.value, spot.pass_at_1.low, spot.pass_at_1.high
+
+
+def _hull_of(found: Mapping[Arm, Sequence[Spot]]) -> list[tuple[Arm, Spot]]:
+    """Cheapest first."""
+    known = [(arm, spot) for arm, spots in found.items() if not arm.is_upper_bound for spot in spots]
+    return [known[place] for place in hull([(spot.spend, spot.pass_at_1.value) for _, spot in known])]
+
+
+def _hull(found: Mapping[Arm, Sequence[Spot]], ax: Axes) -> None:
+    """Straight in spending, hence bent on a logarithmic scale."""
+    import numpy as np
+
+    spots = [spot for _, spot in _hull_of(found)]
+    if len(spots) > 1:
+        x, y = [spot.spend for spot in spots], [spot.pass_at_1.value for spot in spots]
+        between = np.geomspace(x[0], x[-1], 200) if x[0] > 0 else np.linspace(x[0], x[-1], 200)
+        style: Style = {"color": INK, "linewidth": 1.6, "linestyle": (0, (5, 3)), "zorder": 2}
+        ax.plot(between, np.interp(between, x, y), **style, gid="hull", label="convex hull")
+
+
+def _ticks(ax: Axes) -> None:
+    """Plain numbers, more of them where the range is less than a power of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    ax.margins(x=0.12, y=0.12)
+    low, high = ax.get_xlim()
+    subs = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 7)
+    ax.xaxis.set_major_locator(LogLocator(subs=subs) if high / low > 3 else MaxNLocator(6))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 100 else f"{x:.3g}"))
+    ax.xaxis.set_minor_locator(NullLocator())

@@ -1,0 +1,131 @@
+"""pass@1 over a number in the config: Ω, k, attempts, a threshold, a rate of noise."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from reflexion_lab.analysis.arms import SEEDED, Arm, flat
+from reflexion_lab.analysis.figures.drawing import Drawing, facts, share_methods
+from reflexion_lab.analysis.figures.style import UPPER_BOUND, Style, frame, look, named, per_cent, watermark
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.runner.folder.manifest import measured
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Value = float | str
+"""Of a config key; words such as `all` stand behind the numbers."""
+COLUMNS = ("key", "value", "series", "arm", "feedback_source", "n", "share", "low", "high")
+MOST = 7
+"""Curves in a panel."""
+
+
+def over(found: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, ax: Axes) -> Axes:
+    """Draw a curve a series: share solved by the value of `key`, with its interval.
+
+    Numbers stand where they belong, on a logarithmic scale where they span a factor of 50; words behind them, apart.
+
+    Args:
+        found: by series, by value: the arm and its share.
+    """
+    places = _places(dict.fromkeys(value for series in found.values() for value in series))
+    step = 0.02 * (max(places.values()) - min(places.values()) or 1)
+    for number, (name, series) in enumerate(found.items()):
+        style, shift = look(number), (number - (len(found) - 1) / 2) * step
+        values = sorted(series, key=lambda value: places[value])
+        shares = [series[value][1] for value in values]
+        x = [places[value] + shift for value in values]
+        ax.vlines(
+            x, [one.low for one in shares], [one.high for one in shares], color=style["color"], alpha=0.5, linewidth=1.6
+        )
+        numbers = [place for place, value in zip(x, values, strict=True) if not isinstance(value, str)]
+        line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.6}
+        ax.plot(numbers, [one.value for one in shares[: len(numbers)]], **line, zorder=3)
+        ax.plot(
+            x,
+            [one.value for one in shares],
+            **{**style, "linestyle": ""},
+            markersize=7,
+            zorder=4,
+            label=name,
+            gid="over",
+        )
+    ax.set_xticks(list(places.values()), [f"{value:g}" if not isinstance(value, str) else value for value in places])
+    ax.set(xlabel=key, ylabel="share of tasks solved")
+    per_cent(ax.yaxis)
+    if above := [arm.label for series in found.values() for arm, _ in series.values() if arm.is_upper_bound]:
+        watermark(ax, above[:1])
+    return frame(ax, "y")
+
+
+def swept(arms: Sequence[Arm]) -> list[str]:
+    """Config keys of whose numbers, or numbers and words, some arms differ while all else is equal."""
+    configs = [_config(arm) for arm in arms]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    return [key for key in keys if key not in SEEDED and not key.endswith(".seed") and _varies(configs, key)]
+
+
+def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:
+    """One curve for each set of arms that differ in `key` alone.
+
+    Raises:
+        ValueError: no arm has this key.
+    """
+    having = [arm for arm in arms if key in _config(arm)]
+    if not having:
+        raise ValueError(f"key: {key!r} found; expected a dotted config key of an arm, such as recall.omega")
+    series: dict[str, dict[Value, tuple[Arm, Estimate]]] = {}
+    for arm in having:
+        share = arm.share(arm.verdicts(), seed)
+        series.setdefault(_series(arm, key), {})[_value(_config(arm)[key])] = arm, share
+    series = {name: found for name, found in series.items() if len(found) > 1} or series
+    rows = [
+        (key, value, name, arm.label, arm.feedback_source, len(arm.judged), share.value, share.low, share.high)
+        for name, found in series.items()
+        for value, (arm, share) in found.items()
+    ]
+    drawn = [arm for found in series.values() for arm, _ in found.values()]
+    text = f"{facts(drawn)} 95 % intervals: {share_methods(drawn)}."
+    parts = [list(series.items())[start : start + MOST] for start in range(0, len(series), MOST)]
+    panels = [functools.partial(over, dict(part), key) for part in parts]
+    metric = UPPER_BOUND if all(arm.is_upper_bound for arm in drawn) else "pass@1"
+    return Drawing(f"over_{key}", f"{metric} over {key}", panels, COLUMNS, rows, text, (6.6, 4.0), has_legend=True)
+
+
+def _config(arm: Arm) -> dict[str, object]:
+    config = arm.logs[0].manifest.config
+    return dict(flat(measured(config)))
+
+
+def _varies(configs: Sequence[Mapping[str, object]], key: str) -> bool:
+    groups: dict[str, set[Value]] = {}
+    for config in configs:
+        if key in config:
+            rest = repr(sorted((name, repr(value)) for name, value in config.items() if name not in (key, "seed")))
+            groups.setdefault(rest, set()).add(_value(config[key]))
+    return any(len(found) > 1 and any(not isinstance(value, str) for value in found) for found in groups.values())
+
+
+def _series(arm: Arm, key: str) -> str:
+    """The arm's name without the key."""
+    name = arm.label.replace(f" {key}={_config(arm)[key]}", "")
+    return named(name, arm.is_upper_bound)
+
+
+def _value(value: object) -> Value:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _places(values: Mapping[Value, object]) -> dict[Value, float]:
+    """Where each value stands: numbers first."""
+    import math
+
+    numbers = sorted(value for value in values if not isinstance(value, str))
+    words = sorted(value for value in values if isinstance(value, str))
+    is_wide = len(numbers) > 2 and numbers[0] > 0 and numbers[-1] / numbers[0] >= 50
+    places: dict[Value, float] = {value: math.log10(value) if is_wide else value for value in numbers}
+    last = max(places.values(), default=0.0)
+    gap = (last - min(places.values(), default=0.0)) / max(1, len(numbers) - 1) or 1.0
+    return places | {word: last + (rank + 1) * gap for rank, word in enumerate(words)}

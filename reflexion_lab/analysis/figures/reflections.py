@@ -1,0 +1,170 @@
+"""Figures of a run's reflections. Plots take and return an Axes; only `save_reflections` writes files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reflexion_lab.analysis.calibration import Bin, Calibration
+from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, SMALL, Style, frame
+from reflexion_lab.analysis.reflections import Group, ReflectionFigures, reflections
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Rate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BARS, FLOOR = 0.2, -0.32
+"""Of the bars of n in a reliability diagram: the height of the highest, and where they stand, below the shares."""
+TICKS = (0, 0.25, 0.5, 0.75, 1)
+SOURCES = {"none": "no feedback", "oracle": "oracle feedback: UPPER BOUND, not pass@1"}
+COLUMNS = ("figure", "name", "n", "k", "value", "low", "high")
+
+
+def reliability(found: Calibration, ax: Axes, label: str = "") -> Axes:
+    """Draw how often reflections of a confidence were followed by a pass, with Wilson intervals, and bars of n below.
+
+    On the diagonal, as often as was said. Below it: too sure.
+    """
+    confidences = [one.confidence for one in found.bins]
+    highest = max(one.came_true.n for one in found.bins)
+    for one in found.bins:
+        height, middle = BARS * one.came_true.n / highest, (one.low + one.high) / 2
+        width = max(0.9 * (one.high - one.low), 0.02)
+        ax.bar(middle, height, width, bottom=FLOOR, color=FAINT, gid="n", zorder=1)
+        look = {"textcoords": "offset points", "ha": "center", **SMALL}
+        ax.annotate(str(one.came_true.n), (middle, FLOOR + height), (0, 2), **look)
+    ax.plot((0, 1), (0, 1), color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2, gid="diagonal")
+    low, high = zip(*((one.came_true.low, one.came_true.high) for one in found.bins), strict=True)
+    ax.vlines(confidences, low, high, color=COLOURS[0], linewidth=2.4, alpha=0.45, zorder=3)
+    dots: Style = {"marker": "o", "markersize": 7, "markeredgecolor": "white", "linewidth": 1.2}
+    shares = [one.came_true.share for one in found.bins]
+    ax.plot(confidences, shares, color=COLOURS[0], gid="shares", zorder=4, **dots)
+    score = f"Brier {found.brier.value:.3f} [{found.brier.low:.3f}, {found.brier.high:.3f}]"
+    _title(ax, f"{label}\n{score}".strip())
+    ax.set(xlim=(-0.02, 1.02), ylim=(FLOOR, 1.02), yticks=TICKS, xlabel="confidence")
+    ax.set_ylabel("share of next attempts that passed", loc="top")
+    return frame(ax, "both")
+
+
+def flag_rates(flags: Mapping[str, Rate], ax: Axes) -> Axes:
+    """Draw one bar a flag, the first on top, with its Wilson interval and counts."""
+    places = range(len(flags))
+    ax.barh(places, [rate.share for rate in flags.values()], height=0.6, color=COLOURS[5], zorder=2)
+    for place, rate in zip(places, flags.values(), strict=True):
+        ax.hlines(place, rate.low, rate.high, color=INK, linewidth=1.4, zorder=3)
+        _at_end(ax, place, rate.high, f"{rate.k}/{rate.n}")
+    _title(ax, "Flags, share of reflections")
+    ax.set(xlim=(0, 1.18), xticks=TICKS, xlabel="share of reflections")
+    return _rows(ax, list(flags))
+
+
+def effects(groups: Mapping[str, Group], base: Rate, ax: Axes) -> Axes:
+    """Draw one line a group, the first on top: success of the retries that read it, less the base rate.
+
+    A group without a difference has its counts alone.
+    """
+    for place, group in enumerate(groups.values()):
+        if found := group.effect:
+            ax.hlines(place, found.low, found.high, color=COLOURS[0], linewidth=2.4, alpha=0.45, zorder=3)
+            ax.plot(found.value, place, marker="o", markersize=7, color=COLOURS[0], markeredgecolor="white", zorder=4)
+        _at_end(ax, place, group.effect.high if group.effect else 0.0, f"{group.retries.k}/{group.retries.n}")
+    ax.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2)
+    _title(ax, f"Passed after reading, less the base {base.k}/{base.n}")
+    ends = (abs(end) for group in groups.values() if (found := group.effect) for end in (found.low, found.high))
+    widest = max(0.2, *ends, 0)
+    ax.set(xlim=(-1.05 * widest, 1.35 * widest), xlabel="difference of shares")
+    return _rows(ax, list(groups))
+
+
+def save_reflections(folder: Path, log: Log, label: str, seed: int = 0) -> Path | None:
+    """Write `reflections.png` and, with the same numbers, `reflections.csv`; returns the figure's path, None where the
+    run has no reflection. Needs no display.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figures = reflections(log, seed)
+    if not figures:
+        return None
+    panels = 1 + bool(figures.every.flags) + len(figures.calibration)
+    columns, rows = min(2, panels), (panels + 1) // 2
+    figure = Figure(figsize=(4.8 * columns, 4.2 * rows + 0.8), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = iter(figure.subplots(rows, columns, squeeze=False).flat)
+    effects(figures.by_category, figures.base, next(axes))
+    if figures.every.flags:
+        flag_rates(figures.every.flags, next(axes))
+    for name, found in figures.calibration.items():
+        reliability(found, next(axes), f"Confidence, {name}")
+    for empty in axes:
+        empty.set_visible(False)
+    figure.supxlabel(_facts(log, figures, label), x=0.01, ha="left", linespacing=1.5, **SMALL)
+    path = folder / "reflections.png"
+    figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.2)
+    with (folder / "reflections.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *_table(figures)])
+    return path
+
+
+def _facts(log: Log, figures: ReflectionFigures, label: str) -> str:
+    source = log.manifest.feedback_source
+    said = SOURCES.get(source, f"{source} feedback")
+    errors = ", ".join(
+        f"{name} {one.error:.3f} (by chance up to {one.error_by_chance:.3f})"
+        for name, one in figures.calibration.items()
+    )
+    lines = [
+        f"{label}: {figures.n} reflections on {figures.tasks} tasks, {figures.every.read.k} of them read later; "
+        f"seed {log.manifest.seed}, {said}.",
+        "Passed: feedback tests. Shares have Wilson 95 % intervals, which take cases at one task as independent.",
+        f"Passed after reading, by failure class: k/n retries, and the difference to the base ({figures.base_of});",
+        "95 %: bootstrap over tasks, with few tasks Newcombe 1998. Readers differ in more than the reading.",
+    ]
+    if errors:
+        lines += ["Confidence: bars are n; dashed is as sure as right.", f"Expected calibration error: {errors}."]
+    return "\n".join(lines)
+
+
+def _table(figures: ReflectionFigures) -> Iterator[tuple[object, ...]]:
+    groups = {"all": figures.every}
+    groups |= {f"by {name}": group for name, group in figures.by_source.items()}
+    groups |= {f"class {name}": group for name, group in figures.by_category.items()}
+    yield _rate("base", figures.base_of, figures.base)
+    for name, group in groups.items():
+        yield _rate("read", name, group.read)
+        yield _rate("passed", name, group.retries)
+        if group.hidden:
+            yield _rate("hidden passed", name, group.hidden)
+        if found := group.effect:
+            yield ("effect", name, group.retries.n, "", found.value, found.low, found.high)
+        yield from (_rate(f"flag {flag}", name, rate) for flag, rate in group.flags.items())
+    for name, calibration in figures.calibration.items():
+        brier = calibration.brier
+        yield ("brier", name, calibration.n, "", brier.value, brier.low, brier.high)
+        yield from (_rate("reliability", f"{name} {_between(one)}", one.came_true) for one in calibration.bins)
+
+
+def _between(one: Bin) -> str:
+    return f"{one.low:.2f} to {one.high:.2f}, mean {one.confidence:.3f}"
+
+
+def _rate(figure: str, name: str, rate: Rate) -> tuple[object, ...]:
+    return figure, name, rate.n, rate.k, rate.share, rate.low, rate.high
+
+
+def _at_end(ax: Axes, place: int, x: float, text: str) -> None:
+    ax.annotate(text, (x, place), (5, 0), textcoords="offset points", va="center", **SMALL)
+
+
+def _title(ax: Axes, text: str) -> None:
+    ax.set_title(text, loc="left", fontsize=10, color=INK)
+
+
+def _rows(ax: Axes, names: list[str]) -> Axes:
+    """Names down the side, the first on top."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    return frame(ax, "x")

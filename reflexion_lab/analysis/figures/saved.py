@@ -1,0 +1,68 @@
+"""All figures of a comparison, each as a picture with the very numbers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.figures import (
+    budgets,
+    config_curves,
+    curves,
+    differences,
+    feedback,
+    outcome_map,
+    repairs,
+    similarity,
+    survival,
+    transitions,
+)
+from reflexion_lab.analysis.figures.arm_names import readable, renamed
+from reflexion_lab.analysis.figures.drawing import Drawing, Figure, Kind, save
+from reflexion_lab.io.terminal_text import plain
+
+MOST = 14
+"""Arms that curves can tell apart; a sweep of more is drawn over its config keys and as differences."""
+
+__all__ = ["Figure", "save_figures"]
+
+
+def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Figure]:
+    """Write the figures that make sense for these arms into `folder`; those that would be empty are left out.
+
+    Args:
+        comparison: of these very arms.
+        arms: one at least.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = readable(arms)
+    whole = {arm.label: plain(name) for name, arm in shown.items()}
+    drawings = _drawings(renamed(comparison, shown), list(shown.values()))
+    return [save(folder, _in_full(drawing, whole), kind) for drawing in drawings if drawing]
+
+
+def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
+    """With whole names in the table beside the figure, where there is room for them."""
+    place = drawing.columns.index("arm")
+    return drawing._replace(
+        rows=[(*row[:place], whole.get(str(row[place]), row[place]), *row[place + 1 :]) for row in drawing.rows]
+    )
+
+
+def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing | None]:
+    has_room = len(arms) <= MOST
+    if has_room:
+        yield curves.drawing(arms)
+        yield budgets.drawing(arms)
+    yield differences.drawing(comparison, arms)
+    for key in config_curves.swept(arms):
+        yield config_curves.drawing(arms, key)
+    yield feedback.drawing(arms)
+    if has_room:
+        yield transitions.drawing(arms)
+        yield repairs.drawing(arms)
+        yield similarity.drawing(arms)
+        yield survival.drawing(arms)
+        yield outcome_map.drawing(arms)

@@ -1,0 +1,78 @@
+"""What each further attempt does to right and wrong programs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.figures.drawing import Drawing, facts
+from reflexion_lab.analysis.figures.style import COLOURS, SMALL, Style, frame, per_cent, watermark
+from reflexion_lab.analysis.transitions import Moves, Transitions, transitions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+KINDS: dict[str, tuple[str, Style]] = {
+    "cc": ("CC stays right", {"facecolor": COLOURS[5]}),
+    "wc": ("WC repaired", {"facecolor": COLOURS[2], "hatch": "//"}),
+    "cw": ("CW damaged", {"facecolor": COLOURS[1], "hatch": "xx"}),
+    "ww": ("WW stays wrong", {"facecolor": "#EEEEEE"}),
+}
+FITS = 0.08
+"""Share of a bar in which its count can be written."""
+COLUMNS = ("arm", "feedback_source", "attempt", "n", *KINDS, "unknown", "repair", "repair_low", "repair_high", "damage",
+           "damage_low", "damage_high")  # fmt: skip
+
+
+def transition_bars(found: Transitions, ax: Axes) -> Axes:
+    """Draw one bar an attempt, from 2 on: shares of the programs that it kept, mended and broke, and n above."""
+    known = {moves.attempt or 0: moves for moves in found.programs if moves.n}
+    for attempt, moves in known.items():
+        _bar(attempt, moves, ax)
+    ax.set(xlabel="attempt, against the one before", ylabel="share of programs", ylim=(0, 1.1), yticks=(0, 0.5, 1))
+    ax.set_xlim(1.4, max(4, *known) + 0.6)  # a lone bar shall not fill the panel
+    ax.set_xticks(sorted(known))
+    per_cent(ax.yaxis)
+    ax.set_title(found.arm, loc="left", fontsize=9)
+    if found.is_upper_bound:
+        watermark(ax)
+    return frame(ax, "y")
+
+
+def _bar(attempt: int, moves: Moves, ax: Axes) -> None:
+    white: Style = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
+    bottom = 0.0
+    for kind, (name, style) in KINDS.items():
+        count = getattr(moves, kind)
+        share = count / moves.n
+        ax.bar(attempt, share, 0.7, bottom, edgecolor="white", label=name if attempt == 2 else "", gid=kind, **style)
+        if share > FITS:
+            ax.text(attempt, bottom + share / 2, str(count), ha="center", va="center", bbox=white, **SMALL)
+        bottom += share
+    ax.annotate(f"n = {moves.n}", (attempt, 1), (0, 3), textcoords="offset points", ha="center", **SMALL)
+
+
+def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
+    """A panel for each arm that ever makes a second attempt; None where no arm does."""
+    longer = [arm for arm in arms if arm.longest > 1]
+    found = [transitions(arm, seed) for arm in longer]
+    if not found:
+        return None
+    rows = [_row(one, moves) for one in found for moves in one.programs]
+    text = (
+        f"Hidden verdicts on programs, from one attempt to the next, of the loops that went on. {facts(longer)} "
+        "Loops whose feedback passed have ended: n shrinks, and the right programs in it are those that the feedback "
+        "rejected. Rates with 95 % intervals (bootstrap over tasks) are in the table beside the figure."
+    )
+    panels = [functools.partial(transition_bars, one) for one in found]
+    across = min(len(found), 2 if len(found) < 5 else 3)
+    title = "What an attempt keeps, mends and breaks"
+    return Drawing("transitions", title, panels, COLUMNS, rows, text, (4.4, 2.9), across, has_legend=True)
+
+
+def _row(found: Transitions, moves: Moves) -> Sequence[object]:
+    rates = [(one.value, one.low, one.high) if one else (None,) * 3 for one in (moves.repair, moves.damage)]
+    counts = [getattr(moves, kind) for kind in KINDS]
+    return found.arm, found.feedback_source, moves.attempt, moves.n, *counts, moves.unknown, *rates[0], *rates[1]

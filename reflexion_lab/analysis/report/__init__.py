@@ -1,0 +1,1 @@
+"""Tables and pages in a terminal, Markdown, HTML and LaTeX."""

@@ -1,0 +1,200 @@
+"""A comparison as sheets: the minimum honest table, in parts that fit a terminal of 100 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reflexion_lab.analysis.arms import Case
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.figures.style import UPPER_BOUND
+from reflexion_lab.analysis.report.difference_sheet import difference_sheet
+from reflexion_lab.analysis.report.sheets import NONE, Sheet, amount, listed, percent, percents, share
+from reflexion_lab.analysis.row import Row
+from reflexion_lab.io.terminal_text import plain
+
+
+def sheets(found: Comparison) -> list[Sheet]:
+    """All tables of a comparison; that of differences only where there are arms to compare."""
+    made = [_results(found), _loops(found), _costs(found), _left_out(found), _runs(found)]
+    return [made[0], difference_sheet(found), *made[1:]] if len(found.rows) > 1 else made
+
+
+def warnings(found: Comparison) -> Iterator[str]:
+    """What a reader must not overlook, a line each."""
+    for row in found.rows:
+        if row.is_upper_bound:
+            yield f"{UPPER_BOUND}, not pass@1: the hidden tests drove the loops of {plain(row.arm)}"
+        if row.no_verdict:
+            cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
+            yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"
+        if errors := row.spent.harness_errors.k:
+            yield f"HARNESS ERRORS: {errors} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
+    if odd := [plain(row.arm) for row in found.rows if row.models != found.rows[0].models]:
+        yield f"DIFFERENT MODELS: {plain(found.rows[0].arm)} on one side, {', '.join(odd)} on the other"
+    if len(paid := sorted({name for row in found.rows for name in row.currencies})) > 1:
+        yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
+    if any(one and len(one.seeds) == 1 for row in found.rows for one in (row.as_run, row.matched)):
+        yield "ONE SEED: a difference that rests on a single seed says nothing about another"
+    for row in found.rows:
+        if row.unmatched:
+            yield f"NOT MATCHED: {plain(row.arm)} is compared as run alone ({plain(row.unmatched)})"
+    if any(row.matched and row.matched.cut and not row.matched.cut.is_matched for row in found.rows):
+        yield f"NOT MATCHED: the first attempts alone of an arm cost more {found.unit} than all of the other"
+
+
+def exclusions(found: Comparison) -> Iterator[str]:
+    """By name, cases without a hidden verdict, which no figure is about, and without a partner: no difference is."""
+    for row in found.rows:
+        if row.no_verdict:
+            yield f"{plain(row.arm)}: {len(row.no_verdict)} cases without a hidden verdict: {_named(row.no_verdict)}"
+        for cases, who in ((row.absent, found.baseline or ""), (row.alone, row.arm)):
+            if cases:
+                pair = f"{plain(row.arm)} against {plain(found.baseline or '')}"
+                yield f"{pair}: {len(cases)} cases that {plain(who)} alone has: {_named(cases)}"
+
+
+def method(found: Comparison) -> str:
+    """Benchmark, n, seeds, feedback sources and the way of intervals, in a sentence."""
+    sources = ", ".join(dict.fromkeys(row.feedback_source for row in found.rows))
+    methods = " and ".join(dict.fromkeys(row.method for row in found.rows))
+    n = f"n = {', '.join(dict.fromkeys(str(row.tasks) for row in found.rows))} tasks, {_seeds(found.rows)}"
+    return f"{plain(found.benchmark)}, {n}, feedback source: {sources}; 95 %: {methods}"
+
+
+def _size(row: Row) -> str:
+    """Tasks x seeds; where each seed draws tasks of its own, the cases that they make."""
+    size = f"{row.tasks} x {len(row.seeds)}"
+    is_crossed = row.n == row.tasks * len(row.seeds)
+    return size if is_crossed else f"{row.n} cases,\n{row.tasks} tasks"
+
+
+def _results(found: Comparison) -> Sheet:
+    columns = ("arm", "feedback\nsource", "tasks\nx seeds", "attempt 1\n[95 %]", "final\n[95 %]", "AUC")
+    rows = tuple(
+        (
+            plain(row.arm),
+            row.feedback_source,
+            _size(row),
+            percents(row.first),
+            f"{UPPER_BOUND} {percents(row.final)}" if row.is_upper_bound else percents(row.final),
+            percent(row.area),
+        )
+        for row in found.rows
+    )
+    caption = (
+        f"{method(found)}. In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut at "
+        f"attempt 1 and at its end. AUC: mean height of that curve over attempts 1 to {len(found.rows[0].curve)}."
+    )
+    bounded = any(row.is_upper_bound for row in found.rows)
+    title = f"pass@1; a row that says {UPPER_BOUND} is none" if bounded else "pass@1"
+    return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
+
+
+def _loops(found: Comparison) -> Sheet:
+    columns = ("arm", "repaired", "damaged", "FP", "FN")
+    rows = tuple(
+        (
+            plain(row.arm),
+            _moved(row.moves.wc, row.moves.ww),
+            _moved(row.moves.cw, row.moves.cc),
+            share(row.feedback.false_positive_rate),
+            share(row.feedback.false_negative_rate),
+        )
+        for row in found.rows
+    )
+    caption = (
+        "In %. Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
+        "wrong programs, those that pass the feedback tests; FN: of all right ones, those that fail them."
+    )
+    return Sheet(title="What went on in the loops", columns=columns, rows=rows, caption=caption)
+
+
+def _moved(moved: int, stayed: int) -> str:
+    n = moved + stayed
+    return f"{percent(moved / n)} ({moved}/{n})" if n else NONE
+
+
+def _costs(found: Comparison) -> Sheet:
+    head = ("arm", "calls", "tokens", "tokens\na case", "tokens a\nsolved case", "cost\na case", "cost a\nsolved case")
+    rows = tuple(
+        (
+            plain(row.arm),
+            _spent(row, "calls"),
+            _spent(row, "tokens"),
+            _spent(row, "tokens", row.n_logged),
+            amount(row.tokens_per_solved.value) if row.tokens_per_solved else NONE,
+            _spent(row, "cost", row.n_logged),
+            amount(row.cost_per_solved.value) if row.cost_per_solved else NONE,
+            _cut(row),
+        )
+        for row in found.rows
+    )
+    caption = (
+        "Prompts and replies of all roles; a cached reply counts what it took when first drawn. Last column: mean that "
+        f"a case had spent at its submission, arm and baseline, after the cut. {NONE}: not recorded, or no price known."
+    )
+    columns = (*head, f"a case at\n= {found.unit}")
+    return Sheet(title="Cost", columns=columns, rows=rows, caption=caption)
+
+
+def _spent(row: Row, unit: str, cases: int = 1) -> str:
+    return NONE if unit in row.unknown else amount(getattr(row.spent.usage, unit) / cases)
+
+
+def _cut(row: Row) -> str:
+    cut = row.matched.cut if row.matched else None
+    return f"{amount(cut.spend)} : {amount(cut.baseline_spend)}" if cut else NONE
+
+
+def _left_out(found: Comparison) -> Sheet:
+    head = ("arm", "logged of\nexpected", "no\nverdict", "no test\nshown", "without\na partner")
+    rows = tuple(
+        (
+            plain(row.arm),
+            f"{row.n_logged} of {row.n_expected}",
+            str(len(row.no_verdict)),
+            str(row.no_feedback),
+            str(len(row.absent) + len(row.alone)),
+            amount(row.spent.timeouts.n),
+            *(
+                f"{percent(broken.share)} ({broken.k})"
+                for broken in (row.spent.extraction_failures, row.spent.timeouts, row.spent.harness_errors)
+            ),
+        )
+        for row in found.rows
+    )
+    named = " ".join(f"{line}." for line in exclusions(found)) or "No case was left out."
+    caption = f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {named}"
+    columns = (*head, "attempts", "no\nprogram", "timed\nout", "harness\nerrors")
+    return Sheet(title="What broke, and what was left out", columns=columns, rows=rows, caption=caption)
+
+
+def _runs(found: Comparison) -> Sheet:
+    rows = tuple((plain(row.arm), mark(row), ", ".join(map(str, row.seeds)), _models(row)) for row in found.rows)
+    return Sheet(title="Runs", columns=("arm", "study", "seeds", "model"), rows=rows, names=4)
+
+
+def mark(row: Row) -> str:
+    """`registered: NAME`, or `exploratory`."""
+    made = [one for one in (row.as_run, row.matched) if one]
+    is_registered = row.study and (not made or any(not one.exploratory for one in made))
+    return f"registered: {plain(row.study)}" if is_registered else "exploratory"
+
+
+def _models(row: Row) -> str:
+    by_role = (names if role == "actor" else (f"{role}:", *names) for role, names in row.models.items())
+    return plain("; ".join(" ".join(names) for names in by_role))
+
+
+def _named(cases: Sequence[Case]) -> str:
+    """By seed; the first ones by name."""
+    tasks: dict[int, list[str]] = {}
+    for case in cases:
+        tasks.setdefault(case.seed, []).append(plain(case.task_id))
+    return "; ".join(f"{len(names)} at seed {seed} ({listed(names, 5)})" for seed, names in tasks.items())
+
+
+def _seeds(rows: Sequence[Row]) -> str:
+    found = dict.fromkeys(row.seeds for row in rows)
+    said = " or ".join(", ".join(map(str, seeds)) for seeds in found)
+    return f"seed{'s' * any(len(seeds) > 1 for seeds in found)} {said}"

@@ -1,0 +1,51 @@
+"""A report as a folder: the same sheets and figures as Markdown, HTML and LaTeX, and the numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.figures.drawing import Kind
+from reflexion_lab.analysis.figures.saved import save_figures
+from reflexion_lab.analysis.report.comparison import sheets, warnings
+from reflexion_lab.analysis.report.document_page import page
+from reflexion_lab.analysis.report.latex import latex
+from reflexion_lab.analysis.report.markdown import markdown
+from reflexion_lab.analysis.report.sheets import Document, Sheet, listed
+from reflexion_lab.analysis.report.table import write_table
+from reflexion_lab.io.terminal_text import plain
+
+
+def save_report(folder: Path, found: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
+    """Write `report.md`, `report.html`, `report.tex`, `table.csv` and the figures into `folder`; returns their paths.
+
+    Args:
+        found: of these very arms.
+        kind: of the figures; PDF comes beside PNG. LaTeX includes both by itself, SVG has to be converted first.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    figures = save_figures(folder, found, arms, kind)
+    document = Document(
+        title=f"{plain(found.benchmark)}: {listed((plain(row.arm) for row in found.rows), 6)}",
+        warnings=tuple(warnings(found)),
+        sheets=(*sheets(found), _folders(found)),
+        figures=tuple(figures),
+    )
+    written = []
+    for name, write in (("report.md", markdown), ("report.html", page), ("report.tex", latex)):
+        written.append(folder / name)
+        written[-1].write_text(write(document), encoding="utf-8", errors="backslashreplace")
+    return [*written, write_table(folder / "table.csv", found), *(figure.path for figure in figures)]
+
+
+def _folders(found: Comparison) -> Sheet:
+    rows = tuple(
+        (plain(row.arm), str(seed), plain(run_id))
+        for row in found.rows
+        for seed, run_id in zip(row.seeds, row.run_ids, strict=True)
+    )
+    return Sheet(title="Run folders", columns=("arm", "seed", "run"), rows=rows, names=3)

@@ -1,0 +1,132 @@
+"""A run as one HTML file that needs no other, no server and no network: its head, and every task's history.
+
+Histories are the very HTML that notebooks show, packed with gzip and unpacked by the browser as they are asked for.
+What models wrote is escaped, and a Content-Security-Policy that knows the page's one script by its digest lets no other
+run.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+from reflexion_lab.analysis.report import pieces
+from reflexion_lab.analysis.report.history import history
+from reflexion_lab.analysis.report.run_page import arm, overview
+from reflexion_lab.analysis.report.sources import Sources
+from reflexion_lab.analysis.report.tasks import RESULTS, TaskLine, task_lines
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.records import Attempt
+from reflexion_lab.runner.folder.folder import RunFolder
+
+NAME = "run.html"
+"""What the page is called in a run folder; `report.html` is that of a comparison."""
+Filter = tuple[str, str, list[tuple[str, str]]]
+"""Its id in the page, its label, and its options: a value, and what the reader sees."""
+
+
+def save_page(folder: RunFolder, path: Path | None = None) -> Path:
+    """Write the page of a run to `path`, or into its folder as `run.html`; returns where it is.
+
+    An unfinished run has the tasks whose loops have ended, and says how many are missing.
+
+    Raises:
+        RunFolderError: a file of the run cannot be read.
+        OSError: `path` cannot be written to.
+    """
+    path = path or folder.path / NAME
+    text = page(Log.read(folder))
+    draft = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def page(log: Log) -> str:
+    """The page of a run: valid UTF-8, whatever models wrote."""
+    tasks, sources = task_lines(log), Sources.of(log)
+    title = pieces.visible(f"{arm(log)} on {log.manifest.benchmark}, seed {log.manifest.seed}")
+    script = _beside("page.js")
+    return pieces.rendered(
+        "page",
+        title=title,
+        policy=_policy(script),
+        style=pieces.markup(_beside("page.css")),
+        overview=pieces.markup(overview(log, is_linked=True)),
+        filters=[one for one in _filters(tasks) if len(one[2]) > 1],
+        index=pieces.markup(_json({"title": title, "tasks": [_entry(task) for task in tasks]})),
+        texts=pieces.markup(_packed(_json([_text(log.attempts[task.task_id]) for task in tasks]))),
+        tasks=(pieces.markup(_packed(history(log.attempts[t.task_id], log.grades, sources))) for t in tasks),
+        script=pieces.markup(script),
+    )
+
+
+def _policy(script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    nothing = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
+    return f"{nothing}; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _beside(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(errors="backslashreplace"), mtime=0)).decode()
+
+
+def _json(value: object) -> str:
+    """ASCII, and safe within a script element: nothing in it can end the element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _entry(task: TaskLine) -> dict[str, object]:
+    return {
+        "id": task.task_id.encode(errors="backslashreplace").decode(),
+        "shown": pieces.visible(task.task_id),
+        "result": task.result,
+        "marks": task.marks,
+        "attempts": task.attempts,
+        "solved_at": task.solved_at,
+        "failures": [*map(pieces.visible, task.failures)],
+        "categories": [*map(pieces.visible, task.categories)],
+    }
+
+
+def _text(made: Iterable[Attempt]) -> str:
+    """What a search looks through: ids, programs and reflections, each once."""
+    texts: dict[str, None] = {}
+    for attempt in made:
+        words = attempt.reflection
+        fields = (
+            (words.root_cause, words.what_went_wrong, words.what_to_change, words.key_insight, words.text)
+            if words
+            else ()
+        )
+        found = (attempt.task_id, attempt.trajectory.solution, *fields, *(words.lessons if words else ()))
+        texts |= dict.fromkeys(text[: pieces.LONGEST] for text in found)
+    return "\n".join(texts)
+
+
+def _filters(tasks: list[TaskLine]) -> Iterator[Filter]:
+    results = Counter(task.result for task in tasks)
+    yield "result", "Result", _options(name for name in RESULTS for _ in range(results[name]))
+    yield "failures", "Failed by", _options(name for task in tasks for name in task.failures)
+    yield "categories", "Class of failure", _options(name for task in tasks for name in task.categories)
+    yield "attempts", "Attempts", _options(str(n) for n in sorted(task.attempts for task in tasks))
+    solved = sorted(task.solved_at for task in tasks if task.solved_at)
+    yield "solved_at", "Solved at attempt", _options(map(str, solved))
+
+
+def _options(values: Iterable[str]) -> list[tuple[str, str]]:
+    """Each with the number of its tasks."""
+    return [(value, f"{value} ({count})") for value, count in Counter(map(pieces.visible, values)).items()]

@@ -1,0 +1,94 @@
+"""What views are made of: verdicts in words, and the way into HTML.
+
+What models and programs wrote is hostile HTML: the templates escape every value, and control, direction and zero-width
+characters are spelt out. A view reads without its styles too: every colour stands beside a word and a symbol.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from reflexion_lab.analysis.report.document_page import escaping
+from reflexion_lab.io import terminal_text as shown
+from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
+
+SAID = (
+    "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error, "
+    "refused, cut by a filter, prompt too long, wrong model"
+)
+WORDS = dict(zip(OUTCOMES, SAID.split(", "), strict=True))
+LONGEST = 40_000
+"""Characters of a text that are shown; a log may hold a line of a megabyte."""
+MOST_GIFTS = 6
+"""So many of what memory gave are unfolded."""
+
+
+def found(check: Check) -> list[tuple[str, str]]:
+    """What a failing check says, label by label."""
+    from reflexion_lab.tasks.evaluators.feedback import describe
+
+    if check.kind != "test" and check.outcome == "fail":
+        return [(f"{check.kind}, line {check.line}", f"{check.message} [{check.error_type}]")]
+    said = WORDS.get(check.outcome, check.outcome), describe(check).removeprefix(f"{check.outcome}: ")
+    return [side for side in (("expected", check.expected), ("got", check.actual)) if side[1]] or [said]
+
+
+def tally(evaluation: Evaluation) -> tuple[int, int]:
+    """Tests that passed, and all tests; what tools find is no test."""
+    tests = [check.outcome for check in evaluation.checks if check.kind == "test"]
+    return tests.count("pass"), len(tests)
+
+
+def counted(names: Iterable[str]) -> str:
+    """`2 episodes, 1 wisdom`."""
+    counts = Counter(names)
+    return ", ".join(f"{count} {name}{'s' * (count > 1 and name != 'wisdom')}" for name, count in counts.items())
+
+
+def verdict(attempt: Attempt) -> str:
+    outcome, (right, total) = attempt.evaluation.outcome, tally(attempt.evaluation)
+    return WORDS.get(outcome, outcome) + (f", {right} of {total} right" if total else "")
+
+
+def visible(text: str) -> str:
+    """With what no eye can see spelt out; of a longer text the first `LONGEST` characters, and how many it has more."""
+    seen = shown.visible(text[:LONGEST], kept="\n\t")
+    more = len(text) - LONGEST
+    return f"{seen}… ({more:,} more characters stand in the run folder)" if more > 0 else seen
+
+
+def _finalized(value: Any) -> Any:
+    """A template's own markup as it is, everything else visible."""
+    return value if hasattr(value, "__html__") else visible(str(value))
+
+
+@cache
+def _environment() -> Any:
+    made = escaping(Path(__file__).parent, finalize=_finalized)
+    made.globals |= {"words": WORDS, "found": found, "tally": tally}
+    made.globals |= {"UNKNOWN": UNKNOWN, "MOST_GIFTS": MOST_GIFTS}
+    made.filters["counted"] = counted
+    return made
+
+
+@cache
+def macro(room: str, name: str) -> Callable[..., str]:
+    """The macro `name` of `<room>.html.jinja`, which gives HTML."""
+    made = getattr(_environment().get_template(f"{room}.html.jinja").module, name)
+    return lambda *arguments: str(made(*arguments))
+
+
+def rendered(room: str, **values: Any) -> str:
+    """`<room>.html.jinja` as a whole."""
+    return str(_environment().get_template(f"{room}.html.jinja").render(**values))
+
+
+def markup(html: str) -> Any:
+    """HTML that a template takes as it is: only what templates of ours, or files beside them, have made."""
+    from markupsafe import Markup
+
+    return Markup(html)

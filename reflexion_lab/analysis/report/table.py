@@ -1,0 +1,102 @@
+"""A comparison as numbers: one line an arm, shares in [0, 1], for whatever reads CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.differences import Difference
+from reflexion_lab.analysis.figures.text import inert
+from reflexion_lab.analysis.row import Row
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+
+DIGITS = 6
+"""Significant ones: small sums of money and small p keep theirs."""
+
+
+def write_table(path: Path, found: Comparison) -> Path:
+    """`table.csv`, or whatever `path` is called; returns it. Raises OSError."""
+    lines = rows(found)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+    return path
+
+
+def rows(found: Comparison) -> list[dict[str, object]]:
+    """By column, every arm's values; the same columns for all."""
+    return [dict(_line(row, found)) for row in found.rows]
+
+
+def _line(row: Row, found: Comparison) -> Iterator[tuple[str, object]]:
+    """Columns and values; the same columns for every row. An upper bound has a column of its own, and no pass@1."""
+    final = "upper_bound" if row.is_upper_bound else "pass_at_1"
+    yield from (("arm", inert(row.arm)), ("feedback_source", row.feedback_source), ("study", inert(row.study)))
+    yield from (("seeds", " ".join(map(str, row.seeds))), ("tasks", row.tasks))
+    yield from (("n_expected", row.n_expected), ("n_logged", row.n_logged), ("n", row.n))
+    yield from _estimate("pass_at_1_first", row.first)
+    for name in ("pass_at_1", "upper_bound"):
+        yield from _estimate(name, row.final if name == final else None)
+    yield from (("interval", row.method), ("area", _round(row.area)), ("baseline", inert(found.baseline or "")))
+    for name, one in (("as_run", row.as_run), (f"equal_{found.unit}", row.matched)):
+        yield from _difference(name, one, row.is_upper_bound)
+    yield from (("refused", row.refused), ("unmatched", inert(row.unmatched)))
+    yield from (("repaired", row.moves.wc), ("damaged", row.moves.cw))
+    yield from (*_estimate("repair", row.moves.repair), *_estimate("damage", row.moves.damage))
+    yield from _rate("false_positives", row.feedback.false_positive_rate)
+    yield from _rate("false_negatives", row.feedback.false_negative_rate)
+    yield "attempts", row.spent.timeouts.n
+    yield from _rate("extraction_failures", row.spent.extraction_failures)
+    yield from _rate("timeouts", row.spent.timeouts)
+    yield from _rate("harness_errors", row.spent.harness_errors)
+    yield from _spent(row)
+    yield from (("no_verdict", len(row.no_verdict)), ("no_feedback", row.no_feedback))
+    yield from (("absent", len(row.absent)), ("alone", len(row.alone)))
+    yield "models", inert("; ".join(" ".join((role, *names)) for role, names in row.models.items()))
+
+
+def _spent(row: Row) -> Iterator[tuple[str, object]]:
+    """Empty where nobody recorded it."""
+    usage = row.spent.usage
+    units = {
+        "calls": "calls",
+        **dict.fromkeys(("tokens", "prompt_tokens", "completion_tokens"), "tokens"),
+        "cost": "cost",
+    }
+    yield from ((name, _round(getattr(usage, name)) if unit not in row.unknown else "") for name, unit in units.items())
+    for unit, one in (("tokens", row.tokens_per_solved), ("cost", row.cost_per_solved)):
+        yield f"{unit}_per_case", _round(getattr(usage, unit) / row.n_logged) if unit not in row.unknown else ""
+        yield from _estimate(f"{unit}_per_solved", one)
+
+
+def _difference(name: str, one: Difference | None, is_upper_bound: bool) -> Iterator[tuple[str, object]]:
+    yield from _estimate(f"{name}_difference", one.estimate if one else None)
+    yield f"{name}_pairs", one.n if one else ""
+    yield f"{name}_won", one.won if one else ""
+    yield f"{name}_lost", one.lost if one else ""
+    for field in ("p", "p_tasks", "p_holm", "least", "minimum"):
+        is_corrected = field != "p_holm" or not is_upper_bound  # an upper bound is in no family
+        yield f"{name}_{field}", _round(getattr(one, field)) if one and is_corrected else ""
+    yield f"{name}_detected", one.is_detected if one and not is_upper_bound else ""
+    yield f"{name}_exploratory", bool(one.exploratory) if one else ""
+    yield f"{name}_interval", one.method if one else ""
+    yield f"{name}_spend", _round(one.cut.spend) if one and one.cut else ""
+    yield f"{name}_baseline_spend", _round(one.cut.baseline_spend) if one and one.cut else ""
+
+
+def _estimate(name: str, one: Estimate | None) -> Iterator[tuple[str, object]]:
+    yield name, _round(one.value) if one else ""
+    yield f"{name}_low", _round(one.low) if one else ""
+    yield f"{name}_high", _round(one.high) if one else ""
+
+
+def _rate(name: str, one: Rate) -> Iterator[tuple[str, object]]:
+    yield name, one.k
+    yield f"{name}_rate", _round(one.share) if one.n else ""
+
+
+def _round(value: float | None) -> object:
+    return "" if value is None else value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")

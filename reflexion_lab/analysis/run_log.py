@@ -1,0 +1,144 @@
+"""A run folder as the analysis reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.estimators import Point, curve
+from reflexion_lab.loop.selection import submitted_at, without_verdict
+from reflexion_lab.records import (
+    Attempt,
+    Beginning,
+    Check,
+    Grade,
+    Manifest,
+    Record,
+    Resumption,
+    SetAside,
+    SuiteVerdict,
+    TaskResult,
+    WrittenTests,
+)
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+
+
+class Log(Record, frozen=True, kw_only=True):
+    """A run folder, read once: the tasks whose loops have ended, in the order in which they did."""
+
+    manifest: Manifest
+    results: dict[str, TaskResult]
+    attempts: dict[str, list[Attempt]]
+    grades: dict[tuple[str, int], Grade]
+    written: dict[str, WrittenTests]
+    """Tests that the model wrote, by task; empty unless they were the feedback."""
+    suite_verdicts: dict[str, SuiteVerdict]
+    beginning: Beginning | None = None
+    """What memory held of earlier runs; None where tasks know nothing of each other."""
+    set_aside: tuple[SetAside, ...] = ()
+    """Loops that were broken off, since the model gave no answer, and begun anew."""
+    resumptions: tuple[Resumption, ...] = ()
+    """Each time that the run went on after it was cut off."""
+    torn: int
+    """Lines that a kill left half-written; they were skipped."""
+
+    @classmethod
+    def read(cls, run: RunFolder, texts: bool = True) -> Log:
+        """Raises RunFolderError: a file cannot be read, or a task has a result and no attempts.
+
+        Args:
+            texts: False leaves out what no figure is made of, prompts and replies above all: a quarter of the memory.
+        """
+        fresh = RunFolder(run.path)  # its count of torn lines begins at 0
+        attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
+        results, grades = fresh.results, fresh.grades
+        if lost := sorted(results.keys() - attempts.keys()):
+            where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
+            raise RunFolderError(f"{where}; expected one at least; delete its line in results.jsonl and resume")
+        for task_id, result in results.items():
+            n = len(attempts[task_id])
+            if result.attempts != n or not all(1 <= t <= n for t in (result.submitted, result.best, result.last)):
+                where = f"{run.path / 'results.jsonl'}: a result of {task_id} that does not fit its {n} attempts found"
+                raise RunFolderError(f"{where}; expected both as the run wrote them; delete that line and resume")
+        written = fresh.written_tests
+        return cls(
+            manifest=fresh.manifest,
+            results=results,
+            attempts={task_id: attempts[task_id] for task_id in results},
+            grades=grades,
+            written={task_id: written[task_id] for task_id in results if task_id in written},
+            suite_verdicts=fresh.suite_verdicts,
+            beginning=fresh.beginning,
+            set_aside=tuple(fresh.set_aside),
+            resumptions=tuple(fresh.resumptions),
+            torn=fresh.torn,
+        )
+
+    @property
+    def by_task(self) -> Log:
+        """The same with the tasks sorted: sums of seconds and cost depend on their order in the last digit."""
+        attempts, results, written = (dict(sorted(d.items())) for d in (self.attempts, self.results, self.written))
+        return replace(self, attempts=attempts, results=results, written=written)
+
+    @property
+    def every(self) -> list[Attempt]:
+        return [attempt for made in self.attempts.values() for attempt in made]
+
+    @property
+    def submitted(self) -> dict[str, tuple[Attempt, Grade]]:
+        """By task, what was submitted and its hidden verdict; tasks still to be graded are left out."""
+        chosen = {task_id: submitted_at(made) for task_id, made in self.attempts.items()}
+        return {
+            task_id: (attempt, self.grades[task_id, attempt.number])
+            for task_id, attempt in chosen.items()
+            if (task_id, attempt.number) in self.grades
+        }
+
+    @property
+    def no_verdict(self) -> tuple[str, ...]:
+        """Tasks on which the hidden tests say nothing, sorted; they are in no rate's n."""
+        return tuple(sorted(without_verdict(self.grades.values()) & self.attempts.keys()))
+
+    @property
+    def is_graded(self) -> bool:
+        """Every attempt has its hidden verdict; an interrupted run has those of submissions alone."""
+        return all((attempt.task_id, attempt.number) in self.grades for attempt in self.every)
+
+    @property
+    def sealed_grades(self) -> dict[tuple[str, int], Grade]:
+        """The grades; empty until `is_graded`."""
+        return self.grades if self.is_graded else {}
+
+    @property
+    def points(self) -> list[Point]:
+        """The convergence curve, up to the longest loop; empty until `is_graded`."""
+        return self.curve(max((len(made) for made in self.attempts.values()), default=0))
+
+    def curve(self, n_attempts: int) -> list[Point]:
+        """The convergence curve up to `n_attempts`; empty until `is_graded`, and without a task that has a verdict."""
+        before = sum(written.usage.tokens for written in self.written.values())
+        return curve(self.attempts, self.grades, n_attempts, before) if self.attempts and self.is_graded else []
+
+    @property
+    def judged(self) -> list[tuple[Attempt, Grade]]:
+        """Every attempt with its hidden verdict; empty until `is_graded`."""
+        return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
+
+
+def _bare(every: Iterable[Attempt]) -> dict[str, list[Attempt]]:
+    """Attempts by task without their long texts; checks that are equal are one."""
+    found: dict[str, list[Attempt]] = {}
+    known: dict[Check, Check] = {}
+    for attempt in every:
+        made, verdict, said = attempt.trajectory, attempt.evaluation, attempt.reflection
+        checks = tuple(known.setdefault(check, check) for check in verdict.checks)
+        steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in made.steps)
+        one = replace(
+            attempt,
+            trajectory=replace(made, messages=(), reply="", rationale="", steps=steps),
+            evaluation=replace(verdict, checks=checks, feedback="", output=""),
+            reflection=said and replace(said, text=""),
+        )
+        found.setdefault(attempt.task_id, []).append(one)
+    return found

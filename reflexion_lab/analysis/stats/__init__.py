@@ -1,0 +1,1 @@
+"""Formulas on numbers, each with its paper: intervals, tests, bootstrap, power."""

@@ -1,0 +1,209 @@
+"""Bootstrap intervals for shares of cases: one case is one task at one seed, and the cases of a task are one cluster.
+
+Tasks are drawn with replacement, each with all of its seeds (Efron 1979, Annals of Statistics 7:1-26; clusters: Davison
+and Hinkley 1997, Bootstrap Methods and their Application, section 3.8); the ends are percentiles of the draws. Where
+fewer than `FEWEST` tasks speak for one of the sides, percentiles are too narrow, and without any they have no width at
+all: score intervals then take their place.
+
+A p value is not read off the draws: they are centred where the data are, not where a null hypothesis is. It comes from
+`permutation.sign_flip`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from reflexion_lab.analysis.stats.draws import drawn, ends, generator
+from reflexion_lab.analysis.stats.intervals import Estimate, clustered, effective, paired_difference
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import ArrayLike, NDArray
+
+CLOSE = 1e-9
+"""Shares nearer to each other than this are one: sums of decimals differ in their last digit."""
+DRAWS = 10_000
+FEWEST = 10
+"""Tasks that must speak for each side before percentiles are believed."""
+
+
+def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate:
+    """The share of cases that passed, in [0, 1].
+
+    Tasks are what is drawn: the interval is for other tasks of the kind, solved at these very seeds. With fewer than
+    `FEWEST` tasks that ever passed, or that ever failed, or where all passed as often, it is Wilson's, discounted to as
+    many cases as the clusters are worth at least (`intervals.clustered`). In simulations of 10 to 164 tasks it holds
+    the truth in 93 to 99 of 100; percentiles alone fall to 87, at 164 tasks of which 98 % pass.
+
+    Args:
+        outcomes: shape (tasks, seeds), values in [0, 1], not a number where a case is absent.
+
+    Raises:
+        ValueError: no case; another shape; a value outside [0, 1].
+    """
+    sums, counts = _totals(_checked(outcomes, "outcomes"))
+    value = float(sums.sum() / counts.sum())
+    if _few(sums, counts):
+        return _estimate(value, *clustered(value, [int(count) for count in counts]))
+    return _estimate(value, *ends(_ratios(sums, counts, seed, draws)))
+
+
+def difference(first: ArrayLike, second: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate:
+    """share(second) - share(first) over the cases that both have, in [-1, 1]; both sides from the same drawn tasks.
+
+    With fewer than `FEWEST` tasks on which the sides differ, or all alike, it is Newcombe's interval for pairs
+    (`intervals.paired_difference`), the table discounted to as many pairs as the clusters are worth at least. In
+    simulations of 20 to 164 tasks it holds the truth in 93 to 99 of 100: a little too narrow with 10 to 15 discordant
+    tasks, too wide below.
+
+    Args:
+        first, second: one shape (tasks, seeds), rows and columns of the same tasks and seeds, values in [0, 1], not a
+            number where a case is absent.
+
+    Raises:
+        ValueError: no case in both; shapes that differ; a value outside [0, 1].
+    """
+    one, other = _checked(first, "first"), _checked(second, "second")
+    if one.shape != other.shape:
+        raise ValueError(
+            f"second: shape {other.shape} found; expected that of first, {one.shape}: same tasks, same seeds"
+        )
+    sums, counts = _totals(other - one, "first and second")
+    value = float(sums.sum() / counts.sum())
+    if not are_varied(sums / counts):
+        return _estimate(value, *_newcombe(one, other, [int(count) for count in counts]))
+    return _estimate(value, *ends(_ratios(sums, counts, seed, draws)))
+
+
+def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
+    """sum(numerators) / sum(denominators), such as what was spent over what was solved.
+
+    Args:
+        numerators, denominators: shape (tasks,), 0 or more: each task's sums over its seeds.
+
+    Returns:
+        None where the denominators are all 0. The upper end is infinite where more than 2.5 % of the draws have none.
+
+    Raises:
+        ValueError: shapes that differ, or negative values.
+    """
+    import numpy as np
+
+    above, below = np.asarray(numerators, float), np.asarray(denominators, float)
+    if above.ndim != 1 or above.shape != below.shape or not (above >= 0).all() or not (below >= 0).all():
+        raise ValueError("numerators and denominators: expected one number of 0 or more each for every task")
+    if not below.sum():
+        return None
+    return _estimate(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
+
+
+def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate]:
+    """One estimate for each attempt: the share of cases that passed, its interval over tasks and seeds.
+
+    Tasks and seeds are drawn each for themselves (the pigeonhole bootstrap: Owen 2007, Annals of Applied Statistics
+    1:386-411). Each interval is for its attempt alone, not for the curve as a whole. What is covered depends on the
+    number of seeds S. With one, only tasks are drawn, and nothing is said of other seeds. With few, what a seed does to
+    all tasks at once is drawn too narrow, by (S - 1) / S in variance: 2/3 with three; what seeds do to single tasks is
+    drawn too wide, up to 3 times in variance. In simulations of 60 tasks, two thirds solved, this holds the truth in
+    98 of 100 with three seeds that do not matter, in 94 with three that move all tasks together (standard deviation: 5
+    points), in 92 with one such seed, in 95 with ten.
+
+    Where `interval` gives up percentiles, so does this.
+
+    Args:
+        curves: shape (attempts, tasks, seeds), values in [0, 1], not a number where a case is absent.
+
+    Raises:
+        ValueError: as `interval`.
+    """
+    import numpy as np
+
+    cases = np.asarray(curves, float)
+    if cases.ndim != 3:
+        raise ValueError(f"curves: shape {cases.shape} found; expected (attempts, tasks, seeds)")
+    points = [interval(attempt, seed, draws=1) for attempt in cases]
+    found = []
+    for attempt, point, shares in zip(cases, points, _two_way(cases, seed, draws).T, strict=True):
+        sums, counts = _totals(attempt)
+        found.append(point if _few(sums, counts) else _estimate(point.value, *ends(shares)))
+    return found
+
+
+def _checked(outcomes: ArrayLike, name: str) -> NDArray[float64]:
+    import numpy as np
+
+    found = np.asarray(outcomes, float)
+    if found.ndim != 2:
+        raise ValueError(f"{name}: shape {found.shape} found; expected (tasks, seeds)")
+    if ((found < 0) | (found > 1)).any():
+        raise ValueError(f"{name}: a value outside [0, 1] found; expected shares of cases, or 0 and 1")
+    return found
+
+
+def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[float64], NDArray[float64]]:
+    """Of each task that has a case: the sum over its cases, and their number."""
+    import numpy as np
+
+    counts = np.isfinite(cases).sum(axis=1)
+    if not counts.any():
+        raise ValueError(f"{name}: no case found; expected at least one")
+    return np.nansum(cases, axis=1)[counts > 0], counts[counts > 0].astype(float)
+
+
+def are_varied(differences: ArrayLike) -> bool:
+    """Whether enough tasks differ, and not all alike, for percentiles to be believed. Shape (tasks,)."""
+    import numpy as np
+
+    found = np.asarray(differences, float)
+    return bool((np.abs(found) > CLOSE).sum() >= FEWEST and np.ptp(found) > CLOSE)
+
+
+def _few(sums: NDArray[float64], counts: NDArray[float64]) -> bool:
+    """Too few tasks ever passed, or ever failed, or all of them alike."""
+    import numpy as np
+
+    return bool(min((sums > 0).sum(), (sums < counts).sum()) < FEWEST or np.ptp(sums / counts) <= CLOSE)
+
+
+def _ratios(above: NDArray[float64], below: NDArray[float64], seed: int, draws: int) -> NDArray[float64]:
+    """The ratio in every draw; infinite, or not a number, where a draw has nothing below."""
+    import numpy as np
+
+    sums = drawn(np.column_stack([above, below]), generator(seed, "tasks"), draws)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(sums[:, 0] / sums[:, 1])
+
+
+def _two_way(cases: NDArray[float64], seed: int, draws: int) -> NDArray[float64]:
+    """The shares in every draw of tasks and of seeds, shape (draws, attempts)."""
+    import numpy as np
+
+    attempts, tasks, seeds = cases.shape
+    often = generator(seed, "seeds").multinomial(seeds, [1 / seeds] * seeds, size=draws)
+    both = np.stack([np.nan_to_num(cases), np.isfinite(cases)])  # what passed, and what there is
+    rows = both.transpose(2, 0, 1, 3).reshape(tasks, -1)
+    sums = drawn(rows, generator(seed, "tasks"), draws).reshape(draws, 2, attempts, seeds)
+    passed, there = np.einsum("dkas,ds->kda", sums, often)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(passed / there)
+
+
+def _newcombe(one: NDArray[float64], other: NDArray[float64], sizes: list[int]) -> tuple[float, float]:
+    import numpy as np
+
+    scale = effective(sizes) / sum(sizes)
+    both, first, second, neither = (
+        float(np.nansum(part)) * scale
+        for part in (one * other, one * (1 - other), other * (1 - one), (1 - one) * (1 - other))
+    )
+    # rounded up, so that the sides never seem to agree more than they do
+    return paired_difference(round(both), _up(first), _up(second), round(neither))
+
+
+def _up(count: float) -> int:
+    return math.ceil(count - 1e-9)
+
+
+def _estimate(value: float, low: float, high: float) -> Estimate:
+    return Estimate(value=value, low=min(low, value), high=max(high, value))

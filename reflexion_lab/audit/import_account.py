@@ -1,0 +1,186 @@
+"""What an import did with a recorded run, beside its run folder: `recorded.json`."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.audit.import_feedback import feedback_verdict
+from reflexion_lab.audit.importing import Loop, Recording
+from reflexion_lab.audit.rows import Row
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Task
+from reflexion_lab.tasks.benchmarks.overlap import repeated
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """Recorded verdicts on attempts beside ours."""
+
+    compared: int
+    """Attempts with both."""
+    agree: int
+    ours_alone: int
+    """Passes here that were recorded as failures."""
+    recorded_alone: int
+    """Passes in the record that fail here."""
+    differing: tuple[str, ...] = ()
+    """`task/attempt`, each that differs."""
+
+
+class Account(Record, frozen=True, kw_only=True):
+    """One recorded run: what was taken, what was not, and how the record compares with what was executed here."""
+
+    file: str
+    source: str
+    model: str
+    models: tuple[str, ...]
+    strategy: str
+    run: str
+    tasks: int
+    attempts: int
+    reflections: int
+    excluded: tuple[tuple[str, str], ...]
+    """Rows that could not be used, and why."""
+    absent: tuple[str, ...]
+    """Tasks of the benchmark that the run does not hold."""
+    without_program: tuple[str, ...]
+    """Attempts (`task/number`) without a program in the record: kept, and failing."""
+    without_feedback: int
+    """Tasks of which no feedback test is recorded, where the loop had feedback."""
+    overlapping: int
+    """Tasks that have a feedback test that is a hidden one, too."""
+    went_on: int
+    """Loops with an attempt after one that passes its feedback tests here."""
+    ended_early: int
+    """Loops that are shorter than the longest, and whose last attempt fails its feedback tests here."""
+    feedback: Agreement
+    hidden: Agreement
+    submitted_by_source: dict[str, int | None]
+    """By task, the number of the attempt that the source names as its solution; None where it names none."""
+    submissions_differ: int
+    """Tasks of which the source submitted another attempt than our rule does."""
+    source_pass: Rate
+    """Hidden verdicts, ours, on what the source submitted."""
+    logged_solved: int
+    """Tasks that the source's own log counts as solved."""
+    same_as: str = ""
+    """An earlier run of this import with the very same attempts; "" for none."""
+
+
+def account(
+    recording: Recording,
+    made: Mapping[str, Sequence[Attempt]],
+    grades: Mapping[tuple[str, int], Grade],
+    *,
+    tasks: Sequence[str],
+    overlapping: int,
+    excluded: Sequence[tuple[str, str]],
+    verdict: str,
+    same_as: str,
+) -> Account:
+    """What became of `recording`.
+
+    Args:
+        made: the attempts by task.
+        tasks: all of the benchmark's.
+        excluded: rows that were left out, beyond those that could not be read.
+        verdict: the field of an attempt that holds the recorded verdict of the same hidden tests.
+    """
+    loops = [loop for loop in recording.loops if loop.task_id in made]
+    chosen = {loop.task_id: submitted_by_source(loop) for loop in loops}
+    ours = {task_id: submitted_at(found).number for task_id, found in made.items()}
+    named = {task_id: number for task_id, number in chosen.items() if number is not None}
+    judged = [passed for case in named.items() if (passed := _hidden(grades[case])) is not None]
+    every = [attempt for found in made.values() for attempt in found]
+    steps = [step for loop in loops for step in loop.steps]
+    without = [f"{a.task_id}/{a.number}" for a in every if not a.trajectory.solution.strip()]
+    has_loop = recording.known.feedback_source != "none"
+    return Account(
+        file=recording.file,
+        source=recording.source,
+        model=recording.model,
+        models=recording.models,
+        strategy=recording.strategy,
+        run=recording.run,
+        tasks=len(made),
+        attempts=len(every),
+        reflections=sum(attempt.reflection is not None for attempt in every),
+        excluded=(*recording.excluded, *excluded),
+        absent=tuple(task_id for task_id in tasks if task_id not in made),
+        without_program=tuple(without),
+        without_feedback=sum(not loop.tests for loop in loops) if has_loop else 0,
+        overlapping=overlapping,
+        went_on=sum(any(a.evaluation.passed for a in found[:-1]) for found in made.values()),
+        ended_early=sum(found[-1].stop_reason == "recorded_end" for found in made.values()) if has_loop else 0,
+        feedback=agreement(every, [feedback_verdict(s) for s in steps], [_tried(a) for a in every]),
+        hidden=agreement(
+            every, [s.verdict(verdict) for s in steps], [_hidden(grades[a.task_id, a.number]) for a in every]
+        ),
+        submitted_by_source=chosen,
+        submissions_differ=sum(ours[task_id] != number for task_id, number in named.items()),
+        source_pass=Rate.of(sum(map(bool, judged)), len(judged)),
+        logged_solved=sum(loop.row.fields.get("logged_is_solved") is True for loop in loops),
+        same_as=same_as,
+    )
+
+
+def agreement(every: Sequence[Attempt], recorded: Sequence[bool | None], ours: Sequence[bool | None]) -> Agreement:
+    """Of three lists in the same order; None is no verdict."""
+    pairs = list(zip(every, recorded, ours, strict=True))
+    both = [(attempt, was, now) for attempt, was, now in pairs if was is not None and now is not None]
+    counted = Counter((was, now) for _, was, now in both)
+    return Agreement(
+        compared=len(both),
+        agree=counted[True, True] + counted[False, False],
+        ours_alone=counted[False, True],
+        recorded_alone=counted[True, False],
+        differing=tuple(f"{attempt.task_id}/{attempt.number}" for attempt, was, now in both if was != now),
+    )
+
+
+def submitted_by_source(loop: Loop) -> int | None:
+    """The attempt that the source took for its solution, 1-based.
+
+    A row that names none and holds no solution of its own took its last one. A solution that is no attempt's text is
+    None.
+    """
+    fields = loop.row.fields
+    if "solution_is_attempt" not in fields and "solution" not in fields:
+        return len(loop.steps)
+    number = fields.get("solution_is_attempt")
+    if isinstance(number, int) and 0 <= number < len(loop.steps):
+        return number + 1
+    solution = fields.get("solution")
+    same = (n for n, step in enumerate(loop.steps, 1) if isinstance(solution, str) and _code(step) == solution.strip())
+    return next(same, None)
+
+
+def _code(step: Row) -> str:
+    return step.text("code", "").strip()
+
+
+def _tried(attempt: Attempt) -> bool | None:
+    """Our feedback verdict, where there was something to run."""
+    return None if attempt.evaluation.outcome in UNKNOWN else attempt.evaluation.passed
+
+
+def _hidden(grade: Grade) -> bool | None:
+    return None if grade.outcome in UNKNOWN else grade.passed
+
+
+def overlaps(loop: Loop, task: Task) -> bool:
+    """Whether the loop saw a hidden test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tests of strangers hold "\d"
+        return bool(repeated(filter(_is_python, loop.tests), task.hidden_tests, task.entry_point))
+
+
+def _is_python(test: str) -> bool:
+    try:
+        ast.parse(test)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True

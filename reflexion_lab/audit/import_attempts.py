@@ -1,0 +1,192 @@
+"""A recorded attempt as one of ours: its program as it was judged, its words, what is known of its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reflexion_lab.agent.reflectors.fields import ParseError, parse_fields
+from reflexion_lab.audit.importing import Loop, Recording
+from reflexion_lab.audit.rows import Row
+from reflexion_lab.audit.samples import IMPORTS, completed
+from reflexion_lab.loop.reflexion import delta
+from reflexion_lab.loop.selection import best_of, submitted_at
+from reflexion_lab.records import (
+    Attempt,
+    Evaluation,
+    MemoryState,
+    Message,
+    Reflection,
+    Task,
+    TaskResult,
+    Trajectory,
+    Usage,
+)
+from reflexion_lab.text.replies.syntax import Parser
+
+Prompts = Mapping[str, tuple[Message, ...]]
+"""By the `prompt_key` of an attempt, what its model read."""
+
+NO_MEMORY = MemoryState(capacity=0, size=0, in_context=0, total=0)
+"""Nothing is recorded of it."""
+
+
+def program(step: Row, task: Task) -> tuple[str, str]:
+    """The program that the recording judged, and how it came about; ("", "") where there is none.
+
+    It is `code`, which stands alone; without one the reply, which completes the prompt if that is code.
+    """
+    code, raw = step.text("code", ""), step.text("raw", "")
+    if code.strip():
+        return code, "recorded"
+    if not raw.strip():
+        return "", ""
+    whole = _behind(task, raw)
+    return whole, "recorded: reply" if whole == raw else "recorded: prompt + reply"
+
+
+def lenient(program: str, task: Task) -> str:
+    """The program behind the usual imports and the prompt, as recorded verdicts that are called lenient were made: a
+    body then is one, and what it may call of the prompt or of a usual module is there. "" stays "".
+
+    A prompt in prose stays out.
+    """
+    return IMPORTS + _behind(task, program) if program.strip() else ""
+
+
+def _behind(task: Task, code: str) -> str:
+    """`code` behind the prompt; alone where the prompt, as one in prose, would be a syntax error in front of it."""
+    behind, parser = completed(task.prompt, code), Parser()
+    return code if parser.parse(behind) is None and parser.parse(code) is not None else behind
+
+
+def as_tried(recording: Recording, program: str, task: Task) -> str:
+    """The program as its loop ran it, as far as the recorded feedback shows.
+
+    Loops that went by the tests of a task knew its prompt, those that went by tests of their own had imports alone.
+    Feedback that was not recorded but computed afterwards was computed on the program as it is.
+    """
+    if recording.is_recomputed or not program.strip():
+        return program
+    return lenient(program, task) if recording.known.feedback_source == "visible" else IMPORTS + program
+
+
+def trajectory(recording: Recording, step: Row, task: Task, prompts: Prompts) -> Trajectory:
+    """What the actor did, as far as it is recorded."""
+    solution, extraction = program(step, task)
+    return Trajectory(
+        solution=solution,
+        strategy=recording.strategy,
+        messages=prompts.get(step.text("prompt_key", ""), ()),
+        reply=step.text("raw", ""),
+        extraction=extraction,
+        model=step.text("model", recording.model),
+        finish_reason="not recorded",
+        usage=Usage(
+            calls=recording.known.calls,
+            prompt_tokens=_whole(step, "prompt_tokens"),
+            completion_tokens=_whole(step, "completion_tokens"),
+            seconds=_number(step, "latency_s"),
+        ),
+    )
+
+
+def attempts(
+    recording: Recording,
+    loop: Loop,
+    made: Sequence[Trajectory],
+    evaluations: Sequence[Evaluation],
+    longest: int,
+) -> list[Attempt]:
+    """The attempts at one task, with our verdicts. The loop is as long as it was recorded.
+
+    `longest`: attempts of the longest loop of all runs of the variant.
+    """
+    found: list[Attempt] = []
+    for number, (step, one, evaluation) in enumerate(zip(loop.steps, made, evaluations, strict=True), 1):
+        is_last = number == len(loop.steps)
+        found.append(
+            Attempt(
+                task_id=loop.task_id,
+                number=number,
+                recalled=(),
+                trajectory=one,
+                evaluation=evaluation,
+                reflection=reflection(step, f"{recording.run}/{loop.task_id}/{number}", number),
+                delta=delta(evaluation, found),
+                memory=NO_MEMORY,
+                stop_reason=_ended(longest, number, evaluation) if is_last else "",
+            )
+        )
+    return found
+
+
+def result(task_id: str, made: Sequence[Attempt], feedback_source: str) -> TaskResult:
+    """The end of a task's loop by our rules; what the source submitted stands in `recorded.json`."""
+    return TaskResult(
+        task_id=task_id,
+        attempts=len(made),
+        submitted=submitted_at(made).number,
+        best=best_of(made).number,
+        last=made[-1].number,
+        stop_reason=made[-1].stop_reason,
+        feedback_source=feedback_source,
+        duration=0.0,
+    )
+
+
+def reflection(step: Row, name: str, number: int) -> Reflection | None:
+    """The recorded words, with our fields where they have them; that a model was asked once is all that is known of
+    the cost.
+    """
+    text = step.text("reflection", "")
+    if not text.strip():
+        return None
+    try:
+        fields = parse_fields(text)
+    except ParseError:
+        return Reflection(
+            reflection_id=name,
+            about_attempt=number,
+            root_cause="",
+            what_went_wrong="",
+            what_to_change="",
+            confidence=0.0,
+            source="recorded",
+            confidence_source="none",
+            text=text,
+            usage=Usage(calls=1),
+        )
+    return Reflection(
+        reflection_id=name,
+        about_attempt=number,
+        root_cause=fields.root_cause,
+        what_went_wrong=fields.what_went_wrong,
+        what_to_change=fields.what_to_change,
+        confidence=fields.confidence if fields.is_stated else 0.0,
+        source="recorded",
+        category=fields.category or "unknown",
+        action_items=fields.action_items,
+        key_insight=fields.key_insight,
+        lessons=fields.lessons,
+        what_worked=fields.what_worked,
+        confidence_source="stated" if fields.is_stated else "none",
+        text=text,
+        usage=Usage(calls=1),
+    )
+
+
+def _ended(longest: int, number: int, evaluation: Evaluation) -> str:
+    """Why the loop ended, as far as its length and our verdict can tell."""
+    if evaluation.passed or evaluation.outcome == "no_tests":
+        return "passed" if evaluation.passed else "no_feedback"
+    return "max_attempts" if number == longest else "recorded_end"
+
+
+def _whole(step: Row, name: str) -> int:
+    value = step.fields.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _number(step: Row, name: str) -> float:
+    value = step.fields.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

@@ -1,0 +1,134 @@
+"""Transcripts, file by file, into run folders."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Sequence
+from os import cpu_count
+from pathlib import Path
+
+import msgspec
+
+from reflexion_lab.audit.audit import LIMITS, PATIENT
+from reflexion_lab.audit.import_attempts import Prompts
+from reflexion_lab.audit.import_manifest import Terms
+from reflexion_lab.audit.import_runs import Imported, Importer
+from reflexion_lab.audit.importing import Recording, read_recordings
+from reflexion_lab.io.files import UNREADABLE, content
+from reflexion_lab.io.gunzip import gunzipped
+from reflexion_lab.records import Message
+from reflexion_lab.runner.progress import Progress
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.benchmarks.recorded import recorded
+from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
+
+HIDDEN = ("own", "humaneval")
+
+
+def import_files(
+    paths: Sequence[Path | str],
+    out: Path,
+    *,
+    hidden: str = "",
+    lenient: bool = True,
+    cut: int | None = None,
+    prompts: Path | None = None,
+    feedback_source: str = "",
+    only: Sequence[str] = (),
+    workers: int | None = None,
+    executions: Path | None = None,
+    quiet: bool = False,
+) -> list[Imported]:
+    """A run folder in `out` for each run of these transcripts.
+
+    Args:
+        hidden: `own`, the rows' tests, or `humaneval`, the original ones; "" takes the rows' where they have them.
+        lenient: the judge puts the usual imports and the prompt in front of programs, and loops run as theirs did.
+        cut: keep the first so many attempts of each loop.
+        prompts: JSON of what models read, by the `prompt_key` of attempts.
+        feedback_source: what drove loops of strategies that are not known.
+        only: keep runs whose strategy, model and name, put together, hold one of these texts.
+        executions: the execution cache; None keeps nothing.
+
+    Raises:
+        OSError, ValueError: a file cannot be read as transcripts; no run is left; a folder in `out` holds another run.
+        HarnessError: the sandbox is broken.
+    """
+    if hidden not in ("", *HIDDEN):
+        raise ValueError(f"hidden: {hidden!r} found; expected one of {', '.join(HIDDEN)}, or nothing")
+    read, out, workers = _prompts(prompts), Path(out), workers or cpu_count() or 1
+    chosen = _chosen(paths, feedback_source, only)
+    load = functools.cache(_loaded)
+    whose = ((path, found, _whose(path, found, hidden)) for path, found in chosen)
+    runs = [(found.cut(cut), Terms(*load(path, tests), tests, lenient, read, cut)) for path, found, tests in whose]
+    longest = _longest(recording for recording, _ in runs)
+    out.mkdir(parents=True, exist_ok=True)
+    progress = Progress(sum(len(recording.loops) for recording, _ in runs), quiet=quiet)
+    with (
+        contextlib.closing(CachedSandbox(Sandbox(LIMITS, servers=workers), executions)) as executor,
+        contextlib.closing(CachedSandbox(Sandbox(PATIENT, servers=1), executions)) as patient,
+    ):
+        importer = Importer(out, executor, patient, workers)
+        try:
+            return [importer.take(run, terms, longest[_variant(run)], progress) for run, terms in runs]
+        finally:
+            progress.close()
+
+
+def _chosen(paths: Sequence[Path | str], feedback_source: str, only: Sequence[str]) -> list[tuple[Path, Recording]]:
+    """Raises ValueError: no run is left."""
+    found = [(Path(path), recording) for path in paths for recording in read_recordings([path], feedback_source)]
+    chosen = [pair for pair in found if not only or any(text in _said(pair[1]) for text in only)]
+    if not chosen:
+        said = "; ".join(_said(recording) for _, recording in found[:3])
+        raise ValueError(f"--only: no run of {', '.join(only)} found; expected a part of a name, such as {said}")
+    return chosen
+
+
+def _said(recording: Recording) -> str:
+    return f"{recording.strategy} {recording.model} {recording.run}"
+
+
+def _longest(recordings: Iterable[Recording]) -> dict[tuple[str, ...], int]:
+    """By variant, attempts of its longest loop."""
+    found: dict[tuple[str, ...], int] = {}
+    for recording in recordings:
+        key = _variant(recording)
+        found[key] = max(found.get(key, 0), recording.longest)
+    return found
+
+
+def _variant(recording: Recording) -> tuple[str, ...]:
+    return recording.file, recording.source, recording.strategy, recording.variant
+
+
+def _whose(path: Path, recording: Recording, hidden: str) -> str:
+    """Raises ValueError: rows without tests of their own."""
+    if hidden == "own" and not recording.has_tests:
+        raise ValueError(f"{path}: rows without `prompt` and `test` found; expected both, or --hidden humaneval")
+    return hidden or ("own" if recording.has_tests else "humaneval")
+
+
+def _loaded(path: Path, hidden: str) -> tuple[Benchmark, dict[str, object]]:
+    """The tasks, and the config that loads them. Raises ValueError: the file is no benchmark."""
+    if hidden == "humaneval":
+        return humaneval(), {"_target_": "reflexion_lab.tasks.benchmarks.humaneval.humaneval"}
+    # Not `disjoint`: the loops saw what they saw, and how many saw a hidden test is said.
+    load = {"_target_": "reflexion_lab.tasks.benchmarks.recorded.recorded", "path": str(path), "disjoint": False}
+    return recorded(str(path), disjoint=False), load
+
+
+def _prompts(path: Path | None) -> Prompts:
+    """Raises OSError, ValueError: the file cannot be read as prompts."""
+    if path is None:
+        return {}
+    data = content(path, "prompts (.json, .json.gz)")
+    try:
+        text = gunzipped(data) if path.suffix == ".gz" else data
+        told = msgspec.json.decode(text, type=dict[str, str | tuple[Message, ...]])
+    except (ValueError, *UNREADABLE) as problem:
+        raise ValueError(f"{path}: {problem}; expected JSON, by prompt_key a list of messages or a text") from None
+    return {key: (Message(role="user", content=one),) if isinstance(one, str) else one for key, one in told.items()}

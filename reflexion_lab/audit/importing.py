@@ -1,0 +1,215 @@
+"""Recorded runs of other systems, read from transcripts: one object a problem and run, with its attempts.
+
+A recording is what one system, with one model, did once with each task of a benchmark. Nothing is executed here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from reflexion_lab.audit.import_feedback import tests_of
+from reflexion_lab.audit.rows import Row, read_rows
+from reflexion_lab.records import FEEDBACK_SOURCES, Record
+
+
+class Strategy(NamedTuple):
+    """What is known of a system's loop."""
+
+    arm: str
+    feedback_source: str
+    """What its loop went by, one of `records.FEEDBACK_SOURCES`."""
+    calls: int
+    """Model calls that make one attempt; 0 where nobody recorded them."""
+
+
+STRATEGIES = {
+    "simple": Strategy("simple", "none", 1),
+    "simple_repeat": Strategy("retry", "visible", 1),
+    "simple_incr_temp": Strategy("warming", "visible", 1),
+    "simple_boosting": Strategy("escalation", "visible", 1),
+    "reflexion": Strategy("reflexion", "self_tests", 1),
+    "reflexion-ucs": Strategy("reflexion-ucs", "self_tests", 1),
+    "ldb": Strategy("ldb", "visible", 0),
+}
+"""By the name in a row, up to a bracket. A single shot has no loop that feedback could drive; that of LDB asks its
+model several times an attempt."""
+
+
+class Loop(Record, frozen=True, kw_only=True):
+    """What was recorded of one task."""
+
+    row: Row
+    task_id: str
+    steps: tuple[Row, ...]
+    """Its attempts, oldest first; one at least."""
+    tests: tuple[str, ...]
+    """What its attempts were tried on: the tests that the row names, else all that its feedback holds."""
+
+
+class Recording(Record, frozen=True, kw_only=True):
+    """One run of a system."""
+
+    file: str
+    file_digest: str
+    """SHA-256 of its bytes, shortened to 16 hex digits."""
+    source: str
+    model: str
+    """The actor's first."""
+    strategy: str
+    run: str
+    known: Strategy
+    loops: tuple[Loop, ...]
+    """In the order of the file, one a task."""
+    excluded: tuple[tuple[str, str], ...] = ()
+    """Rows that cannot be used: file, line and task, and why."""
+    label: str = ""
+    """What its folder is called by; no other variant of the file has it."""
+
+    @property
+    def variant(self) -> str:
+        """What its runs have in common: the name without the number."""
+        return re.sub(r"/run\d+$", "", self.run)
+
+    @property
+    def seed(self) -> int:
+        """The number of the run, 1 where it has none. What the system drew its samples with is not known."""
+        number = re.search(r"/run(\d+)$", self.run)
+        return int(number[1]) if number else 1
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Who made attempts, in the order in which they are first asked within a loop."""
+        longest = max(self.loops, key=lambda loop: len(loop.steps), default=None)
+        named = [step.text("model", self.model) for step in longest.steps] if longest else []
+        return tuple(dict.fromkeys(named)) or (self.model,)
+
+    @property
+    def longest(self) -> int:
+        """Attempts of the longest loop."""
+        return max((len(loop.steps) for loop in self.loops), default=0)
+
+    @property
+    def has_tests(self) -> bool:
+        """Every row brings the hidden tests and the prompt of its task."""
+        return all(isinstance(loop.row.fields.get(name), str) for loop in self.loops for name in ("prompt", "test"))
+
+    @property
+    def is_recomputed(self) -> bool:
+        """The feedback was not kept by the loop, but computed from its tests afterwards."""
+        steps = (step for loop in self.loops for step in loop.steps)
+        return any(isinstance(step.fields.get("feedback"), dict) for step in steps)
+
+    def cut(self, attempts: int | None) -> Recording:
+        """The same, had every loop been ended after so many attempts: later feedback and its tests are unknown."""
+        cut = ((loop, loop.steps[:attempts]) for loop in self.loops)
+        return replace(self, loops=tuple(replace(o, steps=steps, tests=tests_of(o.row, steps)) for o, steps in cut))
+
+
+def read_recordings(paths: Sequence[Path | str], feedback_source: str = "") -> list[Recording]:
+    """Every run in these transcripts, in the order in which they first come.
+
+    `feedback_source`: what drove loops of a strategy that is not in `STRATEGIES`.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file holds no transcript; or a strategy is unknown and `feedback_source` does not say.
+    """
+    return [recording for path in paths for recording in _recordings(Path(path), feedback_source)]
+
+
+def _recordings(path: Path, feedback_source: str) -> Iterator[Recording]:
+    rows: dict[tuple[str, ...], list[Row]] = {}
+    for row in read_rows(path):
+        if "attempts" not in row.fields:
+            found = ", ".join(list(row.fields)[:6]) or "no field"
+            raise ValueError(f"{path}, line {row.line}: {found} found; expected a transcript, with `attempts`")
+        rows.setdefault(tuple(row.text(name, "") for name in ("source", "model", "strategy", "run")), []).append(row)
+    if not rows:
+        raise ValueError(f"{path}: no row found; expected one JSON object a line, one a problem and run")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    recordings = []
+    for (source, model, strategy, run), made in rows.items():
+        loops, excluded = _loops(made)
+        known = _known(path, strategy, feedback_source)
+        recording = Recording(
+            file=path.name,
+            file_digest=digest,
+            source=source,
+            model=model,
+            strategy=strategy,
+            run=run,
+            known=known,
+            loops=tuple(loops),
+            excluded=tuple(excluded),
+        )
+        recordings.append(recording)
+    yield from _labelled(recordings)
+
+
+def _labelled(recordings: Sequence[Recording]) -> Iterator[Recording]:
+    """Each with the shortest label that tells its variant from the others of its arm."""
+    variants: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+    for recording in recordings:
+        variant = (recording.source, recording.model, recording.strategy, recording.variant)
+        for label in _labels(recording):
+            variants.setdefault((recording.known.arm, label), set()).add(variant)
+    for recording in recordings:
+        labels = _labels(recording)
+        unique = (label for label in labels if len(variants[recording.known.arm, label]) == 1)
+        yield replace(recording, label=next(unique, labels[-1]))
+
+
+def _labels(recording: Recording) -> list[str]:
+    """From short to long. Names of numbered runs tell variants apart, and name the model; of a lone run the model is
+    enough, unless the file has another one.
+    """
+    is_numbered = recording.variant != recording.run
+    short = recording.variant.split("/")[-1] if is_numbered else recording.model
+    whole = f"{recording.source} {recording.model} {recording.strategy} {recording.variant}"
+    return [re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") for name in (short, recording.variant, whole)]
+
+
+def _known(path: Path, strategy: str, feedback_source: str) -> Strategy:
+    name = strategy.partition("(")[0]
+    if name in STRATEGIES:
+        return STRATEGIES[name]
+    if feedback_source not in FEEDBACK_SOURCES:
+        said = f"{path}: strategy {strategy!r} found, of which it is not known what drove its loop"
+        raise ValueError(f"{said}; expected one of {', '.join(STRATEGIES)}, or --feedback-source")
+    return Strategy(name or "recorded", feedback_source, 0)
+
+
+def _loops(rows: Iterable[Row]) -> tuple[list[Loop], list[tuple[str, str]]]:
+    loops: dict[str, Loop] = {}
+    excluded = []
+    for row in rows:
+        place = f"line {row.line}, {row.fields.get('problem')}"
+        try:
+            loop = _loop(row)
+        except ValueError as problem:
+            excluded.append((place, str(problem).partition(", field ")[2] or str(problem)))
+            continue
+        if first := loops.get(loop.task_id):
+            excluded.append((place, f"a second row of this task and run; the first, line {first.row.line}, counts"))
+            continue
+        loops[loop.task_id] = loop
+    return list(loops.values()), excluded
+
+
+def _loop(row: Row) -> Loop:
+    attempts = row.fields["attempts"]
+    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
+        raise row.wrong("attempts", repr(attempts)[:60], "a list of objects, one an attempt")
+    if not attempts:
+        raise row.wrong("attempts", "none", "one at least")
+    steps = tuple(replace(row, fields=attempt) for attempt in attempts)
+    for step in steps:
+        for name in ("code", "raw", "reflection", "model"):
+            step.text(name, "")
+    return Loop(row=row, task_id=row.text("problem"), steps=steps, tests=tests_of(row, steps))

@@ -1,0 +1,96 @@
+"""What a log gives away beside its verdicts: rows that are not there, hidden tests shown, solutions not stored."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from reflexion_lab.audit.samples import Sample
+from reflexion_lab.records import Record
+
+HUMAN_EVAL = frozenset(f"HumanEval/{number}" for number in range(164))
+
+
+class Leaks(Record, frozen=True, kw_only=True):
+    """Findings that need no execution."""
+
+    missing: tuple[str, ...] = ()
+    """Tasks without a row, their run in front where there are several: of HumanEval's 164, or those of other runs."""
+    repeated: tuple[str, ...] = ()
+    """Tasks with more rows than others of the run."""
+    shown: int = 0
+    """Asserts that loops saw as feedback."""
+    shown_hidden: int = 0
+    """Of these, word for word also hidden asserts of the same task."""
+    shown_beyond_prompt: int = 0
+    """Of these again, no example of the prompt: the loop had them from somewhere else, or guessed them."""
+    samples_beyond_prompt: int = 0
+    """Samples that were shown at least one of those."""
+    unstored: tuple[str, ...] = ()
+    """Samples logged as solved of which no program is stored."""
+
+
+def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
+    """`attempts`: several samples of a task in a run are attempts, not repetitions."""
+    missing, repeated = _rows(samples)
+    shown = [_shown(sample) for sample in samples]
+    return Leaks(
+        missing=missing,
+        repeated=() if attempts else repeated,
+        shown=sum(len(sample.feedback) for sample in samples),
+        shown_hidden=sum(hidden for hidden, _ in shown),
+        shown_beyond_prompt=sum(beyond for _, beyond in shown),
+        samples_beyond_prompt=sum(beyond > 0 for _, beyond in shown),
+        unstored=tuple(sample.id for sample in samples if sample.logged and not sample.program.strip()),
+    )
+
+
+def _rows(samples: Sequence[Sample]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Missing and repeated tasks."""
+    runs: dict[str, Counter[str]] = defaultdict(Counter)
+    for sample in samples:
+        runs[sample.run][sample.task_id] += 1
+    known = {task_id for counts in runs.values() for task_id in counts}
+    expected = HUMAN_EVAL if known <= HUMAN_EVAL else known
+    missing, repeated = [], []
+    for run, counts in runs.items():
+        front = f"{run}/" if len(runs) > 1 else ""
+        usual = min(counts.values())
+        missing += [front + task_id for task_id in sorted(expected - counts.keys(), key=_number)]
+        repeated += [f"{front}{task_id} ({count} rows)" for task_id, count in counts.items() if count > usual]
+    return tuple(missing), tuple(repeated)
+
+
+def _number(task_id: str) -> tuple[int, str]:
+    digits = re.search(r"\d+", task_id)
+    return int(digits[0]) if digits else 0, task_id
+
+
+def _shown(sample: Sample) -> tuple[int, int]:
+    """How many feedback asserts are hidden ones, and how many of these no example of the prompt."""
+    hidden = [_bare(check, sample.entry_point) for check in sample.tests]
+    seen = [_bare(shown, sample.entry_point) for shown in sample.feedback]
+    found = [text for text in seen if any(check == text or check.startswith(f"{text},") for check in hidden)]
+    if not found:
+        return 0, 0
+    examples = _examples(sample.prompt, sample.entry_point)
+    return len(found), sum(text not in examples for text in found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _examples(prompt: str, entry_point: str) -> frozenset[str]:
+    from reflexion_lab.tasks.benchmarks.visible import visible_tests
+
+    try:
+        return frozenset(_bare(test, entry_point) for test in visible_tests(prompt, entry_point))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+
+
+@functools.lru_cache(maxsize=65536)
+def _bare(check: str, entry_point: str) -> str:
+    """An assert without what does not matter: spaces, the kind of quotes, a comment behind it, the function's alias."""
+    text = re.sub(r"\bcandidate\b", entry_point, check.partition(" # ")[0])
+    return re.sub(r"\s+", "", text).replace("'", '"')

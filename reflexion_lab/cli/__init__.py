@@ -1,0 +1,4 @@
+"""Commands of `reflexion-lab`, one file each.
+
+In: arguments. Out: a short answer on the terminal and an exit code. Called by the console script alone.
+"""

@@ -1,0 +1,115 @@
+"""`reflexion-lab bundle`, `replay` and `study`: runs that others can carry out again, and what was said beforehand."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.cli import place
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from reflexion_lab.studies.replay.sameness import Sameness
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "pack a run and all that it read into one file, with which anybody can carry it out again, offline"
+    sub = commands.add_parser("bundle", help=text, description=text)
+    sub.add_argument("run", metavar="RUN", help="a run folder, as `run` prints at its end")
+    sub.add_argument("-o", "--out", metavar="FILE", help="(default: RUN.bundle.zip beside the run folder)")
+    sub.add_argument("--calls", metavar="PLACE", help="the call cache of the run (default: the one its config names)")
+    held = "where memory that the run began with is kept (default: the store its config names)"
+    sub.add_argument("--store", metavar="PLACE", help=held)
+    sub.set_defaults(command=bundle)
+    text = "carry out a bundle's run again, without network, weights or key, and compare; exit code 1 if it differs"
+    sub = commands.add_parser("replay", help=text, description=text)
+    sub.add_argument("bundle", metavar="BUNDLE", help="a file that `bundle` wrote")
+    sub.add_argument("--out", metavar="DIR", help="keep the new run folder there")
+    sub.set_defaults(command=replay)
+    text = "registered studies: study=study.yaml makes a run part of one"
+    kinds = commands.add_parser("study", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
+    said = "read a study.yaml, and say which runs belong to it, what is missing, and what was not registered; exit "
+    said += "code 1 if a run does not belong to it"
+    sub = kinds.add_parser("check", help=said.partition(";")[0], description=said)
+    sub.add_argument("study", metavar="FILE", help="a study.yaml")
+    sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders")
+    sub.set_defaults(command=check)
+
+
+def bundle(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from reflexion_lab.analysis.report import cells
+    from reflexion_lab.runner.folder.folder import RunFolder
+    from reflexion_lab.storage.postgresql import with_login
+    from reflexion_lab.studies.replay.packing import pack
+
+    run = RunFolder.existing(options.run)
+    path = run.path.resolve()
+    out = Path(options.out) if options.out else path.with_name(f"{path.name}.bundle.zip")
+    _check_out(out)
+    config: dict[str, Any] = run.manifest.config
+    named = options.store or with_login(str(config["store"].get("place") or ""))
+    with place.kept_at(named) if named and place.is_store(named) else nullcontext() as store:
+        packed = pack(run, out, options.calls, store)
+    console = Console()
+    _show(console, packed.sameness, "Packed, and carried out again")
+    size = sum(packed.members.values())
+    packed_to = f"{size / 1e6:.1f} MB in {len(packed.members)} files, packed into {out.stat().st_size / 1e6:.1f} MB"
+    told = f"{packed.calls} calls, {packed_to}"
+    console.print(cells.line(f"{told}\nbundle: {out}\nreplay it anywhere: reflexion-lab replay {out.name}"))
+    return 0
+
+
+def _check_out(out: Path) -> None:
+    """Raises ValueError, before minutes are spent: `out` is some other file, or cannot be written."""
+    from reflexion_lab.studies.replay.bundle import BundleError, read
+
+    if not out.parent.is_dir():
+        raise ValueError(f"--out: {out.parent} is no folder; make it, or name another")
+    if out.exists():
+        try:
+            read(out)
+        except BundleError:
+            raise ValueError(f"--out: {out} is there and no bundle; name another file") from None
+
+
+def replay(options: argparse.Namespace) -> int:
+    """0, or 1 where anything differs."""
+    from rich.console import Console
+
+    from reflexion_lab.analysis.report import cells
+    from reflexion_lab.studies.replay.replay import replay as carry_out
+
+    done = carry_out(Path(options.bundle), Path(options.out) if options.out else None)
+    console = Console()
+    _show(console, done.sameness, f"Replay of {done.about.run_id}")
+    if done.folder:
+        console.print(cells.line(f"run folder: {done.folder}"), soft_wrap=True)
+    return int(not done.sameness.holds)
+
+
+def _show(console: Console, found: Sameness, title: str) -> None:
+    from reflexion_lab.analysis.report import cells
+
+    table = cells.table(title, "compared", "", "how many, or the first difference", names=3)
+    for row in found.rows:
+        verdict = cells.line("same", "green") if row.same else cells.line("differs", "bold red")
+        table.add_row(cells.line(row.name), verdict, cells.line(row.told))
+    console.print(table)
+    for note in found.notes:
+        console.print(cells.line(f"another here, as may be: {note}"))
+    console.print(cells.line(f"FIRST DIFFERENCE: {found.first}", "bold red") if found.first else "nothing differs")
+
+
+def check(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from reflexion_lab.studies.registered import belonging, show
+
+    found = belonging(Path(options.study), [Path(run) for run in options.runs])
+    show(found, Console())
+    return int(any(run.reasons for run in found.runs))

@@ -1,0 +1,82 @@
+"""The places that a command names: a store, a folder for what it writes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reflexion_lab.protocols import Store
+
+DEFAULT = "runs/memory.sqlite"
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    text = "SQLite file, folder of JSON lines, or postgresql://… (default: %(default)s)"
+    parser.add_argument("--store", metavar="PLACE", default=DEFAULT, help=text)
+
+
+def count(text: str) -> int:
+    """The type of an argument that is a number of things."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} found; expected an int of 0 or more")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """`count`, where none would be pointless."""
+    if not count(text):
+        raise argparse.ArgumentTypeError("0 found; expected an int of 1 or more")
+    return int(text)
+
+
+def is_store(place: str) -> bool:
+    """Whether `place` reads as the place of a store that is there; a URL always does."""
+    from reflexion_lab.storage.kinds import KINDS
+
+    path = Path(place)
+    is_folder = any((path / f"{kind.name}.jsonl").is_file() for kind in KINDS)
+    is_file = path.suffix in (".sqlite", ".db") and path.is_file() and path.stat().st_size > 0
+    return "://" in place or is_folder or is_file
+
+
+@contextmanager
+def kept_at(place: str, new: bool = False) -> Iterator[Store]:
+    """The store at `place`, closed at the end; unless `new`, it has to be there.
+
+    Raises:
+        ValueError: there is none.
+        StoreError: it cannot be opened.
+    """
+    from reflexion_lab.storage.place import opened
+
+    if not new and not is_store(place):
+        made = "a run with store=sqlite or store=jsonl makes one, in runs/memory.sqlite or runs/memory"
+        raise ValueError(f"--store: no store found at {place!r}; {made}; so does `reflexion-lab memory import`")
+    store = opened(place)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def shown(place: str) -> str:
+    """`place` without the password that a URL may carry."""
+    if "://" not in place:
+        return place
+    from reflexion_lab.storage.databases import parsed
+    from reflexion_lab.storage.databases import shown as without_password
+
+    return without_password(parsed(place))
+
+
+def out_folder(out: str) -> Path:
+    """The folder of `--out`, made where it is missing. Raises ValueError where it cannot be one, before minutes are
+    spent.
+    """
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ValueError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None
+    return Path(out)

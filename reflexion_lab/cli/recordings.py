@@ -1,0 +1,61 @@
+"""`reflexion-lab import`: recorded runs of other systems as runs of ours."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from reflexion_lab.cli import place
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "make run folders of recorded attempts of real models, executed again here"
+    sub = commands.add_parser("import", help=text, description=text)
+    sub.add_argument("files", metavar="FILE", nargs="+", help="transcripts (.jsonl, .jsonl.gz)")
+    sub.add_argument("--out", metavar="DIR", default="runs", help="where run folders go (default: %(default)s)")
+    own = "hidden tests: the rows' own, or HumanEval's (default: own where rows have them)"
+    sub.add_argument("--hidden", choices=("own", "humaneval"), default="", help=own)
+    sub.add_argument("--strict", action="store_true", help="programs as they are, nothing in front")
+    sub.add_argument("--attempts", type=place.positive, metavar="N", help="cut every loop after N attempts")
+    sub.add_argument(
+        "--only", action="append", default=[], metavar="TEXT", help="runs whose name holds this; repeatable"
+    )
+    sub.add_argument("--prompts", metavar="FILE", help="what models read, by prompt_key (.json, .json.gz)")
+    drove = "what drove loops of strategies that are not known"
+    sub.add_argument("--feedback-source", choices=("visible", "self_tests", "oracle", "none"), default="", help=drove)
+    sub.add_argument("--workers", type=place.positive, metavar="N", help="programs at once (default: one per core)")
+    sub.add_argument("--executions", metavar="FILE", help="execution cache (default: executions.sqlite in DIR)")
+    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    sub.set_defaults(command=import_recordings)
+
+
+def import_recordings(options: argparse.Namespace) -> int:
+    """0, or 1 where the harness failed on an attempt."""
+    import json
+
+    import msgspec
+    from rich.console import Console
+
+    from reflexion_lab.audit.import_files import import_files
+    from reflexion_lab.audit.import_report import harness_errors, show
+
+    out = Path(options.out)
+    imported = import_files(
+        options.files,
+        out,
+        hidden=options.hidden,
+        lenient=not options.strict,
+        cut=options.attempts,
+        prompts=Path(options.prompts) if options.prompts else None,
+        feedback_source=options.feedback_source,
+        only=options.only,
+        workers=options.workers,
+        executions=Path(options.executions) if options.executions else out / "executions.sqlite",
+    )
+    show(imported, Console())
+    if options.json:
+        told = [
+            {"folder": str(one.folder), "is_new": one.is_new} | msgspec.to_builtins(one.account) for one in imported
+        ]
+        print(json.dumps(told))
+    return int(any(harness_errors(one.folder) for one in imported))

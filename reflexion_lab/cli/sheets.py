@@ -1,0 +1,83 @@
+"""What the commands print. Models' words may hold markup and control characters: they are shown, never obeyed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from reflexion_lab.io.terminal_text import visible
+from reflexion_lab.records import Episode
+from reflexion_lab.text import shorten
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+CHARS = 120
+"""Of a model's words in a cell."""
+
+
+def short(text: str, chars: int = CHARS) -> str:
+    """`text` on one line, of at most `chars` characters, with what no terminal can bear spelt out."""
+    return visible(shorten.line(text[: 10 * chars], chars))
+
+
+def sheet(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], names: int = 1, note: str = "") -> Table:
+    """The first `names` columns are text, the others figures."""
+    from reflexion_lab.analysis.report.cells import line, table
+
+    made = table(title, *columns, names=names)
+    for row in rows:
+        made.add_row(*(line(short(cell)) for cell in row))
+    if note:
+        made.caption = line(note)
+    return made
+
+
+def episode_table(title: str, episodes: Iterable[Episode], note: str = "") -> Table:
+    columns = ("episode", "root cause", "category", "passed", "sure")
+    rows = (
+        (
+            _named(episode),
+            episode.reflection.root_cause if episode.reflection else "",
+            episode.category,
+            "yes" if episode.passed else "no",
+            f"{episode.confidence:.2f}",
+        )
+        for episode in episodes
+    )
+    return sheet(title, columns, rows, names=2, note=note)
+
+
+def _named(episode: Episode) -> str:
+    """Its id, and what that does not tell."""
+    name, told = episode.episode_id, f"{episode.task_id}, attempt {episode.attempt_number}"
+    return name if name.endswith(f"{episode.task_id}-{episode.attempt_number}") else f"{name} ({told})"
+
+
+def say(*parts: Any) -> None:
+    """Print tables as they are, and text word for word, unbroken."""
+    from rich.console import Console
+
+    console = Console()
+    for part in parts:
+        if isinstance(part, str):
+            console.print(visible(part), markup=False, highlight=False, soft_wrap=True, emoji=False)
+        else:
+            console.print(part)
+
+
+def say_json(value: Any) -> None:
+    """One JSON object on one line, in ASCII."""
+    print(json.dumps(msgspec.json.decode(msgspec.json.encode(value))))  # by way of JSON, which knows no NaN
+
+
+def when(timestamp: float) -> str:
+    """Such as 2026-11-22 05:03 UTC; `never` for 0."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(timestamp)) if timestamp else "never"
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp} s"

@@ -1,0 +1,52 @@
+"""`reflexion-lab verify`: digests, records and figures of a run, computed again from its folder alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from reflexion_lab.cli import place
+
+ALL = 0
+"""`--execute` without a number."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "compute digests, records and figures of a run again, and compare; exit code 1 if anything disagrees"
+    sub = commands.add_parser("verify", help=text.partition(";")[0], description=text)
+    sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders, patterns such as 'runs/*', or bundles")
+    again = "also run the hidden tests of every attempt again, or of N, drawn by the run's seed"
+    sub.add_argument("--execute", type=place.positive, nargs="?", const=ALL, metavar="N", help=again)
+    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    sub.set_defaults(command=verify)
+
+
+def verify(options: argparse.Namespace) -> int:
+    """0, or 1 where anything disagrees."""
+    import json
+
+    from rich.console import Console
+
+    from reflexion_lab.studies.replay.verify.report import as_json, show
+    from reflexion_lab.studies.replay.verify.verify import verify as check
+
+    console, found = Console(), []
+    for path in _paths(options.runs):
+        found.append(check(path, options.execute is not None, options.execute or None))
+        show(found[-1], console)
+    agrees = all(one.holds for one in found)
+    if options.json:
+        print(json.dumps({"agrees": agrees, "runs": [as_json(one) for one in found]}))
+    return int(not agrees)
+
+
+def _paths(runs: list[str]) -> list[Path]:
+    """Bundles as they are; what the rest name, each once. Raises RunFolderError: one is no run."""
+    from reflexion_lab.runner.folder.folder import folders
+
+    found: dict[Path, Path] = {}
+    for run in runs:
+        paths = [Path(run)] if Path(run).is_file() else [folder.path for folder in folders(run)]
+        for path in paths:
+            found.setdefault(path.resolve(), path)
+    return list(found.values())

@@ -1,0 +1,151 @@
+"""The embedding cache: equal texts are embedded once, across runs and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+import threading
+import warnings
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reflexion_lab.protocols import Embedder
+from reflexion_lab.storage.sqlite_file import Layout, connect, connect_readonly
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+LAYOUT = Layout(
+    application_id=0x52464C56,
+    schema=1,
+    table="""CREATE TABLE IF NOT EXISTS embeddings (
+    fingerprint TEXT NOT NULL, digest BLOB NOT NULL, vector BLOB NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, digest))""",
+)
+"""`digest`: SHA-256 of the text; `vector`: little-endian float32; `checksum`: CRC-32 of `vector`."""
+CHUNK = 1024
+"""Texts that are looked up, embedded and stored together: what a killed process loses at most."""
+
+
+class CachedEmbedder:
+    """`embedder`, asked once for every text; later equal texts are answered from the file at `path`.
+
+    A file that is damaged, read-only or full costs time and one warning, never a vector. Without a path nothing is
+    kept. Thread-safe.
+    """
+
+    hits: int
+    """Texts that were not embedded: known, or repeated within a call."""
+    misses: int
+
+    def __init__(self, embedder: Embedder, path: str | Path | None) -> None:
+        self.hits = self.misses = 0
+        self._embedder = embedder
+        self._path = None if path is None else Path(path)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._opened = self._warned = False
+        self._writable = True
+
+    # What `embedder` only knows once its weights are loaded is not asked for before it is needed.
+    @cached_property
+    def fingerprint(self) -> str:
+        return self._embedder.fingerprint
+
+    @cached_property
+    def dimensions(self) -> int:
+        return self._embedder.dimensions
+
+    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+        """As `embedder` does; it receives only texts that are not known, each once."""
+        import numpy as np
+
+        if self._path is None or not texts:
+            self.misses += len(texts)
+            return self._embedder.embed(texts)
+        chunks = [self._embed_chunk(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK)]
+        return np.concatenate(chunks)
+
+    def _embed_chunk(self, texts: Sequence[str]) -> NDArray[float32]:
+        import numpy as np
+
+        digests = [hashlib.sha256(text.encode(errors="surrogatepass")).digest() for text in texts]
+        vectors = self._read(set(digests))
+        missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in vectors}
+        with self._lock:
+            self.hits += len(texts) - len(missing)
+            self.misses += len(missing)
+        if missing:
+            rows = self._embedder.embed(list(missing.values())).astype("<f4")
+            new = {digest: row.tobytes() for digest, row in zip(missing, rows, strict=True)}
+            self._write(new)
+            vectors |= new
+        joined = bytearray().join(vectors[digest] for digest in digests)
+        return np.frombuffer(joined, "<f4").reshape(len(texts), -1).astype(np.float32, copy=False)
+
+    def _read(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        asked = (self.fingerprint, *digests)
+        marks = ",".join("?" * (len(asked) - 1))
+        statement = f"SELECT digest, vector, checksum FROM embeddings WHERE fingerprint = ? AND digest IN ({marks})"
+        with self._lock:
+            if (connection := self._open()) is None:
+                return {}
+            try:
+                rows = connection.execute(statement, asked).fetchall()
+            except sqlite3.Error as problem:
+                self._warn(problem)
+                self._drop()
+                return {}
+        return {digest: vector for digest, vector, checksum in rows if zlib.crc32(vector) == checksum}
+
+    def _write(self, vectors: dict[bytes, bytes]) -> None:
+        rows = [(self.fingerprint, digest, vector, zlib.crc32(vector)) for digest, vector in vectors.items()]
+        with self._lock:
+            if (connection := self._open()) is None or not self._writable:
+                return
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)", rows)
+                connection.execute("COMMIT")
+            except sqlite3.Error as problem:
+                self._warn(problem)
+                self._writable = False  # what it holds is still read
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+
+    def _open(self) -> sqlite3.Connection | None:
+        if not self._opened and self._path is not None:
+            self._opened = True
+            try:
+                self._connection = connect(self._path, LAYOUT)
+            except (sqlite3.Error, OSError) as problem:
+                self._warn(problem)
+                with contextlib.suppress(sqlite3.Error, OSError):
+                    self._connection = connect_readonly(self._path, LAYOUT)
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _warn(self, problem: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"cache.embeddings: {self._path} cannot be used in full ({problem}), so texts are embedded again each "
+                "time; free its disk, make it writable, or move it away to begin a new one",
+                stacklevel=2,
+            )
+
+    def close(self) -> None:
+        """Close the file, in which everything embedded is already, and what the embedder itself holds open."""
+        with self._lock:
+            self._drop()
+        if close := getattr(self._embedder, "close", None):
+            close()

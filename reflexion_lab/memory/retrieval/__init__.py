@@ -1,0 +1,1 @@
+"""Which earlier texts are near: lexical, embedding, hybrid, and the controls."""

@@ -1,0 +1,120 @@
+"""Modules of version 0.1 under their present names: for imports, configs, run folders and bundles of that version."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+MOVED = {
+    "actors": "agent.actors",
+    "actors.critique_revise": "agent.critique.critique_revise",
+    "benchmarks": "tasks.benchmarks",
+    "config": "runner.config.compose",
+    "critics": "agent.critique",
+    "critics.llm": "agent.critique.llm_critic",
+    "critics.merged": "agent.critique.merged_critic",
+    "critics.tool": "agent.critique.tool_critic",
+    "embedders": "memory.embedders",
+    "evaluators": "tasks.evaluators",
+    "executors": "studies.scale",
+    "executors.local": "studies.scale.local_executor",
+    "extract": "text.replies.extract",
+    "figures": "analysis.figures",
+    "launchers": "studies.scale",
+    "launchers.joblib": "studies.scale.joblib_launcher",
+    "launchers.ray": "studies.scale.ray_launcher",
+    "launchers.submitit": "studies.scale.slurm_launcher",
+    "models": "agent.models",
+    "prompts": "text.prompts",
+    "reflectors": "agent.reflectors",
+    "reflectors.shuffled": "runner.pool",
+    "reports": "analysis.report",
+    "retrievers": "memory.retrieval",
+    "revisers": "agent.critique",
+    "revisers.llm": "agent.critique.llm_reviser",
+    "revisers.targeted": "agent.critique.targeted_reviser",
+    "run_folder": "runner.folder.folder",
+    "sandbox": "tasks.sandbox",
+    "statistics": "analysis.stats",
+    "stores": "storage",
+    "suite_writers": "tasks.evaluators",
+    "suite_writers.agreement": "tasks.evaluators.self_tests_agreement",
+    "suite_writers.self_tests": "tasks.evaluators.self_tests",
+    "trackers": "studies.tracking",
+}
+"""Old names and new, below `reflexion_lab`; a name not listed moved with its folder."""
+_FORMER = {new: old for old, new in reversed(MOVED.items())}
+"""The other way; where two folders became one, the first."""
+
+
+def current(name: str) -> str:
+    """The present dotted name of a module or object that `name` had in version 0.1; other names stay as they are."""
+    parts = name.split(".")
+    if parts[0] != __package__:
+        return name
+    for end in range(len(parts), 1, -1):
+        if new := MOVED.get(".".join(parts[1:end])):
+            return ".".join([__package__, new, *parts[end:]])
+    return name
+
+
+def former(name: str) -> str:
+    """The dotted name that a module or object had in version 0.1; names without another one stay as they are."""
+    parts = name.split(".")
+    if parts[0] != __package__:
+        return name
+    for end in range(len(parts), 1, -1):
+        if old := _FORMER.get(".".join(parts[1:end])):
+            return ".".join([__package__, old, *parts[end:]])
+    return name
+
+
+def updated(config: Any) -> Any:
+    """A config with its `_target_` and `path` names under their present names."""
+    return _renamed(config, current)
+
+
+def outdated(config: Any) -> Any:
+    """A config under the names of version 0.1. Digests are of it: a run of then and one of now are equal."""
+    return _renamed(config, former)
+
+
+def _renamed(config: Any, rename: Callable[[str], str]) -> Any:
+    if isinstance(config, Mapping):
+        named = ("_target_", "path")
+        renamed = {k: rename(v) for k, v in config.items() if k in named and isinstance(v, str)}
+        return {k: renamed[k] if k in renamed else _renamed(v, rename) for k, v in config.items()}
+    return [_renamed(value, rename) for value in config] if isinstance(config, list | tuple) else config
+
+
+class _Finder:
+    """Gives the present module for an import by an old name, with a warning."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if current(fullname) != fullname else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        import warnings
+
+        new = current(spec.name)
+        warnings.warn(f"{spec.name} is now {new}; the old name goes with the next version", FutureWarning, stacklevel=2)
+        module = importlib.import_module(new)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        if spec and isinstance(spec.loader_state, ModuleSpec):
+            module.__spec__ = spec.loader_state  # the present one again: imports of its submodules go by it
+
+
+sys.meta_path.insert(0, _Finder())

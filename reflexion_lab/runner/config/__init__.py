@@ -1,0 +1,1 @@
+"""From overrides to parts: compose, check, build, sweep grid."""

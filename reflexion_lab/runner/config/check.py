@@ -1,0 +1,209 @@
+"""What a config may hold, looked at before anything else: a value that cannot be is named by its key."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from reflexion_lab.records import Record
+from reflexion_lab.runner.config.build import ConfigError, LoopValues, check_targets, converted, nearest, plain
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Place = Annotated[str, msgspec.Meta(min_length=1)]
+LONGEST = 120
+"""Characters of an arm: with date, benchmark and seed it names a folder."""
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """What makes a component; its values are for its constructor to check."""
+
+    target: Name = msgspec.field(name="_target_")
+
+
+class _Model(Part, frozen=True, kw_only=True):
+    context: Count = 0
+
+
+class _Quality(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    policy: Any = ""  # for the reflector's review to check
+    severe: tuple[str, ...] = ()
+
+
+class _Benchmark(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    load: Part
+    name: Name = ""
+    ids: list[str] | str | None = None
+    sample: int | None = None
+    limit: int | None = None
+    keep_failing: bool = False
+
+
+class _Sandbox(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limits: dict[str, Any]
+    servers: Positive | None = None
+
+
+class _Shared(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    max_episodes: Positive = 1
+    round_size: Positive = 1
+    match: str = ""
+    priors: bool = False
+    same_task: bool = False
+    across_cells: bool = False
+    shown: dict[str, Any]
+    retire_after: int = 1
+    retire_below: float = 0.0
+
+
+class _Memory(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    max_episodes: Count = 1
+    show_session: bool = False
+    reflection_files: Place | None = None
+    shared: _Shared
+
+
+class _Cache(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    mode: Any = ""  # for the cache to check
+    path: Place = ""
+    embeddings: Place | None = None
+    executions: Place | None = None
+
+
+class _Storage(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: Any = None  # asked for by those in use
+    calls: Any = None
+    spending: Any = None
+    tracking: Any = None
+    scratch: Any = None
+
+
+class _Prices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: Place | None = None
+
+
+SETTINGS: dict[str, Any] = {
+    "arm": Name,
+    "seed": Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)],  # beyond it, JSON's readers round
+    "temperature": Annotated[float, msgspec.Meta(ge=0)],
+    "run_root": Place,
+    "workers": Positive | None,
+    "resume": Place | None,
+    "quiet": bool,
+    "sweep_id": Place | None,
+    "study": Place | None,
+    "feedback_source": Any,  # for the composition root to check
+    "executor": Part | None,
+    "storage": _Storage | None,
+    "loop": dict[str, Any],
+    "quality": _Quality,
+    "benchmark": _Benchmark,
+    "sandbox": _Sandbox,
+    "memory": _Memory,
+    "cache": _Cache,
+    "prices": _Prices | None,
+    "caps": dict[str, Any] | None,
+    "roles": dict[str, Any],
+    "stop": dict[str, Any],
+    "model": _Model,
+}
+PARTS = (
+    "actor", "evaluator", "critic", "reviser", "reflector", "prompts", "recall", "retriever", "embedder",
+    "store", "suite_writer", "tracker",
+)  # fmt: skip
+SETTINGS |= dict.fromkeys(PARTS, Part)
+"""By top-level key, what may stand there."""
+NEEDED = ("arm", "seed", "benchmark", "model", "actor", "evaluator", "reflector", "loop")
+"""What every config has had from the first; keys that came later are not in the manifests of old runs."""
+
+
+def check(cfg: Any) -> None:
+    """Raises ConfigError: a value is of another type than it can be, out of its range, or none at all; by its key."""
+    whole = plain(cfg)
+    if missing := [key for key in NEEDED if key not in whole]:
+        raise ConfigError(f"{missing[0]}: no such key found; expected one, {missing[0]}=…")
+    for key, node in whole.items():
+        for place, value in _values("", {key: node}):
+            _check_scalar(place, value)
+        if kind := SETTINGS.get(key):
+            converted(key, node, kind)
+    for name, node in whole.get("roles", {}).items():
+        if node is not None:
+            converted(f"roles.{name}", node, _Model)
+    for name, node in whole.get("stop", {}).items():
+        converted(f"stop.{name}", node, Part)
+    for key in ("arm", "sweep_id"):
+        _check_name(key, str(whole.get(key) or ""))
+    if not str((whole.get("storage") or {}).get("url", "???")).startswith(
+        ("postgres", "???")
+    ):  # it may hold a password
+        raise ConfigError("storage.url: no URL of PostgreSQL found; expected postgresql://host:5432/database")
+    files = whole.get("memory", {}).get("reflection_files")
+    if files and Path(files).exists() and not Path(files).is_dir():
+        raise ConfigError(f"memory.reflection_files: {files} is a file; expected a folder, or the name of a new one")
+
+
+def check_keys(cfg: Any) -> None:
+    """Raises ConfigError: a key that nobody reads. A top-level key is one of `SETTINGS`, or of a reader's own
+    that a value elsewhere reads by an interpolation; a key of a part is a parameter of its constructor.
+    """
+    from reflexion_lab.memory.archive import Shown
+    from reflexion_lab.storage.ledger import Caps
+    from reflexion_lab.tasks.sandbox.sandbox import Limits
+
+    whole, as_it_stands = plain(cfg), plain(cfg, resolve=False)
+    known = {key: node for key, node in whole.items() if key in SETTINGS}
+    for key in whole.keys() - SETTINGS.keys():
+        others = (text for name, node in as_it_stands.items() if name != key for _, text in _values(name, node))
+        if not any(re.search(rf"\$\{{.*\b{re.escape(key)}\b", text) for text in others if isinstance(text, str)):
+            near = nearest(key, places(known) | SETTINGS.keys())
+            raise ConfigError(
+                f"{key}: unknown key; expected {near}, the nearest, or a value that reads it as ${{{key}}}"
+            )
+    converted("loop", whole["loop"], LoopValues)
+    converted("sandbox.limits", whole["sandbox"]["limits"], Limits)
+    converted("memory.shared.shown", whole["memory"]["shared"]["shown"], Shown)
+    converted("caps", whole["caps"] or {}, Caps)
+    for key, node in known.items():
+        check_targets(key, node)
+
+
+def places(node: Any) -> set[str]:
+    """Every dotted key."""
+    parts = [place.split(".") for place, _ in _values("", node)]
+    return {".".join(place[:depth]) for place in parts for depth in range(1, len(place) + 1)}
+
+
+def _check_name(key: str, name: str) -> None:
+    if name.startswith(".") or "/" in name or len(name) > LONGEST or not name.isprintable():
+        raise ConfigError(f"{key}: {name[:40]!r} found; expected a word that can name a folder, without a slash")
+
+
+def _values(key: str, node: Any) -> Iterator[tuple[str, Any]]:
+    """Every scalar with its dotted key."""
+    if isinstance(node, dict | list):
+        for name, value in node.items() if isinstance(node, dict) else enumerate(node):
+            if isinstance(node, dict) and not isinstance(name, str):
+                raise ConfigError(f"{key or 'config'}: a key {name!r} found; expected words; put it into quotes")
+            yield from _values(f"{key}.{name}" if key else str(name), value)
+    else:
+        yield key, node
+
+
+def _check_scalar(key: str, value: Any) -> None:
+    """What no manifest and no path can hold."""
+    if value == "???" and not key.startswith(("storage.", "hydra.")):  # whose values are asked for by those in use
+        raise ConfigError(f"{key}: no value found; expected one, {key}=…")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{key}: {value} found; expected a finite number")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ConfigError(f"{key}: a number of {value.bit_length()} bits found; expected at most 64")
+    if isinstance(value, str) and ("\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
+        raise ConfigError(f"{key}: {value[:40]!r} found; expected text in UTF-8, without NUL")

@@ -1,0 +1,443 @@
+"""The composition root: from a Hydra config to the parts of a run. The one module, beside the CLI, that knows Hydra."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import fcntl
+import functools
+import re
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from reflexion_lab.errors import hydras_own, in_hydras_words
+from reflexion_lab.protocols import Begun, Executor, Model, Sandbox, Stop, SuiteWriter, Tracker
+from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
+from reflexion_lab.runner.config import check as settings
+from reflexion_lab.runner.config.arm_checks import doubts
+from reflexion_lab.runner.config.build import (
+    ConfigError,
+    LoopValues,
+    asked,
+    capability,
+    converted,
+    nearest,
+    plain,
+    wire,
+)
+from reflexion_lab.runner.config.parts import (
+    ROLES,
+    Models,
+    cached,
+    embedder_fingerprint,
+    instantiate,
+    keeps,
+    load_archive,
+    load_benchmark,
+    load_limits,
+    load_models,
+    shares,
+    snapshot_path,
+    timed,
+)
+from reflexion_lab.runner.folder import registration
+from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
+from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT, describe, differences, resumption
+from reflexion_lab.runner.folder.provenance import file_digest, provenance
+from reflexion_lab.runner.pool import Shuffled, pool_runs
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from reflexion_lab.agent.models.cache import CachedModel
+    from reflexion_lab.agent.models.draws import Draws
+    from reflexion_lab.loop.reflexion import Reflexion
+    from reflexion_lab.loop.stuck import Stuck
+    from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.memory.rounds import OneRound, Rounds
+    from reflexion_lab.runner.runner import Runner
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+    from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+
+PACKAGE = Path(__file__).parents[2]
+CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.name == "conf" and path.is_dir())
+"""The config folder: inside an installed wheel, else at the top of the checkout."""
+
+
+_HYDRA = threading.RLock()
+"""Hydra's state is global."""
+
+
+class Lab(NamedTuple):
+    """The parts of one run, put together."""
+
+    runner: Runner
+    folder: RunFolder
+    tracker: Tracker
+    sandbox: CachedSandbox
+    models: Models
+    archive: Archive | None
+    executor: Executor
+
+    @property
+    def model(self) -> CachedModel:
+        """The actor's."""
+        return self.models.of("actor")
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as last_first:  # one that fails to close leaves none of the others open
+            for part in (self.executor, self.archive, self.models, self.sandbox):
+                if part:
+                    last_first.callback(part.close)
+
+
+def compose(*overrides: str) -> DictConfig:
+    """The config that `reflexion-lab run *overrides` would use; works in a notebook."""
+    try:
+        return _composed(*overrides)
+    except Exception as problem:
+        raise blamed(problem, overrides) from problem.__cause__
+
+
+def blamed(problem: Exception, overrides: Sequence[str]) -> Exception:
+    """`problem` with the override at fault, where it does not name it: that one raises the very same by itself. What is
+    wrong with a file that an override names is a ConfigError.
+    """
+    suggest_key(problem, overrides)
+    if hydras_own(problem) and any(one.partition("=")[0] in str(problem) for one in overrides):
+        return problem
+    paths = [one for one in overrides if one.startswith("hydra.searchpath=")]
+    for one in reversed(overrides):  # what was written last is likelier wrong
+        try:
+            _composed(*paths, one)
+        except Exception as alone:
+            if str(alone) != str(problem):
+                continue
+            if not hydras_own(problem):
+                is_file = not isinstance(problem, ValueError) or isinstance(problem, UnicodeDecodeError)
+                return ConfigError(f"{one}: {problem}{'; expected a file in YAML' * is_file}")
+            problem.add_note(f"in {one}")
+            break
+    return problem
+
+
+def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:
+    """Add the nearest key to an error of Hydra's about one that the config of `overrides` does not have."""
+    if unknown := re.search(r"is not in struct\s+full_key: (?!hydra\.)(\S+)", in_hydras_words(problem)):
+        others = [one for one in overrides if one.partition("=")[0] != unknown[1]]
+        try:
+            cfg = _composed(*others)
+        except Exception:  # more than this one is wrong
+            cfg = _composed()
+        problem.add_note(f"did you mean {nearest(unknown[1], settings.places(plain(cfg, resolve=False)))!r}?")
+
+
+def _composed(*overrides: str) -> DictConfig:
+    from hydra import compose as hydra_compose
+
+    with hydra_initialized():
+        cfg: DictConfig = hydra_compose("config", overrides=list(overrides))
+    return cfg
+
+
+@contextlib.contextmanager
+def hydra_initialized() -> Iterator[None]:
+    """Hydra with the lab's configs, for one thread at a time; a context of the caller's own is restored afterwards."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    with _HYDRA:
+        state = GlobalHydra.instance()
+        outer, state.hydra = state.hydra, None
+        try:
+            with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+                yield
+        finally:
+            GlobalHydra.instance().hydra = outer
+
+
+def restored(config: Mapping[str, Any]) -> DictConfig:
+    """The config that a manifest holds; keys of how a run is carried out that it lacks are null."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.create({**dict.fromkeys(HOW_NOT_WHAT), **config})
+
+
+def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
+    """One component a line, in the order of the data.
+
+    Args:
+        is_recorded: the config is that of an earlier run, perhaps of an earlier version: keys that nobody reads may be
+            in it.
+
+    Raises:
+        ConfigError: a value is impossible, nobody reads a key, or a resumed run began with another config.
+    """
+    settings.check(cfg)
+    if not is_recorded:
+        settings.check_keys(cfg)
+    if cfg.feedback_source not in FEEDBACK_SOURCES:
+        raise ConfigError(
+            f"feedback_source: {cfg.feedback_source!r} found; expected one of {', '.join(FEEDBACK_SOURCES)}"
+        )
+    if cfg.feedback_source == "oracle" and keeps(cfg):
+        raise ConfigError(
+            "feedback_source: oracle found with a store, which would carry words about hidden tests into other runs; "
+            "expected store=none"
+        )
+    for doubt in doubts(plain(cfg)):
+        warnings.warn(doubt, RuntimeWarning, stacklevel=2)
+    with contextlib.ExitStack() as held:
+        executor = load_executor(cfg)
+        held.callback(executor.close)
+        lab = _assembled(cfg, executor, held)
+        held.pop_all()  # the lab closes them
+    return lab
+
+
+def load_executor(cfg: DictConfig) -> Executor:
+    """What the config names; this process, where it names nothing, as an old manifest."""
+    executor: Executor = instantiate(
+        cfg.executor or {"_target_": "reflexion_lab.studies.scale.local_executor.Local"}, "executor"
+    )
+    return executor
+
+
+def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) -> Lab:
+    from omegaconf import OmegaConf
+
+    from reflexion_lab.runner.runner import Runner
+    from reflexion_lab.storage.in_memory import InMemory
+    from reflexion_lab.tasks.evaluators.judge import HiddenTests
+
+    as_it_stands: Any = OmegaConf.to_container(cfg, resolve=False)
+    sandbox = cached(cfg, executor.pool(load_limits(cfg), cfg.sandbox.servers, as_it_stands))
+    held.callback(sandbox.close)
+    sandbox.open(is_new=False)  # a damaged one shows at once
+    benchmark = load_benchmark(cfg, sandbox)
+    models = load_models(cfg)
+    held.callback(models.close)
+    tried = load_archive(cfg, InMemory()) if shares(cfg) else None
+    loop_factory(cfg, models, sandbox, tried)  # imports a reader's own parts, whose digests the manifest holds
+    manifest = described(cfg, benchmark, models, sandbox.layers, _provenance(cfg, tried))
+    if draws_from_runs(cfg):
+        runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
+        cfg = copy.deepcopy(cfg)
+        cfg.reflector.pool = as_it_stands["reflector"]["pool"] = list(map(str, runs))  # the executor's config, too
+    loop_factory(cfg, models, sandbox, tried)()  # an impossible value shows before anything is written
+    suite_writer = (
+        suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
+    )
+    tracker = instantiate(cfg.tracker, "tracker")
+    if archive := load_archive(cfg):
+        held.callback(archive.close)
+    models.open()
+    sandbox.open()
+    # A run that goes on has begun with these tasks; a busy machine may fail a canonical solution now.
+    tasks = timed(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
+    folder = open_folder(cfg, manifest)
+    models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
+    rounds = begin(archive, cfg, folder, executor)
+    begun = Begun(
+        folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
+    )
+    runner = Runner(
+        tasks=tasks,
+        loop=executor.loops(loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id), begun),
+        judge=HiddenTests(sandbox),
+        folder=folder,
+        feedback_source=cfg.feedback_source,
+        workers=cfg.workers or models.of("actor").slots,
+        quiet=cfg.quiet,
+        suite_writer=suite_writer,
+        rounds=rounds,
+        spent=lambda: models.spent,
+        resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
+    )
+    return Lab(runner, folder, tracker, sandbox, models, archive, executor)
+
+
+def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder, executor: Executor) -> Rounds | OneRound:
+    """Read the store as it stood when the run in `folder` began, which a resumed run does again. Cells of a sweep begin
+    with the same snapshot, which the first of them takes.
+    """
+    from reflexion_lab.memory.rounds import OneRound, Rounds
+
+    if archive is None:
+        return OneRound()
+    rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.tell)
+    snapshot = snapshot_path(cfg)
+    with _locked(snapshot):
+        known = folder.beginning or (read_beginning(snapshot) if snapshot else None)
+        beginning = msgspec.to_builtins(archive.begin(known, folder.manifest.run_id))
+        if snapshot and not snapshot.exists():
+            RunFolder(snapshot.parent).write_json(snapshot.name, beginning)
+    if folder.beginning is None:
+        folder.write_json("memory.json", beginning)
+    return rounds
+
+
+@contextlib.contextmanager
+def _locked(path: Path | None) -> Iterator[None]:
+    """One process at a time has the file at `path`."""
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def loop_factory(
+    cfg: DictConfig, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
+) -> Callable[[], Reflexion]:
+    """Makes the loop of one task: parts are shared, memory and draw counts are the task's own."""
+    from reflexion_lab.agent.reflectors.reviewed import Reviewed
+    from reflexion_lab.loop.reflexion import Reflexion
+    from reflexion_lab.loop.stuck import Stuck
+    from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown
+    from reflexion_lab.memory.reflection_files import ReflectionFiles
+
+    made = {
+        name: instantiate(cfg[name], name)
+        for name in ("actor", "evaluator", "critic", "reviser", "reflector")
+        if name in cfg
+    }
+    recall, prompts = wire(instantiate(cfg.recall, "recall"), {}, "recall"), instantiate(cfg.prompts, "prompts")
+    files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
+    converted("loop", cfg.loop, LoopValues)  # a value of another type shows here, by its key
+    stuck = Stuck(cfg.loop.stuck_after)
+    stop = stop_rules(cfg, stuck)
+
+    def loop() -> Reflexion:
+        draws = draws_by_role(models)
+        parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NothingKnown(), "models": draws}
+        parts |= {"model": draws["actor"], "evaluator": wire(made["evaluator"], parts, "evaluator")}
+        parts["critic"] = wire(made["critic"], {**parts, "model": draws["critic"]}, "critic")
+        parts["reviser"] = made["reviser"]  # wired where it is asked for: its model is the one of that actor
+        return Reflexion(
+            actor=wire(made["actor"], parts, "actor"),
+            evaluator=parts["evaluator"],
+            reflector=Reviewed(
+                wire(made["reflector"], {**parts, "model": draws["reflector"]}, "reflector"), **plain(cfg.quality)
+            ),
+            memory=EpisodicMemory(
+                recall,
+                cfg.memory.max_episodes,
+                known=archive,
+                run_id=run_id if archive or files else "",
+                agent_id=cfg.arm,
+                show_session=cfg.memory.show_session,
+                files=files,
+            ),
+            stop=stop,
+            stuck=stuck,
+            reflect_on_last=cfg.loop.reflect_on_last,
+            reflect_on_success=cfg.loop.reflect_on_success,
+            reflect_below=cfg.loop.reflect_below,
+        )
+
+    return loop
+
+
+def draws_by_role(models: Models) -> dict[str, Draws]:
+    """Each role's model as one loop sees it; roles that share a model, or its fingerprint, share their count."""
+    from collections import Counter
+
+    from reflexion_lab.agent.models.draws import Draws
+
+    asked = Counter[str]()
+    made = {id(model): Draws(model, asked) for model in models.distinct}
+    return {role: made[id(models.of(role))] for role in ROLES}
+
+
+def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
+    """The rules of every loop, then those that the group `stop` adds."""
+    from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
+
+    return FirstOf(
+        NoFeedback(),
+        Passed(cfg.loop.confidence_threshold),
+        MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
+        TimeOut(cfg.loop.timeout),
+        stuck,
+        *(instantiate(rule, f"stop.{name}") for name, rule in cfg.stop.items()),
+    )
+
+
+def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
+    """Makes the writer of one task's tests. Its draws are counted apart, from `SUITE_DRAWS`: the loop's stay those of
+    every other arm, and no draft that vouches for a test is a candidate of the loop itself.
+    """
+    from reflexion_lab.agent.models.draws import SUITE_DRAWS, Draws
+
+    style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
+    if style == "continuation" and capability(node, "only_chats", ""):
+        raise ConfigError(
+            f"suite_writer: {style} found with {capability(node, 'only_chats', '')}; expected suite_writer=chat"
+        )
+    partial, prompts = instantiate(cfg.suite_writer, "suite_writer"), instantiate(cfg.prompts, "prompts")
+
+    def writer() -> SuiteWriter:
+        made: SuiteWriter = wire(
+            partial, {"model": Draws(model, first=SUITE_DRAWS), "sandbox": sandbox, "prompts": prompts}, "suite_writer"
+        )
+        return made
+
+    writer()  # an impossible value shows before anything is written
+    return writer
+
+
+def _provenance(cfg: DictConfig, archive: Archive | None) -> Provenance:
+    from reflexion_lab.tasks.sandbox.cached import VERSION
+
+    overrides, launcher = asked()
+    embedder = embedder_fingerprint(cfg, archive)
+    return provenance(plain(cfg), overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
+
+
+def described(
+    cfg: DictConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], made: Provenance
+) -> Manifest:
+    """What the run is. Raises ConfigError: the run to resume began as another one."""
+    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, made)
+    begun = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
+    if draws_from_runs(cfg):
+        pool = pool_digests(cfg, manifest, begun.provenance.pool if begun else ())
+        manifest = replace(manifest, provenance=replace(made, pool=pool))
+    if begun and (changed := differences(begun, manifest)):
+        raise ConfigError(
+            f"resume: {cfg.resume} began with another {', '.join(changed)}; expected the command that began it"
+        )
+    return manifest
+
+
+def draws_from_runs(cfg: DictConfig) -> bool:
+    """Whether the reflector reads what earlier runs wrote."""
+    return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
+
+
+def pool_digests(cfg: DictConfig, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
+    """By run id, the digest of the attempts of each run that `reflector=shuffled` draws from in the run of `manifest`.
+
+    Args:
+        known: run ids that it drew from when it began.
+    """
+    runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, known)
+    folders = map(Path, Shuffled(runs, cfg.seed).folders)  # runs whose words may be drawn, or an error
+    return {RunFolder(run).manifest.run_id: file_digest(run / "attempts.jsonl") for run in folders}
+
+
+def open_folder(cfg: DictConfig, manifest: Manifest) -> RunFolder:
+    """A new run folder with its manifest, or the one to resume."""
+    if cfg.resume is not None:
+        return RunFolder.existing(cfg.resume)
+    study = functools.partial(registration.keep, Path(cfg.study), run=manifest) if cfg.study else None
+    return RunFolder.begun(Path(cfg.run_root), manifest, study)

@@ -1,0 +1,186 @@
+"""The cells of a sweep, as Hydra's basic sweeper would run them."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reflexion_lab.io.secrets import without_logins
+from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.compose import hydra_initialized, suggest_key
+from reflexion_lab.runner.folder.manifest import config_digest, store_place
+
+if TYPE_CHECKING:
+    from hydra._internal.config_repository import ConfigRepository
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
+
+
+class Cell(NamedTuple):
+    """One run of a sweep."""
+
+    number: int
+    """From 0, in Hydra's order: the last swept key varies fastest."""
+    overrides: tuple[str, ...]
+    """Swept or not; what only concerns Hydra is left out."""
+    cfg: DictConfig
+
+    @property
+    def digest(self) -> str:
+        return cell_digest(self.cfg)
+
+
+def cell_digest(cfg: DictConfig) -> str:
+    """`digest_of`, with a suffix for a store: what it holds differs from place to place, and cells learn from it."""
+    place = store_place(without_logins(plain(cfg)))
+    return digest_of(cfg) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
+
+
+def digest_of(cfg: DictConfig) -> str:
+    """The `config_digest` that the manifest of a run with this config has."""
+    return config_digest(without_logins(plain(cfg)))
+
+
+def cells(overrides: Sequence[str]) -> list[Cell]:
+    """What `reflexion-lab run -m *overrides` runs, without running it.
+
+    Values are set on a config that is composed once for each choice of groups: composing anew takes Hydra a tenth of a
+    second, which a sweep of a hundred finished cells would otherwise wait for.
+
+    Raises:
+        HydraException: an override cannot be read, or names what is not there; of which cell.
+    """
+    from hydra._internal.config_repository import ConfigRepository
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    with hydra_initialized():
+        loader = GlobalHydra.instance().config_loader()
+        parser = OverridesParser.create(config_loader=loader)
+        every = parser.parse_overrides(list(overrides))
+        asked = [one for one in every if not _is_hydras(one)]
+        searched = [one.input_line or "" for one in every if one.key_or_group == "hydra.searchpath"]
+        search_path = copy.deepcopy(loader.get_search_path())
+        for one in every:
+            for path in one.value() if one.key_or_group == "hydra.searchpath" else ():
+                search_path.append("hydra.searchpath", path)
+        configs = ConfigRepository(search_path)
+        params = _swept_by_config(searched + [one.input_line or "" for one in asked if not one.is_sweep_override()])
+        grid = BasicSweeper.split_arguments(parser.parse_overrides(params) + asked, None)[0]
+        composed: dict[tuple[str, ...], DictConfig] = {}
+        return [
+            Cell(number, tuple(chosen), _of_cell(number, parser.parse_overrides(chosen), searched, configs, composed))
+            for number, chosen in enumerate(grid)
+        ]
+
+
+def lines(grid: dict[str, Any]) -> list[str]:
+    """A grid as override lines: `{"recall.omega": [0, 1], "seed": 0}` is `recall.omega=0,1 seed=0`.
+
+    A list, a range, a NumPy array or a pandas Series is swept over; a list within it is a value.
+
+    Raises:
+        ValueError: a list to sweep over is empty.
+        TypeError: a value is neither null, a truth value, a number, text, a path, nor a list or mapping of these.
+    """
+    return [f"{key}={_values(key, _plain_value(key, value))}" for key, value in grid.items()]
+
+
+def _values(key: str, value: Any) -> str:
+    if value == []:
+        raise ValueError(f"{key}: got an empty list, expected one value or more to sweep over; [[]] is an empty list")
+    return ",".join(map(_value, value)) if isinstance(value, list) else _value(value)
+
+
+def _plain_value(key: str, value: Any) -> Any:
+    """Lists, mappings, numbers and text for what a notebook holds: arrays, Series, ranges, paths."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple | range):
+        return [_plain_value(key, item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain_value(key, item) for name, item in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(
+        f"{key}: got {type(value).__name__}, expected null, true, a number, text, a path, a list or a mapping"
+    )
+
+
+def _value(value: Any) -> str:
+    """As Hydra's grammar writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_value(inner)}" for key, inner in value.items()) + "}"
+    text = str(value)
+    is_plain = not isinstance(value, str) or re.fullmatch(r"(?!(?i:true|false|null|inf|nan)$)[A-Za-z_][\w-]*", text)
+    return text if is_plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _is_hydras(override: Override) -> bool:
+    return str(override.key_or_group).replace("/", ".").startswith("hydra.")
+
+
+def _swept_by_config(fixed: list[str]) -> list[str]:
+    """What the chosen experiment itself sweeps over, `hydra.sweeper.params`."""
+    from hydra import compose
+
+    try:
+        params = compose("config", overrides=fixed, return_hydra_config=True).hydra.sweeper.params
+    except Exception as problem:
+        problem.add_note("a key that only choices of a swept group have is swept, too: KEY=choice(VALUE)")
+        raise
+    return [f"{key}={value}" for key, value in (params or {}).items()]
+
+
+def _of_cell(
+    number: int,
+    chosen: Sequence[Override],
+    searched: Sequence[str],
+    configs: ConfigRepository,
+    composed: dict[tuple[str, ...], DictConfig],
+) -> DictConfig:
+    try:
+        return _composed(chosen, searched, configs, composed)
+    except Exception as problem:
+        words = [one.input_line or "" for one in chosen]
+        suggest_key(problem, words)
+        problem.add_note(f"in cell {number}: {' '.join(words)}")
+        raise
+
+
+def _composed(
+    chosen: Sequence[Override],
+    searched: Sequence[str],
+    configs: ConfigRepository,
+    composed: dict[tuple[str, ...], DictConfig],
+) -> DictConfig:
+    """`searched`: where else Hydra looks for configs."""
+    from hydra import compose
+    from omegaconf import OmegaConf
+
+    groups = tuple(one.input_line or "" for one in chosen if _chooses(one, configs))
+    if groups not in composed:
+        composed[groups] = compose("config", overrides=[*searched, *groups])
+    cfg = copy.deepcopy(composed[groups])
+    for one in chosen:
+        if not _chooses(one, configs):
+            OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True)
+    return cfg
+
+
+def _chooses(override: Override, configs: ConfigRepository) -> bool:
+    """Whether it is more than a value of a key that there is: a choice of a group, an addition, a deletion."""
+    key = override.key_or_group
+    changes = (override.is_add(), override.is_force_add(), override.is_delete(), override.package is not None)
+    return any(changes) or "/" in key or configs.group_exists(key)

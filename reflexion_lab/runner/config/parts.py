@@ -1,0 +1,322 @@
+"""The parts that a Hydra config names, each made by itself; `config` puts them together."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from reflexion_lab.agent.models.capped import Meter
+from reflexion_lab.errors import one_line
+from reflexion_lab.io.secrets import is_given, without_logins
+from reflexion_lab.io.terminal_text import visible
+from reflexion_lab.protocols import Embedder, Model, ModelError, Pool, Store
+from reflexion_lab.records import Usage
+from reflexion_lab.runner.config.build import ConfigError, asks_for, called, capability, converted, plain, wire
+from reflexion_lab.storage.ledger import Caps
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from reflexion_lab.agent.models.cache import CachedModel, Counts
+    from reflexion_lab.agent.models.prices import Entry
+    from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.records import Task
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+    from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+
+T = TypeVar("T")
+NAMED = 5
+"""Tasks that a message names."""
+
+
+class Models(NamedTuple):
+    """The models of a run, by role."""
+
+    by_role: Mapping[str, CachedModel]
+    """`actor` is always there."""
+    meter: Meter = Meter()
+    """What they newly spend, held within the caps."""
+
+    def of(self, role: str) -> CachedModel:
+        """The role's own, else the actor's."""
+        return self.by_role.get(role, self.by_role["actor"])
+
+    @property
+    def distinct(self) -> list[CachedModel]:
+        return list({id(model): model for model in self.by_role.values()}.values())
+
+    @property
+    def made(self) -> int:
+        """Calls that were paid for."""
+        return sum(model.misses for model in self.distinct)
+
+    @property
+    def stored(self) -> int:
+        """Calls that cost nothing, since an equal one had been made."""
+        return sum(model.hits + model.coalesced for model in self.distinct)
+
+    @property
+    def spent(self) -> Usage:
+        """What the calls that were made took."""
+        return sum((model.spent for model in self.distinct), Usage())
+
+    def taken(self) -> list[Counts]:
+        """What was counted, in the order of `distinct`; counting then begins at zero."""
+        return [model.taken() for model in self.distinct]
+
+    def add(self, counts: Sequence[Counts]) -> None:
+        """Count what equal models did elsewhere."""
+        for model, added in zip(self.distinct, counts, strict=True):
+            model.add(added)
+
+    def open(self) -> None:
+        """Begin the call caches that are not there yet. Raises ModelError."""
+        for model in self.distinct:
+            model.open()
+
+    def close(self) -> None:
+        for model in self.distinct:
+            model.close()
+        self.meter.close()
+
+
+ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
+"""Who asks a model. Each but the actor may have one of its own, `roles.NAME`; the last two are rungs of escalation."""
+
+
+def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
+    """What all loops share; None where the config has no actor read of other loops and no store keep them. `store`:
+    goes in the place of the config's.
+    """
+    from reflexion_lab.memory.archive import Archive, Shown
+
+    if not shares(cfg) and not store:
+        return None
+    shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    parts = {"embedder": load_embedder(cfg)}
+    return Archive(
+        store or instantiate(cfg.store, "store"),
+        lambda: wire(instantiate(cfg.retriever, "retriever"), parts, "retriever"),
+        shown=shown,
+        match=shared.match,
+        same_task=shared.same_task,
+        max_episodes=shared.max_episodes,
+        retire_after=shared.retire_after,
+        retire_below=shared.retire_below,
+    )
+
+
+def shares(cfg: DictConfig) -> bool:
+    """Whether an actor reads of other loops, or what they learn is kept."""
+    from reflexion_lab.memory.archive import Shown
+
+    shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    shows = shown != Shown(min_score=shown.min_score, max_tokens=shown.max_tokens)
+    return shows or shared.priors or capability(cfg.recall, "reads_other_tasks", True, is_inherited=False) or keeps(cfg)
+
+
+def keeps(cfg: DictConfig) -> bool:
+    """Whether what a run learns outlives it."""
+    return bool(capability(cfg.store, "is_durable", True, is_inherited=False))
+
+
+def snapshot_path(cfg: DictConfig) -> Path | None:
+    """The file with the state of the store that every cell of a sweep begins with; None where a run reads the store as
+    it is.
+    """
+    if not cfg.sweep_id or not keeps(cfg) or cfg.memory.shared.get("across_cells"):
+        return None
+    digest = hashlib.sha256(msgspec.json.encode(plain(cfg.store), order="sorted")).hexdigest()[:8]
+    return Path(cfg.run_root, "sweeps", cfg.sweep_id, f"memory-{digest}.json")
+
+
+def load_embedder(cfg: DictConfig) -> Embedder:
+    """The embedder behind its cache; its weights are read when it is first asked."""
+    from reflexion_lab.memory.embedders.cached import CachedEmbedder
+
+    path = None if cfg.cache.mode == "off" else cfg.cache.embeddings
+    return CachedEmbedder(wire(instantiate(cfg.embedder, "embedder"), {}, "embedder"), path)
+
+
+def embedder_fingerprint(cfg: DictConfig, archive: Archive | None) -> str:
+    """Whose vectors retrieval compares; "" where it compares none."""
+    if archive is None or not asks_for(instantiate(cfg.retriever, "retriever"), "embedder"):
+        return ""
+    try:
+        return load_embedder(cfg).fingerprint
+    except ModelError:  # said when a vector is asked for, which a replayed run may never do
+        return ""
+
+
+def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedSandbox:
+    """The sandbox behind its execution cache."""
+    from reflexion_lab.tasks.sandbox.sandbox import Sandbox
+
+    return cached(cfg, Sandbox(load_limits(cfg), servers or cfg.sandbox.servers))
+
+
+def cached(cfg: DictConfig, sandbox: Pool) -> CachedSandbox:
+    """`sandbox` behind the execution cache."""
+    from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+
+    return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions)
+
+
+def timed(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = False) -> tuple[Task, ...]:
+    """The tasks with what their canonical solutions cost; those whose solution fails only with `keep_failing`.
+
+    Raises:
+        ConfigError: canonical solutions fail tests of their own tasks, and nobody asked to keep those.
+    """
+    from reflexion_lab.tasks.sandbox.canonical import measured
+
+    tasks, failing = measured(benchmark, sandbox, sandbox.servers)
+    if failing:
+        shown = visible(", ".join(failing[:NAMED])) + (" and others" if len(failing) > NAMED else "")
+        problem = f"{len(failing)} canonical solutions fail tests of their own tasks here: {shown}"
+        if not keep_failing:
+            raise ConfigError(
+                f"benchmark: {problem}; correct these tasks, select others with benchmark.ids, or keep them with "
+                "benchmark.keep_failing=true"
+            )
+        print(f"warning: {problem}", file=sys.stderr)
+    return tasks
+
+
+def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
+    """The selected tasks, under the digest of the whole data set. `sandbox` computes what a data set leaves out."""
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+
+    loaded = instantiate(cfg.benchmark.load, "benchmark.load")
+    if isinstance(loaded, functools.partial):
+        loaded = wire(loaded, {"compute": sandbox and sandbox.values}, "benchmark.load")
+    whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
+    chosen = whole.select(
+        limit=cfg.benchmark.limit, sample=cfg.benchmark.sample, seed=cfg.seed, ids=plain(cfg.benchmark.ids)
+    )
+    if not len(chosen):
+        raise ConfigError("benchmark: no task is left after ids, sample and limit; expected at least one")
+    if untested := [task.task_id for task in chosen if not task.hidden_tests]:
+        shown = visible(", ".join(untested[:NAMED])) + (" and others" if len(untested) > NAMED else "")
+        print(
+            f"warning: {len(untested)} tasks have no hidden tests, so no verdict, and count in no rate: {shown}",
+            file=sys.stderr,
+        )
+    return chosen
+
+
+def load_models(cfg: DictConfig, clock: Callable[[], float] = time.monotonic) -> Models:
+    """The model of every role: within the caps, behind the call cache. Roles of equal config share one instance in a
+    process.
+    """
+    from omegaconf import OmegaConf
+
+    from reflexion_lab.agent.models.prices import check_currency, read
+
+    if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
+        raise ConfigError(f"roles: {', '.join(strange)} found; expected some of {', '.join(ROLES[1:])}")
+    caps, lists = converted("caps", cfg.caps or {}, Caps), read((cfg.prices or {}).get("path"))
+    meter = Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "", clock)
+    made: dict[bytes, CachedModel] = {}
+    by_role = {}
+    for role, node in {"actor": cfg.model, **cfg.roles}.items():
+        if missing := sorted(OmegaConf.missing_keys(node)):
+            raise ConfigError(f"{missing[0]}: no value found; expected one, {missing[0]}=…")
+        _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
+        _check_style(cfg, role, node)
+        key = msgspec.json.encode(plain(node), order="sorted")
+        if key not in made:
+            made[key] = _cached(cfg, role, plain(node), meter, lists)
+        by_role[role] = made[key]
+    check_currency([model.price for model in made.values()])
+    return Models(by_role, meter)
+
+
+def _cached(
+    cfg: DictConfig, role: str, node: dict[str, Any], meter: Meter, lists: Sequence[Sequence[Entry]]
+) -> CachedModel:
+    from reflexion_lab.agent.models.cache import CachedModel
+    from reflexion_lab.agent.models.capped import CappedModel, longest_reply
+    from reflexion_lab.agent.models.prices import RECORDED, settled
+    from reflexion_lab.storage.shared_calls import UNSAVED
+
+    price = settled(role, node, lists, meter.caps.cost)
+    model = _model(msgspec.json.encode(node, order="sorted"))
+    if isinstance(model, functools.partial):  # one that needs to know the tasks
+        model = wire(model, {"tasks": load_benchmark(cfg).tasks}, "model")
+    if price is not RECORDED:
+        model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
+    return CachedModel(model, cfg.cache.path, cfg.cache.mode, price, Path(cfg.run_root) / UNSAVED)
+
+
+def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
+    """Raises ConfigError: the config holds a key. Configs are kept with every run, and shown."""
+    for field, value in node.items():
+        below = f"{place}.{field}"
+        if isinstance(value, dict):
+            _check_secrets(below, value)
+        elif is_given(field, value) or without_logins(value) != value:
+            raise ConfigError(
+                f"{below}: a key, or an address with one, found; expected none in a config, which is kept with every "
+                "run; put it into an environment variable and name that one, model.api_key_env=NAME"
+            )
+
+
+def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
+    """Raises ConfigError: a model that chats would be given the beginning of a file."""
+    found = capability(node, "only_chats", "")
+    if not found or role in ("reflector", "critic", "suite_writer"):
+        return
+    revises = _within(plain(cfg.actor), lambda node: capability(node, "revises", False))
+    actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
+    for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
+        if _within(plain(cfg[name]), _continues):
+            raise ConfigError(f"{name}: continuation found with {found}; expected {chat}")
+
+
+def _continues(node: Mapping[str, Any]) -> bool:
+    """Whether a part lets its model continue a file."""
+    return node.get("style") == "continuation" or bool(capability(node, "continues_a_file", False))
+
+
+def _within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether a config, or a part within it, is such a one."""
+    if isinstance(node, dict):
+        return is_such(node) or any(_within(value, is_such) for value in node.values())
+    return isinstance(node, list) and any(_within(value, is_such) for value in node)
+
+
+@functools.cache
+def _model(node: bytes) -> Model:
+    model: Model = instantiate(msgspec.json.decode(node), "model")
+    return model
+
+
+def load_limits(cfg: DictConfig) -> Any:
+    from reflexion_lab.tasks.sandbox.sandbox import Limits
+
+    return converted("sandbox.limits", cfg.sandbox.limits, Limits)
+
+
+def instantiate(node: Any, key: str = "") -> Any:
+    """The part of a config node, or the partial that makes it. `key`: where the config has it.
+
+    Raises:
+        ConfigError: there is no such class or function, it takes no such values, or it makes no part of that kind.
+    """
+    from hydra.errors import InstantiationException
+    from hydra.utils import instantiate as hydra_instantiate
+
+    try:
+        partial = hydra_instantiate(node, _convert_="all", _partial_=True)
+    except InstantiationException as problem:
+        said = one_line(problem)
+        raise ConfigError(said if said.startswith(key) else f"{key}: {said}") from problem
+    return partial if node.get("_partial_") else called(partial, key)

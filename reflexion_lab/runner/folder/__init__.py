@@ -1,0 +1,1 @@
+"""A run on disk: manifest, records, registration, checksums."""

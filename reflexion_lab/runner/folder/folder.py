@@ -1,0 +1,302 @@
+"""The run folder: the truth about a run. Append-only JSON lines beside a manifest; everything else is a view of it.
+
+manifest.json    what ran, and how to run it again    attempts.jsonl   every attempt, as it ended
+summary.json     headline figures                     results.jsonl    one line per task whose loop ended
+                                                      grades.jsonl     hidden verdicts, which no loop ever sees
+
+written_tests.jsonl    tests that the model wrote, one line a task, before its loop
+suite_verdicts.jsonl   whether the canonical solution passes them, found out after the last loop
+set_aside.jsonl        loops that were broken off, since the model gave no answer, and begun anew
+resumptions.jsonl      with what code, packages and platform a run that was cut off went on
+memory.json            what memory held of earlier runs, where tasks learn from each other
+digests.json           SHA-256 of each of these files, once the run is finished
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from reflexion_lab.io.files import UNREADABLE, check
+from reflexion_lab.io.jsonl_log import Appended, Held
+from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.records import (
+    SCHEMA_VERSION,
+    Attempt,
+    Beginning,
+    Grade,
+    Manifest,
+    Record,
+    Resumption,
+    SetAside,
+    SuiteVerdict,
+    TaskResult,
+    WrittenTests,
+)
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+
+class _Place(Record, frozen=True):
+    """Of an attempt, its place in the run."""
+
+    task_id: str
+    number: int
+
+
+msgspec.json.Decoder(_Place)  # prepared on import, since threads decode it; see the end of `records`
+
+
+class RunFolderError(ValueError):
+    """A folder is no run folder, or not one that this version can read."""
+
+
+class RunFolder:
+    """Reads and appends a run's records. Thread-safe.
+
+    A record is handed to the operating system before the next step begins, so that it outlives a killed process;
+    `sync` also forces it to the disk. A torn last line, left by a kill, is skipped and counted in `torn`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.torn = 0
+        self._files = Appended(self.path)
+
+    @classmethod
+    def existing(cls, path: Path | str) -> RunFolder:
+        """The folder at `path`.
+
+        Raises:
+            RunFolderError: there is no manifest in it, or it cannot be read.
+        """
+        folder = cls(Path(path))
+        if not (folder.path / "manifest.json").is_file():
+            hint = f"; did you mean '{path}/*'?" if next(folder.path.glob("*/manifest.json"), None) else ""
+            expected = f"expected a run folder, as `run` prints at its end{hint}"
+            raise RunFolderError(f"{path}: no manifest.json found; {expected}")
+        _ = folder.manifest
+        return folder
+
+    @classmethod
+    def begun(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
+        """A new folder in `root`, named by its run: there in whole or, after a kill, not at all.
+
+        Args:
+            fill: puts what else belongs there from the beginning into the folder that it is given.
+        """
+        root.mkdir(parents=True, exist_ok=True)
+        with Scratch(root, ".begun-", mode=0o777) as draft:
+            if fill:
+                fill(draft.path)
+            while True:  # a clock that was set back, or a run that began in the same microsecond, has the name
+                cls(draft.path).write_manifest(manifest)
+                try:
+                    return cls(draft.path.rename(root / manifest.run_id))
+                except OSError as problem:
+                    if problem.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                        raise
+                manifest = replace(manifest, run_id=_next(manifest.run_id))
+
+    @property
+    def manifest(self) -> Manifest:
+        path = self.path / "manifest.json"
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except UNREADABLE as problem:
+            raise RunFolderError(f"{path}: {problem}; expected a manifest of schema {SCHEMA_VERSION}") from None
+        if found.schema_version > SCHEMA_VERSION:
+            what = f"schema {found.schema_version} found; this version reads schema {SCHEMA_VERSION}"
+            raise RunFolderError(f"{path}: {what}; use the version of reflexion_lab that wrote it, or a newer one")
+        return found
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write_json("manifest.json", msgspec.to_builtins(manifest))
+
+    def write_json(self, name: str, value: object) -> None:
+        """Replace `name` in one step: a reader sees the old text or the new one, never a part."""
+        self._files.replace(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    @property
+    def beginning(self) -> Beginning | None:
+        """What memory held when the run began; None where its tasks know nothing of each other."""
+        return read_beginning(self.path / "memory.json")
+
+    def append(self, name: str, record: Record) -> None:
+        """Add one line to `name`.
+
+        Raises:
+            FolderLost: the file, or the folder, is no longer the one that was begun.
+            OSError: the disk is full, or the file may not be written.
+        """
+        self._files.append(name, msgspec.json.encode(record) + b"\n")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else writes into the folder meanwhile; the hold falls with the process. Within a hold, another of the
+        same object is the same. Drafts that a killed process left are removed.
+
+        Raises:
+            RunFolderError: another process, or another thread, is at it.
+        """
+        try:
+            with self._files.held():
+                yield
+        except Held:
+            said = "another process writes into this run; expected it to be at an end; wait for it, or stop it"
+            raise RunFolderError(f"{self.path}: {said}") from None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing was appended, since it was made or closed."""
+        return self._files.is_untouched
+
+    def sync(self) -> None:
+        """Force what was appended so far to the disk. Raises as `append`."""
+        self._files.sync()
+
+    def close(self) -> None:
+        self._files.close()
+
+    @property
+    def attempts(self) -> dict[str, list[Attempt]]:
+        """Attempts by task, in order. A task that a resumed run began anew counts as it went the last time."""
+        found: dict[str, dict[int, Attempt]] = {}
+        for _, attempt in self._read("attempts.jsonl", Attempt):
+            _count(found, attempt, attempt)
+        return {task_id: list(by_number.values()) for task_id, by_number in found.items()}
+
+    def each_attempt(self) -> Iterator[Attempt]:
+        """The same, one at a time, in the order in which they ended: of a run of any size, one is in memory."""
+        found: dict[str, dict[int, int]] = {}
+        for line, attempt in self._read("attempts.jsonl", _Place):
+            _count(found, attempt, line)
+        counting = {line for by_number in found.values() for line in by_number.values()}
+        yield from (attempt for line, attempt in self._read("attempts.jsonl", Attempt, counting))
+
+    @property
+    def results(self) -> dict[str, TaskResult]:
+        return {result.task_id: result for _, result in self._read("results.jsonl", TaskResult)}
+
+    @property
+    def grades(self) -> dict[tuple[str, int], Grade]:
+        """Hidden verdicts by task and attempt number."""
+        return {(grade.task_id, grade.number): grade for _, grade in self._read("grades.jsonl", Grade)}
+
+    @property
+    def written_tests(self) -> dict[str, WrittenTests]:
+        """By task, the tests that the model wrote for it."""
+        return {written.task_id: written for _, written in self._read("written_tests.jsonl", WrittenTests)}
+
+    @property
+    def suite_verdicts(self) -> dict[str, SuiteVerdict]:
+        """By task, the canonical solution against the tests that the model wrote."""
+        return {verdict.task_id: verdict for _, verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
+
+    @property
+    def set_aside(self) -> list[SetAside]:
+        """Loops that were broken off for want of an answer, in the order in which they were."""
+        return [loop for _, loop in self._read("set_aside.jsonl", SetAside)]
+
+    @property
+    def resumptions(self) -> list[Resumption]:
+        """Each time that the run went on after it was cut off, in order."""
+        return [resumption for _, resumption in self._read("resumptions.jsonl", Resumption)]
+
+    def _read(self, name: str, kind: type[R], only: Collection[int] | None = None) -> Iterator[tuple[int, R]]:
+        """The records of a file with the numbers of their lines, from 1; of `only` these lines, where given."""
+        path, decoder = self.path / name, msgspec.json.Decoder(kind)
+        if not path.exists():
+            return
+        check(path, "the records of a run")
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line == b"\n" or (only is not None and number not in only):
+                    continue
+                try:
+                    yield number, decoder.decode(line)
+                except msgspec.ValidationError as problem:
+                    raise RunFolderError(
+                        f"{path}, line {number}: {problem}; was it written by another version?"
+                    ) from None
+                except UNREADABLE:
+                    self.torn += 1
+
+
+def read_beginning(path: Path) -> Beginning | None:
+    """What a store held, as it is written in `path`; None where there is no such file. Raises RunFolderError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Beginning) if path.exists() else None
+    except UNREADABLE as problem:
+        raise RunFolderError(f"{path}: {problem}; expected what the store held when the run began") from None
+
+
+def _count(found: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T) -> None:
+    """The first attempt of a task begins it anew."""
+    if attempt.number == 1:
+        found.pop(attempt.task_id, None)
+    found.setdefault(attempt.task_id, {})[attempt.number] = value
+
+
+def _next(run_id: str) -> str:
+    """The name of a run that begins a microsecond later."""
+    day, second, micros, what = run_id.split("-", 3)
+    return f"{day}-{second}-{(int(micros) + 1) % 1_000_000:06d}-{what}"
+
+
+def folders(*runs: object) -> list[RunFolder]:
+    """The run folders that `runs` name, each once, in their order.
+
+    Args:
+        runs: paths; patterns such as `runs/*`, of which every folder that holds a run is taken; a `RunFolder`; whatever
+            has a `folder` that is one, or `runs`, such as a sweep; or iterables of these.
+
+    Raises:
+        RunFolderError: a folder is none, a pattern fits none, or something else was named.
+    """
+    found: dict[Path, RunFolder] = {}
+    for run in runs:
+        for folder in _named(run):
+            found.setdefault(folder.path.resolve(), folder)
+    return list(found.values())
+
+
+def some_folders(*runs: object) -> list[RunFolder]:
+    """`folders`, of which there has to be one. Raises RunFolderError: there is none, or as `folders`."""
+    if found := folders(*runs):
+        return found
+    raise RunFolderError("runs: none found; expected run folders, a pattern such as runs/*, a run or a sweep")
+
+
+def _named(run: object) -> list[RunFolder]:
+    if isinstance(run, str | Path):
+        return _matching(str(run))
+    if isinstance(folder := getattr(run, "folder", run), RunFolder):
+        return [RunFolder.existing(folder.path)]
+    if isinstance(several := getattr(run, "runs", run), Iterable):
+        return folders(*several)
+    expected = "expected a folder, a pattern such as runs/*, a run or a sweep"
+    raise RunFolderError(f"{type(run).__name__}: found as a run; {expected}")
+
+
+def _matching(run: str) -> list[RunFolder]:
+    try:
+        is_there = Path(run).exists()
+    except (OSError, ValueError):  # too long, or with a NUL
+        raise RunFolderError(f"{run[:40]!r}…: no path found; expected a run folder, or a pattern") from None
+    if is_there or not glob.has_magic(run):
+        return [RunFolder.existing(run)]
+    paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if found := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:
+        return found
+    raise RunFolderError(f"{run}: no manifest.json found in any folder; expected a pattern that fits run folders")

@@ -1,0 +1,221 @@
+"""A study, registered before its first call: what is asked, of how many, by which measure, and when one stops.
+
+What was not registered is exploratory: it may be looked at, and is marked. The digest is that of the content, not of
+the file: comments, layout and the order of fields do not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reflexion_lab.io.files import UNREADABLE, content
+from reflexion_lab.records import Manifest, Record
+
+FILE = "study.yaml"
+"""What a run folder calls its copy."""
+
+
+class Budget(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the whole study may spend, over all arms and seeds; 0 for no bound on this one."""
+
+    tokens: int = 0
+    calls: int = 0
+
+    def __post_init__(self) -> None:
+        _check("budget.tokens", self.tokens, self.tokens >= 0, "0 or more")
+        _check("budget.calls", self.calls, self.calls >= 0, "0 or more")
+        _check("budget", "no bound", self.tokens + self.calls > 0, "tokens or calls above 0")
+
+
+class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a `study.yaml`."""
+
+    name: str
+    hypotheses: tuple[str, ...]
+    """What is expected, in sentences that can turn out false."""
+    primary_metric: str
+    """The one measure that decides, such as `pass_at_1`."""
+    other_metrics: tuple[str, ...] = ()
+    """Looked at as announced, deciding nothing."""
+    arms: tuple[str, ...]
+    """As tables name them: `reflexion`, or with the keys that make them differ, `reflexion recall.omega=3`."""
+    baseline: str
+    """One of `arms`."""
+    benchmark: str
+    n_tasks: int
+    """Of one run."""
+    seeds: tuple[int, ...]
+    budget: Budget
+    minimum_detectable_effect: float
+    """A difference of the primary metric, in (0, 1]; one below it is told as not detected."""
+    exclusions: tuple[str, ...]
+    """Which tasks or runs do not count, and by which rule; [] for none."""
+    stopping: str
+    """When the study ends, for instance `after all runs`."""
+
+    def __post_init__(self) -> None:
+        for field in ("name", "primary_metric", "benchmark", "stopping"):
+            _check(field, getattr(self, field), bool(getattr(self, field).strip()), "some words")
+        for field in ("hypotheses", "arms", "seeds"):
+            _check(field, "[]", bool(getattr(self, field)), "one at least")
+        for field in ("arms", "seeds"):
+            found = getattr(self, field)
+            _check(field, list(found), len(set(found)) == len(found), "each of them once")
+        _check("baseline", self.baseline, self.baseline in self.arms, f"one of {', '.join(self.arms)}")
+        _check("n_tasks", self.n_tasks, self.n_tasks >= 1, "1 or more")
+        effect = self.minimum_detectable_effect
+        _check("minimum_detectable_effect", effect, 0 < effect <= 1, "a difference in (0, 1]")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the content, shortened to 16 hex digits."""
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
+
+    def arm_of(self, config: Mapping[str, Any]) -> str:
+        """The registered arm that a run of this config belongs to; "" for none."""
+        fits = (arm for arm in map(_Label.of, self.arms) if arm.fits(config))
+        # The one that says most: `reflexion recall.omega=3` goes before `reflexion`.
+        return max(fits, key=lambda arm: len(arm.settings), default=_Label("", {}, "")).text
+
+
+def read(path: Path | str) -> Registration:
+    """The study registered in `path`.
+
+    Raises:
+        ValueError: there is no such file, or a field of it is missing, unknown or impossible.
+    """
+    try:
+        text = content(path, f"a {FILE}")
+    except ValueError as problem:
+        raise ValueError(f"study: {problem}") from None
+    try:
+        return msgspec.yaml.decode(text, type=Registration)
+    except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: a key that cannot be one
+        said = " ".join(str(problem).split())
+        raise ValueError(f"study: {path}: {said}; expected a {FILE} as docs/guides/sweep.md shows one") from None
+
+
+def keep(path: Path, folder: Path, run: Manifest) -> None:
+    """Copy a study's file into the folder of a run that begins, and warn of what the run does not share with it.
+
+    Raises:
+        ValueError: the file has changed since the run was described.
+    """
+    text = path.read_bytes()
+    (folder / FILE).write_bytes(text)
+    if (found := read(folder / FILE)).digest != run.study_digest:
+        raise ValueError(f"study: {path} was changed while the run began; expected it to stay as it is; run again")
+    for reason in strays(found, run):
+        warnings.warn(f"study {found.name}: {reason}; the run is exploratory", RuntimeWarning, stacklevel=2)
+
+
+def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registration | None:
+    """The one study that all these runs began under, from the copy in the first; None where there is no such study.
+
+    Raises:
+        ValueError: the copy is no longer what was registered.
+    """
+    digests = {manifest.study_digest for manifest in manifests}
+    if len(digests) != 1 or digests == {""}:
+        return None
+    found, digest = read(folders[0] / FILE), digests.pop()
+    if found.digest != digest:
+        raise ValueError(
+            f"study: {folders[0] / FILE} has the digest {found.digest}; expected {digest}, which the run began with; "
+            "put the registered file back"
+        )
+    return found
+
+
+def exploratory(
+    registration: Registration | None, arm: str, metric: str, *, baseline: str = "", runs: Sequence[Manifest] = ()
+) -> list[str]:
+    """Why a figure was not registered, a reason each; [] where it was.
+
+    Args:
+        arm: its label, as tables name it.
+        metric: what was measured of it.
+        baseline: what it is compared with; "" for nothing.
+        runs: the manifests of the arm's runs; () leaves seeds, tasks and digests unchecked.
+    """
+    if registration is None:
+        return ["no study was registered"]
+    label, reasons = _Label.of(arm), []
+    registered = [known for known in map(_Label.of, registration.arms) if label.is_within(known)]
+    if not registered:
+        reasons.append(f"arm {arm} was not registered")
+    if metric not in (registration.primary_metric, *registration.other_metrics):
+        reasons.append(f"metric {metric} was not registered")
+    if baseline and baseline != arm and not _Label.of(baseline).is_within(_Label.of(registration.baseline)):
+        reasons.append(f"compared with {baseline}, registered was {registration.baseline}")
+    for run in runs:
+        reasons += (f"run {run.run_id}: {reason}" for reason in strays(registration, run))
+    if runs and (missing := sorted(set(registration.seeds) - {run.seed for run in runs})):
+        reasons.append(f"no run of the registered seed {', '.join(map(str, missing))}")
+    return reasons
+
+
+def strays(registration: Registration, run: Manifest) -> list[str]:
+    """Why a run does not belong to the study, a reason each; [] where it does."""
+    return list(_strays(registration, run))
+
+
+def _strays(registration: Registration, run: Manifest) -> Iterator[str]:
+    if not run.study_digest:
+        yield "it began without a registered study"
+    elif run.study_digest != registration.digest:
+        yield f"it began under another study or version of it, digest {run.study_digest}"
+    if not registration.arm_of(run.config):
+        yield f"arm {run.config.get('arm')} with these settings was not registered"
+    if run.seed not in registration.seeds:
+        yield f"seed {run.seed} was not registered"
+    for field, found in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
+        if found != (wanted := getattr(registration, field)):
+            yield f"{field} {found} found, registered was {wanted}"
+
+
+class _Label(NamedTuple):
+    """An arm's label, taken apart."""
+
+    name: str
+    settings: dict[str, str]
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> _Label:
+        name, *rest = re.split(r"\s+(?=[\w.@/]+=)", text.strip())
+        pairs = (part.partition("=") for part in rest)
+        return cls(name, {key: _value(value) for key, _, value in pairs}, text)
+
+    def is_within(self, registered: _Label) -> bool:
+        """Whether the registered label says all that this one says: tables leave out what their arms share."""
+        return self.name == registered.name and self.settings.items() <= registered.settings.items()
+
+    def fits(self, config: Mapping[str, Any]) -> bool:
+        found = {key: _value(str(_at(config, key))) for key in self.settings}
+        return self.name == config.get("arm") and found == self.settings
+
+
+def _value(text: str) -> str:
+    """A label's value in one notation: `[a, b]` is `['a', 'b']`, and 0.0 is 0."""
+    if text.startswith("["):
+        return "[" + ", ".join(_value(part.strip().strip("'\"")) for part in text.strip("[]").split(",")) + "]"
+    return text.removesuffix(".0") if re.fullmatch(r"-?\d+\.0", text) else text
+
+
+def _at(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = config.get(part) if isinstance(config, Mapping) else None
+    return config
+
+
+def _check(field: str, found: object, good: bool, expected: str) -> None:
+    if not good:
+        raise ValueError(f"{field}: {found} found; expected {expected}")

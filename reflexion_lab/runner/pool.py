@@ -1,0 +1,117 @@
+"""Reflections of earlier runs, for the control that tells another task's words."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from functools import cache
+from pathlib import Path
+
+from reflexion_lab.agent.reflectors.shuffled import EXPECTED, ShuffledWords, Told
+from reflexion_lab.records import Manifest
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.manifest import differences
+
+MATCHED = {"model_fingerprint", "reflector_fingerprint", "feedback_source", "benchmark_digest"}
+"""In what a run of the pool may not differ from the run that reads its words."""
+
+_AUTHORS = re.compile(r"llm$|fallback:")
+
+
+class Shuffled(ShuffledWords):
+    """`reflector=shuffled`: draws from what a model, or its fallback, said of failures in earlier runs.
+
+    A folder that is no run but holds runs stands for one or more of them, see `pool_runs`. The folders are read once a
+    process, when they are first named. A run whose words are about hidden tests is refused.
+
+    Parameters
+    ----------
+    pool
+        Run folders.
+    seed
+        Of the draws.
+
+    Raises
+    ------
+    ValueError
+        A folder of `pool` is neither, comes from the oracle arm, or holds no such reflection.
+    """
+
+    reads_runs = True
+
+    def __init__(self, pool: Sequence[str | Path] | str | Path = (), seed: int = 0) -> None:
+        folders = tuple(str(run.resolve()) for run in pool_runs(pool, seed))
+        if not folders:
+            raise ValueError(f"reflector.pool: no folder found; {EXPECTED}")
+        super().__init__([told for folder in folders for told in _told_in(folder)], folders, seed)
+
+
+def pool_runs(
+    pool: Sequence[str | Path] | str | Path, seed: int, run: Manifest | None = None, known: Collection[str] = ()
+) -> list[Path]:
+    """The run folders that `pool` stands for.
+
+    Args:
+        pool: run folders, each of which stands for itself, or folders of runs. Of such a one, finished runs of arm
+            `reflexion` at `seed` are taken.
+        run: the run that is to read their words. Then one run is taken, with the same models, feedback source and
+            benchmark; of several, the one whose config differs least; of equal ones, the oldest.
+        known: ids of runs that are taken instead, where they are in the folder: a resumed run reads what it began with.
+
+    Raises:
+        ValueError: no run in a folder of runs is such a one.
+    """
+    found: list[Path] = []
+    for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):
+        if not folder.is_dir() or (folder / "manifest.json").exists():
+            found.append(folder)
+        elif begun_with := [folder / name for name in known if (folder / name / "manifest.json").is_file()]:
+            found += begun_with
+        else:
+            found += _reflexion_runs(folder, seed, run)
+    return found
+
+
+def _reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> list[Path]:
+    runs, expected = [], f"finished run of arm reflexion at seed {seed}"
+    for path in sorted(folder.glob("[!.]*/manifest.json")):
+        one = RunFolder(path.parent)
+        manifest = one.manifest
+        is_meant = (manifest.config.get("arm"), manifest.seed) == ("reflexion", seed)
+        if is_meant and len(one.results) == manifest.n_expected:
+            runs.append((path.parent, manifest))
+    if not runs:
+        raise ValueError(f"reflector.pool: {folder}: no {expected} found; {EXPECTED}")
+    if run is None:
+        return list({manifest.benchmark_digest: path for path, manifest in reversed(runs)}.values())[::-1]
+    unlike = {path: differences(manifest, run) + _authors(manifest, run) for path, manifest in runs}
+    closest = min(unlike, key=lambda path: (len(MATCHED & {*unlike[path]}), len(unlike[path])))
+    if wrong := sorted(MATCHED & {*unlike[closest]}):
+        raise ValueError(
+            f"reflector.pool: {folder}: no {expected} matches this run; the closest, {closest.name}, has another "
+            f"{', '.join(wrong)}; {EXPECTED}"
+        )
+    return [closest]
+
+
+def _authors(one: Manifest, other: Manifest) -> list[str]:
+    """Whether the models differ that write the reflections."""
+    prints = {run.role_fingerprints.get("reflector", run.model_fingerprint) for run in (one, other)}
+    return ["reflector_fingerprint"] * (len(prints) - 1)
+
+
+@cache
+def _told_in(folder: str) -> tuple[Told, ...]:
+    try:
+        run = RunFolder.existing(folder)
+        if run.manifest.feedback_source == "oracle":
+            raise RunFolderError(f"{folder}: feedback_source oracle found, whose words are about hidden tests")
+        failures = [attempt for made in run.attempts.values() for attempt in made if not attempt.evaluation.passed]
+    except RunFolderError as problem:
+        raise ValueError(f"reflector.pool: {problem}; {EXPECTED}") from None
+    told = [Told(failure.task_id, failure.number, failure.reflection) for failure in failures if failure.reflection]
+    found = tuple(one for one in told if _AUTHORS.match(one.reflection.source) and any(one.words))
+    if not found:
+        raise ValueError(f"reflector.pool: {folder}: no reflection by a model or its fallback found; {EXPECTED}")
+    return found

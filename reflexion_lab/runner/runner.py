@@ -1,0 +1,268 @@
+"""Runs a benchmark through the loop: a thread pool over tasks, a run folder, and hidden grades after the loops."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from reflexion_lab.loop.selection import best_of, submitted_at
+from reflexion_lab.memory.rounds import OneRound, Rounds
+from reflexion_lab.protocols import Loop, SuiteWriter, Unanswered
+from reflexion_lab.records import (
+    FEEDBACK_SOURCES,
+    Attempt,
+    Resumption,
+    SuiteVerdict,
+    Task,
+    TaskResult,
+    Usage,
+    WrittenTests,
+)
+from reflexion_lab.runner.deferred import Waiting
+from reflexion_lab.runner.folder.checksums import is_sealed, seal
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import changes
+from reflexion_lab.runner.progress import Progress
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+
+T = TypeVar("T")
+
+PATIENCE = 2
+"""Loops without an answer in a row, beyond one for each worker, before the model is taken to be down."""
+
+
+class Runner:
+    """One run, or the rest of one that was interrupted.
+
+    Args:
+        tasks: the whole tasks, hidden tests included; only the judge gets them like that.
+        loop: makes one task's loop, with a memory of its own.
+        folder: where every record goes. Tasks that have a result there are not run again; a task that was cut off
+            begins anew, and its finished model calls come from the call cache.
+        feedback_source: one of `records.FEEDBACK_SOURCES`.
+        workers: tasks at once.
+        suite_writer: makes one task's writer of tests, which `self_tests` needs. Suites in the folder are not written
+            again.
+        resumption: with what a run that was cut off goes on; None for one that begins.
+        rounds: when what the tasks have learnt becomes known to the others; never, when left out.
+        spent: what the run's models have newly spent, for the progress line.
+
+    Raises:
+        ValueError: an unknown `feedback_source`, or `self_tests` without a `suite_writer`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tasks: Iterable[Task],
+        loop: Callable[[], Loop],
+        judge: HiddenTests,
+        folder: RunFolder,
+        feedback_source: str,
+        workers: int,
+        quiet: bool = False,
+        suite_writer: Callable[[], SuiteWriter] | None = None,
+        rounds: Rounds | OneRound | None = None,
+        spent: Callable[[], Usage] = Usage,
+        resumption: Resumption | None = None,
+    ) -> None:
+        if feedback_source not in FEEDBACK_SOURCES:
+            raise ValueError(
+                f"feedback_source: {feedback_source!r} found; expected one of {', '.join(FEEDBACK_SOURCES)}"
+            )
+        if feedback_source == "self_tests" and suite_writer is None:
+            raise ValueError(
+                "feedback_source: self_tests found without a suite_writer; expected somebody to write them"
+            )
+        self.tasks = {task.task_id: task for task in tasks}
+        self.loop = loop
+        self.judge = judge
+        self.folder = folder
+        self.feedback_source = feedback_source
+        self.workers = workers
+        self.suite_writer = suite_writer
+        self.rounds = rounds or OneRound()
+        self.unanswered = Waiting(folder, most=workers + PATIENCE)
+        self.quiet = quiet
+        self.spent = spent
+        self.resumption = resumption
+        self._cancelled = threading.Event()
+        self._is_over = False
+
+    def run(self) -> None:
+        """Every waiting task, then the seal, then the grades of all other attempts and the verdicts on written tests.
+
+        A loop whose model gave no answer is begun anew when the others have ended. Any other exception stops the rest
+        and is raised once everything finished has been written; so does an interrupt.
+
+        Raises:
+            Unanswered: a model has no answer for some tasks, or for none any more.
+            RunFolderError: somebody else is writing into the folder.
+        """
+        with self.folder.held():
+            self._read()  # not before: another process may have been at the folder
+            self._run()
+
+    def _read(self) -> None:
+        """What is left to do of a run that was interrupted."""
+        results, grades = self.folder.results, self.folder.grades
+        self.suites = self.folder.written_tests
+        self.waiting = {task_id for task_id in self.tasks if task_id not in results}
+        self.ungraded = [r for r in results.values() if (r.task_id, r.submitted) not in grades]
+        submitted = [grades[r.task_id, r.submitted] for r in results.values() if (r.task_id, r.submitted) in grades]
+        self.judge.resume(grade.task_id for grade in grades.values() if not grade.sealed)
+        passed = sum(grade.passed for grade in submitted)
+        self.progress = Progress(len(self.tasks), len(submitted), passed, self.quiet, self.spent)
+
+    def _run(self) -> None:
+        try:
+            self._go_on()
+            for tasks in self.rounds.of(list(self.tasks.values())):
+                self._round([task for task in tasks if task.task_id in self.waiting])
+                self.rounds.end(tasks)
+            self.judge.seal()
+            self._each(self._grade_later, self._ungraded_attempts())
+            self._each(self._judge_suite, self._unjudged_suites())
+            self.folder.sync()
+            seal(self.folder)
+        finally:
+            self._is_over = True
+            self.progress.close()
+            self.folder.sync()
+            self.folder.close()
+
+    def _go_on(self) -> None:
+        """What a resumed run had finished: its grades are completed, and what its tasks learnt is known."""
+        if self.resumption and (self.waiting or not is_sealed(self.folder)):
+            if changed := ", ".join(changes(self.folder.manifest, self.resumption)):
+                print(f"warning: {self.folder.path} is resumed with changes: {changed}", file=sys.stderr)
+            self.folder.append("resumptions.jsonl", self.resumption)
+        attempts = self.folder.attempts if len(self.waiting) < len(self.tasks) else {}
+        for result in self.ungraded:
+            self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
+        for task_id in self.tasks.keys() - self.waiting:
+            self.rounds.finished(self.tasks[task_id], attempts[task_id])
+
+    def _round(self, tasks: list[Task]) -> None:
+        """Each task's loop; those that had no answer once more, when the others have ended."""
+        self._each(self._task, tasks)
+        self._each(self._task, self.unanswered.released())
+        self.unanswered.check()
+
+    def _each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
+        """`work` on every item, each taken when a worker is free: memory does not grow with them."""
+        waiting, taking = iter(items), threading.Lock()
+
+        def take() -> T | None:
+            with taking:
+                return None if self._cancelled.is_set() else next(waiting, None)
+
+        def work_off() -> None:
+            while (item := take()) is not None:
+                work(item)
+
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="task")
+        try:
+            for future in as_completed([pool.submit(work_off) for _ in range(self.workers)]):
+                future.result()
+        except BaseException as problem:
+            self._cancelled.set()
+            if isinstance(problem, KeyboardInterrupt):
+                print("stopping when the attempts under way have ended; Ctrl-C stops at once", file=sys.stderr)
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _task(self, task: Task) -> None:
+        try:
+            self._loop(task)
+        except Unanswered as problem:
+            self.unanswered.take(task, problem)
+
+    def _loop(self, task: Task) -> None:
+        start = time.monotonic()
+        attempts: list[Attempt] = []
+        for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task))):
+            if self._is_over:  # a second interrupt, in a notebook: somebody else may be at the folder by now
+                return
+            self.folder.append("attempts.jsonl", attempt)
+            self.progress.attempt()
+            if not attempt.trajectory.cached:  # what the cache answers says nothing of the server
+                self.unanswered.answered()
+            if attempt.number == 1:  # or once more, where the loop was lost and began anew
+                attempts.clear()
+            attempts.append(attempt)
+            if self._cancelled.is_set() and not attempt.stop_reason:
+                return
+        chosen = submitted_at(attempts)
+        result = TaskResult(
+            task_id=task.task_id,
+            attempts=len(attempts),
+            submitted=chosen.number,
+            best=best_of(attempts).number,
+            last=attempts[-1].number,
+            stop_reason=attempts[-1].stop_reason,
+            feedback_source=self.feedback_source,
+            duration=round(time.monotonic() - start, 6),
+        )
+        self.folder.append("results.jsonl", result)
+        self.folder.sync()
+        self.rounds.finished(task, attempts)
+        self._grade(task, chosen)
+
+    def _suite(self, task: Task) -> tuple[str, ...]:
+        """The tests that the model wrote for `task`, where these are the feedback: before its loop, once in a run."""
+        if self.suite_writer is None or self.feedback_source != "self_tests":
+            return ()
+        if task.task_id not in self.suites:
+            try:
+                written = self.suite_writer().write(task.public)
+            except Exception as problem:
+                problem.add_note(f"while writing tests: task {task.task_id}")
+                raise
+            self.folder.append("written_tests.jsonl", written)
+            self.suites[task.task_id] = written
+        return self.suites[task.task_id].tests
+
+    def _grade(self, task: Task, attempt: Attempt) -> None:
+        grade = self.judge.grade(task, attempt.number, attempt.trajectory.solution)
+        self.folder.append("grades.jsonl", grade)
+        self.progress.task(grade)
+
+    def _grade_later(self, attempt: Attempt) -> None:
+        """The verdict on an attempt that was not submitted: curves need it, loops never see it."""
+        task = self.tasks[attempt.task_id]
+        self.folder.append("grades.jsonl", self.judge.grade(task, attempt.number, attempt.trajectory.solution))
+
+    def _ungraded_attempts(self) -> Iterator[Attempt]:
+        graded = self.folder.grades.keys()
+        every = self.folder.each_attempt()
+        return (attempt for attempt in every if (attempt.task_id, attempt.number) not in graded)
+
+    def _judge_suite(self, written: WrittenTests) -> None:
+        """The canonical solution against each test apart: one that hangs says nothing about its neighbours."""
+        task = self.tasks[written.task_id]
+        runs = [run_tests(self.judge.sandbox, task, task.canonical_program, (test,)) for test in written.tests]
+        checks = tuple(check for run in runs for check in run.checks)
+        self.folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id=task.task_id, checks=checks))
+
+    def _unjudged_suites(self) -> list[WrittenTests]:
+        judged = self.folder.suite_verdicts
+        waiting = (written for task_id, written in self.suites.items() if task_id not in judged)
+        return [w for w in waiting if w.tests and self.tasks[w.task_id].canonical_solution.strip()]
+
+
+def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Task:
+    """The task as the loop may see it, `written` being the tests that the model wrote for it.
+
+    `oracle` is the one path by which hidden tests become feedback.
+    """
+    shown = {"visible": task.visible_tests, "self_tests": written, "oracle": task.hidden_tests, "none": ()}
+    return replace(task.public, visible_tests=shown[feedback_source])

@@ -1,0 +1,53 @@
+"""The store that keeps nothing beyond the process: for runs that should not, and for tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from reflexion_lab.protocols import S, Stored
+from reflexion_lab.records import Episode, Search
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, prepared
+from reflexion_lab.storage.search import found
+
+
+class InMemory:
+    """Keeps records as the JSON that the other stores write, so that no caller shares a record with it."""
+
+    is_durable = False
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bodies: dict[str, dict[str, bytes]] = {kind.name: {} for kind in KINDS}
+
+    def append(self, records: Sequence[Stored]) -> None:
+        """Raises ValueError as `kinds.prepared` does."""
+        lines = prepared(records)
+        with self._lock:
+            for line in lines:
+                self._bodies[line.kind.name][line.id] = line.body
+
+    def read(self, kind: type[S]) -> Iterator[S]:
+        with self._lock:
+            bodies = list(self._bodies[KIND_OF[kind].name].values())
+        yield from map(msgspec.json.Decoder(kind).decode, bodies)
+
+    def search(self, search: Search) -> list[Episode]:
+        return found(search, self.read(Episode))
+
+    def prune(self, before: float) -> int:
+        with self._lock:
+            return sum(self._pruned(kind.name, kind.record, before) for kind in KINDS)
+
+    def _pruned(self, name: str, record: type, before: float) -> int:
+        bodies = self._bodies[name]
+        decode: Callable[[bytes], Stored] = msgspec.json.Decoder(record).decode
+        old = [key for key, body in bodies.items() if is_old(decode(body), before)]
+        for key in old:
+            del bodies[key]
+        return len(old)
+
+    def close(self) -> None:
+        """Nothing to do; what it kept can still be read."""

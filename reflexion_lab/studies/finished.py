@@ -1,0 +1,225 @@
+"""The runs of a root that a sweep need not run again, and those that it can go on with."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.errors import one_line
+from reflexion_lab.io.secrets import without_logins
+from reflexion_lab.records import Beginning, Manifest
+from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.compose import draws_from_runs, pool_digests
+from reflexion_lab.runner.config.grid import digest_of
+from reflexion_lab.runner.config.parts import (
+    embedder_fingerprint,
+    load_archive,
+    load_benchmark,
+    load_models,
+    load_sandbox,
+    shares,
+    snapshot_path,
+)
+from reflexion_lab.runner.folder import registration
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError, read_beginning
+from reflexion_lab.runner.folder.manifest import differences, prices_of, store_place
+from reflexion_lab.runner.folder.provenance import own_parts
+from reflexion_lab.storage.in_memory import InMemory
+from reflexion_lab.studies.cell_states import CellState
+from reflexion_lab.text.prompts.render import digests
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+class What(NamedTuple):
+    """What two runs have in common that are one."""
+
+    config_digest: str
+    study_digest: str
+    """"" where no study is asked for: then a run of any will do."""
+    beginning: Beginning | None = None
+    """Snapshot of the store; None where a run may have begun with whatever the store at `place` held."""
+    place: str = ""
+    """Of the store, as seen from the run root."""
+
+    @classmethod
+    def of(cls, cfg: DictConfig) -> What:
+        """Raises ValueError: the study's file cannot be read."""
+        study = registration.read(cfg.study).digest if cfg.study else ""
+        snapshot, place = snapshot_path(cfg), store_place(without_logins(plain(cfg)))
+        return cls(digest_of(cfg), study, read_beginning(snapshot) if snapshot else None, place)
+
+    def is_met(self, run: Run) -> bool:
+        is_same = self.config_digest == run.what.config_digest and self.study_digest in ("", run.what.study_digest)
+        if self.beginning is None:
+            return is_same and self.place == run.what.place
+        try:
+            return is_same and self.beginning == RunFolder(run.folder).beginning
+        except (RunFolderError, OSError):  # a damaged memory.json is of that run alone
+            return False
+
+
+class Run(NamedTuple):
+    folder: Path
+    what: What
+
+    @property
+    def summary(self) -> Summary | None:
+        """None while it is not finished, and not wholly graded."""
+        try:
+            found = _SUMMARY.decode((self.folder / "summary.json").read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return found if found.n_logged == found.n_expected and found.any_solved is not None else None
+
+    @property
+    def is_free(self) -> bool:
+        """Nobody is writing into it."""
+        try:
+            with RunFolder(self.folder).held():
+                return True
+        except (RunFolderError, OSError):  # or it may not be written by this user
+            return False
+
+
+class Summary(msgspec.Struct):
+    """What a run's `summary.json` says of it."""
+
+    n_expected: int
+    n_logged: int
+    feedback_source: str
+    pass_at_1: Rate
+    any_solved: Rate | None
+    """None until every attempt is graded."""
+    harness_errors: int = 0
+
+
+class _Manifest(msgspec.Struct):
+    config_digest: str
+    study_digest: str = ""
+    config: dict[str, Any] = {}
+
+
+_SUMMARY, _MANIFEST = msgspec.json.Decoder(Summary), msgspec.json.Decoder(_Manifest)
+
+
+class Runs:
+    """The runs in `root`, the oldest first."""
+
+    def __init__(self, root: Path) -> None:
+        self.runs = list(_read(root))
+        self._now = _Now()
+
+    def finished(self, cfg: DictConfig) -> Run | None:
+        """The first run of this config that need not be repeated."""
+        return next((run for run in self._finished(cfg) if not self._now.changes(cfg, run)), None)
+
+    def why_again(self, cfg: DictConfig) -> str:
+        """Why no finished run of this config is kept: `benchmark_digest changed`; "" if there is no such run."""
+        changes = [self._now.changes(cfg, run) for run in self._finished(cfg)]
+        return ", ".join(changes[-1]) if changes and all(changes) else ""
+
+    def _finished(self, cfg: DictConfig) -> list[Run]:
+        what = What.of(cfg)
+        return [run for run in self.runs if what.is_met(run) and run.summary]
+
+    def unfinished(self, what: What) -> Run | None:
+        """The newest of those that were cut off, and that nobody is at."""
+        cut = (run for run in reversed(self.runs) if what.is_met(run) and not run.summary)
+        return next((run for run in cut if run.is_free), None)
+
+
+def kept(number: int, run: Run, former: CellState | None = None) -> CellState:
+    """The state of a cell whose run is finished; what its calls cost is known if this sweep made them, `former`."""
+    if former and former.folder == str(run.folder) and former.status in ("done", "kept"):
+        return msgspec.structs.replace(former, status="kept", again="")
+    state = CellState(number=number, status="kept", folder=str(run.folder))
+    if (found := run.summary) is None:
+        return state
+    problem = harness_problem(found.harness_errors)
+    return msgspec.structs.replace(
+        state, problem=problem, feedback_source=found.feedback_source, pass_at_1=found.pass_at_1
+    )
+
+
+def harness_problem(errors: int) -> str:
+    """What is wrong with a cell that has ended; "" without harness errors."""
+    return f"{errors} harness errors" if errors else ""
+
+
+class _Now:
+    """Benchmarks, models and own parts as they are now. Each is loaded once for all cells."""
+
+    def __init__(self) -> None:
+        self._benchmarks: dict[bytes, str] = {}
+        self._models: dict[bytes, _Asked] = {}
+
+    def changes(self, cfg: DictConfig, run: Run) -> list[str]:
+        """What a run of `cfg` would not share with `run`, such as `benchmark_digest changed`."""
+        try:
+            before = RunFolder.existing(run.folder).manifest
+            return [f"{name} changed" for name in differences(before, self._applied(cfg, before))]
+        except Exception as problem:  # without its inputs a cell could not run again; its results stand
+            text = f"{run.folder.name} is kept although its inputs cannot be read: {one_line(problem)}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return []
+
+    def _applied(self, cfg: DictConfig, before: Manifest) -> Manifest:
+        """`before` with the present benchmark, prompts, models and own parts."""
+        models, provenance = self._asked(cfg), before.provenance
+        embedder = ""
+        if provenance.embedder_fingerprint and shares(cfg):
+            embedder = embedder_fingerprint(cfg, load_archive(cfg, InMemory()))
+        pool = pool_digests(cfg, before, provenance.pool) if draws_from_runs(cfg) else {}
+        return msgspec.structs.replace(
+            before,
+            benchmark_digest=self._benchmark_digest(cfg),
+            prompt_digests=digests(),
+            model_fingerprint=models.fingerprints["actor"],
+            role_fingerprints={role: value for role, value in models.fingerprints.items() if role != "actor"},
+            prices=models.prices,
+            provenance=msgspec.structs.replace(
+                provenance, own_parts=own_parts(plain(cfg)), embedder_fingerprint=embedder, pool=pool
+            ),
+        )
+
+    def _benchmark_digest(self, cfg: DictConfig) -> str:
+        key = msgspec.json.encode(plain(cfg.benchmark.load), order="sorted")
+        if key not in self._benchmarks:
+            with contextlib.closing(load_sandbox(cfg)) as sandbox:
+                self._benchmarks[key] = load_benchmark(cfg, sandbox).digest
+        return self._benchmarks[key]
+
+    def _asked(self, cfg: DictConfig) -> _Asked:
+        nodes = [plain(cfg.model), plain(cfg.roles), plain(cfg.prices)]
+        if "'_partial_': True" in str(nodes):  # a model that is given the tasks
+            nodes += [plain(cfg.benchmark), cfg.seed]
+        key = msgspec.json.encode(nodes, order="sorted")
+        if key not in self._models:
+            with contextlib.closing(load_models(cfg)) as models:
+                fingerprints = {role: model.fingerprint for role, model in models.by_role.items()}
+                self._models[key] = _Asked(fingerprints, prices_of(models.by_role))
+        return self._models[key]
+
+
+class _Asked(NamedTuple):
+    """Models, by role."""
+
+    fingerprints: dict[str, str]
+    prices: dict[str, str]
+
+
+def _read(root: Path) -> Iterator[Run]:
+    for path in sorted(root.glob("[!.]*/manifest.json")):
+        try:
+            manifest = _MANIFEST.decode(path.read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            continue  # of another version, or no run at all: nothing to keep
+        yield Run(path.parent, What(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config)))

@@ -1,0 +1,105 @@
+"""A registered study against the runs that were made: which belong to it, and what is still missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.records import Usage
+from reflexion_lab.runner.folder import registration
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.registration import Registration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Belonging(NamedTuple):
+    """One run, seen from the study."""
+
+    run_id: str
+    arm: str
+    """As registered; that of its config where it is not."""
+    seed: int
+    done: int
+    """Tasks whose loops ended."""
+    n_expected: int
+    usage: Usage
+    reasons: tuple[str, ...]
+    """Why it does not belong to the study; () where it does."""
+
+
+class Belongings(NamedTuple):
+    study: Registration
+    runs: tuple[Belonging, ...]
+    missing: tuple[str, ...]
+    """Arms, seeds and tasks that were registered and not run, a sentence each."""
+
+    @property
+    def spent(self) -> Usage:
+        """By the runs that belong to it; a reply that was read from the cache counts again."""
+        return sum((run.usage for run in self.runs if not run.reasons), Usage())
+
+
+def belonging(study: Path, runs: Sequence[Path]) -> Belongings:
+    """Raises ValueError: the study or a run cannot be read."""
+    registered = registration.read(study)
+    found = tuple(_belonging(registered, Log.read(RunFolder.existing(run))) for run in runs)
+    return Belongings(registered, found, tuple(_missing(registered, found)))
+
+
+def _belonging(registered: Registration, log: Log) -> Belonging:
+    manifest = log.manifest
+    return Belonging(
+        run_id=manifest.run_id,
+        arm=registered.arm_of(manifest.config) or str(manifest.config.get("arm")),
+        seed=manifest.seed,
+        done=len(log.results),
+        n_expected=manifest.n_expected,
+        usage=sum(summary(log).usage.values(), Usage()),
+        reasons=tuple(registration.strays(registered, manifest)),
+    )
+
+
+def _missing(registered: Registration, runs: Sequence[Belonging]) -> Iterator[str]:
+    mine = [run for run in runs if not run.reasons]
+    for arm in registered.arms:
+        seeds = [run.seed for run in mine if run.arm == arm]
+        if missing := sorted(set(registered.seeds) - set(seeds)):
+            yield f"arm {arm}: no run of seed {', '.join(map(str, missing))}"
+        for seed in sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+            yield f"arm {arm}: {seeds.count(seed)} runs of seed {seed}, and nothing that says which of them counts"
+    for run in mine:
+        if run.done < run.n_expected:
+            yield f"run {run.run_id}: {run.n_expected - run.done} of {run.n_expected} tasks"
+
+
+def show(found: Belongings, console: Console) -> None:
+    """Print the study, its runs and what is missing."""
+    from reflexion_lab.analysis.report import cells
+
+    study = found.study
+    console.print(cells.line(f"{study.name}, digest {study.digest}", "bold"))
+    for hypothesis in study.hypotheses:
+        console.print(cells.line(f"hypothesis: {hypothesis}"))
+    effect = f"minimum detectable effect {100 * study.minimum_detectable_effect:.1f} points"
+    size = f"{study.n_tasks} tasks of {study.benchmark} x seeds {', '.join(map(str, study.seeds))}"
+    console.print(cells.line(f"primary metric {study.primary_metric} against {study.baseline}; {size}; {effect}"))
+    spent, budget = found.spent, study.budget
+    for unit, used, bound in (("tokens", spent.tokens, budget.tokens), ("calls", spent.calls, budget.calls)):
+        if bound:
+            over = ": MORE THAN REGISTERED" if used > bound else ""
+            console.print(cells.line(f"{unit}: {used:,} of {bound:,}{over}"))
+    table = cells.table("Runs", "run", "arm", "seed", "tasks", "belongs to the study", names=2)
+    for run in found.runs:
+        verdict = "; ".join(run.reasons)
+        told = cells.line(f"no, exploratory: {verdict}", "yellow") if verdict else cells.line("yes", "green")
+        table.add_row(cells.line(run.run_id), cells.line(run.arm), str(run.seed), f"{run.done}/{run.n_expected}", told)
+    if found.runs:
+        console.print(table)
+    for text in found.missing:
+        console.print(cells.line(f"missing: {text}", "yellow"))
+    if not found.missing:
+        console.print("nothing is missing")

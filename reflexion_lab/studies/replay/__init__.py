@@ -1,0 +1,1 @@
+"""Bundles: a run packed with all that it read, and carried out again."""

@@ -1,0 +1,153 @@
+"""A bundle: one file that holds a run and all that it read, so that anybody can carry it out again, offline.
+
+It is a zip of plain JSON. BUNDLE.json names every other member with its SHA-256; nothing is read that it does not
+name, no member becomes a program or a link, and nothing is written outside of the folder that it is unpacked into.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import stat
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reflexion_lab.io.files import UNREADABLE, check
+from reflexion_lab.io.gunzip import RATIO, SMALL
+from reflexion_lab.records import Record
+
+FORMAT = 1
+ABOUT = "BUNDLE.json"
+NAME = re.compile(
+    r"(manifest|memory)\.json|study\.yaml|(attempts|results|grades|written_tests|suite_verdicts|resumptions|calls|embeddings)\.jsonl"
+    r"|memory/(episodes|wisdom|mistakes)\.jsonl|data/(?!\.)[\w.+-]{1,200}|pool/[0-9]{1,4}/(manifest\.json|attempts\.jsonl)"
+)
+"""What a member may be called: the records of the run, what it read of models, memory, data and earlier runs."""
+LARGEST = 2 << 30
+"""Bytes of all members together, unpacked."""
+MOST = 1000
+"""Members."""
+
+
+class BundleError(ValueError):
+    """A file is no bundle, or not one that can be trusted to be whole."""
+
+
+class About(Record, frozen=True, kw_only=True):
+    """What stands in BUNDLE.json."""
+
+    format: int = FORMAT
+    run_id: str
+    python: str
+    """The version that the programs ran under."""
+    packages: dict[str, str]
+    """Versions, as in the run's manifest."""
+    contexts: dict[str, int]
+    """Tokens of prompt and reply together, by role, which prompts were cut to."""
+    embedder: str = ""
+    """The fingerprint of whose vectors are packed; "" where none were asked for."""
+    figures: dict[str, Any]
+    """The run's headline figures, without ids, times and cache marks."""
+    members: dict[str, str]
+    """SHA-256, in hex, of every other member."""
+
+
+def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
+    """Write a bundle in one step; equal contents make equal bytes. `about.members` is filled in.
+
+    Raises:
+        BundleError: a member is not called as it should, or all together are too large.
+    """
+    if strange := [name for name in members if not NAME.fullmatch(name)]:
+        raise BundleError(f"{strange[0]}: a bundle has no such member")
+    if len(members) >= MOST:  # BUNDLE.json is one, too
+        raise BundleError(f"{path}: got {len(members) + 1:,} members to pack, expected at most {MOST:,}")
+    if (size := sum(map(len, members.values()))) > LARGEST:
+        raise BundleError(f"{path}: {size:,} bytes to pack found; expected at most {LARGEST:,}")
+    about = msgspec.structs.replace(about, members={name: sha256(members[name]) for name in sorted(members)})
+    told = msgspec.json.format(msgspec.json.encode(about, order="deterministic"), indent=2) + b"\n"
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in {ABOUT: told, **dict(sorted(members.items()))}.items():
+                info = zipfile.ZipInfo(name)  # dated 1980, whenever it is packed
+                info.compress_type = zipfile.ZIP_DEFLATED
+                info.external_attr = 0o644 << 16
+                archive.writestr(info, content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read(path: Path) -> tuple[About, dict[str, bytes]]:
+    """What a bundle holds, every member checked against its digest.
+
+    Raises:
+        BundleError: the file is no bundle, is damaged, of another version, too large, or has a member that no bundle
+            has.
+    """
+    try:
+        check(path, "a bundle")
+    except ValueError as problem:
+        raise BundleError(str(problem)) from None
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = _checked(path, archive.infolist())
+            contents = {name: archive.read(info) for name, info in infos.items()}
+    except OSError as problem:
+        raise BundleError(f"{path}: cannot be read ({problem.strerror}); expected a bundle") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
+        raise BundleError(f"{path}: damaged, or no bundle ({problem}); have it sent again") from None
+    about = _about(path, contents.pop(ABOUT))
+    for name in sorted(contents.keys() | about.members.keys()):
+        if name not in contents or sha256(contents[name]) != about.members.get(name):
+            raise BundleError(f"{path}: {name} is not what {ABOUT} says; the bundle is damaged or was changed")
+    return about, contents
+
+
+def unpack(members: Mapping[str, bytes], folder: Path) -> None:
+    """Write members that `read` returned below `folder`."""
+    for name, content in members.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """By name. What a member claims to hold is a bound: no more of it is read."""
+    found = {info.filename: info for info in infos}
+    if len(infos) > MOST or len(found) != len(infos):
+        raise BundleError(f"{path}: {len(infos)} members found; expected at most {MOST}, each once")
+    for name, info in found.items():
+        if name != ABOUT and not NAME.fullmatch(name):
+            raise BundleError(f"{path}: a member {name!r} found, which no bundle has")
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
+            raise BundleError(f"{path}: {name} is a link or encrypted; expected a plain file")
+    if bomb := next((info for info in infos if info.file_size > max(SMALL, RATIO * info.compress_size)), None):
+        told = f"{bomb.compress_size:,} bytes that unpack to {bomb.file_size:,}"
+        raise BundleError(f"{path}: {bomb.filename}: {told}, as no text does; expected a run's records")
+    if (size := sum(info.file_size for info in infos)) > LARGEST:
+        raise BundleError(f"{path}: {size:,} bytes found unpacked; expected at most {LARGEST:,}")
+    if ABOUT not in found:
+        raise BundleError(f"{path}: no {ABOUT} found; expected what `reflexion-lab bundle` writes")
+    return found
+
+
+def _about(path: Path, text: bytes) -> About:
+    try:
+        about = msgspec.json.decode(text, type=About)
+    except UNREADABLE as problem:
+        raise BundleError(f"{path}: {ABOUT}: {problem}; was it written by another version?") from None
+    if about.format != FORMAT:
+        raise BundleError(f"{path}: format {about.format} found; expected {FORMAT}; use the version that wrote it")
+    return about

@@ -1,0 +1,167 @@
+"""A run against its replay: what is the same, and where the first difference is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reflexion_lab.analysis.canonical_form import bare, differences, essence, figures
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.protocols import ModelError
+from reflexion_lab.records import Attempt, Manifest, Record
+from reflexion_lab.studies.replay.rerun import Rerun
+
+RECORDS = {
+    "attempts": "attempts",
+    "submissions": "result",
+    "hidden verdicts": "grades",
+    "tests by the model": "written_tests",
+    "their verdicts": "suite_verdict",
+}
+SHOWN = 120
+"""Characters of a value."""
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """One thing that was compared."""
+
+    name: str
+    same: bool
+    told: str
+    """How many, where it is the same; else where the first difference is."""
+
+
+class Sameness(Record, frozen=True, kw_only=True):
+    """All that was compared."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    """What is another here and need not be the same, such as versions of packages."""
+
+    @property
+    def holds(self) -> bool:
+        return all(row.same for row in self.rows)
+
+    @property
+    def first(self) -> str:
+        """The first difference; "" where there is none."""
+        return next((f"{row.name}: {row.told}" for row in self.rows if not row.same), "")
+
+
+def compare(then: Log, told: Mapping[str, Any], again: Rerun) -> Sameness:
+    """`told`: the headline figures of `then`, as they were told when it was packed."""
+    now = Log.read(again.folder)
+    rows = [*_conditions(then.manifest, now.manifest), _beginning(then, now)]
+    if again.problem:
+        rows.append(_gone_astray(then, again.folder.attempts, again.problem))
+    rows += _records(then, now)
+    if not again.problem:
+        rows += _figures(told, figures(now))
+    return Sameness(rows=tuple(rows), notes=tuple(_notes(then.manifest, now.manifest)))
+
+
+def _conditions(then: Manifest, now: Manifest) -> Iterator[Row]:
+    one, other = ((run.benchmark, run.benchmark_digest, run.n_expected) for run in (then, now))
+    same = f"{then.n_expected} of {then.benchmark}"
+    yield _row("tasks", one == other, same, f"{then.benchmark} has another digest or number of tasks here")
+    templates = sorted(
+        name
+        for name in then.prompt_digests.keys() | now.prompt_digests.keys()
+        if then.prompt_digests.get(name) != now.prompt_digests.get(name)
+    )
+    yield _row("prompts", not templates, f"{len(then.prompt_digests)} templates", ", ".join(templates))
+    yield _row("study", then.study_digest == now.study_digest, then.study or "none", "another digest")
+
+
+def _beginning(then: Log, now: Log) -> Row:
+    found = list(differences(*(bare(log.beginning, log.manifest.run_id) for log in (then, now))))
+    same = f"{then.beginning.episodes} episodes, {len(then.beginning.wisdom)} wisdom" if then.beginning else "none"
+    return _row("memory at the start", not found, same, _place(found))
+
+
+def _records(then: Log, now: Log) -> Iterator[Row]:
+    one, other = essence(then), essence(now)
+    by_time = _timed_out_apart(then.attempts, now.attempts)
+    for name, field in RECORDS.items():
+        pairs = {task: (one[task][field], other.get(task, {}).get(field)) for task in one}
+        count = sum(len(value) if isinstance(value, list) else value is not None for value, _ in pairs.values())
+        if not count and not any(value for _, value in pairs.values()):
+            continue
+        different = {task: list(differences(*pair)) for task, pair in pairs.items() if pair[0] != pair[1]}
+        task = next((task for task in different if task in by_time), next(iter(different), ""))
+        where = f"{len(different)} of {len(one)} tasks; {task}, {_place(different.get(task, []))}"
+        yield _row(name, not different, str(count), where + _blamed(by_time))
+
+
+def _figures(told: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Row]:
+    """One row for all that are the same, one for each that is not."""
+    for name in ("pass_at_1", "pass_at_1_first"):
+        if told.get(name) and told[name] == now.get(name):
+            yield _row(name, True, f"{told[name]['k']} of {told[name]['n']}", "")
+    found = {name: list(differences(told.get(name), now.get(name))) for name in told}
+    for name, places in found.items():
+        if places:
+            yield _row(name, False, "", _place(places))
+    yield _row("headline figures", not any(found.values()), f"{len(found)} to the last digit", "see above")
+
+
+def _gone_astray(then: Log, made: Mapping[str, Sequence[Attempt]], problem: ModelError) -> Row:
+    """The replay asked for a reply that was not recorded; what came before says why."""
+    run_ids = then.manifest.run_id
+    by_time = _timed_out_apart(then.attempts, made, partly=True)
+    for task, attempts in made.items():
+        before = bare(then.attempts.get(task, [])[: len(attempts)], run_ids)
+        if found := list(differences(before, bare(attempts, run_ids), "attempts")):
+            return _row("calls", False, "", f"{task}, {_place(found)}{_blamed(by_time)}")
+    said = "; ".join([str(problem), *getattr(problem, "__notes__", ())])
+    return _row("calls", False, "", f"{' '.join(said.split())}{_blamed(by_time)}")
+
+
+def _timed_out_apart(
+    then: Mapping[str, Sequence[Attempt]], now: Mapping[str, Sequence[Attempt]], partly: bool = False
+) -> list[str]:
+    """Tasks on which a program, or the loop, ran out of time in one of the two alone."""
+    found = []
+    for task in then:
+        one, other = then[task], now.get(task, ())
+        pairs = zip(one, other, strict=False) if partly else zip(one[: len(other)], other[: len(one)], strict=True)
+        if any(_timed_out(a) != _timed_out(b) for a, b in pairs):
+            found.append(task)
+    return found
+
+
+def _timed_out(attempt: Attempt) -> tuple[object, ...]:
+    checks = tuple(number for number, check in enumerate(attempt.evaluation.checks) if check.outcome == "timeout")
+    return checks, attempt.stop_reason == "timeout"
+
+
+def _blamed(by_time: Sequence[str]) -> str:
+    if not by_time:
+        return ""
+    return f" (a time-out: a program ended in time in one of the two alone, first on {by_time[0]})"
+
+
+def _notes(then: Manifest, now: Manifest) -> Iterator[str]:
+    for name in sorted(then.package_versions.keys() | now.package_versions.keys()):
+        one, other = (manifest.package_versions.get(name, "none") for manifest in (then, now))
+        if one != other:
+            yield f"{name}: {one} then, {other} here"
+    if then.isolation != now.isolation:
+        yield f"isolation: {', '.join(then.isolation)} then, {', '.join(now.isolation)} here"
+
+
+def _place(found: Sequence[tuple[str, Any, Any]]) -> str:
+    """The first of the differences in words."""
+    if not found:
+        return ""
+    at, one, other = found[0]
+    return f"{at}: {_short(one)} then, {_short(other)} here"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def _row(name: str, same: bool, if_same: str, if_not: str) -> Row:
+    return Row(name=name, same=same, told=if_same if same else if_not)

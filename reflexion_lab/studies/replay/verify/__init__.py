@@ -1,0 +1,1 @@
+"""A run's digests, records and figures computed again and compared."""

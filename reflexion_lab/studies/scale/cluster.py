@@ -1,0 +1,213 @@
+"""A Ray cluster: one of this machine alone, which ends with the run, or one that is there."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reflexion_lab.io.secrets import without_logins
+from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.protocols import Begun, HarnessError, Loop, Stored
+from reflexion_lab.records import Episode, Mistake, Record
+from reflexion_lab.runner.config.build import ConfigError
+from reflexion_lab.studies.scale.crew import Crew
+from reflexion_lab.studies.scale.programs import Programs
+from reflexion_lab.studies.scale.worker import Sent, Worker
+from reflexion_lab.tasks.sandbox.sandbox import Limits
+
+OBJECT_STORE = 100 << 20
+"""Bytes of shared memory: what goes through it are attempts and lessons."""
+USER = re.compile(r"(?<=://)[^\s:/?#@]+@")
+"""A name in an address, without a password: no secret."""
+EXPECTED = "expected it in each worker's environment alone, such as PGPASSWORD"
+
+
+class Cluster:
+    """Loops and programs in Ray actors, `workers` of them, each with models, a sandbox and memory of its own.
+
+    Nothing is started before it is needed. A cluster that this process is connected to is used, and left as it is.
+
+    Raises:
+        ConfigError: a value is impossible, or Ray is not installed.
+        HarnessError: (later) the cluster cannot be had.
+    """
+
+    def __init__(
+        self, address: str | None = None, workers: int | None = None, cpus: int = 1, patience: float = 300.0
+    ) -> None:
+        for name, value in (("workers", workers), ("cpus", cpus)):
+            if value is not None and value < 1:
+                raise ConfigError(f"executor.{name}: {value} found; expected 1 or more")
+        if importlib.util.find_spec("ray") is None:
+            raise ConfigError("executor: ray is not installed; pip install 'reflexion_lab[ray]'")
+        self.address = address or os.environ.get("RAY_ADDRESS")
+        self.workers = workers
+        self.cpus = cpus
+        self.patience = patience
+        self._is_connected = False
+        self._own: Scratch | None = None
+        """The folder of a cluster that was started here."""
+        self._lock = threading.Lock()
+        self._crew: Crew | None = None
+        self._is_closed = False
+        self._worker: tuple[Any, ...] = ()
+        self.config: Mapping[str, Any] = {}
+
+    @property
+    def crew(self) -> Crew:
+        """The workers, started when they are first needed. Raises HarnessError."""
+        with self._lock:
+            if self._is_closed:
+                raise HarnessError("The executor was closed; make another.")
+            self._crew = self._crew or self._started()
+            return self._crew
+
+    def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Programs:
+        """Raises ConfigError: the config holds a secret, which no worker is ever sent."""
+        for key, value in _leaves(config):
+            shown = USER.sub("", value)
+            if without_logins({key.rpartition(".")[2]: shown}) != {key.rpartition(".")[2]: shown}:
+                raise ConfigError(f"{key}: a key or password found, which executor=ray sends to nobody; {EXPECTED}")
+        self.config = config
+        self._worker = (limits, servers or self.cpus, str(Path.cwd()))
+        return Programs(lambda: self.crew, limits, servers or self.cpus)
+
+    def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
+        """Workers read no store: they are sent what is in it, so that it may be a file that they do not see."""
+        import ray
+
+        crew, kept = self.crew, begun.store if begun.beginning else None
+        stored: list[Stored] = [*kept.read(Episode), *kept.read(Mistake)] if kept else []
+        sent = Sent(self.config, len(crew.places), begun.run_id, begun.scope, begun.beginning, stored)
+        crew.counted = begun.counted
+        crew.tell("begin", ray.put(sent))
+        return lambda: crew
+
+    def tell(self, learnt: Sequence[Record]) -> None:
+        import ray
+
+        self.crew.tell("absorb", ray.put(learnt))
+
+    def close(self) -> None:
+        """End the workers; and the cluster, if it was started here. Safe to call twice."""
+        self._is_closed = True
+        if self._crew:
+            self._crew.close()
+            self._crew = None
+        if self._is_connected:
+            import ray
+
+            ray.shutdown()
+            self._is_connected = False
+        if self._own:
+            self._own.close()
+            self._own = None
+
+    def _started(self) -> Crew:
+        import ray
+
+        try:
+            self.connect()
+            actor = ray.remote(Worker).options(num_cpus=self.cpus, max_concurrency=1000)
+            size = self.workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus)
+            return Crew(lambda: actor.remote(*self._worker), size, self.patience)
+        except BaseException:
+            self.close()
+            raise
+
+    def connect(self) -> None:
+        """Connect this process to the cluster at the address, or to a new one, behind a password of its own: Ray
+        listens on every network. Runs that this process carries out before `close` use it, too. Raises HarnessError.
+        """
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+
+        if ray.is_initialized():
+            return
+        self._is_connected = True
+        quiet = {"log_to_driver": False, "logging_level": "error"}
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            if self.address:
+                ray.init(self.address, **quiet)
+            else:
+                self._own = Scratch()
+                with _patient(self.patience), _lean(self._own.path):
+                    ray.init("local", **quiet, **self._new(self._own.path))
+        except Exception as problem:  # of many types, one of them Exception itself
+            place = self.address or "a cluster of this machine alone"
+            said = " ".join(str(problem).split())[:300]
+            raise HarnessError(f"executor.address: {place} cannot be used ({said}); is Ray up there?") from problem
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)  # Ray puts its own in the place of the lab's
+
+    def _new(self, folder: Path) -> dict[str, Any]:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one into the home folder
+        os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")  # who is killed for memory is the system's choice
+        return {
+            "_temp_dir": str(folder),
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE,
+            "num_cpus": self.workers * self.cpus if self.workers else None,
+        }
+
+
+@contextlib.contextmanager
+def _lean(folder: Path) -> Iterator[None]:
+    """Each of Ray's ten processes imports jsonschema, which compiles a grammar of web addresses where it finds one, as
+    beside JupyterLab: three quarters of the time that they take to start. They do not find it.
+    """
+    (folder / "lean").mkdir()
+    (folder / "lean" / "rfc3987_syntax.py").write_text("raise ImportError\n")
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder / "lean"), path)))
+    try:
+        yield
+    finally:
+        if path is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = path
+
+
+@contextlib.contextmanager
+def _patient(seconds: float) -> Iterator[None]:
+    """Ray gives its own node 30 s to start, whatever else the machine has to do: here it gets as many as workers."""
+    from ray._private import services
+
+    asked = services.get_node
+
+    def waited_for(*which: Any) -> Any:
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return asked(*which)
+            except RuntimeError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.1)
+
+    services.get_node = waited_for
+    try:
+        yield
+    finally:
+        services.get_node = asked
+
+
+def _leaves(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text of a config, with its key."""
+    if isinstance(node, str):
+        yield key, node
+    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    for name, value in items:
+        yield from _leaves(value, f"{key}.{name}" if key else str(name))

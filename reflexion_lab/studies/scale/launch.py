@@ -1,0 +1,160 @@
+"""Hands the cells of a sweep to the launcher that `hydra/launcher=` chooses."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.runner.config.build import ConfigError
+from reflexion_lab.runner.config.compose import CONF
+from reflexion_lab.studies.scale.lost import Lost
+from reflexion_lab.studies.sweep import carry_out_cell
+
+if TYPE_CHECKING:
+    from hydra._internal.hydra import Hydra
+    from hydra.core.utils import JobReturn
+    from omegaconf import DictConfig
+
+    from reflexion_lab.runner.config.grid import Cell
+
+NEEDS = {
+    "joblib_launcher": ("joblib", "joblib"),
+    "ray_launcher": ("ray", "ray"),
+    "slurm_launcher": ("submitit", "slurm"),
+}
+"""By module of this room: the package that Hydra's plugin is named for, and our extra that installs both."""
+
+
+class Launch:
+    """Hydra's launcher, as `overrides` choose and set it.
+
+    Raises:
+        ConfigError: its plugin is not installed.
+        HydraException: an override cannot be read, or names what is not there.
+    """
+
+    def __init__(self, overrides: Sequence[str], sweep_id: str) -> None:
+        self.overrides = (f"sweep_id={sweep_id}", *overrides)
+        if any(one.startswith("hydra/launcher") for one in overrides):
+            with self._composed():
+                pass  # what is wrong shows before anything is written
+
+    def __call__(self, cells: Sequence[Cell]) -> list[str]:
+        """Run `cells`, by as many processes as the launcher has; returns, cell by cell, why its job failed, or "".
+
+        A job that is lost is no failure of the launch, and no cell whose run breaks is a failure of its job.
+
+        Raises:
+            ConfigError: the launcher itself failed: nothing was begun, or nothing more.
+        """
+        job = functools.partial(carry_out, tuple(cell.number for cell in cells), str(Path.cwd()))
+        with self._composed() as (hydra, cfg):
+            launcher = _made(hydra, cfg, job)
+            try:
+                found = launcher.launch([[self.overrides[0], *cell.overrides] for cell in cells], initial_job_idx=0)
+            except Exception as problem:
+                said = " ".join(f"{type(problem).__name__}: {problem}".split())
+                raise ConfigError(f"hydra/launcher={_name(cfg)}: {said}") from problem
+        return [_failure(one) for one in found]
+
+    @contextmanager
+    def _composed(self) -> Iterator[tuple[Hydra, DictConfig]]:
+        """As `hydra.main` would have it in a multirun."""
+        from hydra import initialize_config_dir
+        from hydra.core.global_hydra import GlobalHydra
+        from hydra.core.hydra_config import HydraConfig
+        from hydra.types import RunMode
+
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF), job_name="reflexion-lab"):
+            hydra = GlobalHydra.instance().hydra
+            _stand_for_plugins()
+            cfg = hydra.compose_config("config", overrides=list(self.overrides), run_mode=RunMode.MULTIRUN)
+            HydraConfig.instance().set_config(cfg)
+            _check(_name(cfg), str(cfg.hydra.launcher._target_))
+            yield hydra, cfg
+
+
+def carry_out(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
+    """One job: the cell whose number stands in `numbers` at the job's own. Runs in a launcher's process.
+
+    Raises:
+        ConfigError: `folder`, where the sweep was begun and relative paths start, is not on this machine.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    try:
+        os.chdir(folder)
+    except OSError as problem:
+        expected = "expected the file system that the sweep's machines share"
+        raise ConfigError(f"{folder}: not to be opened on {platform.node()} ({problem.strerror}); {expected}") from None
+    return carry_out_cell(cfg, numbers[HydraConfig.get().job.num])
+
+
+def _stand_for_plugins() -> None:
+    """Our choices of a plugin's name stand for its own, which Hydra would merge into ours with a warning."""
+    from hydra.core.config_store import ConfigStore
+
+    theirs = ConfigStore.instance().repo["hydra"]["launcher"]
+    for path in (CONF / "hydra" / "launcher").glob("*.yaml"):
+        theirs.pop(path.name, None)
+
+
+def _name(cfg: DictConfig) -> str:
+    return str(cfg.hydra.runtime.choices["hydra/launcher"])
+
+
+def _check(name: str, target: str) -> None:
+    room, _, module = target.rpartition(".")[0].rpartition(".")
+    if room != __package__ or module not in NEEDS:
+        return
+    package, extra = NEEDS[module]
+    plugin = f"hydra_plugins.hydra_{package}_launcher"
+    missing = [one for one in (package, plugin) if not _is_there(one)]
+    if missing:
+        raise ConfigError(
+            f"hydra/launcher={name}: {missing[0]} is not installed; expected pip install 'reflexion_lab[{extra}]'"
+        )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent is missing
+        return False
+
+
+def _made(hydra: Hydra, cfg: DictConfig, job: Any) -> Any:
+    """Hydra makes launchers of `hydra_plugins` only; ours are made here."""
+    from hydra.core.plugins import Plugins
+    from hydra.types import HydraContext
+    from hydra.utils import instantiate
+
+    context = HydraContext(config_loader=hydra.config_loader, callbacks=hydra_callbacks(cfg))
+    parts = {"hydra_context": context, "task_function": job, "config": cfg}
+    if Plugins.is_in_toplevel_plugins_module(cfg.hydra.launcher._target_):
+        return Plugins.instance().instantiate_launcher(**parts)
+    launcher = instantiate(cfg.hydra.launcher)
+    launcher.setup(**parts)
+    return launcher
+
+
+def hydra_callbacks(cfg: DictConfig) -> Any:
+    from hydra._internal.callbacks import Callbacks
+
+    return Callbacks(cfg)
+
+
+def _failure(one: JobReturn) -> str:
+    from hydra.core.utils import JobStatus
+
+    if one.status == JobStatus.COMPLETED:
+        return ""
+    problem = one._return_value
+    text = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
+    return text if isinstance(problem, Lost) else f"{type(problem).__name__}: {text}"

@@ -1,0 +1,281 @@
+"""A sweep: cells that share the call cache and the execution cache, so that what they have in common is paid once.
+
+A cell whose run is finished is not run again, whoever ran it; one that was cut off goes on where it stopped; one that
+fails costs the sweep nothing but itself. The folder `<run_root>/sweeps/<sweep_id>` says how each cell stands.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from reflexion_lab.agent.models.capped import CapReached
+from reflexion_lab.errors import harmless, in_full, mendable, one_line
+from reflexion_lab.protocols import Tracker
+from reflexion_lab.runner.config.build import ConfigError
+from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
+from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
+from reflexion_lab.runner.config.parts import instantiate, snapshot_path
+from reflexion_lab.studies.cell_states import CellState, read_states, record
+from reflexion_lab.studies.finished import Run, Runs, What, harness_problem, kept
+from reflexion_lab.studies.run import finish, track_arms
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+class Sweep:
+    """Cells and how they stand.
+
+    Args:
+        cells: at least one. Of those that measure the same (equal digests), the first is run, with a warning.
+        sweep_id: names its folder and its MLflow runs; the cells themselves give one where it is left out, so that
+            the same command goes on with the same sweep.
+
+    Raises:
+        ValueError: there is no cell, `sweep_id` is no name of a folder, or cells would lie in several places.
+    """
+
+    def __init__(self, cells: Sequence[Cell], sweep_id: str = "") -> None:
+        _check(cells, sweep_id)
+        by_digest: dict[str, Cell] = {}
+        for cell in cells:
+            first = by_digest.setdefault(cell.digest, cell)
+            if first is not cell:
+                _warn_of_equal(first, cell)
+        self.cells = tuple(by_digest.values())
+        self.digests = {cell.number: digest for digest, cell in by_digest.items()}
+        self.sweep_id = sweep_id or name_of(self.cells)
+        self.root = Path(cells[0].cfg.run_root)
+        self.folder = self.root / "sweeps" / self.sweep_id
+        for cell in self.cells:
+            cell.cfg.sweep_id = self.sweep_id
+
+    @classmethod
+    def of(cls, overrides: Sequence[str]) -> Sweep:
+        """The sweep that `reflexion-lab run -m *overrides` is."""
+        found = cells(overrides)
+        return cls(found, str(found[0].cfg.sweep_id or "") if found else "")
+
+    @property
+    def lines(self) -> list[CellState]:
+        """All that was written of these very cells, oldest first."""
+        return [one for one in read_states(self.folder) if one.digest in ("", self.digests.get(one.number))]
+
+    @property
+    def states(self) -> dict[int, CellState]:
+        """By number, every cell, in order: its newest line."""
+        known: dict[int, CellState] = {}
+        for line in self.lines:
+            is_done = line.number in known and known[line.number].status in ("done", "kept")
+            if not (is_done and line.status == "elsewhere"):  # who had it may have ended before this could be written
+                known[line.number] = line
+        return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
+
+    def is_elsewhere(self, number: int) -> bool:
+        """Another process has this cell under way."""
+        with _alone(_lock(self.root, self.digests[number])) as alone:
+            return not alone
+
+    @property
+    def runs(self) -> list[Path]:
+        """The run folders of the finished cells, each once, in the order of the cells."""
+        finished = (state.folder for state in self.states.values() if state.status in ("done", "kept"))
+        return [Path(folder) for folder in dict.fromkeys(finished)]
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def keep(self) -> list[Cell]:
+        """Take in what is finished; returns the cells that are left to run."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        runs, left, states = Runs(self.root), [], self.states
+        for cell in self:
+            if run := runs.finished(cell.cfg):
+                if (snapshot := snapshot_path(cell.cfg)) and not snapshot.exists():
+                    shutil.copyfile(run.folder / "memory.json", snapshot)  # cells added to it begin as it did
+                state = kept(cell.number, run, states[cell.number])
+                record(self.folder, replace(state, digest=self.digests[cell.number]))
+            else:
+                left.append(cell)
+        if left:
+            self._tracked.unlink(missing_ok=True)
+        return left
+
+    @property
+    def is_tracked(self) -> bool:
+        """Its arms were shown to the tracker, and no cell was run since."""
+        return self._tracked.exists()
+
+    @property
+    def _tracked(self) -> Path:
+        return self.folder / ".tracked"
+
+    @property
+    def tracker(self) -> Tracker:
+        """That of its cells."""
+        made: Tracker = instantiate(self.cells[0].cfg.tracker, "tracker")
+        return made
+
+    def track(self) -> dict[str, str]:
+        """Show its arms to the tracker; returns where to look."""
+        if links := track_arms(self.cells[0].cfg, self.runs):
+            self._tracked.touch()
+        return links
+
+    def __repr__(self) -> str:
+        counts = Counter(state.status for state in self.states.values())
+        return f"Sweep {self.sweep_id}: {', '.join(f'{n} {status}' for status, n in counts.items())}"
+
+    def _repr_html_(self) -> str:
+        from reflexion_lab.studies.sweep_report import as_html
+
+        return as_html(self)
+
+
+def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep:
+    """Run a sweep from Python: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` is, cell by cell, what
+    `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2` is.
+
+    Args:
+        grid: by config key a value, or a list of them to sweep over; or override lines as the command takes them.
+
+    Raises:
+        KeyboardInterrupt: what had finished stands, and the same call goes on from there.
+    """
+    from reflexion_lab.studies.sweep_progress import shown
+
+    made = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
+    with shown(made, quiet):
+        left = made.keep()
+        for cell in chain(*waves(left)):
+            carry_out_cell(cell.cfg, cell.number)
+    if left or not made.is_tracked:
+        made.track()
+    return made
+
+
+def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells that may run at once: those that draw from other runs come when the others have ended."""
+    first = [cell for cell in cells if not draws_from_runs(cell.cfg)]
+    second = [cell for cell in cells if draws_from_runs(cell.cfg)]
+    return [wave for wave in (first, second) if wave]
+
+
+def carry_out_cell(cfg: DictConfig, number: int) -> float:
+    """Run one cell, or find its run finished; returns its pass@1, not a number where it has none.
+
+    Never raises for what is wrong with the cell: the sweep goes on.
+    """
+    folder = Path(cfg.run_root) / "sweeps" / cfg.sweep_id
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = cell_digest(cfg)
+    with _alone(_lock(Path(cfg.run_root), digest)) as alone:
+        state = _carried_out(cfg, number, folder) if alone else elsewhere(number)
+    record(folder, replace(state, digest=digest))
+    return state.pass_at_1.share if state.pass_at_1 and state.pass_at_1.n else float("nan")
+
+
+def elsewhere(number: int) -> CellState:
+    return CellState(number=number, status="elsewhere", problem="another process runs this very cell")
+
+
+def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
+    began, cfg.quiet, lab = time.monotonic(), True, None
+    try:
+        runs, what = Runs(Path(cfg.run_root)), What.of(cfg)
+        if run := runs.finished(cfg):
+            return kept(number, run)
+        again = runs.why_again(cfg)
+        lab = _assembled(cfg, runs.unfinished(what))
+        path = str(lab.folder.path)
+        record(folder, CellState(number=number, status="running", digest=cell_digest(cfg), folder=path))
+        found = finish(lab, cfg)
+    except Exception as problem:
+        with suppress(OSError):  # the disk may be full
+            (folder / f"cell-{number}.log").write_text(in_full(problem))
+        known = mendable(problem) or isinstance(problem, CapReached)
+        said = one_line(problem) if known else harmless(f"{type(problem).__name__}: {problem}")
+        status = "stopped" if isinstance(problem, CapReached) else "failed"
+        return _ended(CellState(number=number, status=status, problem=said), lab, began)
+    state = CellState(number=number, status="done", folder=path, problem=harness_problem(found.harness_errors))
+    state = replace(state, feedback_source=found.feedback_source, pass_at_1=found.pass_at_1, again=again)
+    return _ended(state, lab, began)
+
+
+def _ended(state: CellState, lab: Lab | None, began: float) -> CellState:
+    """With what it took: calls that a cell had paid for when it broke have been paid."""
+    state = replace(state, seconds=time.monotonic() - began)
+    if lab is None:
+        return state
+    return replace(state, made=lab.models.made, stored=lab.models.stored, spent=lab.models.spent)
+
+
+def _assembled(cfg: DictConfig, unfinished: Run | None) -> Lab:
+    """Going on with the run that was cut off, unless its data or weights were others."""
+    if unfinished:
+        cfg.resume = str(unfinished.folder)
+        with suppress(ConfigError):
+            return assemble(cfg)
+        cfg.resume = None
+    return assemble(cfg)
+
+
+def _check(cells: Sequence[Cell], sweep_id: str) -> None:
+    if not cells:
+        raise ValueError("sweep: no cell found; expected one at least")
+    if sweep_id and (Path(sweep_id).name != sweep_id or sweep_id.startswith(".")):
+        raise ValueError(f"sweep_id: {sweep_id!r} found; expected the name of a folder in RUN_ROOT/sweeps")
+    for key in ("run_root", "sweep_id", "resume"):
+        if any(cell.cfg[key] != cells[0].cfg[key] for cell in cells):
+            raise ValueError(f"{key}: several values found in one sweep; expected one for all of its cells")
+    if cells[0].cfg.resume is not None:
+        raise ValueError("resume: found in a sweep, whose cells go on where they stopped by themselves; leave it out")
+
+
+def _warn_of_equal(first: Cell, cell: Cell) -> None:
+    differing = " ".join(one for one in cell.overrides if one not in first.overrides)
+    warnings.warn(
+        f"cell {cell.number} ({differing or 'the same overrides'}) measures the same as cell {first.number}; it is run "
+        "once. To time settings that change no result, give each a run_root of its own",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def name_of(cells: Sequence[Cell]) -> str:
+    """The experiment's name and a digest of the cells, as in `omega_sweep-3fa2c1d0`."""
+    chosen = {one.removeprefix("experiment=") for one in cells[0].overrides if one.startswith("experiment=")}
+    digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
+    return f"{''.join(chosen) or 'sweep'}-{digest}"
+
+
+def _lock(root: Path, digest: str) -> Path:
+    """All sweeps of a run root share it: a cell that two of them have is run by one."""
+    return root / "sweeps" / f".{digest}.lock"
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Whether no other process has this cell; until the end, none will."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

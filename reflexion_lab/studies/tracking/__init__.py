@@ -1,0 +1,1 @@
+"""MLflow: a run, its arms and traces as views of the run folder."""

@@ -1,0 +1,185 @@
+"""What a tracker shows of an arm, all its seeds together."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.differences import Difference
+from reflexion_lab.analysis.figures.convergence import Curve
+from reflexion_lab.analysis.report.markdown import escaped
+from reflexion_lab.analysis.row import Row
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.suite_quality import Confusion
+from reflexion_lab.io.terminal_text import plain
+from reflexion_lab.records import Usage
+from reflexion_lab.studies.tracking.parameters import LONGEST_VALUE, UNFIT
+from reflexion_lab.studies.tracking.parameters import params as params_of
+from reflexion_lab.studies.tracking.run_view import Metric, interval
+
+SUMMARY_OF = "summary_of"
+"""The parameter that holds the arm's label. It is not called `arm`: to group by `arm` takes single runs alone."""
+
+
+def name(arm: Arm) -> str:
+    """As in `reflexion Ω=3, 3 seeds`; what distinguishes arms stands first."""
+    oracle = " oracle" if arm.is_upper_bound and "oracle" not in arm.label else ""
+    seeds = f"{len(arm.seeds)} seed{'s' * (len(arm.seeds) != 1)}"
+    return plain(f"{arm.label.replace('recall.omega=', 'Ω=')}{oracle}, {seeds}")
+
+
+def params(arm: Arm) -> dict[str, str]:
+    """Which arm, and of it what is the same in all of its runs."""
+    shown = [params_of(log.manifest) for log in arm.logs]
+    same = {key: value for key, value in shown[0].items() if all(other.get(key) == value for other in shown)}
+    same.pop("arm", None)
+    return {SUMMARY_OF: arm.label[:LONGEST_VALUE], **same}
+
+
+def group_keys(arms: Sequence[Arm]) -> tuple[str, ...]:
+    """The parameters of single runs that tell these arms apart: `arm`, and what their labels name."""
+    named = [key for arm in arms for key in re.findall(r" ([^\s=]+)=", arm.label)]
+    return ("arm", *dict.fromkeys(UNFIT.sub("_", key.removesuffix("._target_")) for key in named))
+
+
+def summary_id(arm: Arm, sweep_id: str) -> str:
+    """Equal for the same arm of the same study, sweep, benchmark, feedback source and models."""
+    manifest = arm.logs[0].manifest
+    models = [
+        manifest.model_fingerprint,
+        *(f"{role}={name}" for role, name in sorted(manifest.role_fingerprints.items())),
+    ]
+    parts = (manifest.study, sweep_id, arm.label, manifest.benchmark_digest, manifest.feedback_source, *models)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def tags(arm: Arm, row: Row, found: Comparison, sweep_id: str) -> dict[str, str]:
+    """What it is made of, and what it was compared with."""
+    manifest = arm.logs[0].manifest
+    shown = {
+        "kind": "arm",
+        "summary_id": summary_id(arm, sweep_id),
+        "sweep_id": sweep_id,
+        "study": row.study,
+        "feedback_source": arm.feedback_source,
+        "benchmark_digest": manifest.benchmark_digest,
+        "model_fingerprint": manifest.model_fingerprint,
+        "seeds": ", ".join(map(str, arm.seeds)),
+        "run_ids": ", ".join(row.run_ids),
+        "baseline": found.baseline or "",
+        "interval": interval(row.final),
+        "difference": "baseline" if row.arm == found.baseline else row.refused or _said(row.as_run, row),
+        "p_holm": f"{row.as_run.p_holm:.2g}" if row.as_run and not row.is_upper_bound else "",
+        f"at_equal_{found.unit}": _said(_matched(row), row),
+    }
+    return {key: value for key, value in shown.items() if value}
+
+
+def metrics(row: Row, found: Comparison, curve: Curve) -> list[Metric]:
+    """Curve with its intervals, final figures with theirs, differences to the baseline, and what was used.
+
+    Figures of an upper bound are called so, their differences too.
+    """
+    headline, prefix = ("upper_bound", "upper_bound_") if row.is_upper_bound else ("pass_at_1", "")
+    figures = {
+        **_estimate(f"final/{headline}", row.final),
+        "final/n": float(row.n),
+        "final/no_verdict": float(len(row.no_verdict)),
+        "final/seeds": float(len(row.seeds)),
+        "final/tasks": float(row.tasks),
+        **_difference(f"final/{prefix}difference", row.as_run, not row.is_upper_bound),
+        **_difference(f"final/{prefix}difference_at_equal_{found.unit}", _matched(row), not row.is_upper_bound),
+        **_estimate(f"final/attempt_1_{headline}", row.first),
+        f"final/{prefix}auc": row.area,
+        **_estimate("final/repair", row.moves.repair),
+        **_estimate("final/damage", row.moves.damage),
+        **(_feedback(row.feedback) if not row.is_upper_bound else {}),
+        **_spent(row),
+    }
+    curves = [
+        Metric(f"curve/{key}", value, point.attempt)
+        for point in curve.points
+        for key, value in (
+            (headline, point.pass_at_1),
+            (f"{headline}_low", point.low),
+            (f"{headline}_high", point.high),
+            ("any_solved", point.any_solved),
+            ("reward", point.reward),
+            ("visible_pass", point.visible_pass),
+        )
+        if value is not None
+    ]
+    return [Metric(*item) for item in figures.items()] + curves
+
+
+def note(row: Row, found: Comparison) -> str:
+    """A few lines of Markdown: what came out, against what, and how far it can be told."""
+    headline = "upper bound, no pass@1:" if row.is_upper_bound else "pass@1"
+    seeds = ", ".join(map(str, row.seeds))
+    lines = [
+        f"**{escaped(row.arm)}** on {escaped(found.benchmark)}, {row.feedback_source} feedback, seeds {seeds}",
+        f"{headline} **{row.final.value:.3f}** (95 % interval {row.final.low:.3f} to {row.final.high:.3f}, "
+        f"{row.method}); {row.first.value:.3f} at attempt 1",
+        f"n = {row.n} cases of {row.tasks} tasks",
+        f"**NO VERDICT: {len(row.no_verdict)} cases**, left out of n" if row.no_verdict else "",
+        *(_sentence(one, found) for one in (row.as_run, _matched(row)) if one),
+        f"No difference: {escaped(row.refused)}" if row.refused else "",
+        f"Registered study: {escaped(row.study)}" if row.study else "Exploratory: no registered study",
+    ]
+    return "\n\n".join(line for line in lines if line)
+
+
+def _said(one: Difference | None, row: Row) -> str:
+    """As in `+0.312 [+0.188, +0.425]`; "" for none."""
+    if one is None:
+        return ""
+    said, bound = one.estimate, "bound " * row.is_upper_bound
+    return f"{bound}{said.value:+.3f} [{said.low:+.3f}, {said.high:+.3f}]"
+
+
+def _sentence(one: Difference, found: Comparison) -> str:
+    said, detected = one.estimate, "detected" if one.is_detected else "**not detected**"
+    interval = f"95 % interval {said.low:+.3f} to {said.high:+.3f}"
+    p = f"p = {one.p_tasks:.3g}, after Holm {one.p_holm:.3g}"
+    return f"Against {escaped(str(found.baseline))}, {one.budget}: {said.value:+.3f} ({interval}), {p}: {detected}"
+
+
+def _matched(row: Row) -> Difference | None:
+    """None also where the budgets could not be made equal."""
+    found = row.matched
+    return None if found is None or (found.cut and not found.cut.is_matched) else found
+
+
+def _estimate(key: str, found: Estimate | None) -> dict[str, float]:
+    return {key: found.value, f"{key}_low": found.low, f"{key}_high": found.high} if found else {}
+
+
+def _difference(key: str, one: Difference | None, is_claim: bool) -> dict[str, float]:
+    """Without any p where it is no claim."""
+    if one is None or not is_claim:
+        return _estimate(key, one.estimate if one else None)
+    p_values = {f"{key}_p": one.p_tasks, f"{key}_p_mcnemar": one.p, f"{key}_p_holm": one.p_holm}
+    return {**_estimate(key, one.estimate), **p_values, f"{key}_n": float(one.n)}
+
+
+def _feedback(found: Confusion) -> dict[str, float]:
+    """Of the feedback tests against the hidden ones."""
+    rates = {
+        "feedback_false_positive_rate": found.false_positive_rate,
+        "feedback_false_negative_rate": found.false_negative_rate,
+        "feedback_wrong_if_passed": found.wrong_if_passed,
+        "feedback_right_if_failed": found.right_if_failed,
+    }
+    return {f"final/{key}": rate.share for key, rate in rates.items() if rate.n}
+
+
+def _spent(row: Row) -> dict[str, float]:
+    """Over all of the arm's runs."""
+    tallies = row.spent
+    shown = {f"usage/{key}": float(getattr(tallies.usage, key)) for key in ("tokens", *Usage.__struct_fields__)}
+    rates = {key: getattr(tallies, key).share for key in ("extraction_failures", "timeouts", "harness_errors")}
+    per_solved = _estimate("usage/tokens_per_solved", row.tokens_per_solved)
+    return {**shown, **per_solved, **{f"final/{key}_rate": share for key, share in rates.items()}}

@@ -1,0 +1,260 @@
+"""MLflow as a view of run folders: one flat run each, since its charts leave out nested ones, and one for each arm."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import shlex
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.io.secrets import without_keys, without_login
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.tracking import writing
+from reflexion_lab.studies.tracking.arm_runs import Compared, seed_differences
+from reflexion_lab.studies.tracking.arm_runs import write as write_arms
+from reflexion_lab.studies.tracking.arm_view import group_keys
+from reflexion_lab.studies.tracking.saved_views import BY_ARM, Page, missing
+from reflexion_lab.studies.tracking.traces import TraceWriter
+
+INSTALL = "pip install 'mlflow>=3.5,<4'"
+
+
+class TrackerError(OSError):
+    """A run could not be shown. Nothing is lost: its folder has everything, and can be tracked later."""
+
+
+class MlflowTracker:
+    """Writes run folders to an MLflow database or server.
+
+    Args:
+        uri: `sqlite:///FILE`, made absolute here and now; another database's address; or a server's `http://…`.
+        experiment: name of the MLflow experiment of runs that belong to no registered study; a study's has the study's
+            name. Made when it is missing.
+        artifacts: folder for copies of the runs' files; by default `mlartifacts` beside an SQLite file, else
+            where the server wants them. Counts when the experiment is made.
+        host, port: where `command` serves the database, and links point.
+        traces: the tasks whose attempts are also shown span by span, drawn by the run's seed: a share in [0, 1], or
+            above 1 so many. They are written after the run, about 80 attempts a second.
+        max_traces: attempts of one run that are shown so, at most.
+
+    Raises:
+        ValueError: an argument is impossible.
+        TrackerError: MLflow is not installed.
+    """
+
+    def __init__(
+        self,
+        uri: str = "sqlite:///mlflow.db",
+        experiment: str = "reflexion",
+        artifacts: str | None = None,
+        host: str = "127.0.0.1",
+        port: int = 5000,
+        traces: float = 0.0,
+        max_traces: int = 1000,
+    ) -> None:
+        if not experiment.strip():
+            raise ValueError("tracker.experiment is empty; expected a name")
+        self._traces = TraceWriter(traces, max_traces)
+        if importlib.util.find_spec("mlflow") is None:
+            raise TrackerError(f"tracker: mlflow is not installed; {INSTALL}, or run with tracker=none")
+        self.database = _database(uri)
+        self.uri = f"sqlite:///{self.database}" if self.database else uri
+        self.experiment = experiment
+        self.artifacts = Path(artifacts).absolute() if artifacts else None
+        if self.database and not artifacts:
+            self.artifacts = self.database.parent / "mlartifacts"
+        self.is_server = uri.startswith(("http://", "https://"))
+        self.site = without_login(uri).rstrip("/") if self.is_server else f"http://{host}:{port}"
+        self._serve = f"--host {host} --port {port}"
+
+    @property
+    def command(self) -> str:
+        """Opens the database in a browser with one light process; "" for a server, which is open already. A password is
+        left out.
+        """
+        if self.is_server:
+            return ""
+        settings = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true"
+        return (
+            f"{settings} mlflow ui --backend-store-uri {shlex.quote(without_login(self.uri))} {self._serve} --workers 1"
+        )
+
+    def prepare(self) -> str:
+        """Make the database and the experiment where they are missing; returns the experiment's id.
+
+        Any number of processes may do so at once.
+
+        Raises:
+            TrackerError: MLflow failed.
+        """
+        with self._reported("tracker.uri"):
+            return self._open(self.experiment)[1]
+
+    def track(self, folder: Path) -> str:
+        """Log the run in `folder`; returns the address of charts: of its sweep, else of all runs of the experiment.
+
+        A run that is there already is replaced: the new one is written in whole, then the old one goes to the
+        trash, which `mlflow gc` empties. A run that has not come to its end is marked `KILLED`.
+
+        Raises:
+            RunFolderError: `folder` holds no run.
+            TrackerError: MLflow failed; what it had of this run before, it still has.
+        """
+        folder = Path(folder).absolute()
+        log = Log.read(RunFolder.existing(folder), texts=self._traces.share > 0)
+        with self._reported(f"run {log.manifest.run_id}", folder), self._alone("runs"):
+            client, experiment_id = self._open(log.manifest.study or self.experiment)
+            entry = writing.job(folder, log, summary(log))
+
+            def fill(run_id: str) -> None:
+                writing.files(client, run_id, folder, log)
+                self._traces.write(client, experiment_id, run_id, log, entry.began)
+
+            writing.write(client, experiment_id, entry, _runs_of(client, experiment_id, log), fill)
+            sweep_id = str(log.manifest.config.get("sweep_id") or "")
+            _save_views(client, experiment_id, sweep_id, BY_ARM)
+        return Page(self.site, experiment_id, sweep_id).charts
+
+    def track_arms(
+        self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
+    ) -> dict[str, str]:
+        """Log the runs that are not there yet, and one summary of each arm that they make; returns the addresses of
+        their table, of that of the runs, and of the runs' charts, as `arms`, `runs` and `charts`.
+
+        A summary is replaced by one of the same study, sweep, arm, benchmark, feedback source and models, and by
+        summaries that are made of all of its runs. A run's `final/difference` names its baseline in the tag
+        `difference_to`; a run that has a difference of an earlier comparison, and none in this one, is logged anew.
+
+        Args:
+            baseline: label of the arm that the others are compared with; see `analysis.comparison.compare`.
+            one_seed: also say differences that rest on one seed.
+
+        Raises:
+            RunFolderError: a folder holds no run.
+            ValueError: runs that make no arms or no comparison, or that belong to several studies.
+            TrackerError: MLflow failed; the summaries that it had before, it still has.
+        """
+        folders = [Path(folder).absolute() for folder in folders]
+        compared = Compared.of(folders, baseline, one_seed)
+        differences = list(seed_differences(compared))
+        with_difference = {log.manifest.run_id for log, _, _ in differences}
+        for folder in folders:
+            self._track_missing(folder, with_difference)
+        with self._reported("arms"):
+            client, experiment_id = self._open(compared.study or self.experiment)
+            with self._alone("arms"):
+                write_arms(client, experiment_id, compared)
+                for log, name, value in differences:
+                    for run in _runs_of(client, experiment_id, log):
+                        client.log_metric(run.info.run_id, name, writing.short(value), step=0)
+                        client.set_tag(run.info.run_id, "difference_to", str(compared.found.baseline))
+            _save_views(client, experiment_id, compared.sweep_id, group_keys(compared.arms))
+        page = Page(self.site, experiment_id, compared.sweep_id)
+        return {"arms": page.arms, "runs": page.runs, "charts": page.charts}
+
+    def _track_missing(self, folder: Path, with_difference: Container[str]) -> None:
+        """Track a run that is not there, that a kill cut off, or whose difference is of another comparison: MLflow
+        deletes no metric.
+        """
+        log = Log.read(RunFolder.existing(folder))
+        with self._reported(f"run {log.manifest.run_id}", folder):
+            client, experiment_id = self._open(log.manifest.study or self.experiment)
+            former = _runs_of(client, experiment_id, log)
+        is_stale = log.manifest.run_id not in with_difference and any(
+            name.endswith("difference") for run in former for name in run.data.metrics
+        )
+        if is_stale or [run.info.status for run in former] != ["FINISHED"]:
+            self.track(folder)
+
+    def _alone(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """One writer at a time of a database file; a server takes care of its own."""
+        return _locked(self.database, what) if self.database else contextlib.nullcontext()
+
+    def _open(self, name: str) -> tuple[Any, str]:
+        """The client, and the id of the experiment of that name."""
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("DO_NOT_TRACK", "true")
+        # Of its own it would try a server that is away for four minutes, and again for every run of a sweep.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+        from mlflow import MlflowClient
+
+        # MLflow's migrations of a new file die when several processes begin them.
+        with self._alone(""):
+            if self.database and not self.database.exists():
+                _lay_out(self.database)
+            client = MlflowClient(self.uri)
+            found = client.get_experiment_by_name(name)
+            return client, str(found.experiment_id) if found else self._create(client, name)
+
+    def _create(self, client: Any, name: str) -> str:
+        below = quote(name, safe="") if name.strip(".") else "_"  # `..` would lead out of it
+        place = f"{self.artifacts.as_uri()}/{below}" if self.artifacts else None
+        try:
+            return str(client.create_experiment(name, artifact_location=place))
+        except Exception:  # a database, a server and MLflow each have one of their own for a name that is taken
+            if first := client.get_experiment_by_name(name):  # another machine's, a moment ago
+                return str(first.experiment_id)
+            raise
+
+    @contextlib.contextmanager
+    def _reported(self, what: str, folder: Path | None = None) -> Iterator[None]:
+        """Any failure as one sentence that says where the run still is."""
+        try:
+            yield
+        except Exception as problem:
+            text = without_keys(f"{what}: MLflow at {self.uri} failed ({type(problem).__name__}: {problem})")
+            if folder:
+                text += f"; the run is safe in its folder; show it later with `reflexion-lab track {folder}`"
+            raise TrackerError(text) from problem
+
+
+def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
+    """Those that show this run already."""
+    where = f'tags.run_id = "{log.manifest.run_id}"'
+    return list(client.search_runs([experiment_id], filter_string=where))
+
+
+def _save_views(client: Any, experiment_id: str, sweep_id: str, group_by: Sequence[str]) -> None:
+    there = client.get_experiment(experiment_id).tags
+    for key, value in missing(there, sweep_id, group_by):
+        client.set_experiment_tag(experiment_id, key, value)
+
+
+def _database(uri: str) -> Path | None:
+    """The SQLite file of `uri`, absolute; None for other databases and for servers."""
+    scheme, mark, rest = uri.partition("://")
+    if not mark or not rest or scheme == "file":
+        raise ValueError(f"tracker.uri is {uri!r}; expected sqlite:///FILE, another database's address or http://…")
+    if not scheme.startswith("sqlite"):
+        return None
+    if not rest.startswith("/") or rest == "/" or ":memory:" in rest:
+        raise ValueError(f"tracker.uri is {uri!r}; expected the file of a database, such as sqlite:///runs/mlflow.db")
+    return Path(rest[1:]).absolute()
+
+
+def _lay_out(database: Path) -> None:
+    """MLflow's tables in a new file, there in whole or not at all: a file whose migrations were cut off by a kill is
+    one that it never opens again.
+    """
+    from mlflow import MlflowClient
+
+    draft = database.with_name(f".{database.name}.draft")
+    for left in (draft, Path(f"{draft}-journal")):
+        left.unlink(missing_ok=True)
+    MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)
+    draft.rename(database)
+
+
+@contextlib.contextmanager
+def _locked(database: Path, what: str) -> Iterator[None]:
+    """One process or thread at a time; the lock falls with the process that holds it."""
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{database}{f'.{what}' if what else ''}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

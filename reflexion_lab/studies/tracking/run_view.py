@@ -1,0 +1,178 @@
+"""What a tracker shows of a run folder, by name. Nothing here knows where it will be shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from reflexion_lab.analysis.estimators import Point
+from reflexion_lab.analysis.report.markdown import escaped
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.summary import Log, Summary
+from reflexion_lab.io.terminal_text import plain
+from reflexion_lab.records import Manifest, Usage
+from reflexion_lab.studies.tracking.parameters import UNFIT, at, text
+
+NAME_LENGTH = 28
+"""Characters of a run's name; a table cuts at about 20, so that what distinguishes runs stands first."""
+
+
+class Metric(NamedTuple):
+    name: str
+    value: float
+    step: int = 0
+    """The attempt, 1-based, for what has a value at each; else 0."""
+
+
+def run_name(manifest: Manifest) -> str:
+    """Arm, attempts, Ω, seed, benchmark, as in `reflexion a3 Ω1 s0 humaneval`; at most `NAME_LENGTH` long."""
+    attempts, omega = at(manifest.config, "loop", "max_attempts"), at(manifest.config, "recall", "omega")
+    parts = [
+        "oracle" if manifest.feedback_source == "oracle" else "",
+        f"a{attempts}" if attempts is not None else "",
+        f"Ω{omega}" if omega is not None and attempts != 1 else "",  # a single attempt recalls nothing
+        f"s{manifest.seed}",
+    ]
+    arm = str(manifest.config.get("arm", "run"))
+    tail = " ".join(part for part in parts if part and part != arm)
+    return plain(f"{arm[: NAME_LENGTH - 1 - len(tail)]} {tail} {manifest.benchmark}"[:NAME_LENGTH])
+
+
+def metrics(log: Log, found: Summary) -> list[Metric]:
+    """Curves with the attempt as step, headline figures, and what was used.
+
+    Figures of a run that hidden tests drove are called `upper_bound`: no table shall rank them as a pass@1.
+    """
+    headline = "upper_bound" if found.is_upper_bound else "pass_at_1"
+    figures: dict[str, float] = {}
+    if found.pass_at_1.n:
+        figures[f"final/{headline}"] = found.pass_at_1.share
+        figures[f"final/{headline}_low"] = found.pass_at_1.low
+        figures[f"final/{headline}_high"] = found.pass_at_1.high
+    figures["final/n"] = found.pass_at_1.n
+    figures["final/no_verdict"] = len(found.no_verdict)
+    figures["final/n_feedback"] = found.visible_pass.n
+    figures["final/attempts_mean"] = found.attempts_mean
+    figures["final/harness_errors"] = found.harness_errors
+    figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
+    if found.pass_at_1_first and found.any_solved and found.against_single and found.pass_at_1.n:
+        figures[f"final/attempt_1_{headline}"] = found.pass_at_1_first.share
+        figures["final/any_solved"] = found.any_solved.share
+        figures["final/gain_over_attempt_1"] = found.against_single.difference
+        figures["final/gain_over_attempt_1_p"] = found.against_single.p
+    if not found.is_upper_bound:
+        shares = {"feedback_wrong_if_passed": found.feedback.wrong_if_passed}
+        shares["feedback_right_if_failed"] = found.feedback.right_if_failed
+        shares |= {"written_tests_valid": found.suites.valid} if found.suites else {}
+        figures |= {f"final/{name}": rate.share for name, rate in shares.items() if rate.n}
+    if found.feedback_tests:
+        figures["final/feedback_in_place_share"] = found.feedback_in_place / found.feedback_tests
+    if found.reflections_by_model.n:
+        figures["final/reflections_by_model_share"] = found.reflections_by_model.share
+    figures |= _usage(found) | _reflections(found)
+    curves = [metric for point in points(log) for metric in _at_attempt(point, headline)]
+    return [Metric(name, value) for name, value in figures.items()] + curves
+
+
+def _usage(found: Summary) -> dict[str, float]:
+    """In all, and by role."""
+    total = sum(found.usage.values(), Usage())
+    shown = {f"usage/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
+    for role, usage in found.usage.items():
+        counts = {name: float(getattr(usage, name)) for name in ("tokens", *Usage.__struct_fields__)}
+        counts = {name: count for name, count in counts.items() if count}
+        if found.pass_at_1.k:
+            counts["tokens_per_solved"] = usage.tokens / found.pass_at_1.k
+        shown |= {f"usage/{UNFIT.sub('_', role)}/{name}": value for name, value in counts.items()}
+    return shown
+
+
+def _reflections(found: Summary) -> dict[str, float]:
+    """What they were like, and what came of them; success is that of the feedback tests."""
+    figures = found.reflection_figures
+    if not figures:
+        return {}
+    every, rates = figures.every, {"passed_after": figures.every.retries, "base": figures.base}
+    shown = {"n": float(figures.n), "read_share": every.read.share}
+    shown |= {name: rate.share for name, rate in rates.items() if rate.n}
+    if every.effect:
+        shown |= {"effect": every.effect.value, "effect_low": every.effect.low, "effect_high": every.effect.high}
+    if figures.mentions_check and figures.leaks:
+        shown |= {"mentions_check_share": figures.mentions_check.share, "leaks_share": figures.leaks.share}
+    shown |= {f"flag_{flag}": rate.share for flag, rate in every.flags.items()}
+    for source, calibration in figures.calibration.items():
+        shown |= {f"brier_{source}": calibration.brier.value, f"calibration_error_{source}": calibration.error}
+    return {f"reflections/{UNFIT.sub('_', name)}": value for name, value in shown.items()}
+
+
+def points(log: Log) -> list[Point]:
+    """The curve up to the attempts that were allowed: a mean over runs then has every run at every step."""
+    if not log.attempts or not log.is_graded:
+        return []
+    longest = max(len(made) for made in log.attempts.values())
+    keys = "max_attempts", "extra_attempts"
+    allowed = sum(found for key in keys if isinstance(found := at(log.manifest.config, "loop", key), int))
+    return log.curve(max(longest, allowed))
+
+
+def is_complete(log: Log) -> bool:
+    """Every task's loop has ended and every attempt has its hidden verdict."""
+    return len(log.results) == log.manifest.n_expected and log.is_graded
+
+
+def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
+    """What says whether two runs may be compared."""
+    shown = {
+        "kind": "job",
+        "run_id": manifest.run_id,
+        "sweep_id": manifest.config.get("sweep_id"),
+        "study": manifest.study,
+        "feedback_source": manifest.feedback_source,
+        "benchmark_digest": manifest.benchmark_digest,
+        "config_digest": manifest.config_digest,
+        "model_fingerprint": manifest.model_fingerprint,
+        **{f"model_fingerprint.{role}": name for role, name in manifest.role_fingerprints.items()},
+        "slots": manifest.slots,
+        "isolation": ", ".join(manifest.isolation),
+        "git_commit": manifest.git_commit,
+        "dirty": manifest.dirty,
+        "n_expected": found.n_expected,
+        "n_logged": found.n_logged,
+        "interval": interval(found.pass_at_1) if found.pass_at_1.n else None,
+    }
+    return {name: text(value) for name, value in shown.items() if value not in (None, "")}
+
+
+def interval(found: Estimate | Rate) -> str:
+    """As in `[0.625, 0.877]`: one column of a table in the place of two."""
+    return f"[{found.low:.3f}, {found.high:.3f}]"
+
+
+def note(log: Log, found: Summary, folder: Path) -> str:
+    """A few lines of Markdown: what ran, what came out with its interval and n, and how to run it again."""
+    manifest, rate = log.manifest, found.pass_at_1
+    arm, benchmark = (escaped(str(name)) for name in (manifest.config.get("arm", "run"), manifest.benchmark))
+    headline = "upper bound, no pass@1:" if found.is_upper_bound else "pass@1"
+    unfinished = "" if is_complete(log) else ", **unfinished**"
+    first = f"; {found.pass_at_1_first.share:.3f} at attempt 1" if found.pass_at_1_first else ""
+    lines = (
+        f"**{arm}** on {benchmark}, {manifest.feedback_source} feedback, seed {manifest.seed}",
+        f"{headline} **{rate.share:.3f}** (95 % interval {rate.low:.3f} to {rate.high:.3f}){first}"
+        if rate.n
+        else f"{headline} not known",
+        f"n = {rate.n} of {found.n_expected} tasks{unfinished}",
+        f"**NO VERDICT: {len(found.no_verdict)} tasks**, left out of n" if found.no_verdict else "",
+        f"**HARNESS ERRORS: {found.harness_errors}**, no verdicts on programs" if found.harness_errors else "",
+        f"Run folder: `{folder}`",
+    )
+    return "\n\n".join(line for line in lines if line)
+
+
+def _at_attempt(point: Point, headline: str) -> list[Metric]:
+    shown = {
+        f"curve/{headline}": point.pass_at_1,
+        "curve/visible_pass": point.visible_pass,
+        "curve/reward": point.reward,
+        "usage/tokens_cum": point.tokens_cum,
+    }
+    return [Metric(name, value, point.attempt) for name, value in shown.items() if value is not None]

@@ -1,0 +1,150 @@
+"""One MLflow run, written in whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reflexion_lab.analysis.figures.convergence import Curve, save_convergence
+from reflexion_lab.analysis.figures.reflections import save_reflections
+from reflexion_lab.analysis.figures.style import COLOURS
+from reflexion_lab.analysis.summary import Log, Summary
+from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.records import Manifest
+from reflexion_lab.studies.tracking import run_view as view
+from reflexion_lab.studies.tracking import traces
+from reflexion_lab.studies.tracking.parameters import params
+
+RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")
+"""Of runs in charts: those of our figures, then some of Paul Tol's and grey."""
+
+
+class Entry(NamedTuple):
+    """An MLflow run before it is written. Times are milliseconds since the epoch."""
+
+    name: str
+    began: int
+    ended: int
+    status: str
+    metrics: Sequence[view.Metric]
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+    data: Manifest
+    """Of a run on the same data."""
+
+
+def job(folder: Path, log: Log, found: Summary) -> Entry:
+    """The run in `folder`."""
+    began, ended = times(folder, log.manifest)
+    tags = view.tags(log.manifest, found) | {"mlflow.note.content": view.note(log, found, folder)}
+    return Entry(
+        name=view.run_name(log.manifest),
+        began=began,
+        ended=ended,
+        status="FINISHED" if view.is_complete(log) else "KILLED",
+        metrics=view.metrics(log, found),
+        params=params(log.manifest),
+        tags=tags | {"mlflow.source.git.commit": log.manifest.git_commit},
+        data=log.manifest,
+    )
+
+
+def write(client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], fill: Callable[[str], object]) -> None:
+    """Write `entry`, and what `fill` adds to the run of the id that it is given; then bring `former` runs to the trash,
+    their traces with them.
+    """
+    from mlflow.entities import Metric, Param, RunTag
+    from mlflow.exceptions import MlflowException
+
+    tags = {**entry.tags, "mlflow.source.name": "reflexion-lab"}
+    tags["mlflow.runColor"] = _colour(client, experiment_id, entry.tags["kind"], former)
+    # It can be told whose it is from the first moment on, should this process be killed in the next.
+    known = {key: entry.tags[key] for key in ("run_id", "summary_id") if key in entry.tags}
+    run = client.create_run(experiment_id, start_time=entry.began, run_name=entry.name, tags=known)
+    run_id = run.info.run_id
+    try:
+        client.log_batch(
+            run_id,
+            metrics=[Metric(shown.name, short(shown.value), entry.ended, shown.step) for shown in entry.metrics],
+            params=[Param(*item) for item in entry.params.items()],
+            tags=[RunTag(*item) for item in tags.items()],
+            synchronous=True,
+        )
+        try:
+            client.log_inputs(run_id, [_data_set(entry.data)])
+        except MlflowException:  # another writer has registered the same data set between MLflow's look and its insert
+            client.log_inputs(run_id, [_data_set(entry.data)])
+        fill(run_id)
+        client.set_terminated(run_id, entry.status, entry.ended)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            discard(client, experiment_id, run_id)
+        raise
+    for run in former:
+        discard(client, experiment_id, run.info.run_id)
+
+
+def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
+    """The folder's files but for hidden ones, which are drafts; and the figures, should they be missing."""
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in place.parts):
+            client.log_artifact(run_id, str(path), None if len(place.parts) == 1 else place.parent.as_posix())
+    with Scratch() as scratch:
+        if log.points and not (folder / "convergence.png").exists():
+            save_convergence(scratch.path, [Curve.of(log, view.run_name(log.manifest))])
+        if not (folder / "reflections.png").exists():
+            save_reflections(scratch.path, log, view.run_name(log.manifest))
+        client.log_artifacts(run_id, str(scratch.path))
+
+
+def times(folder: Path, manifest: Manifest) -> tuple[int, int]:
+    """When the run began and ended, in milliseconds since the epoch, as its records say: times of files change with
+    every copy. A run without `ended_at` in its summary, unfinished or of an older version, ends where it began.
+    """
+    began = _milliseconds(manifest.created_at)
+    try:
+        summary = msgspec.json.decode((folder / "summary.json").read_bytes(), type=_Ended)
+    except (OSError, msgspec.MsgspecError):
+        return began, began
+    return began, max(began, _milliseconds(summary.ended_at)) if summary.ended_at else began
+
+
+class _Ended(msgspec.Struct):
+    ended_at: str = ""
+
+
+def _milliseconds(moment: str) -> int:
+    when = datetime.fromisoformat(moment)
+    return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def short(value: float) -> float:
+    """Whole numbers as they are, others to six figures: a page shows all that it is given."""
+    return value if float(value).is_integer() else float(f"{value:.6g}")
+
+
+def discard(client: Any, experiment_id: str, run_id: str) -> None:
+    """Bring a run to the trash, its traces with it."""
+    client.delete_run(run_id)
+    traces.remove(client, experiment_id, run_id)
+
+
+def _colour(client: Any, experiment_id: str, kind: str, former: Sequence[Any]) -> str:
+    """A replaced run passes its colour on; a new one has none that the newest of its kind have. MLflow draws by lot."""
+    newest = client.search_runs([experiment_id], f"tags.kind = '{kind}'", max_results=len(RUN_COLOURS) - 1)
+    kept, taken = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
+    return next((colour for colour in kept if colour), next(one for one in RUN_COLOURS if one not in taken))
+
+
+def _data_set(manifest: Manifest) -> Any:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    digest = manifest.benchmark_digest[:8]  # as long as MLflow's own; a tag has the whole
+    data_set = Dataset(manifest.benchmark, digest, source_type="benchmark", source=manifest.benchmark)
+    return DatasetInput(data_set, [InputTag("mlflow.data.context", "evaluation")])

@@ -1,0 +1,5 @@
+"""What is asked and judged: benchmarks, evaluators, the sandbox.
+
+In: rows of a benchmark, programs. Out: tasks, verdicts. Rooms: `benchmarks`, `evaluators` (with the judge of the hidden
+tests), `sandbox`. Programs of a model run in the sandbox and nowhere else.
+"""

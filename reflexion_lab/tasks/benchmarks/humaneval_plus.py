@@ -1,0 +1,203 @@
+"""HumanEval+ (EvalPlus; Liu et al. 2023, arXiv:2305.01210): HumanEval with hundreds of further inputs a task.
+
+Nothing of the file is executed here: inputs and expected values are read as literals.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.humaneval import CONTRADICTED, helpers
+from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
+from reflexion_lab.tasks.benchmarks.tolerance import CLOSE, UNREADABLE, Case, checks, helper
+from reflexion_lab.tasks.benchmarks.visible import visible_tests
+
+Compute = Callable[[str, str, Sequence[str]], Sequence[str | None]]
+"""Takes a program, its entry point, and calls `candidate(...)`; returns each value as a literal, None for none."""
+
+NOT_SPLIT = "test_not_split"
+"""Tag: the test holds more than inputs and results, and is one check."""
+NUMPY = {"np", "numpy", "is_floats"}
+ASSERTION = f"""{CLOSE}
+
+def assertion(out, exp, atol):
+    items = exp if isinstance(exp, (list, tuple)) else (exp,)
+    if atol == 0 and items and all(isinstance(item, float) for item in items):
+        atol = 1e-06
+    assert close(out, exp, atol) if atol else out == exp
+"""
+"""For the hub's own, which needs numpy: the sandbox has the standard library alone."""
+LEFT_OUT = "inputs_left_out"
+"""Tag, with a number behind a colon: inputs for which the reference gives no value, or a wrong one."""
+LOOP = re.compile(
+    r"for i, \(inp, exp\) in enumerate\(zip\(inputs, results\)\):\n"
+    r"    (?:assertion\(candidate\(\*inp\), exp, ([\d.e-]+)\)|assert .*_poly\(.*\) <= ([\d.e-]+))"
+)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One row: of the hub, with `test`, or of EvalPlus' release, with inputs and no expected values."""
+
+    task_id: str
+    prompt: str
+    entry_point: str
+    canonical_solution: str
+    test: str = ""
+    base_input: list[list[object]] | None = None
+    plus_input: list[list[object]] = []
+    atol: float = 0.0
+
+
+def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
+    """The tasks of `path` (`.jsonl` or `.jsonl.gz`), rows of the hub or of EvalPlus' release file.
+
+    Hidden tests: one a distinct input, `assert candidate(...) == ...` or, with the tolerance of `tolerance.py`,
+    `assert abs(candidate(...) - x) <= ...` or `assert close(candidate(...), [...], atol)`; `close` is in `setup`.
+    A hub row that cannot be read as literals is one check and tagged `test_not_split`; an input without a right
+    value is left out and counted in a tag. Visible tests are those of HumanEval; the hidden ones repeat some.
+    `canonical_solution` is the body that completes `prompt`.
+
+    Args:
+        path: A local file.
+        compute: Runs the canonical solutions of a release file, in a sandbox; hub rows need none.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it does not hold such rows, or needs `compute`; names the file, and line and field.
+    """
+    return read(path, partial(_task, compute=compute))
+
+
+def _task(line: bytes, compute: Compute | None) -> Task:
+    problem = decoded(line, Problem, loads=json.loads)  # its writer writes Infinity, which JSON has not
+    tags: tuple[str, ...] = ()
+    if problem.base_input is not None:
+        inputs, cases, atol = _released(problem, problem.base_input, compute)
+        hidden = checks(problem.entry_point, cases, atol)
+    elif found := _of_test(problem.test):
+        inputs, (cases, atol) = len(found[0]), found
+        hidden = checks(problem.entry_point, cases, atol)
+    else:
+        inputs, hidden, tags = 1, (_whole(problem.test),), (NOT_SPLIT,)
+    if not hidden:
+        field = "test" if problem.base_input is None else "base_input"
+        raise ValueError(f"field $.{field}: expected inputs for which the reference has a right value, got none")
+    if left_out := inputs - len(hidden):
+        tags = (f"{LEFT_OUT}:{left_out}",)
+    contradicted = CONTRADICTED.get(problem.task_id, {})
+    shown = visible_tests(problem.prompt, problem.entry_point)
+    task = Task(
+        task_id=problem.task_id,
+        prompt=problem.prompt,
+        entry_point=problem.entry_point,
+        visible_tests=tuple(test for test in shown if test not in contradicted),
+        setup=helpers(problem.prompt, problem.entry_point, "\n".join(hidden)) + helper(problem.entry_point, hidden),
+        canonical_solution=problem.canonical_solution,
+        tags=tags,
+    )
+    return msgspec.structs.replace(checked(task), hidden_tests=hidden)  # these were made here, by the hundred
+
+
+def _of_test(test: str) -> tuple[list[Case], float] | None:
+    """The cases of a hub row's test and their tolerance; None if it is not made of literals."""
+    lines = test.encode().split(b"\n")
+    try:
+        check = next(
+            node for node in ast.parse(test).body if isinstance(node, ast.FunctionDef) and node.name == "check"
+        )
+        match check.body:
+            case [
+                ast.Assign([ast.Name("inputs")], ast.List(inputs)),
+                ast.Assign([ast.Name("results")], ast.List(results)),
+                ast.For() as loop,
+            ] if len(inputs) == len(results) and (found := LOOP.fullmatch(ast.unparse(loop))):
+                cases = [_case(lines, given, result) for given, result in zip(inputs, results, strict=True)]
+                return list({case.arguments: case for case in cases}.values()), float(found[1] or found[2])
+    except (*UNREADABLE, StopIteration):
+        pass
+    return None
+
+
+def _case(lines: list[bytes], given: ast.expr, result: ast.expr) -> Case:
+    if not isinstance(given, ast.List | ast.Tuple):
+        raise ValueError("an input is no sequence of arguments")
+    for argument in given.elts:
+        _value(argument)
+    return Case(", ".join(_text(lines, node) for node in given.elts), _text(lines, result), _value(result))
+
+
+def _text(lines: list[bytes], node: ast.expr) -> str:
+    if node.lineno != node.end_lineno:
+        return ast.unparse(node)
+    return lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
+
+
+def _value(node: ast.expr) -> object:
+    """As `ast.literal_eval`, and `float('inf')` too."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        text = re.sub(r"float\('(-?)(?:inf|Infinity)'\)", r"\g<1>1e309", ast.unparse(node))
+        return ast.literal_eval(text)
+
+
+def _released(problem: Problem, base: list[list[object]], compute: Compute | None) -> tuple[int, list[Case], float]:
+    """The number of distinct inputs, the cases of those that the canonical solution has a value for, the tolerance."""
+    if compute is None:
+        raise ValueError(
+            "field $.base_input: a release file of EvalPlus holds no expected values; pass `compute`, which runs its "
+            "canonical solutions, or use the hub's rows, with the field test"
+        )
+    given = list(dict.fromkeys(", ".join(map(_source, arguments)) for arguments in base + problem.plus_input))
+    program = problem.prompt + problem.canonical_solution
+    texts = compute(program, problem.entry_point, [f"candidate({arguments})" for arguments in given])
+    cases = []
+    for arguments, text in zip(given, texts, strict=True):
+        try:
+            cases.append(Case(arguments, text or "", ast.literal_eval(text or "")))
+        except UNREADABLE:
+            continue
+    return len(given), cases, problem.atol
+
+
+def _source(value: object) -> str:
+    """`repr`, with infinities and NaN as Python reads them."""
+    special = {"inf": "1e309", "nan": "float('nan')"}
+    strings = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+    return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda found: found[1] or special[found[0]], repr(value))
+
+
+def _whole(test: str) -> str:
+    try:
+        compile(test, "test", "exec", dont_inherit=True)
+    except UNREADABLE as problem:
+        raise ValueError(f"field $.test: expected Python, got {test[:60]!r} ({problem})") from None
+    if "def check(" not in test:
+        raise ValueError(f"field $.test: expected a function `check`, got {test[:60]!r}")
+    test = _without_numpy(test)
+    return test if re.search(r"^check\(", test, re.MULTILINE) else f"{test.rstrip()}\n\ncheck(candidate)\n"
+
+
+def _without_numpy(test: str) -> str:
+    """`test` with its comparison of floats in plain Python; as it is, where it needs numpy for more than that."""
+    tree = ast.parse(test)
+    kept = [node for node in tree.body if not _compares(node)]
+    needed = {part.id for node in kept for part in ast.walk(node) if isinstance(part, ast.Name)}
+    if not any(isinstance(node, ast.Import) and _compares(node) for node in tree.body) or needed & NUMPY:
+        return test
+    return ASSERTION + "\n\n" + "\n\n".join(map(ast.unparse, kept))
+
+
+def _compares(node: ast.stmt) -> bool:
+    """Whether this is part of the hub's comparison, which all its rows share."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names] == ["numpy"]
+    return isinstance(node, ast.FunctionDef) and node.name in ("assertion", "is_floats")

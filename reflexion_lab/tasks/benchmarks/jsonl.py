@@ -1,0 +1,28 @@
+"""Your own tasks: a file with one JSON object a line, its fields those of `Task`."""
+
+from __future__ import annotations
+
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
+
+
+def jsonl(path: str) -> Benchmark:
+    """Read the tasks of `path`: `.jsonl` or `.jsonl.gz`, UTF-8, blank lines skipped.
+
+    Required are `task_id`, `prompt` and `entry_point`, a Python identifier; tests are lists of Python source.
+    The benchmark is named as the file, without suffix; its digest is that of the file's bytes.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it does not hold tasks; names the file, and line and field of up to ten bad lines.
+    """
+    return read(path, _task)
+
+
+def _task(line: bytes) -> Task:
+    """The task of one line; a ValueError names the field, what was expected and what was found."""
+    if unknown := sorted(decoded(line, dict[str, object]).keys() - set(Task.__struct_fields__)):
+        expected = ", ".join(Task.__struct_fields__)
+        raise ValueError(f"field $.{unknown[0]}: expected one of {expected}, got this name")
+    return checked(decoded(line, Task))

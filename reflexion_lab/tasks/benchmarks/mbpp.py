@@ -1,0 +1,166 @@
+"""MBPP (Austin et al. 2021, arXiv:2108.07732): short problems in prose, each with a reference and three asserts."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from textwrap import indent
+
+import msgspec
+
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.tasks.benchmarks.rows import LINES, checked, decoded, read
+
+SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
+"""The authors' own: first and last `task_id`, in both subsets."""
+SUBSETS = ("full", "sanitized")
+HUB = "google-research-datasets/mbpp"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One row, in either of the public shapes; `full` says `text`, `sanitized` says `prompt` and `test_imports`."""
+
+    task_id: int
+    code: str
+    test_list: list[str]
+    text: str = ""
+    prompt: str = ""
+    test_setup_code: str = ""
+    test_imports: list[str] = []
+    challenge_test_list: list[str] = []
+
+
+def mbpp(
+    path: str | None = None, subset: str = "full", split: str = "test", visible: int = 1, challenge: bool = False
+) -> Benchmark:
+    """The problems of a local file (`.jsonl`, `.jsonl.gz` or `.json`, in either public shape), else of the hub.
+
+    MBPP has no hidden tests of its own: customarily all asserts are shown, and all of them judge. Here the first
+    `visible` asserts are shown and only the others judge, with the challenge tests if `challenge`; no assert is in
+    both, and a problem whose asserts are all the same (MBPP/37) shows none. Rates are therefore not those of papers;
+    `visible=0` judges by all of the asserts, as they do, but gives no feedback.
+
+    The prompt is the signature of the reference, whose names are customarily shown, since the tests call them;
+    annotations are left out and a default that is no literal reads None. Its docstring is the text and the visible
+    asserts. `canonical_solution` is a whole program. `setup` may need a class that only the reference defines.
+
+    Args:
+        path: None loads from the hub, with the package `datasets`.
+        subset: `full` (974 problems) or `sanitized` (427); a local file is what it is.
+        split: `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` takes every row.
+        visible: Asserts shown, at least 0.
+        challenge: Whether the tests of `challenge_test_list` judge too.
+
+    Raises:
+        ValueError: an argument, or a row, is not as it should be; names the file, and place and field of the row.
+        FileNotFoundError: there is no such file.
+        ImportError: the package `datasets` is missing.
+        ConnectionError: the hub could not be read.
+    """
+    if split not in (*SPLITS, "all"):
+        raise ValueError(f"benchmark.load.split: {split!r} found; expected one of {', '.join(SPLITS)}, all")
+    if subset not in SUBSETS:
+        raise ValueError(f"benchmark.load.subset: {subset!r} found; expected one of {', '.join(SUBSETS)}")
+    if visible < 0:
+        raise ValueError(f"benchmark.load.visible: {visible} found; expected 0 or more asserts to show")
+    if path is None:
+        return _from_hub(subset, split, visible, challenge)
+    first, last = SPLITS.get(split, ("any", "any"))
+    task_of = partial(_selected, split=split, visible=visible, challenge=challenge)
+    expected = f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all takes every row"
+    return read(path, task_of, name="mbpp", suffixes=(*LINES, ".json"), expected=expected)
+
+
+def _from_hub(subset: str, split: str, visible: int, challenge: bool) -> Benchmark:
+    instead = "or set benchmark.load.path to a local file of MBPP (.jsonl or .json)"
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise ImportError(
+            f"benchmark=mbpp needs the package datasets: pip install 'reflexion_lab[hub]', {instead}"
+        ) from None
+    try:
+        rows = list(load_dataset(HUB, subset, split="+".join(SPLITS) if split == "all" else split))
+    except (OSError, ValueError) as problem:  # what `datasets` raises offline depends on its cache
+        raise ConnectionError(
+            f"{HUB} could not be read from the hub ({' '.join(str(problem).split())}): connect once, {instead}"
+        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # sources hold "\d", which is for their authors to mend
+        tasks = tuple(_task(msgspec.convert(row, Problem), visible, challenge) for row in rows)
+    digest = hashlib.sha256(msgspec.json.encode(rows, order="sorted")).hexdigest()
+    return Benchmark("mbpp", tasks, digest)
+
+
+def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | None:
+    problem = decoded(row, Problem)
+    first, last = SPLITS.get(split, (problem.task_id, problem.task_id))
+    return _task(problem, visible, challenge) if first <= problem.task_id <= last else None
+
+
+def _task(problem: Problem, visible: int, challenge: bool) -> Task:
+    if not (text := (problem.text or problem.prompt).strip()):
+        raise ValueError("field $.text: expected the problem in words, here or in $.prompt, got nothing")
+    tests = [test.strip() for test in problem.test_list + problem.challenge_test_list * challenge]
+    function = _function(problem.code, tests)
+    if len(tests) <= visible:
+        raise ValueError(
+            f"field $.test_list: expected a test beyond the {visible} visible, got {len(tests)}; lower "
+            "benchmark.load.visible"
+        )
+    shown = tests[:visible]
+    both = repeated(tests, shown, function.name)
+    if len(both) == len(tests):
+        shown, both = [], ()
+    return checked(
+        Task(
+            task_id=f"MBPP/{problem.task_id}",
+            prompt=_prompt(function, text, shown),
+            entry_point=function.name,
+            visible_tests=tuple(shown),
+            hidden_tests=tuple(test for test in tests if test not in both),
+            setup="\n".join([*problem.test_imports, problem.test_setup_code]).strip(),
+            canonical_solution=problem.code.replace("\r\n", "\n"),
+        )
+    )
+
+
+def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:
+    """The function of `code` that the tests call most often; of equals, the one on the outside."""
+    try:
+        functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+        calls = [node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
+        raise ValueError(f"fields $.code and $.test_list: expected Python, got {problem}") from None
+    names = Counter(call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id in functions)
+    if not names:
+        found = f"only {', '.join(functions)}" if functions else "none"
+        raise ValueError(f"field $.code: expected the function that the tests of $.test_list call, got {found}")
+    return functions[names.most_common(1)[0][0]]
+
+
+def _prompt(function: ast.FunctionDef, text: str, shown: Sequence[str]) -> str:
+    arguments = function.args
+    for argument in ast.walk(arguments):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    arguments.defaults = [_literal(node) for node in arguments.defaults]
+    arguments.kw_defaults = [node and _literal(node) for node in arguments.kw_defaults]
+    docstring = "\n".join([text, *([""] if shown else []), *shown])
+    docstring = docstring.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    body = indent(f'"""\n{docstring}\n"""\n', "    ")
+    return f"def {function.name}({ast.unparse(arguments)}):\n{body}"
+
+
+def _literal(node: ast.expr) -> ast.expr:
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return ast.Constant(None)
+    return node

@@ -1,0 +1,90 @@
+"""Typed Python rows of MultiPL-E (Cassano et al. 2022, arXiv:2208.08227), as `humaneval-py` and `mbpp-py`."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import msgspec
+
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.humaneval import CONTRADICTED, hidden_checks
+from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
+from reflexion_lab.tasks.benchmarks.visible import visible_tests
+
+MISTRANSLATED: dict[str, dict[str, str]] = {
+    "HumanEval/116": {
+        "assert sort_array([1, 0, 2, 3, 4]) == [0, 1, 2, 3, 4]": "4 has one binary 1, so it precedes 3",
+    },
+    "HumanEval/128": {
+        "assert prod_signs([1, 2, 2, -4]) == 9": "one factor is negative, so it is -9",
+    },
+    "HumanEval/140": {
+        "assert fix_spaces(' Example') == 'Example'": "the leading space was added; it becomes _",
+        "assert fix_spaces(' Example 1') == 'Example_1'": "the leading space was added; it becomes _",
+        "assert fix_spaces(' Example 3') == '_Example-3'": "the three spaces before 3 were folded into one",
+    },
+}
+"""By task of HumanEval: further examples of the typed prompts that the canonical solution fails, and why."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One row; its test stands in `tests`, or in `test`."""
+
+    name: str
+    language: str
+    prompt: str
+    tests: str = ""
+    test: str = ""
+
+
+def multipl_e(path: str) -> Benchmark:
+    """The tasks of `path`, `.jsonl` or `.jsonl.gz`; ids are the rows' names.
+
+    Visible tests are the prompt's own examples, without those that HumanEval's canonical solution fails; the mbpp
+    rows show none. Hidden tests are `check`, split up; the entry point is the function that the row hands to
+    `check`. There is no canonical solution.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it does not hold such rows; names the file, and line and field of up to ten bad lines.
+    """
+    return read(path, _task)
+
+
+def examples(name: str, prompt: str, entry_point: str) -> tuple[str, ...]:
+    """The visible tests of `prompt`, without those known as wrong where `name` is HumanEval/N or HumanEval_N_..."""
+    number = re.match(r"HumanEval[/_](\d+)(?!\d)", name)
+    task_id = f"HumanEval/{number[1]}" if number else ""
+    wrong = CONTRADICTED.get(task_id, {}) | MISTRANSLATED.get(task_id, {})
+    return tuple(test for test in visible_tests(prompt, entry_point) if test not in wrong)
+
+
+def _task(row: bytes) -> Task:
+    problem = decoded(row, Problem)
+    if problem.language not in ("py", "python"):
+        raise ValueError(f"field $.language: expected py, got {problem.language!r}")
+    field = "test" if problem.test else "tests"
+    try:
+        hidden = hidden_checks(problem.test or problem.tests)
+        entry_point = _handed_to_check(problem.test or problem.tests)
+    except ValueError as mistake:
+        raise ValueError(f"field $.{field}: {mistake}") from None
+    return checked(
+        Task(
+            task_id=problem.name,
+            prompt=problem.prompt,
+            entry_point=entry_point,
+            visible_tests=examples(problem.name, problem.prompt, entry_point),
+            hidden_tests=hidden,
+        )
+    )
+
+
+def _handed_to_check(test: str) -> str:
+    for node in ast.walk(ast.parse(test)):
+        match node:
+            case ast.Call(func=ast.Name("check"), args=[ast.Name(name)], keywords=[]):
+                return name
+    raise ValueError("expected a call check(NAME), got none")

@@ -1,0 +1,147 @@
+"""Benchmarks from files, one JSON object a row; every complaint names the file, the row and the field."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import keyword
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from reflexion_lab.io.files import UNREADABLE
+from reflexion_lab.io.gunzip import gunzipped
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+
+T = TypeVar("T")
+
+SHOWN = 10
+"""Bad rows that one error names."""
+LINES = (".jsonl", ".jsonl.gz")
+
+
+def read(
+    path: str,
+    task_of: Callable[[bytes], Task | None],
+    *,
+    name: str = "",
+    suffixes: tuple[str, ...] = LINES,
+    expected: str = "one JSON object a line",
+    repeats: bool = False,
+) -> Benchmark:
+    """The tasks of the file at `path`, which ends in one of `suffixes`; a `.json` file holds one array of rows.
+
+    `task_of` makes the task of a row, or None for a row to skip; its ValueError says which field is wrong and why.
+    `name` is that of the file, without suffix, unless given; the digest is that of the file's bytes. `expected` is
+    what a file without any task is told to hold. With `repeats`, rows that make an equal task count once.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it does not hold tasks; names the file, and place and field of up to ten bad rows.
+    """
+    file = Path(path)
+    endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
+    if not file.name.endswith(suffixes):
+        raise ValueError(f"{path}: expected a file that ends in {endings}.")
+    try:
+        is_there = file.is_file()
+    except OSError:  # a name too long
+        is_there = False
+    if not is_there:
+        raise FileNotFoundError(f"{path}: no such file; benchmark.load.path must name a {endings} file.")
+    data = file.read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # sources hold "\d" and `1if`, which is for their authors to mend
+        tasks = _tasks(path, _rows(path, data), task_of, repeats)
+    if not tasks:
+        raise ValueError(f"{path}: holds no task; expected {expected}.")
+    stem = file.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+    return Benchmark(name or stem, tasks, hashlib.sha256(data).hexdigest())
+
+
+def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspec.json.decode) -> T:
+    """The row as a `kind`; a ValueError names the field, what was expected and what was found."""
+    try:
+        return msgspec.convert(loads(row), kind)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(_reworded(str(problem))) from None
+
+
+def checked(task: Task) -> Task:
+    """The task itself, if it has an id, its entry point may name a function, and its tests are Python.
+
+    Raises:
+        ValueError: names the field.
+    """
+    if not task.task_id or "\x00" in task.task_id:
+        found = repr(task.task_id) if task.task_id else "an empty str"
+        raise ValueError(f"field $.task_id: expected a name, got {found}")
+    if not task.entry_point.isidentifier() or keyword.iskeyword(task.entry_point):
+        raise ValueError(f"field $.entry_point: expected a Python identifier, got {task.entry_point!r}")
+    for field, source in _sources(task):
+        try:
+            compile(source, field, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
+            found = f"{source[:60]!r} ({problem})"
+            raise ValueError(f"field $.{field}: expected Python, got {found}") from None
+    return task
+
+
+def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Every row with its place in the file."""
+    try:
+        text = gunzipped(data) if path.endswith(".gz") else data
+    except ValueError as problem:
+        raise ValueError(f"{path}: {problem}; expected whole gzip") from None
+    text = text.removeprefix(codecs.BOM_UTF8)
+    if path.endswith(".json"):
+        try:
+            array = msgspec.json.decode(text, type=list[msgspec.Raw])
+        except UNREADABLE as problem:
+            raise ValueError(f"{path}: expected a JSON array of rows: {problem}.") from None
+        yield from ((f"row {number}", bytes(row)) for number, row in enumerate(array, start=1))
+    else:
+        lines = ((f"line {number}", line) for number, line in enumerate(text.split(b"\n"), start=1))
+        yield from ((place, line) for place, line in lines if line.strip())
+
+
+def _tasks(
+    path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[bytes], Task | None], repeats: bool
+) -> tuple[Task, ...]:
+    tasks: dict[str, tuple[Task, str]] = {}
+    problems = []
+    for place, row in rows:
+        try:
+            if (task := task_of(row)) is None:
+                continue
+            known, first = tasks.setdefault(task.task_id, (task, place))
+            if first != place and not (repeats and known == task):
+                otherwise = ", which reads otherwise" if repeats else ""
+                raise ValueError(f"field $.task_id: {task.task_id!r} is already the id of {first}{otherwise}")
+        except ValueError as problem:
+            problems.append(f"{path}, {place}, {problem}")
+    if problems:
+        rest = [f"... and {len(problems) - SHOWN} more bad lines."] if len(problems) > SHOWN else []
+        raise ValueError("\n".join(problems[:SHOWN] + rest))
+    return tuple(task for task, _ in tasks.values())
+
+
+def _sources(task: Task) -> Iterator[tuple[str, str]]:
+    yield "setup", task.setup
+    yield from ((f"visible_tests[{i}]", source) for i, source in enumerate(task.visible_tests))
+    yield from ((f"hidden_tests[{i}]", source) for i, source in enumerate(task.hidden_tests))
+
+
+def _reworded(message: str) -> str:
+    """The decoder's message with the field in front."""
+    text, _, path = message.replace("`", "").partition(" - at ")
+    if missing := re.fullmatch(r"Object missing required field (.*)", text):
+        return f"field $.{missing[1]}: expected a value, got nothing"
+    if text.startswith("Expected"):
+        return f"field {path or '$'}: {text[0].lower()}{text[1:]}"
+    return f"field $: expected a JSON object, got text that is not JSON: {text}"

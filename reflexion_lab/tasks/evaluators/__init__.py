@@ -1,0 +1,1 @@
+"""Feedback on a program, and the judge of the hidden tests."""

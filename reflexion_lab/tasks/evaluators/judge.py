@@ -1,0 +1,55 @@
+"""The grader, who is not the teacher: holds the hidden tests' verdicts away from the loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from reflexion_lab.protocols import Sandbox
+from reflexion_lab.records import Grade, Task
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+
+
+class AskedTwice(RuntimeError):
+    """Somebody asked for a second hidden verdict on a task while its run was open: pass@1 would become pass@2."""
+
+
+class HiddenTests:
+    """Grades one submission per task while the run is open, and any attempt once it is sealed."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.sealed = False
+        self._graded: set[str] = set()
+        self._lock = threading.Lock()
+
+    def grade(self, task: Task, number: int, solution: str) -> Grade:
+        """The hidden verdict on attempt `number`.
+
+        Raises:
+            AskedTwice: the run is open and this task was graded before.
+        """
+        with self._lock:
+            if not self.sealed and task.task_id in self._graded:
+                raise AskedTwice(f"{task.task_id}: a second grade was asked for before the run was sealed")
+            self._graded.add(task.task_id)
+            sealed = self.sealed
+        evaluation = run_tests(self.sandbox, task, solution, task.hidden_tests)
+        return Grade(
+            task_id=task.task_id,
+            number=number,
+            passed=evaluation.passed,
+            outcome=evaluation.outcome,
+            checks_passed=len(evaluation.checks) - len(evaluation.failures),
+            checks_total=len(task.hidden_tests),
+            checks_in_place=sum(check.mode == "in_place" for check in evaluation.checks),
+            sealed=sealed,
+        )
+
+    def resume(self, graded: Iterable[str]) -> None:
+        """Tasks with these ids were graded before the run was interrupted."""
+        self._graded.update(graded)
+
+    def seal(self) -> None:
+        """All loops have ended: nothing that is learned from now on can reach them."""
+        self.sealed = True

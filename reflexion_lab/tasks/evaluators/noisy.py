@@ -1,0 +1,136 @@
+"""Feedback with errors put in, for studying what wrong feedback does to a loop."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import random
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from reflexion_lab.protocols import Evaluator
+from reflexion_lab.records import UNKNOWN, Check, Evaluation, Task, Trajectory
+from reflexion_lab.tasks.evaluators.combined import FEEDBACK_CHARS, Combined, weighted_mean
+from reflexion_lab.tasks.evaluators.feedback import feedback
+from reflexion_lab.tasks.evaluators.static import StaticCheck
+from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
+
+FALSE_NEGATIVE, FALSE_POSITIVE = "false_negative", "false_positive"
+"""`Evaluation.injected` of a verdict that was turned round."""
+
+
+class Noisy:
+    """`evaluator`, whose verdict is turned round for some programs: equal programs of a task fare alike, as with a
+    wrong test; a higher rate turns those of a lower one too.
+
+    A passing program then fails one of its tests, by an invented value, and a failing one passes all. Components and
+    reward follow; types, lint and `verification_type` stay. Without a program or a test, nothing is turned.
+
+    Args:
+        false_negative: share of passing programs that are said to fail, in [0, 1].
+        false_positive: share of failing programs that are said to pass, in [0, 1].
+        seed: draws which.
+    """
+
+    is_noisy = True
+
+    def __init__(
+        self, evaluator: Evaluator, false_negative: float = 0.0, false_positive: float = 0.0, seed: int = 0
+    ) -> None:
+        for name, rate in (("false_negative", false_negative), ("false_positive", false_positive)):
+            if not 0 <= rate <= 1:
+                raise ValueError(f"evaluator.{name}: {rate} found; expected a share in [0, 1]")
+        if isinstance(evaluator, StaticCheck | TrajectoryHeuristics):
+            kind = type(evaluator).__name__
+            raise ValueError(f"evaluator.evaluator: got {kind}, which runs no tests; expected UnitTests or Combined")
+        self.evaluator = evaluator
+        self.false_negative = false_negative
+        self.false_positive = false_positive
+        self.seed = seed
+
+    def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        found = self.evaluator.evaluate(task, trajectory)
+        tests = [number for number, check in enumerate(found.checks) if check.kind == "test"]
+        if found.outcome in UNKNOWN or not trajectory.solution.strip() or not tests:
+            return found
+        digest = hashlib.sha256(trajectory.solution.encode(errors="replace")).hexdigest()
+        draw = random.Random(f"{self.seed}:{task.task_id}:{digest}")
+        if draw.random() >= (self.false_negative if found.passed else self.false_positive):
+            return found
+        return self._turned(found, _failing(found, tests, draw) if found.passed else _passing(found))
+
+    def _turned(self, found: Evaluation, checks: tuple[Check, ...]) -> Evaluation:
+        """`found` with the verdict of other `checks`; what types and lint say stays."""
+        before, after = ([check for check in every if check.kind == "test"] for every in (found.checks, checks))
+        rest = found.feedback.removeprefix(feedback(before, found.output)).strip("\n")
+        text = "\n".join(filter(None, (feedback(after, found.output), rest)))[:FEEDBACK_CHARS]
+        turned = replace(
+            found,
+            passed=not found.passed,
+            outcome="fail" if found.passed else "pass",
+            checks=checks,
+            feedback=text,
+            injected=FALSE_NEGATIVE if found.passed else FALSE_POSITIVE,
+        )
+        components = found.components | {"tests": turned.pass_rate} if "tests" in found.components else found.components
+        weights = self.evaluator.weights if isinstance(self.evaluator, Combined) else {}
+        reward = weighted_mean(weights, components) if weights else turned.pass_rate
+        return replace(turned, components=components, reward=reward)
+
+
+def _failing(found: Evaluation, tests: Sequence[int], draw: random.Random) -> tuple[Check, ...]:
+    """The checks, one of the tests failing as if the program had given another value."""
+    chosen = draw.choice(tests)
+    expected, actual = _values(found.checks[chosen].name)
+    message = f"expected {expected}, got {actual}" if expected else ""
+    failing = replace(found.checks[chosen], outcome="fail", expected=expected, actual=actual, message=message)
+    return (*found.checks[:chosen], failing, *found.checks[chosen + 1 :])
+
+
+def _passing(found: Evaluation) -> tuple[Check, ...]:
+    blank = {"message": "", "error_type": "", "expected": "", "actual": "", "line": 0}
+    return tuple(replace(check, outcome="pass", **blank) if check.kind == "test" else check for check in found.checks)
+
+
+def _values(name: str) -> tuple[str, str]:
+    """The value that a test expects and an invented one, as a true failure shows them; ("", "") where the test names
+    none.
+    """
+    try:
+        (node,) = ast.parse(name).body
+    except (ValueError, SyntaxError):
+        return "", ""
+    match node:
+        case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right])):
+            for side in (right, left):
+                with contextlib.suppress(ValueError, TypeError):
+                    value = ast.literal_eval(side)
+                    return _shown(value), _shown(_other(value))
+        case ast.Assert(test=ast.UnaryOp(op=ast.Not())):
+            return "a false value", "True"
+        case ast.Assert(test=ast.Call()):
+            return "a true value", "False"
+    return "", ""
+
+
+def _shown(value: object) -> str:
+    """As Python shows it; a set in one order in every process."""
+    return f"{{{', '.join(sorted(map(repr, value)))}}}" if isinstance(value, set) and value else repr(value)
+
+
+def _other(value: object) -> object:
+    """A value of the same kind, near `value`."""
+    match value:
+        case bool():
+            return not value
+        case int() | float() | complex():
+            return value + 1 if value + 1 != value else 0
+        case str() | bytes() | list() | tuple() if value:
+            return value[:-1]
+        case set() if value:
+            return set(sorted(value, key=repr)[1:])
+        case dict() if value:
+            return dict(list(value.items())[1:])
+    return None if value is not None else 0

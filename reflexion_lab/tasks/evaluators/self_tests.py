@@ -1,0 +1,89 @@
+"""Tests that a model writes for itself, from the prompt alone (Shinn et al., arXiv 2303.11366, section 4.3)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from reflexion_lab.protocols import Model
+from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Task, WrittenTests
+from reflexion_lab.tasks.evaluators.self_tests_asserts import LONGEST, Sieve, asserts
+from reflexion_lab.text.prompts.render import Prompts
+
+
+class SelfTests:
+    """Asks `model` for asserts and keeps those that can serve as tests.
+
+    Args:
+        style: `chat` asks; `continuation` lets the model continue the prompt as a file, from a begun assert on.
+        max_tests: so many are kept, the first ones.
+        max_chars: of one assert.
+        drop_visible: leave out tests that the task itself shows.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sampling: Sampling,
+        prompts: Prompts | None = None,
+        *,
+        style: Literal["chat", "continuation"] = "chat",
+        max_tests: int = 6,
+        max_chars: int = 500,
+        drop_visible: bool = False,
+    ) -> None:
+        if style not in ("chat", "continuation"):
+            raise ValueError(f"suite_writer.style: {style!r} found; expected chat or continuation")
+        if max_tests < 1:
+            raise ValueError(f"suite_writer.max_tests: {max_tests} found; expected 1 or more")
+        if not 1 <= max_chars <= LONGEST:
+            raise ValueError(f"suite_writer.max_chars: {max_chars} found; expected 1 to {LONGEST}")
+        self.model = model
+        self.sampling = sampling
+        self.prompts = prompts or Prompts()
+        self.style = style
+        self.max_tests = max_tests
+        self.max_chars = max_chars
+        self.drop_visible = drop_visible
+
+    def write(self, task: Task) -> WrittenTests:
+        messages = (self._message(task),)
+        completion = self.model.complete(messages, sampling=self.sampling)
+        kept, dropped = self._sift(task, self._text(task, completion), completion.finish_reason == "length")
+        return WrittenTests(
+            task_id=task.task_id,
+            tests=tuple(kept),
+            dropped=dropped,
+            messages=messages,
+            reply=completion.text,
+            finish_reason=completion.finish_reason,
+            usage=completion.usage,
+        )
+
+    def _message(self, task: Task) -> Message:
+        # Of the task its prompt alone, so that nothing else can reach the tests.
+        about = {"prompt": task.prompt, "entry_point": task.entry_point}
+        if self.style == "chat":
+            return Message(role="user", content=self.prompts.render("write_tests", n=self.max_tests, **about))
+        return Message(role="assistant", content=self.prompts.render("continue_tests", **about))
+
+    def _text(self, task: Task, completion: Completion) -> str:
+        if completion.finish_reason in WITHHELD:
+            return ""
+        begun = f"assert {task.entry_point}" if self.style == "continuation" and completion.text.strip() else ""
+        return begun + completion.text
+
+    def _sift(self, task: Task, text: str, is_cut: bool) -> tuple[list[str], dict[str, str]]:
+        """Tests that are kept, and the others with the reason."""
+        kept: list[str] = []
+        dropped: dict[str, str] = {}
+        if is_cut:  # half of `== 12` may well be Python
+            text, _, last = text.rpartition("\n")
+            dropped |= {one.source: "cut off" for one in asserts(last, self.max_chars)}
+        sieve = Sieve(task, task.visible_tests if self.drop_visible else ())
+        for one in asserts(text, self.max_chars):
+            reason = sieve.refusal(one) or ("one too many" if len(kept) >= self.max_tests else "")
+            if reason:
+                dropped.setdefault(one.source, reason)
+            else:
+                kept.append(one.source)
+        return kept, dropped

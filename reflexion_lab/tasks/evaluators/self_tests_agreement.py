@@ -1,0 +1,56 @@
+"""Dual agreement: programs and tests vouch for each other (CodeT, Chen et al. 2022, arXiv 2207.10397, section 2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from reflexion_lab.protocols import Actor, Sandbox, SuiteWriter
+from reflexion_lab.records import Recollection, Task, Trajectory, WrittenTests
+
+
+class DualAgreement:
+    """Keeps those of the writer's tests on which drafts of the program agree.
+
+    `agreement` drafts are drawn and run against every test. Drafts that pass the very same tests form a group, whose
+    score is (drafts in the group) x (tests that they pass); the tests of the best group are kept, of groups of the same
+    score those with more tests, then of the earlier draft. Where no draft passes any test, none is kept. With
+    `agreement` 0 the writer's tests are kept as they are. What the drafts cost, other roles
+    included, is part of the suite's usage.
+    """
+
+    def __init__(self, writer: SuiteWriter, drafter: Actor, sandbox: Sandbox, agreement: int = 0) -> None:
+        if agreement < 0:
+            raise ValueError(f"suite_writer.agreement: {agreement} found; expected 0 (no filter) or a number of drafts")
+        self.writer = writer
+        self.drafter = drafter
+        self.sandbox = sandbox
+        self.agreement = agreement
+
+    def write(self, task: Task) -> WrittenTests:
+        written = self.writer.write(task)
+        if not (self.agreement and written.tests):
+            return written
+        drafts = [self.drafter.act(task, Recollection()) for _ in range(self.agreement)]
+        kept = self._agreed(task, written.tests, drafts)
+        reason = "outside the agreement of the drafts" if kept else "passed by no draft"
+        return replace(
+            written,
+            tests=tuple(test for test in written.tests if test in kept),
+            dropped=written.dropped | {test: reason for test in written.tests if test not in kept},
+            usage=sum((usage for draft in drafts for usage in (draft.usage, *draft.others.values())), written.usage),
+        )
+
+    def _agreed(self, task: Task, tests: tuple[str, ...], drafts: list[Trajectory]) -> frozenset[str]:
+        programs = Counter(draft.solution for draft in drafts)
+        groups: Counter[frozenset[str]] = Counter()
+        for program, count in programs.items():
+            groups[self._passed(task, tests, program)] += count
+        return max(groups, key=lambda passed: (groups[passed] * len(passed), len(passed)))
+
+    def _passed(self, task: Task, tests: tuple[str, ...], program: str) -> frozenset[str]:
+        if not program.strip():
+            return frozenset()
+        checks = self.sandbox.run(program, task.entry_point, tests, task.setup, task.cpu_seconds).checks
+        return frozenset(test for test, check in zip(tests, checks, strict=True) if check.outcome == "pass")

@@ -1,0 +1,123 @@
+"""Heuristics on how an actor worked, without any model call and without running anything."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from reflexion_lab.records import Evaluation, Task, Trajectory
+
+PASSABLE = 50
+"""A score below this asks for escalation."""
+MANY_TURNS = 10
+HEURISTIC = 0.3
+"""Confidence in a score for which nothing was run."""
+NO_OUTPUT = "No tangible output produced"
+
+
+class TrajectoryHeuristics:
+    """Scores turns, errors and outcome: 50 % task completion, 30 % code quality, 20 % efficiency.
+
+    Each part and the score are out of 100; `components` and `reward` hold hundredths of them, and `feedback` the
+    reasoning. Task completion: 100 complete, 20 stuck, else 60 if any tool or file was used, else 30. Code quality, by
+    errors per turn: none 100, below 0.2 80, below 0.4 60, else 40. Efficiency: 100 - 50 * turns / max_turns - 10 *
+    errors, kept in 20..100; 20 where max_turns is 0. Halves are rounded up.
+
+    An actor that answers at once took one turn, and the turn that got stuck is an error even if it reports none. A
+    trajectory without turns that left nothing behind scores 0.
+
+    Nothing here ran a test: `passed` is False and the outcome `no_tests`, however high the score.
+    """
+
+    def __init__(self, max_turns: int = 10) -> None:
+        if not isinstance(max_turns, int) or max_turns < 0:
+            raise ValueError(f"evaluator.max_turns: {max_turns!r} found; expected an int of 0 or more")
+        self.max_turns = max_turns
+
+    def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        parts = {
+            "task_completion": Fraction(task_completion(trajectory)),
+            "code_quality": Fraction(code_quality(errors_of(trajectory), turns_of(trajectory))),
+            "efficiency": efficiency(errors_of(trajectory), turns_of(trajectory), self.max_turns),
+        }
+        if not turns_of(trajectory):
+            parts = dict.fromkeys(parts, Fraction(0))
+        weighed = zip((50, 30, 20), parts.values(), strict=True)
+        score = half_up(sum((weight * part for weight, part in weighed), Fraction(0)) / 100)
+        told = ", ".join(f"{name.replace('_', ' ')} {half_up(part)} %" for name, part in parts.items())
+        return Evaluation(
+            passed=False,
+            outcome="no_tests",
+            reward=score / 100,
+            components={name: float(part / 100) for name, part in parts.items()},
+            issues=issues_of(trajectory),
+            suggestions=suggestions_for(trajectory, score),
+            verification_type="trajectory",
+            confidence=HEURISTIC,
+            feedback=f"Score {score} of 100: {told}. {summary_of(trajectory)}",
+        )
+
+
+def task_completion(trajectory: Trajectory) -> int:
+    known = {"complete": 100, "stuck": 20}
+    return known.get(trajectory.status, 60 if tools_of(trajectory) or trajectory.files_modified else 30)
+
+
+def code_quality(errors: int, turns: int) -> int:
+    if not errors:
+        return 100
+    return 80 if 5 * errors < turns else 60 if 5 * errors < 2 * turns else 40
+
+
+def efficiency(errors: int, turns: int, max_turns: int) -> Fraction:
+    left = 100 - Fraction(50 * turns, max_turns) - 10 * errors if max_turns else Fraction(0)
+    return min(max(left, Fraction(20)), Fraction(100))
+
+
+def half_up(number: Fraction) -> int:
+    """The nearest whole number, halves up. (`round` would take 84.5 to 84.)"""
+    return math.floor(number + Fraction(1, 2))
+
+
+def turns_of(trajectory: Trajectory) -> int:
+    return len(trajectory.steps) or int(bool(trajectory.solution.strip() or trajectory.files_modified))
+
+
+def errors_of(trajectory: Trajectory) -> int:
+    """Turns that went wrong."""
+    errors = sum(bool(step.error) for step in trajectory.steps)
+    told = bool(trajectory.steps and trajectory.steps[-1].error)
+    return errors + (trajectory.status == "stuck" and not told)
+
+
+def tools_of(trajectory: Trajectory) -> tuple[str, ...]:
+    """Tools in the order of their first use, each once."""
+    return tuple(dict.fromkeys(step.action for step in trajectory.steps if step.action))
+
+
+def summary_of(trajectory: Trajectory) -> str:
+    """Such as `Turns: 8, Tools: write_file, execute_command, Status: complete`; each tool once, by first use."""
+    tools = ", ".join(tools_of(trajectory)) or "none"
+    return f"Turns: {turns_of(trajectory)}, Tools: {tools}, Status: {trajectory.status}"
+
+
+def issues_of(trajectory: Trajectory) -> tuple[str, ...]:
+    turns, errors = turns_of(trajectory), errors_of(trajectory)
+    output = trajectory.solution.strip() or tools_of(trajectory) or trajectory.files_modified
+    found = {
+        NO_OUTPUT: not output,
+        "The attempt failed: the actor got stuck": trajectory.status == "stuck",
+        f"{errors} errors in {turns} turns": errors > 0,
+        f"High turn count: {turns}": turns > MANY_TURNS,
+    }
+    return tuple(issue for issue, holds in found.items() if holds)
+
+
+def suggestions_for(trajectory: Trajectory, score: int) -> tuple[str, ...]:
+    found = {
+        "Escalate: another approach, a stronger model, or a human": score < PASSABLE,
+        "Read each error before the next action": errors_of(trajectory) > 0,
+        "Plan first, then act in fewer turns": turns_of(trajectory) > MANY_TURNS,
+        "Bring the task to its end before stopping": trajectory.status == "unfinished",
+    }
+    return tuple(suggestion for suggestion, holds in found.items() if holds)

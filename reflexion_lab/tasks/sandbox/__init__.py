@@ -1,0 +1,1 @@
+"""Programs of a model, run in locked-down processes."""

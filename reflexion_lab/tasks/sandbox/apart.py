@@ -1,0 +1,276 @@
+"""Splits a check into the calls that a candidate computes and the comparison that it never sees.
+
+`assert f(2) == 4` becomes the call `f(2)`, which goes to the candidate's process, and `assert $0 == 4`, which stays in
+the lab. A check is judged apart when it is one assertion (imports may stand before it) that calls nothing but the
+program and what `comparison` knows. Anything else is judged in place; so is what calls a function of the task's setup,
+which may be the very reference that the program is compared with, and what a comparison of plain data cannot tell:
+whether two values are one object, and what comes of calls that Python would leave out.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from collections.abc import Collection, Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, comparable, evaluate, name_of
+from reflexion_lab.tasks.sandbox.values import Opaque
+from reflexion_lab.text.replies.syntax import NAME, bound_names, tree_of
+
+CONVERSIONS = (
+    "list", "tuple", "set", "frozenset", "dict", "sorted", "next", "len", "sum", "min", "max", "any", "all", "str",
+    "float", "int", "bool",
+)  # fmt: skip
+"""Computed along with the call that they enclose: iterators, ranges and long values are no plain data."""
+MISTAKES = (SyntaxError, ValueError, MemoryError, RecursionError)
+MODULES = ("math", "collections")
+"""Modules that comparisons know parts of."""
+BUILT_IN = frozenset(dir(builtins))
+SHOWN = 200
+"""Characters of a value that are kept for feedback."""
+NOWHERE = ast.Constant(None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
+
+
+Asked = tuple[CodeType | None, list[CodeType]] | CodeType | str
+
+
+class Prepared(NamedTuple):
+    """One check, as the candidate's process gets it and as the lab judges it."""
+
+    name: str
+    """Its source, shortened to one line."""
+    asked: Asked
+    """Imports and calls; or the whole check, to be judged in place; as source where it does not compile."""
+    test: ast.expr | None
+    """What remains, with `$0`, `$1` … for the values of the calls; None when judged in place."""
+    is_shared: bool = False
+    """Whether all comparisons have nothing but the program's own on their sides, as in `f(1) == Point(4, 6)`: the
+    program computes what is expected of it, and may know it."""
+
+    @property
+    def mode(self) -> str:
+        return "in_place" if self.test is None or self.is_shared else "apart"
+
+
+def whole(prepared: Prepared, check: str) -> Prepared:
+    """`check`, judged in place."""
+    return Prepared(prepared.name, compiled(check), None)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def prepare(check: str, entry_point: str, setup: str = "", foreign: frozenset[str] = frozenset()) -> Prepared:
+    """Split `check`, or leave it whole. Tests that a model wrote come here too: nothing is executed.
+
+    `foreign`: names that other checks of the same run define, which are none of the program's.
+    """
+    name = " ".join(check.split())[:200].encode(errors="replace").decode()  # no file can hold a lone surrogate
+    try:
+        tree = tree_of(check)
+        if not (split := _split(tree, entry_point, setup, foreign)):
+            return Prepared(name, compiled(check), None)
+        return Prepared(name, *split, _is_shared(split[1]))
+    except MISTAKES:
+        return Prepared(name, check, None)
+
+
+def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]) -> tuple[Asked, ast.expr] | None:
+    """What to ask of the candidate, and the comparison that remains; None for what must be judged in place."""
+    *before, last = tree.body or [ast.Pass()]
+    if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
+        return None
+    imported, given = _names(ast.Module(before, [])), _set_up(setup)
+    cut = _Cut((entry_point, "candidate"), imported.bound | given.bound | foreign)
+    test = cut.visit(last.test)
+    known, named = imported.known | given.known, {part.id for part in ast.walk(test) if isinstance(part, ast.Name)}
+    if named & (cut.foreign - known) or not comparable(test, known) or _may_skip(test):
+        return None
+    try:
+        test = _fold(test)
+    except Exception:  # Python may say otherwise: here no large numbers are computed
+        return None
+    calls = [compiled(ast.Expression(_unplaced(call)), "eval") for call in cut.calls]
+    imports = compiled(ast.Module(before, [])) if before else None
+    return (imports, calls), test
+
+
+def compiled(source: str | ast.Module | ast.Expression, mode: str = "exec", name: str = NAME) -> CodeType:
+    """As a plain interpreter would: without this module's own `__future__`, with assertions under `-O` too."""
+    code: CodeType = compile(source, name, mode, dont_inherit=True, optimize=0)
+    return code
+
+
+def _unplaced(call: ast.expr) -> ast.expr:
+    """Without its place in the check: columns tell how long the text before a call is, as `True` from `False`."""
+    for part in ast.walk(call):
+        ast.copy_location(part, NOWHERE)
+    return call
+
+
+class Names(NamedTuple):
+    bound: frozenset[str]
+    """What a module defines: it is no call of the program's."""
+    known: frozenset[str]
+    """What of it comparisons know as the very same thing."""
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def defined_by(checks: tuple[str, ...]) -> frozenset[str]:
+    """Names that checks define for those that follow."""
+    return frozenset().union(*(_set_up(check).bound for check in checks if not check.startswith("assert ")))
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _set_up(setup: str) -> Names:
+    try:
+        return _names(tree_of(setup))
+    except MISTAKES:
+        return Names(frozenset(), frozenset())
+
+
+def _names(tree: ast.Module) -> Names:
+    known = set()
+    for node in tree.body:
+        match node:
+            case ast.Import():
+                known |= {alias.name for alias in node.names if alias.name in MODULES and alias.asname is None}
+            case ast.ImportFrom(module=module) if module in MODULES:
+                known |= {alias.name for alias in node.names if alias.asname is None}
+            case ast.FunctionDef(name="close") if [a.arg for a in node.args.args] == ["actual", "expected", "atol"]:
+                known.add("close")
+    return Names(frozenset(bound_names(tree)), frozenset(known))
+
+
+def _is_shared(test: ast.expr) -> bool:
+    comparisons = [part for part in ast.walk(test) if isinstance(part, ast.Compare)]
+    compared = {id(part) for comparison in comparisons for part in ast.walk(comparison)}
+    if not comparisons or any(isinstance(part, ast.Constant) and id(part) not in compared for part in ast.walk(test)):
+        return False
+    return all(all(any(map(_is_value, ast.walk(side))) for side in (c.left, *c.comparators)) for c in comparisons)
+
+
+def _may_skip(test: ast.expr) -> bool:
+    """Whether Python may leave out a call, which may raise, and the test still hold, as in `f(1) or f(2)`."""
+    for part in ast.walk(test):
+        chain = isinstance(part, ast.Compare) and len(part.ops) > 1
+        if chain or isinstance(part, ast.BoolOp):
+            several = sum(map(_is_value, ast.walk(part))) > 1
+            if isinstance(getattr(part, "op", None), ast.Or) or (several and part is not test):
+                return True
+    return False
+
+
+def _fold(node: ast.expr) -> ast.expr:
+    """`node` with all that holds no value of a call computed, once. Raises what `evaluate` does."""
+    if not any(map(_is_value, ast.walk(node))):
+        return ast.Constant(evaluate(node, {}))
+    for field, inner in ast.iter_fields(node):
+        if isinstance(inner, list):
+            setattr(node, field, [_fold(part) if isinstance(part, ast.expr) else part for part in inner])
+        elif isinstance(inner, ast.expr) and field != "func":
+            setattr(node, field, _fold(inner))
+    return node
+
+
+class _Cut(ast.NodeTransformer):
+    """Takes the calls of the program out of an expression and puts `$0`, `$1` … in their place."""
+
+    def __init__(self, ours: Sequence[str], theirs: Collection[str]) -> None:
+        self.ours = ours
+        self.foreign = frozenset(theirs)
+        self.theirs = BUILT_IN.union(theirs, FUNCTIONS)
+        self.calls: list[ast.expr] = []
+
+    def cut(self, node: ast.expr) -> ast.expr:
+        if not self.computes(node):
+            return self.generic_visit(node)  # type: ignore[return-value]
+        self.calls.append(node)
+        return ast.Name(f"${len(self.calls) - 1}", ast.Load())
+
+    visit_Call = visit_Subscript = visit_Attribute = cut  # noqa: N815 (names that `ast` looks for)
+
+    def computes(self, node: ast.expr) -> bool:
+        """Whether this calls the entry point or what else only the program can define, or is made of such a call."""
+        if isinstance(node, ast.Attribute):
+            return self.computes(node.value)
+        if isinstance(node, ast.Subscript):
+            named = any(isinstance(part, ast.Name | ast.Call) for part in ast.walk(node.slice))
+            return self.computes(node.value) and not named
+        if not isinstance(node, ast.Call):
+            return False
+        name = name_of(node.func)
+        if name in self.ours:
+            return True
+        if name in CONVERSIONS:
+            plain = all(isinstance(keyword.value, ast.Constant) for keyword in node.keywords)
+            return plain and len(node.args) == 1 and self.computes(node.args[0])
+        return isinstance(node.func, ast.Name) and name not in self.theirs
+
+
+class Verdict(NamedTuple):
+    outcome: str
+    expected: str = ""
+    actual: str = ""
+    error_type: str = ""
+    message: str = ""
+
+
+def judge(test: ast.expr, computed: list[Any]) -> Verdict:
+    """Whether the comparison holds for these values; an impossible one is an error of its own. Raises nothing."""
+    values = {f"${number}": value for number, value in enumerate(computed)}
+    try:
+        if evaluate(test, values):
+            return Verdict("pass")
+        expected, actual = _sides(test, values)
+    except Exception as problem:
+        return Verdict("error", error_type=type(problem).__name__, message=str(problem)[:500])
+    return Verdict("fail", expected, actual, message=f"expected {expected}, got {actual}" if expected else "")
+
+
+def _sides(test: ast.expr, values: dict[str, Any]) -> tuple[str, str]:
+    """What a failing comparison wanted and what it got; "" for what it did not say."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            wanted, got = (right, left) if any(map(_is_value, ast.walk(left))) else (left, right)
+            return show(evaluate(wanted, values)), show(evaluate(got, values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return "a false value", show(evaluate(operand, values))
+        case ast.Name():
+            return "a true value", show(evaluate(test, values))
+    return "", ", ".join(map(show, values.values()))[:SHOWN]
+
+
+def _is_value(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id.startswith("$")
+
+
+def show(value: Any) -> str:
+    """As Python shows it, capped."""
+    try:
+        return repr(value)[:SHOWN]
+    except ValueError:  # an integer of more digits than Python writes
+        return (
+            f"an integer of about {int(value.bit_length() * 0.30103)} digits"
+            if isinstance(value, int)
+            else "a value too long to show"
+        )
+
+
+def literal(value: Any) -> str | None:
+    """Python source of plain data; None where there is none."""
+    if isinstance(value, Opaque):
+        return None
+    try:
+        source = repr(_built_in(value))
+        return source if ast.literal_eval(source) == value else None
+    except MISTAKES:
+        return None
+
+
+def _built_in(value: Any) -> Any:
+    """With dictionaries for their subclasses, which have no literal."""
+    if isinstance(value, dict):
+        return {key: _built_in(item) for key, item in value.items()}
+    return type(value)(map(_built_in, value)) if type(value) in (list, tuple) else value

@@ -1,0 +1,145 @@
+"""The execution cache: identical code with identical tests is executed once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+import msgspec
+
+from reflexion_lab.protocols import HarnessError, Pool
+from reflexion_lab.records import Execution
+from reflexion_lab.storage.sqlite_file import Layout, connect
+
+VERSION = 4
+"""Raised whenever the sandbox would judge a program differently than before."""
+LAYOUT = Layout(
+    application_id=0x52464C45,
+    schema=1,
+    table="CREATE TABLE IF NOT EXISTS executions (key TEXT PRIMARY KEY, execution TEXT NOT NULL)",
+)
+
+
+class CachedSandbox:
+    """`sandbox`, asked once for every program and its checks, across runs and processes that share the file at `path`.
+
+    Equal executions that are under way at once in this process are one too. A time-out is kept for this process alone:
+    it says as much about the machine as about the program. Without a path nothing is kept. Thread-safe.
+    """
+
+    hits: int
+    """Executions that were answered without one."""
+    misses: int
+
+    def __init__(self, sandbox: Pool, path: str | Path | None) -> None:
+        self.limits = sandbox.limits
+        self.values = sandbox.values
+        self.hits = self.misses = 0
+        self._sandbox = sandbox
+        self._path = path
+        self._lock = threading.Lock()
+        self._here: dict[str, Future[Execution]] = {}
+        """Under way, or not to be stored."""
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Asked when they are needed: a cluster starts by it."""
+        return self._sandbox.layers
+
+    @property
+    def servers(self) -> int:
+        return self._sandbox.servers
+
+    def run(
+        self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
+    ) -> Execution:
+        """As `Sandbox.run`; also raises HarnessError when the file cannot be used."""
+        if self._path is None:
+            self.misses += 1
+            return self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
+        asked = (program, entry_point, tuple(checks), setup)
+        times = self.limits.times(cpu_seconds)
+        key = execution_key(VERSION, sys.version, self.layers, self.limits, times, *asked)
+        mine = Future[Execution]()
+        with self._lock:
+            if waiting := self._here.get(key):
+                self.hits += 1
+            elif stored := self._stored(key):
+                self.hits += 1
+                return stored
+            else:
+                self.misses += 1
+                self._here[key] = mine
+        return waiting.result() if waiting else self._execute(key, mine, *asked, cpu_seconds)
+
+    def _execute(
+        self,
+        key: str,
+        mine: Future[Execution],
+        program: str,
+        entry_point: str,
+        checks: Sequence[str],
+        setup: str,
+        cpu_seconds: float,
+    ) -> Execution:
+        try:
+            execution = self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
+            if not execution.timed_out:
+                with self._lock:
+                    self._store(key, execution)
+                    del self._here[key]
+        except BaseException as problem:
+            with self._lock:
+                del self._here[key]
+            mine.set_exception(problem)
+            raise
+        mine.set_result(execution)
+        return execution
+
+    def _stored(self, key: str) -> Execution | None:
+        rows = self._query("SELECT execution FROM executions WHERE key = ?", key)
+        with contextlib.suppress(msgspec.DecodeError):  # a damaged row is executed again
+            return msgspec.json.decode(rows[0][0], type=Execution) if rows else None
+        return None
+
+    def _store(self, key: str, execution: Execution) -> None:
+        self._query("INSERT OR REPLACE INTO executions VALUES (?, ?)", key, msgspec.json.encode(execution).decode())
+
+    def _query(self, statement: str, *values: str) -> list[tuple[str, ...]]:
+        try:
+            self._connection = self._connection or connect(Path(self._path or ""), LAYOUT)
+            return self._connection.execute(statement, values).fetchall()
+        except (sqlite3.Error, OSError) as problem:
+            raise HarnessError(
+                f"cache.executions: {self._path} cannot be used ({problem}); free its disk, move it away, or set "
+                "cache.executions=null"
+            ) from problem
+
+    def open(self, is_new: bool = True) -> None:
+        """Open the file now, not with the first execution; unless `is_new`, only one that is there already.
+
+        Raises:
+            HarnessError: it cannot be used.
+        """
+        with contextlib.suppress(OSError):  # a name too long: whoever begins the file says so
+            if self._path is not None and (is_new or Path(self._path).exists()):
+                with self._lock:
+                    self._query("SELECT 1")
+
+    def close(self) -> None:
+        """End the sandbox; what is stored stays."""
+        self._sandbox.close()
+        if self._connection is not None:
+            self._connection.close()
+
+
+def execution_key(*parts: object) -> str:
+    """SHA-256, in hex, of everything that an execution depends on."""
+    return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()

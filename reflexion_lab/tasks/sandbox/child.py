@@ -1,0 +1,148 @@
+"""A candidate's process inside the sandbox: execute a program, compute what checks ask for. Standard library only.
+
+What is judged apart arrives as calls alone: the values go to the lab, which compares them, and nothing here knows what
+is expected. What must be judged in place runs here, next to the program, which could forge its report.
+"""
+
+import _ast
+import os
+import sys
+import types
+from _json import encode_basestring_ascii as quoted
+from collections.abc import Callable, Iterator
+from time import perf_counter as clock
+from typing import Any
+
+if "." in __name__:
+    from reflexion_lab.tasks.sandbox.plain import encode
+else:  # a lone file inside the sandbox
+    from plain import encode  # type: ignore[import-not-found,no-redef]
+
+REPORT = 3
+"""The descriptor of the report."""
+EXPLAINED = 3
+"""Failing checks in place whose two sides are shown."""
+
+
+def run_checks(asked: dict[str, Any]) -> None:
+    """Execute the program, then every check in a copy of its namespace; report each."""
+    tell, checks = teller(asked.pop("nonce")), asked["checks"]
+    try:
+        tests = define(asked)
+    except BaseException as problem:
+        if isinstance(problem, KeyError) and problem.args == (asked["entry_point"],):
+            problem = NameError(f"name '{asked['entry_point']}' is not defined")
+        for index in range(len(checks)):
+            tell(index, row(*describe(problem), 0.0))
+        return
+    failed = []
+    for index, check in enumerate(checks):
+        if isinstance(check, tuple):
+            imports, calls = check
+            tell(index, compute(imports, calls, tests))
+            continue
+        outcome, told = run_check(check, tests)
+        tell(index, told)
+        if outcome == "fail":
+            failed.append(index)
+    for index in failed[:EXPLAINED]:
+        if sides := explain(asked["sources"][index], tests):
+            tell(index, row(*sides))
+
+
+def teller(nonce: str) -> Callable[[int, str], None]:
+    """Writes report lines. What it needs is bound here, before the program can replace it."""
+    write = os.write
+
+    def tell(index: int, told: str) -> None:
+        write(REPORT, f"{nonce} [{index}, {told}]\n".encode())
+
+    return tell
+
+
+def row(*fields: Any) -> str:
+    """Texts and numbers in JSON, without the brackets."""
+    return ", ".join([quoted(field) if isinstance(field, str) else repr(field) for field in fields])
+
+
+def define(asked: dict[str, Any]) -> dict[str, Any]:
+    """Execute the program as a module of its own; returns the namespace of its tests."""
+    if "random" in asked["program"]:  # equal programs draw equal numbers
+        import random
+
+        random.seed(0)
+    module = types.ModuleType("candidate")
+    sys.modules["candidate"] = sys.modules["__main__"] = module
+    for private in ("lockdown", "seccomp", "child", "plain"):
+        sys.modules.pop(private, None)
+    exec(compile(asked["program"], "<candidate>", "exec"), module.__dict__)
+    tests = dict(module.__dict__)
+    tests["candidate"] = module.__dict__[asked["entry_point"]]
+    if setup := asked["setup"]:
+        exec(setup if isinstance(setup, types.CodeType) else compile(setup, "<setup>", "exec"), tests)
+    return tests
+
+
+def compute(imports: Any, calls: list[Any], tests: dict[str, Any]) -> str:
+    """The values of the calls as plain data, or what they raised."""
+    start = clock()
+    try:
+        if imports is not None:
+            exec(imports, tests)
+        seen: Any = {}
+        values = [encode(eval(call, tests), seen) for call in calls]
+    except BaseException as problem:
+        outcome, *told = describe(problem)
+        return row("error" if outcome == "fail" else outcome, *told, round(clock() - start, 6))
+    return f"[{','.join(values)}], {clock() - start:.6f}"
+
+
+def run_check(check: Any, tests: dict[str, Any]) -> tuple[str, str]:
+    """Run one check in place; returns its outcome and its row."""
+    start, told = clock(), ["pass", "", "", 0]
+    try:
+        exec(compile(check, "<check>", "exec") if isinstance(check, str) else check, tests)
+    except BaseException as problem:
+        told = describe(problem)
+    return str(told[0]), row(*told, round(clock() - start, 6))
+
+
+def describe(problem: BaseException) -> list[Any]:
+    """Outcome, exception type, message, and the line of the program that it points at."""
+    lines = [line for frame, line in walk(problem.__traceback__) if frame.f_code.co_filename == "<candidate>"]
+    if isinstance(problem, SyntaxError) and problem.filename == "<candidate>":
+        lines = [problem.lineno or 0]
+    outcome = "error"
+    if isinstance(problem, SystemExit):
+        outcome = "early_exit"
+    elif isinstance(problem, MemoryError):
+        outcome = "memory"
+    elif isinstance(problem, AssertionError) and not lines:
+        outcome = "fail"
+    try:
+        message = str(problem)[:500]
+    except Exception:  # an exception of the candidate's own may refuse to be printed
+        message = ""
+    return [outcome, type(problem).__name__, message, lines[-1] if lines else 0]
+
+
+def walk(trace: types.TracebackType | None) -> Iterator[tuple[types.FrameType, int]]:
+    """Frames and lines, outermost first. (The module `traceback` would make every fork dearer.)"""
+    while trace is not None:
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def explain(source: str, tests: dict[str, Any]) -> list[str]:
+    """Expected and actual value of a check that ends in `assert actual == expected`, by evaluating both once more."""
+    try:
+        tree: Any = compile(source, "<check>", "exec", _ast.PyCF_ONLY_AST)
+        last = tree.body[-1]
+        if not (isinstance(last, _ast.Assert) and isinstance(last.test, _ast.Compare) and len(last.test.ops) == 1):
+            return []
+        if not isinstance(last.test.ops[0], _ast.Eq):
+            return []
+        sides = (last.test.comparators[0], last.test.left)
+        return [repr(eval(compile(_ast.Expression(side), "<check>", "eval"), tests))[:200] for side in sides]
+    except BaseException:
+        return []

@@ -1,0 +1,174 @@
+"""The layers around a candidate: resource limits, Landlock and seccomp. Standard library only.
+
+What each layer stops (Linux, x86_64, kernel 5.13 or newer; `layers()` says which are in force here):
+
+- `rlimits`: memory, CPU seconds, file size, open files, core dumps. Not the number of files or processes.
+- `landlock`: every read, write and execute outside the standard library and the private folder; TCP from ABI 4 on;
+  signals and abstract sockets beyond the sandbox from ABI 6 on. Not chmod, chown or times of files; not UDP.
+- `seccomp`: new processes, exec, all sockets, signals, tracing, mounts, namespaces, raised limits and priorities, chmod
+  and its kin, watching folders, shared memory between processes, clocks, kernel modules, and every newer call.
+
+What remains possible for a candidate: to burn its own CPU and memory up to the limits, to fill its private folder until
+its time is over, to read the standard library, the names and sizes of files anywhere, and whatever lies in its own
+process: the arguments of its checks, and the frames of the code that runs it. Of a check that is judged apart
+(`apart.py`) nothing else is there: it can send other values than it computed, which is to answer otherwise. Of a check
+that is judged in place, whose `Check.mode` says so, it can read the whole and forge the report.
+
+Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it for as long as their CPU time
+lasts, and without Landlock (Linux before 5.13, macOS) it can read and write what the user can, the network included.
+On macOS nothing limits its memory but its time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import resource
+import struct
+import sys
+
+if "." in __name__:
+    from reflexion_lab.tasks.sandbox import seccomp
+else:  # a lone file inside the sandbox
+    import seccomp  # type: ignore[import-not-found,no-redef]
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
+
+LINUX = sys.platform.startswith("linux")
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
+"""Number of file-system rights by ABI; 16 from ABI 5 on."""
+MOVES = 2
+"""The ABI from which on files may move between folders."""
+EXECUTE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 2, 1 << 3, 1 << 14
+WRITE_FILE = 1 << 1
+
+
+def landlock_abi() -> int:
+    """The kernel's Landlock version, 0 where there is none."""
+    if not LINUX:
+        return 0
+    return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
+
+
+def layers() -> list[str]:
+    """Names of the layers that this machine can put in force."""
+    found = ["fork-server", "rlimits"]
+    if abi := landlock_abi():
+        found.append(f"landlock-abi{abi}")
+    if seccomp.available():
+        found.append("seccomp")
+    return found
+
+
+def readable_paths() -> list[str]:
+    """What a candidate may read: the standard library without site-packages, shared libraries, the time zones."""
+    library = os.path.dirname(os.__file__)
+    inside = [e.path for e in os.scandir(library) if e.name not in ("site-packages", "dist-packages")]
+    prefix = os.path.join(sys.base_prefix, "lib")
+    shared = [e.path for e in os.scandir(prefix) if ".so" in e.name] if os.path.isdir(prefix) else []
+    triplet = f"{os.uname().machine}-linux-gnu"
+    system = [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/etc/ld.so.cache"]
+    return inside + shared + system + ["/usr/share/zoneinfo", "/etc/localtime", "/dev/urandom"]
+
+
+def landlock_ruleset(folder: str) -> int:
+    """A descriptor of rules: read the standard library, read and write `folder`; -1 where there is no Landlock.
+
+    Made once in the server; each child only enters it, which is one system call.
+    """
+    abi = landlock_abi()
+    if not abi:
+        return -1
+    rights = (1 << LANDLOCK_RIGHTS.get(abi, 16)) - 1
+    attributes = struct.pack("QQQ", rights, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    ruleset = LIBC.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
+    if ruleset < 0:
+        raise OSError(ctypes.get_errno(), "landlock_create_ruleset failed")
+    for path in readable_paths():
+        _allow(ruleset, path, (READ_FILE | READ_DIR) & rights)
+    _allow(ruleset, os.devnull, (READ_FILE | WRITE_FILE) & rights)
+    _allow(ruleset, folder, rights & ~EXECUTE)
+    high = fcntl.fcntl(ruleset, fcntl.F_DUPFD_CLOEXEC, 32)  # out of the way of the descriptors that a child arranges
+    os.close(ruleset)
+    return high
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not os.path.isdir(path):
+        rights &= EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
+    rule = struct.pack("=Qi", rights, descriptor)
+    failed = LIBC.syscall(LANDLOCK_ADD, ruleset, 1, rule, ctypes.c_uint32(0)) < 0
+    os.close(descriptor)
+    if failed:
+        raise OSError(ctypes.get_errno(), f"landlock_add_rule failed for {path}")
+
+
+class Lockdown:
+    """All layers, prepared in the server and entered by each child for good."""
+
+    def __init__(self, folder: str, memory: int, file_size: int, open_files: int) -> None:
+        self.ruleset = landlock_ruleset(folder)
+        self.program = seccomp.program() if seccomp.available() else b""
+        self.inherited = bool(self.program) and landlock_abi() >= MOVES
+        self._buffer = ctypes.create_string_buffer(self.program, len(self.program))
+        self._header = struct.pack("HxxxxxxP", len(self.program) // 8, ctypes.addressof(self._buffer))
+        limits = {
+            resource.RLIMIT_FSIZE: file_size,
+            resource.RLIMIT_NOFILE: open_files,
+            resource.RLIMIT_CORE: 0,
+        }
+        if LINUX:  # macOS refuses any limit of the address space
+            limits[resource.RLIMIT_AS] = memory
+        self.limits = [(limit, _at_most(limit, value)) for limit, value in limits.items()]
+
+    def enter_server(self) -> None:
+        """What children inherit is put in force in their server, once: it needs no more than they do.
+
+        Without seccomp nothing but Landlock keeps a child from signalling its server, and the first Landlock lets
+        nobody move what its sweep must move: there each child enters a domain of its own.
+        """
+        for limit, value in self.limits:
+            resource.setrlimit(limit, (value, value))
+        self._call(
+            LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) if self.ruleset >= 0 or self.program else 0, "no_new_privs"
+        )
+        if self.inherited:
+            self._enter_landlock()
+
+    def enter(self, cpu_seconds: int) -> None:
+        """Put in force what is left, in this child, for good. Raises OSError where a layer refuses."""
+        if LINUX:
+            LIBC.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
+        # One second more for a program that catches SIGXCPU, until SIGKILL.
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+        if not self.inherited:
+            self._enter_landlock()
+        if self.program:
+            self.enter_seccomp()
+
+    def enter_seccomp(self) -> None:
+        self._call(LIBC.prctl(PR_SET_SECCOMP, 2, self._header, 0, 0), "seccomp")
+
+    def _enter_landlock(self) -> None:
+        if self.ruleset >= 0:
+            self._call(LIBC.syscall(LANDLOCK_RESTRICT, self.ruleset, ctypes.c_uint32(0)), "landlock")
+
+    @staticmethod
+    def _call(result: int, layer: str) -> None:
+        if result < 0:
+            raise OSError(ctypes.get_errno(), f"the sandbox layer {layer} refused to enter")
+
+
+def _at_most(limit: int, value: int) -> int:
+    """`value`, or what this machine allows where that is less."""
+    hard = resource.getrlimit(limit)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)

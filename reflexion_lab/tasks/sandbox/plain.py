@@ -1,0 +1,193 @@
+"""Values as plain data: what a candidate's process sends, and what the lab reads from it. Standard library only.
+
+JSON, with a tag for what JSON lacks: `{"t": [...]}` is a tuple, `{"o": [...]}` a value that is not plain data. A value
+of a subclass travels as its built-in base, a dataclass' object as its class and its fields, so that no `__eq__` of the
+candidate's own takes part in a comparison.
+"""
+
+from _json import encode_basestring_ascii as quoted
+from typing import Any
+
+LARGEST = 1 << 20
+"""Characters of one value on its way; what is larger is no plain data."""
+DEEPEST = 60
+SEQUENCES = {list: "", tuple: "t", set: "s", frozenset: "z"}
+EXACT = 1 << 53
+"""Integers from here on travel as hexadecimal text."""
+DIGITS = 5_000
+"""Decimal exponents: `values` builds none beyond these."""
+RANGED = 1 << 20
+"""Elements of a range; longer ones are no plain data."""
+IDENTITY = (object.__eq__, type.__eq__)
+"""What compares by which object it is."""
+GENERATED = "__create_fn__.<locals>.__eq__"
+"""Name of an `__eq__` that a dataclass generated, in its code."""
+TYPES = (int, float, str, bool, list, tuple, dict, set, frozenset, bytes, complex)
+Seen = dict[int, tuple[int, Any]]
+"""Objects of one check by address: a number for each, and the object, so that no other gets its address."""
+
+
+def encode(value: Any, seen: Seen | None = None) -> str:
+    """One line of JSON; never longer than about `LARGEST`. `seen` is shared by the values of one check."""
+    seen = {} if seen is None else seen
+    before = len(seen)
+    try:
+        text = _encode(value, 0, seen)
+    except (TypeError, ValueError, RecursionError):
+        text = ""
+    if text and len(text) <= LARGEST:
+        return text
+    for key in list(seen)[before:]:  # what was not sent cannot be referred to
+        del seen[key]
+    return _opaque(value, seen)
+
+
+def _encode(value: Any, depth: int, seen: Seen) -> str:
+    kind: Any = type(value)
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if issubclass(kind, int):
+        exact = int.__pos__(value)
+        return repr(exact) if -EXACT < exact < EXACT else _tagged("i", quoted(format(exact, "x")))
+    if issubclass(kind, str):
+        return quoted(str.__str__(value))
+    if issubclass(kind, float):
+        text = float.__repr__(value)
+        return text if text[-1].isdigit() else _tagged("f", quoted(text))
+    if depth > DEEPEST:
+        raise ValueError("nested too deeply")
+    base: Any
+    for base, tag in SEQUENCES.items():
+        if issubclass(kind, base):
+            items = _items(base.__iter__(value), depth, seen)
+            return _tagged(tag, items) if tag else items
+    if issubclass(kind, dict):
+        pairs = [f"[{_encode(k, depth + 1, seen)},{_encode(v, depth + 1, seen)}]" for k, v in dict.items(value)]
+        name = next((base.__name__ for base in kind.__mro__ if base.__module__ == "collections"), "")
+        return _tagged({"OrderedDict": "O", "Counter": "C"}.get(name, "d"), f"[{','.join(pairs)}]")
+    return _rarer(value, kind, depth, seen)
+
+
+def _items(values: Any, depth: int, seen: Seen) -> str:
+    return f"[{','.join([_encode(item, depth + 1, seen) for item in values])}]"
+
+
+def _rarer(value: Any, kind: type, depth: int, seen: Seen) -> str:
+    if issubclass(kind, bytes | bytearray):
+        return _tagged("b", quoted(bytes(value).hex()))
+    if issubclass(kind, complex):
+        return _tagged("c", _items((value.real, value.imag), depth, seen))
+    if kind is type({}.keys()) or kind is type({}.items()):
+        return _encode(set(value), depth, seen)
+    if kind is range and len(value) <= RANGED:
+        return _tagged("r", _items((value.start, value.stop, value.step), depth, seen))
+    if kind is type and value in TYPES:
+        return _tagged("k", quoted(value.__name__))
+    for base in kind.__mro__[:-1]:
+        if write := LIBRARY.get((base.__module__.removesuffix("._local"), base.__name__)):
+            if (written := write(base, value)) is None:
+                return _opaque(value, seen)
+            tag, inner = written
+            text = _encode(inner, depth + 1, seen)
+            return _tagged(tag, text) if tag else text
+    return _own(value, kind, depth, seen)
+
+
+def _own(value: Any, kind: Any, depth: int, seen: Seen) -> str:
+    """An object of the program's own class: which one it is, its class, and the fields that its dataclass compares."""
+    if kind.__eq__ in IDENTITY:
+        return _opaque(value, seen)
+    if id(value) in seen:
+        return _tagged("=", str(seen[id(value)][0]))
+    fields = _fields(value, kind)
+    if fields is None:
+        return _opaque(value, seen)
+    number = _number(value, seen)
+    pairs = ",".join([f"[{quoted(name)},{_encode(field, depth + 1, seen)}]" for name, field in sorted(fields.items())])
+    return _tagged("p", f"[{number},{_number(kind, seen)},{_shown(value, kind)},[{pairs}]]")
+
+
+def _number(value: Any, seen: Seen) -> int:
+    return seen.setdefault(id(value), (len(seen), value))[0]
+
+
+def _fields(value: Any, kind: Any) -> dict[str, Any] | None:
+    """What the `__eq__` that a dataclass generated compares; None for an object of any other class."""
+    base = next(base for base in kind.__mro__ if "__eq__" in vars(base))
+    if getattr(getattr(vars(base)["__eq__"], "__code__", None), "co_qualname", "") != GENERATED:
+        return None
+    try:
+        fields = vars(base)["__dataclass_fields__"].values()
+        return {field.name: getattr(value, field.name) for field in fields if field.compare and _is_field(field)}
+    except Exception:  # a field without a value, or what a candidate's property raises
+        return None
+
+
+def _is_field(field: Any) -> bool:
+    """Whether it is no variable of the class, nor of its `__init__` alone."""
+    return bool(field._field_type.name == "_FIELD")
+
+
+def _delay(base: Any, value: Any) -> tuple[int, ...]:
+    return (base.days.__get__(value), base.seconds.__get__(value), base.microseconds.__get__(value))
+
+
+def _moment(names: str) -> Any:
+    def write(base: Any, value: Any) -> tuple[str, Any] | None:
+        zone = base.tzinfo.__get__(value)
+        if zone is not None and (type(zone).__module__, type(zone).__name__) != ("datetime", "timezone"):
+            return None  # its offset may differ from day to day
+        offset = base.utcoffset(value)
+        parts = [getattr(base, name).__get__(value) for name in names.split()]
+        return base.__name__, [parts, None if offset is None else list(_delay(type(offset), offset))]
+
+    return write
+
+
+CLOCK = "hour minute second microsecond fold"
+LIBRARY: dict[tuple[str, str], Any] = {
+    ("decimal", "Decimal"): lambda base, value: (
+        ("n", base.__str__(value)) if not base.__bool__(value) or abs(base.adjusted(value)) <= DIGITS else None
+    ),
+    ("fractions", "Fraction"): lambda base, value: ("q", [value.numerator, value.denominator]),
+    ("datetime", "datetime"): _moment(f"year month day {CLOCK}"),
+    ("datetime", "time"): _moment(CLOCK),
+    ("datetime", "date"): lambda base, value: (
+        "date", [base.year.__get__(value), base.month.__get__(value), base.day.__get__(value)]
+    ),
+    ("datetime", "timedelta"): lambda base, value: ("delta", list(_delay(base, value))),
+    ("collections", "deque"): lambda base, value: ("deque", [list(base.__iter__(value)), base.maxlen.__get__(value)]),
+    ("collections", "UserList"): lambda base, value: ("", value.data),
+    ("collections", "UserDict"): lambda base, value: ("", value.data),
+    ("collections", "UserString"): lambda base, value: ("", value.data),
+    ("array", "array"): lambda base, value: ("array", [base.typecode.__get__(value), base.tolist(value)]),
+    ("pathlib", "PurePath"): lambda base, value: ("path", base.__str__(value)),
+}  # fmt: skip
+"""Classes of the standard library by module and name: tag and plain data of an instance, by the methods of the class
+itself."""
+
+
+def _tagged(tag: str, text: str) -> str:
+    return f'{{"{tag}":{text}}}'
+
+
+def _shown(value: Any, kind: Any) -> str:
+    """Name of the type, text, and truth."""
+    try:
+        shown = repr(value)[:200]
+    except Exception:  # a candidate's own `__repr__`, or an integer too long to be shown
+        shown = ""
+    try:
+        truth = "true" if value else "false"
+    except Exception:
+        truth = "true"
+    return f"{quoted(kind.__name__)},{quoted(str.__str__(shown))},{truth}"
+
+
+def _opaque(value: Any, seen: Seen) -> str:
+    """Which object it is, where its class compares by that; None where nobody here can say what it is equal to."""
+    kind: Any = type(value)
+    number = _number(value, seen) if kind.__eq__ in IDENTITY else "null"
+    return _tagged("o", f"[{_shown(value, kind)},{number}]")

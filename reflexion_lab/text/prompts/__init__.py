@@ -1,0 +1,1 @@
+"""Templates, rendering, and fitting into a context."""

@@ -1,0 +1,110 @@
+"""How a prompt is put to a model: as a chat message, or as the beginning of a file that the model continues."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from reflexion_lab.protocols import Model
+from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Task, Trajectory
+from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.replies.extract import Extraction, extract
+from reflexion_lab.text.replies.readings import Reader
+from reflexion_lab.text.replies.syntax import Parser
+
+STYLES = ("chat", "continuation")
+ENVELOPE = 64
+"""Tokens that a server may put around the messages: roles, and a system message of its own."""
+
+
+def room(model: Model, sampling: Sampling) -> int | None:
+    """Tokens that a prompt may fill, so that the reply fits behind it; None where the model's context is unknown."""
+    return max(model.context - sampling.max_tokens - ENVELOPE, 0) if model.context else None
+
+
+class Answer(NamedTuple):
+    """What was asked, what came back, and the program in it."""
+
+    messages: tuple[Message, ...]
+    left_out: tuple[str, ...]
+    completion: Completion
+    found: Extraction
+
+    def trajectory(self, strategy: str, rationale: str = "") -> Trajectory:
+        """Of an actor that asked once."""
+        completion = self.completion
+        return Trajectory(
+            solution=self.found.program,
+            strategy=strategy,
+            messages=self.messages,
+            left_out=self.left_out,
+            reply=completion.text,
+            rationale=rationale,
+            extraction=self.found.rule,
+            model=completion.model,
+            finish_reason=completion.finish_reason,
+            usage=completion.usage,
+            cached=completion.cached,
+        )
+
+
+class Asking:
+    """Puts templates to `model`, each with as much of what memory recalled as fits.
+
+    `style`: `chat` asks in a user's message and looks for the program in the reply; `continuation` takes the template
+    `continue_NAME`, which ends in the task's own prompt (or in a beginning of the function's body), and the program is
+    all of that with what the model adds.
+    """
+
+    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: str = "chat") -> None:
+        if style not in STYLES:
+            raise ValueError(f"style: {style!r} found; expected one of {', '.join(STYLES)}")
+        self.model = model
+        self.sampling = sampling
+        self.prompts = prompts or Prompts()
+        self.style = style
+
+    def __call__(self, name: str, task: Task, memory: Recollection, **variables: object) -> Answer:
+        """Raises what the model raises.
+
+        A model that refuses the prompt as too long is asked once more, with less of the memory: as much less as the
+        model's count says, or half where it says nothing.
+        """
+        name = name if self.style == "chat" else f"continue_{name}"
+        about = {"prompt": task.prompt, "task_id": task.task_id, **variables}
+        space = room(self.model, self.sampling)
+        fitted = self.prompts.fit(name, space, memory, **about)
+        messages, completion = self._put(fitted.text)
+        if completion.finish_reason == "context_overflow":
+            # The estimate was too low for this text, or the server's context is smaller than the config's.
+            sent, counted, spent = estimated(fitted.text), completion.refused_tokens, completion.usage
+            smaller = space * sent // counted if space and counted > space else sent // 2
+            less = self.prompts.fit(name, smaller, memory, **about)
+            if less.text != fitted.text:
+                fitted, (messages, completion) = less, self._put(less.text)
+                completion = replace(completion, usage=spent + completion.usage)
+        reply, chats = completion.text, self.style == "chat"
+        if completion.finish_reason in WITHHELD:
+            return Answer(messages, fitted.left_out, completion, Extraction("", "none"))
+        broke_off = completion.finish_reason == "length"
+        found = extract(reply, task) if chats else continued(fitted.text, reply, task, broke_off)
+        return Answer(messages, fitted.left_out, completion, found)
+
+    def _put(self, text: str) -> tuple[tuple[Message, ...], Completion]:
+        messages = (Message(role="user" if self.style == "chat" else "assistant", content=text),)
+        return messages, self.model.complete(messages, sampling=self.sampling)
+
+
+def continued(prompt: str, reply: str, task: Task, broke_off: bool = False) -> Extraction:
+    """The task's prompt, what the template began behind it, and the reply, cut back to what parses if it broke off."""
+    head = task.prompt.rstrip()
+    _, stands, begun = prompt.rpartition(head.lstrip("\n")) if head else ("", "", "")
+    begun = begun if stands else ""
+    program = f"{head}{begun}{reply.rstrip()}\n"
+    if not reply.strip():
+        return Extraction("", "none")
+    if broke_off and (prefix := Reader(task, Parser()).cut_back(program)):
+        return Extraction(f"{prefix}\n", "continuation+truncated")
+    return Extraction(program, "continuation")

@@ -1,0 +1,118 @@
+"""Parts of an episode in a prompt that has no room for all of it: of a program, the middle goes first."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from reflexion_lab.records import Episode
+from reflexion_lab.text.shorten import cut
+
+_OF_EPISODE = ("code", "test_results")
+CLOSE = 16
+"""Characters that the longest excerpt may have missed."""
+
+
+def excerpt(text: str, chars: int) -> str:
+    """All of `text`, or about so many characters of it: whole lines of both ends, and a comment on what is missing.
+
+    Signatures stand first, and what was written last, last.
+    """
+    if len(text) <= chars:
+        return text
+    lines = text.splitlines()
+    ends: tuple[list[str], list[str]] = ([], [])
+    while lines and chars >= 0:
+        from_end = sum(map(len, ends[1])) < sum(map(len, ends[0]))
+        line = lines.pop(-1 if from_end else 0)
+        chars -= len(line) + 1
+        if chars >= 0:
+            ends[from_end].append(line)
+        else:
+            lines.append(line)
+    return "\n".join([*ends[0], f"# ({len(lines)} lines are left out here)", *reversed(ends[1])])
+
+
+def longest(text: str, fits: Callable[[str], bool], shorter: Callable[[str, int], str] = excerpt) -> str:
+    """`text` where it `fits`, else about the longest that does of what `shorter` makes of it; "" where none does."""
+    if fits(text):
+        return text
+    kept, low, high = "", 0, len(text)
+    while high - low > CLOSE:
+        middle = (low + high) // 2
+        candidate = shorter(text, middle)
+        if fits(candidate):
+            kept, low = candidate, middle
+        else:
+            high = middle
+    return kept
+
+
+def program(episode: Episode, chars: int) -> str:
+    """An excerpt of an episode's program, without the docstrings that its task shows anyway."""
+    code = without_docstrings(episode.code, episode.task_description)
+    return excerpt(code.strip("\n") if code.strip() else "", chars)
+
+
+def without_docstrings(code: str, task: str) -> str:
+    """`code` without the docstrings that stand in `task`, too."""
+    if '"' not in code and "'" not in code:
+        return code
+    known, lines = " ".join(task.split()), io.StringIO(code).readlines()
+    for token in reversed(list(_docstrings(code))):
+        text = token.string.lstrip("rRbBuU").strip("\"'")
+        if " ".join(text.split()) in known:
+            del lines[token.start[0] - 1 : token.end[0]]
+    return "".join(lines)
+
+
+def _docstrings(code: str) -> Iterator[tokenize.TokenInfo]:
+    """Docstrings of the module, its functions and classes, up to where the code can be no Python."""
+    before, line, opened = tokenize.INDENT, "", "module"
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token, after in pairwise(tokenize.generate_tokens(io.StringIO(code).readline)):
+            if token.type in (tokenize.NL, tokenize.COMMENT):
+                continue
+            begins = before in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+            if token.type == tokenize.STRING and before == tokenize.INDENT and after.type == tokenize.NEWLINE:
+                if opened in ("module", "def", "class", "async"):
+                    yield token
+            elif begins and token.type == tokenize.NAME:
+                line = token.string
+            elif token.type == tokenize.NEWLINE:
+                opened, line = line, ""
+            before = token.type
+
+
+def shortened(episode: Episode, fits: Callable[[Episode], bool]) -> Episode | None:
+    """`episode` so that it `fits`: its program gives way first, its test results next, its reflection last. None where
+    nothing of it would be left.
+    """
+    if fits(episode):
+        return episode
+    episode = replace(episode, code=program(episode, len(episode.code)))
+    for part in ("code", "test_results", "root_cause", "what_went_wrong", "what_to_change"):
+        if kept := _longest_part(episode, part, fits):
+            return _with_part(episode, part, kept)
+        episode = _with_part(episode, part, excerpt(episode.code, 0) if part == "code" else "")
+    return None
+
+
+def _longest_part(episode: Episode, part: str, fits: Callable[[Episode], bool]) -> str:
+    shorter = excerpt if part == "code" else cut
+    return longest(_part(episode, part), lambda text: fits(_with_part(episode, part, text)), shorter)
+
+
+def _part(episode: Episode, name: str) -> str:
+    return str(getattr(episode if name in _OF_EPISODE else episode.reflection, name, ""))
+
+
+def _with_part(episode: Episode, name: str, text: str) -> Episode:
+    if name in _OF_EPISODE:
+        return replace(episode, **{name: text})
+    return replace(episode, reflection=replace(episode.reflection, **{name: text})) if episode.reflection else episode

@@ -1,0 +1,37 @@
+"""How texts of others enter a prompt: bounded, and in blocks that they cannot leave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from reflexion_lab.text.prompts.excerpt import program
+from reflexion_lab.text.shorten import cut, line
+
+_FENCES = re.compile(r"`{3}|^[ \t]*~{3}", re.MULTILINE)
+
+
+def fenced(text: str, language: str = "python") -> str:
+    """`text` in a code block whose fence is longer than any in it."""
+    longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def quoted(text: str, before: str = "") -> str:
+    """`text` as it is; where it would open or close a block, in one of its own, behind `before`."""
+    return before + fenced(text, "text") if _FENCES.search(text) else text
+
+
+def commented(text: str, chars: int, width: int = 160) -> str:
+    """`text` as Python comments: at most so many characters of it, in lines of at most `width`."""
+    return "\n".join(f"# {cut(row, width)}".rstrip() for row in cut(text, chars).splitlines())
+
+
+def sentences(texts: Iterable[str], chars: int) -> str:
+    """`texts` one behind the other, each cut and with a full stop; empty ones are left out."""
+    lines = (line(text, chars) for text in texts)
+    return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in lines if text)
+
+
+FILTERS = {one.__name__: one for one in (cut, line, fenced, quoted, commented, sentences, program)}

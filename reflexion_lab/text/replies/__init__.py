@@ -1,0 +1,1 @@
+"""Code and fields out of a reply."""

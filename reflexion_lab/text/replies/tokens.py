@@ -1,0 +1,34 @@
+"""The one tokeniser of retrieval and wisdom: casefolded words without the commonest ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+COMMON = """
+a an and are as at be but by can did do does for from had has have i if in into is it its my not of on or our so that
+the their them then there these they this to was we were what when which will with you your
+"""
+STOP_WORDS = frozenset(COMMON.split())
+WORD = re.compile(r"\w+")
+_UNSPACED = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
+"""Chinese characters and Japanese syllables, which are written without spaces between words."""
+
+
+def tokens(text: str, min_length: int = 1) -> list[str]:
+    """The words of `text` in order, repeats included: digits and short words stay, stop words go.
+
+    Of Chinese and Japanese, each pair of neighbouring characters is a word.
+
+    `min_length`: characters of the shortest word that is kept; 3 is the rule of the `helix` preset.
+    """
+    words = [word for word in WORD.findall(text.casefold()) if word not in STOP_WORDS and len(word) >= min_length]
+    return words if text.isascii() else [piece for word in words for piece in _pieces(word)]
+
+
+def _pieces(word: str) -> Iterator[str]:
+    for part in filter(None, _UNSPACED.split(word)):
+        if _UNSPACED.match(part):
+            yield from (part[place : place + 2] for place in range(max(len(part) - 1, 1)))
+        else:
+            yield part

@@ -1,0 +1,51 @@
+"""What is said of a benchmark when it is selected: canonical solutions that fail, and tasks without hidden tests."""
+
+import json
+
+import pytest
+
+from reflexion_lab.cli.main import main
+
+WRONG = {
+    "task_id": "own/wrong",
+    "prompt": "def f(x):\n",
+    "entry_point": "f",
+    "hidden_tests": ["assert f(1) == 2"],
+    "canonical_solution": "    return x\n",
+}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.json").write_text('[{"when": "", "reply": "    return x + 1"}]')
+
+    def run(*overrides, **changed):
+        (tmp_path / "tasks.jsonl").write_text(json.dumps(WRONG | changed) + "\n")
+        code = main(
+            [
+                "run", "tracker=none", "quiet=true", "model=scripted", "model.path=script.json", "benchmark=jsonl",
+                "benchmark.load.path=tasks.jsonl", "loop.max_attempts=1", "run_root=runs", *overrides,
+            ]
+        )  # fmt: skip
+        return code, capsys.readouterr().err
+
+    return run
+
+
+def test_a_canonical_solution_that_fails_is_refused_by_name_and_nothing_is_written(run, tmp_path):
+    code, said = run()
+    assert code == 2
+    assert "own/wrong" in said and "benchmark.keep_failing=true" in said
+    assert list((tmp_path / "runs").rglob("manifest.json")) == []
+
+
+def test_it_is_kept_where_that_is_asked_for(run):
+    code, said = run("benchmark.keep_failing=true")
+    assert (code, "warning: 1 canonical solutions fail" in said) == (0, True)
+
+
+def test_tasks_without_hidden_tests_are_named(run):
+    code, said = run(hidden_tests=[])
+    assert code == 0
+    assert "warning: 1 tasks have no hidden tests" in said and "own/wrong" in said

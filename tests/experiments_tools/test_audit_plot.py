@@ -1,0 +1,30 @@
+"""The figure of an audit: what a log says, what its programs do, and what was printed."""
+
+from matplotlib.figure import Figure
+
+from experiments._tools.audit_plot import METHOD, logged_against_executed
+from reflexion_lab.audit.audit import Audit, Verdict
+from reflexion_lab.audit.audit_report import Printed
+from reflexion_lab.audit.leaks import Leaks
+from reflexion_lab.audit.samples import Sample
+
+
+def verdict(number, logged, passed):
+    sample = Sample(id=str(number), task_id="t", entry_point="f", program="x", tests=(), logged=logged)
+    return Verdict(sample=sample, passed=passed, outcome="pass" if passed else "fail")
+
+
+def test_the_figure_shows_log_programs_and_paper_and_says_how():
+    verdicts = [verdict(n, logged=n < 9, passed=n < 8) for n in range(10)]
+    found = Audit(name="log.jsonl.gz", verdicts=tuple(verdicts), leaks=Leaks(), seconds=1.0)
+    ax = Figure().add_subplot()
+    logged_against_executed({"a": Printed("A", 91.0), "b": Printed("B")}, {"a": found, "b": found}, ax)
+    shown = {(line.get_label(), round(float(line.get_xdata()[0]), 3)) for line in ax.lines}
+    assert shown == {("re-executed", 0.8), ("its log", 0.9), ("paper", 0.91)}
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["A\nn = 10", "B\nn = 10"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["re-executed", "its log", "paper"]
+    assert METHOD in [text.get_text() for text in ax.texts]
+
+
+def test_a_figure_without_logs_is_empty_and_no_error():
+    assert len(logged_against_executed({}, {}, Figure().add_subplot()).lines) == 0

@@ -1,0 +1,394 @@
+"""Real failures and the rules that classify them: what is executed, what is read, what is scored."""
+
+import csv
+import gzip
+import io
+import itertools
+import json
+import random
+import traceback
+
+import matplotlib as mpl
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from experiments._tools import failures as command
+from experiments._tools.failing_attempts import execute, read_failures, untyped
+from experiments._tools.failure_cases import EVIDENCE, OURS, RULES, compare, said
+from experiments._tools.failure_labels import FIELDS, draw, read_labels, write_cases
+from experiments._tools.failure_scores import Case, compared, macro_f1, score
+from experiments._tools.failures_plot import METHOD, save
+from experiments._tools.failures_plot import draw as plot
+from experiments._tools.failures_report import as_rows, by_class, overall, show
+from experiments._tools.keyword_rules import SIX_CLASSES, SYSTEMS, TEN_CLASSES, classify_by, first_kind
+from reflexion_lab.agent.reflectors.classes import classify
+
+mpl.use("Agg")
+
+BODIES = {
+    "AssertionError": "return 0",
+    "IndexError": "return [][x]",
+    "KeyError": "return {}[x]",
+    "ZeroDivisionError": "return x / 0",
+    "NameError": "return missing",
+    "RecursionError": "return f(x)",
+    "ModuleNotFoundError": "import no_such_module_here",
+    "SyntaxError": "return (",
+    "TypeError": "return None + x",
+}
+
+
+def row(problem, *bodies, passes=(), **fields):
+    attempts = [{"code": f"def f(x):\n    {body}\n", "own_pass": body in passes} for body in bodies]
+    own = {"prompt": "def f(x):\n", "test": "def check(candidate):\n    assert candidate(1) == 2\n", "entry_point": "f"}
+    known = {"run": "r", "model": "m", "problem": problem, **own, "attempts": attempts}
+    return known | fields
+
+
+@pytest.fixture
+def transcript(tmp_path):
+    """Writes rows to a file."""
+    numbers = itertools.count(1)
+
+    def transcript(*rows):
+        path = tmp_path / f"t{next(numbers)}.jsonl"
+        path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+        return path
+
+    return transcript
+
+
+@pytest.fixture
+def executed(transcript):
+    """Failures of one attempt each, by type; each at a problem of its own."""
+    rows = [row(f"p{place}", body) for place, body in enumerate(BODIES.values())]
+    return execute(read_failures([transcript(*rows)]), workers=2, quiet=True)
+
+
+def by_type(failures):
+    return {failure.raised: failure for failure in failures}
+
+
+def test_only_attempts_that_their_log_calls_failed_are_read(transcript):
+    found = read_failures([transcript(row("a", "return 0", "return x + 1", passes=("return x + 1",)))])
+    assert [one.sample.id for one in found] == ["r/a/0"]
+    path = transcript(row("a", "return 0", "return 1"), row("b", "return 2"))
+    assert len(read_failures([path])) == 3
+    assert [one.sample.id for one in read_failures([path], limit=1)] == ["r/a/0"]
+
+
+def test_files_without_a_failure_are_named(transcript):
+    with pytest.raises(ValueError, match=r"t1\.jsonl.*no failing attempt"):
+        read_failures([transcript(row("a", "return x + 1", passes=("return x + 1",)))])
+
+
+def test_what_is_raised_decides_the_true_class(executed):
+    assert {kind: one.truth for kind, one in by_type(executed).items()} == {
+        "AssertionError": "assertion",
+        "IndexError": "index",
+        "KeyError": "index",
+        "ZeroDivisionError": "type",
+        "NameError": "syntax",
+        "RecursionError": "memory",
+        "ModuleNotFoundError": "import",
+        "SyntaxError": "syntax",
+        "TypeError": "null",
+    }
+
+
+def test_tracebacks_are_those_of_python_with_and_without_source_lines(executed):
+    failure = by_type(executed)["IndexError"]
+    head, *frames, last = failure.traceback.splitlines()
+    assert head == "Traceback (most recent call last):"
+    assert [line.partition(", in ")[2] for line in frames] == ["<module>", "f"]
+    assert last == "IndexError: list index out of range"
+    assert "assert candidate(1) == 2" in failure.source
+    assert "return [][x]" in failure.source
+    assert "harness" not in failure.source
+
+
+def test_a_program_that_does_not_end_is_a_time_out_and_one_that_passes_raises_nothing(transcript, monkeypatch):
+    from experiments._tools import failing_attempts as failures
+    from reflexion_lab.tasks.sandbox.sandbox import Limits
+
+    monkeypatch.setattr(failures, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
+    monkeypatch.setattr(failures, "PATIENT", Limits(wall_seconds=1.0, cpu_seconds=1))
+    path = transcript(row("a", "while True: pass", "return x + 1"))
+    endless, passing = execute(read_failures([path]), workers=1, quiet=True)
+    assert (endless.raised, endless.truth, endless.traceback) == ("timeout", "timeout", "timed out")
+    assert (passing.raised, passing.evaluation.passed) == ("", True)
+
+
+def test_equal_programs_share_what_came_of_them_and_keep_their_own_names(transcript):
+    first, second = execute(read_failures([transcript(row("a", "return [][x]", "return [][x]"))]), quiet=True)
+    assert first.traceback == second.traceback != ""
+    assert (first.sample.id, second.sample.id) == ("r/a/0", "r/a/1")
+
+
+def test_without_a_type_no_text_names_it(executed):
+    for failure in executed:
+        for evidence in EVIDENCE:
+            assert failure.raised in said(failure, evidence, True)
+            assert failure.raised not in said(failure, evidence, False)
+
+
+def test_cutting_the_type_leaves_the_message():
+    text = (
+        'Traceback (most recent call last):\n  File "x", line 1\n    raise KeyError("KeyErrors")\nmy.KeyError: gone\n'
+    )
+    cut = untyped(text, "KeyError")
+    assert cut.splitlines()[-1] == "gone"
+    assert "KeyErrors" in cut
+
+
+def test_the_labs_rules_name_what_was_raised_and_the_keywords_often_do_not(executed):
+    found = {(one.evidence, one.typed): one for one in compare(executed, {}) if one.against == "executed"}
+    for evidence in EVIDENCE:
+        assert found[evidence, True].score(OURS).accuracy.share == 1.0
+    guesses = {case.kind: case.guesses["ten keywords"] for case in found["traceback", True].cases}
+    assert guesses["KeyError"] == guesses["ZeroDivisionError"] == guesses["NameError"] == "import"
+    assert guesses["AssertionError"] == "assertion"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("assert failed: expected 10, got 5", "assertion"),
+        ("context deadline exceeded", "timeout"),
+        ("nil pointer dereference", "null"),
+        ("permission denied: cannot write", "permission"),
+        ("missing import for package foo/bar", "import"),
+        ("incompatible type conversion", "type"),
+        ("out of memory: allocation failed", "memory"),
+        ("something weird happened", "unknown"),
+        ("", "unknown"),
+        ("type mismatch in argument", "assertion"),
+        ("Traceback", "concurrency"),
+    ],
+)
+def test_ten_keyword_classes_do_what_is_known_of_them(text, name):
+    assert classify_by(TEN_CLASSES, text) == classify_by(TEN_CLASSES, text.upper()) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Cannot find module", "import"),
+        ("Type 'A' is not assignable to type 'B'", "type"),
+        ("Unexpected token", "syntax"),
+        ("Test failed: expected true", "assertion"),
+        ("expect(x).toBe(y) failed", "assertion"),
+        ("timed out", "timeout"),
+        ("RuntimeError: x", "runtime"),
+        ("Something weird", "unknown"),
+    ],
+)
+def test_six_keyword_classes_do_what_is_known_of_them(text, kind):
+    assert first_kind(SIX_CLASSES, text) == kind
+
+
+COMMON = (
+    "{}['a']", "int('x')", "1 / 0", "missing", "def f(): f()\nf()", "raise MemoryError", "None.items", "None + 1",
+    "[][0]", "import no_such_module_here", "from math import no_such_name", "1 + 'a'", "assert 1 == 2", "def f(:",
+    "raise PermissionError(13, 'Permission denied')", "raise TimeoutError", "next(iter([]))", "if True:\npass",
+    "def f():\n    x += 1\nf()", "2.0 ** 100000", "open('/no/such')", "raise RuntimeError('x')", "b'\\xff'.decode()",
+)  # fmt: skip
+
+
+def test_fifteen_of_twenty_three_common_tracebacks_are_wrongly_called_import():
+    def trace(program):
+        try:
+            exec(compile(program, "<string>", "exec"), {})
+        except Exception as problem:
+            shown = problem.__traceback__.tb_next
+            return "".join(traceback.format_exception(type(problem), problem, shown))
+        raise AssertionError(program)
+
+    texts = {program: trace(program) for program in COMMON}
+    called = [program for program, text in texts.items() if classify_by(TEN_CLASSES, text) == "import"]
+    assert len(COMMON) == 23
+    assert sum("import" not in program for program in called) == 15
+    assert sum(classify("", text) == "import" for text in texts.values()) == 2
+
+
+def cases(*rows):
+    return [
+        Case(problem=problem, kind="", truth=truth, guesses={OURS: ours, "ten keywords": ten})
+        for problem, truth, ours, ten in rows
+    ]
+
+
+def test_scores_agree_with_scikit_learn():
+    from sklearn.metrics import f1_score
+
+    chance = random.Random("0:scores")
+    names = ["a", "b", "c", "unknown"]
+    rows = [(str(n % 40), chance.choice(names[:3]), chance.choice(names), chance.choice(names)) for n in range(200)]
+    made = cases(*rows)
+    found = score(made, OURS)
+    truths, guesses = [one.truth for one in made], [one.guesses[OURS] for one in made]
+    classes = sorted(set(truths))
+    expected = f1_score(truths, guesses, labels=classes, average=None)
+    assert {one.name: one.f1 for one in found.classes} == pytest.approx(dict(zip(classes, expected, strict=True)))
+    assert found.macro_f1.value == pytest.approx(expected.mean())
+    assert found.macro_f1.low < found.macro_f1.value < found.macro_f1.high
+    assert found.accuracy.share == pytest.approx(sum(map(str.__eq__, truths, guesses)) / 200)
+
+
+def test_cases_of_one_problem_count_for_little():
+    alone = score(cases(*[(str(n), "a", "a", "b") for n in range(20)]), OURS).accuracy
+    together = score(cases(*[("p", "a", "a", "b") for n in range(20)]), OURS).accuracy
+    assert alone.share == together.share == 1.0
+    assert together.low < alone.low
+
+
+def test_rules_are_compared_case_by_case():
+    made = cases(("1", "a", "a", "b"), ("2", "a", "a", "a"), ("3", "b", "b", "a"), ("4", "b", "a", "b"))
+    gained = compared(made, "ten keywords", OURS)
+    assert (gained.repaired, gained.damaged, gained.both, gained.neither) == (2, 1, 1, 0)
+    assert macro_f1(made, OURS, minus=OURS).value == 0.0
+    with pytest.raises(ValueError, match="none found"):
+        macro_f1([], OURS)
+
+
+def test_a_draw_holds_one_case_a_problem_and_the_rare_types_first(transcript):
+    rows = [row(f"a{n}", "return 0") for n in range(12)] + [row("k", "return 0", "return {}[x]"), row("i", "import z1")]
+    found = execute(read_failures([transcript(*rows)]), workers=2, quiet=True)
+    drawn = draw(found, seed=3, cases=5)
+    assert sorted(one.raised for one in drawn) == ["AssertionError"] * 3 + ["KeyError", "ModuleNotFoundError"]
+    assert len({one.sample.task_id for one in drawn}) == 5
+    assert drawn == draw(list(reversed(found)), seed=3, cases=5) != draw(found, seed=4, cases=5)
+    assert "k" not in {one.sample.task_id for one in draw(found, cases=100, known={"k"})}
+
+
+def test_a_reader_sees_no_type_and_labels_come_back(executed, tmp_path):
+    table, shown = write_cases(draw(executed), tmp_path / "cases.csv")
+    text = shown.read_text()
+    assert "return [][x]" in text and "list index out of range" in text
+    assert not [kind for kind in BODIES if kind in text]
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert tuple(rows[0]) == FIELDS
+    assert [one["part"] for one in rows].count("first") == 5
+    with pytest.raises(ValueError, match="line 2, field label"):
+        read_labels(table)
+    table.write_text(table.read_text().replace("first,,", "first,index,own words").replace("second,,", "second,type,"))
+    labels = read_labels(table)
+    assert labels.keys() == {one.id for one in executed}
+    table.write_text(table.read_text() + ",".join(rows[0].values()).replace("first,,", "first,type,") + "\n")
+    with pytest.raises(ValueError, match="more than once"):
+        read_labels(table)
+
+
+def test_labels_are_what_counts_where_there_are_some(executed, tmp_path):
+    table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
+    table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,timeout,"))
+    found = compare(executed, read_labels(table))
+    second = [one for one in found if one.against == "labels, second"]
+    assert {case.truth for one in second for case in one.cases} == {"timeout"}
+    assert all(own.accuracy.k == 0 for one in second for own in one.scores)
+    assert [one.typed for one in second] == [False] * len(EVIDENCE)
+    held = [one for one in found if one.against == "labels, held out"]
+    assert [len(one.cases) for one in held] == [len(executed) // 2] * len(EVIDENCE)
+    with pytest.raises(ValueError, match="none of them"):
+        compare(executed[:1], {("x", "y"): next(iter(read_labels(table).values()))})
+
+
+def test_the_report_holds_every_score_and_the_figure_its_facts(executed, tmp_path):
+    table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
+    table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,index,"))
+    found = compare(executed, read_labels(table))
+    console = Console(file=io.StringIO(), width=250)
+    show(executed, found, console)
+    printed = console.file.getvalue()
+    assert all(kind in printed for kind in BODIES)
+    rows = list(as_rows(found))
+    assert len([one for one in rows if one["group"] == "all"]) == len(found) * len(RULES)
+    written, picture = save(found, executed, tmp_path / "out")
+    assert len(list(csv.DictReader(io.StringIO(written.read_text())))) == len(rows)
+    assert picture.read_bytes() == save(found, executed, tmp_path / "again")[1].read_bytes()
+    typed, read = plot(found, executed, Figure()).axes
+    assert [label.get_text() for label in read.get_yticklabels()] == [f"index\nn = {len(executed) // 2}"]
+    assert any(METHOD in text.get_text() and "9 failing attempts" in text.get_text() for text in typed.texts)
+
+
+def test_no_name_and_no_figure_is_cut_in_a_narrow_terminal(executed, tmp_path):
+    table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
+    table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,index,"))
+    console = Console(file=io.StringIO(), width=80)
+    show(executed, found := compare(executed, read_labels(table)), console)
+    text = console.file.getvalue()
+    assert "…" not in text
+    for cells in (line for sheet in (overall(found), by_class(found[-1])) for line in sheet.rows):
+        assert all(part in text for cell in cells for part in cell.split("\n"))
+
+
+def test_the_command_writes_what_it_is_asked_for(transcript, tmp_path, capsys):
+    path = str(transcript(row("a", "return 0"), row("b", "return [][x]")))
+    drawn, out = str(tmp_path / "cases.csv"), str(tmp_path / "out")
+    options = command.parser().parse_args([path, "--out", out, "--draw", drawn, "--json"])
+    assert command.failures(options) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["failing"], told["problems"], told["pass_here"]) == (2, 2, 0)
+    assert {one["rules"] for one in told["rows"]} == set(RULES) == {OURS, *SYSTEMS}
+    assert len(list(csv.DictReader(io.StringIO((tmp_path / "cases.csv").read_text())))) == 2
+    for wrong in (["nowhere.jsonl"], [path, "--out", path]):
+        options = command.parser().parse_args(wrong)
+        with pytest.raises(ValueError, match=r"expected transcripts|cannot be a folder"):
+            command.failures(options)
+
+
+def test_what_is_no_transcript_is_named_by_file_line_and_field(tmp_path):
+    path = tmp_path / "t.jsonl"
+    samples = {"task_id": "HumanEval/0", "completion": "    return 1\n", "passed": False}
+    for wrong in (row("a") | {"attempts": 5}, row("a") | {"attempts": [5]}, samples):
+        path.write_text(json.dumps(wrong) + "\n")
+        with pytest.raises(ValueError, match=r"t\.jsonl, line 1, field attempts: .* found; expected a list of objects"):
+            read_failures([path])
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00", b"file,attempt\n\x00,b\n"])
+def test_labels_that_cannot_be_read_are_named(tmp_path, content):
+    path = tmp_path / "labels.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"labels\.csv.*expected"):
+        read_labels(path)
+
+
+def test_what_is_wrong_with_a_draw_or_labels_shows_before_anything_runs(transcript, tmp_path, monkeypatch):
+    monkeypatch.setattr("experiments._tools.failing_attempts.execute", lambda found: pytest.fail("executed"))
+    path, read, shown = str(transcript(row("a", "return 0"))), tmp_path / "read.csv", tmp_path / "shown.txt"
+    read.write_text(",".join(FIELDS) + "\nother.jsonl,r/b/0,m,first,index,read by hand\n")
+    shown.write_text("shown to a reader")
+    wrong = {
+        "read.csv exists": ["--draw", str(read)],
+        "shown.txt exists": ["--draw", str(tmp_path / "shown.csv")],
+        "expected a file": ["--draw", str(tmp_path / "cases.txt")],
+        "in a folder that exists": ["--draw", str(tmp_path / "none" / "cases.csv")],
+        "none of its 1 labels": ["--labels", str(read)],
+    }
+    for told, given in wrong.items():
+        options = command.parser().parse_args([path, *given])
+        with pytest.raises(ValueError, match=told):
+            command.failures(options)
+    assert (shown.read_text(), "read by hand" in read.read_text()) == ("shown to a reader", True)
+
+
+def test_recorded_runs_hold_the_failures_that_their_readme_counts(recorded_runs):
+    paths = sorted((recorded_runs / "transcripts").glob("*.jsonl.gz"))
+    found = read_failures(paths)
+    assert len(found) == 6239
+    assert sum(one.recorded == "AssertionError" for one in found) == 5527
+    assert len({one.sample.task_id for one in found}) == 507
+
+
+def test_recorded_failures_raise_again_what_their_log_says(recorded_runs):
+    path = recorded_runs / "transcripts" / "agentevals_reflexion_humaneval.jsonl.gz"
+    with gzip.open(path) as file:
+        assert file.readline()
+    found = execute(read_failures([path], limit=40), workers=2, quiet=True)
+    assert [one.raised for one in found] == [one.recorded for one in found]
+    typed, *_ = compare(found, {})
+    assert typed.score(OURS).accuracy.k == 40
+    assert typed.score("ten keywords").accuracy.k < 40

@@ -1,0 +1,264 @@
+"""Recorded replies through parser and extractor, on rows of our own and on recorded ones."""
+
+import csv
+import gzip
+import io
+import json
+
+import matplotlib as mpl
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from experiments._tools import parsing as command
+from experiments._tools import replies_parsed as study
+from experiments._tools.parsing_causes import CAUSES
+from experiments._tools.parsing_plot import save
+from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, share, show
+from experiments._tools.replies import Words, recorded
+from experiments._tools.replies_parsed import extracted, parse_recorded, parsed
+from reflexion_lab.tasks.sandbox.sandbox import Limits
+
+mpl.use("Agg")
+
+PROMPT = 'def double(x):\n    """Twice x."""\n'
+TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(-3) == -6\n"
+RIGHT, WRONG = "def double(x):\n    return 2 * x\n", "def double(x):\n    return x\n"
+FIELDS = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5"
+
+
+def row(*attempts, problem="own/double", prompt=PROMPT, model="gpt"):
+    task = {"problem": problem, "entry_point": "double", "prompt": prompt, "test": TEST}
+    return {"model": model, **task, "attempts": list(attempts)}
+
+
+def answer(raw, *, code="", passed=True, **more):
+    """`code` is what the log judged, the completion behind the prompt without it."""
+    judged = {"code": code} if code else {}
+    return {"raw": raw, "own_pass": passed, "own_lenient": passed, **judged, **more}
+
+
+def fenced(*blocks):
+    return "\n\nAnd then:\n\n".join(f"```python\n{block}```" for block in blocks)
+
+
+@pytest.fixture
+def read(tmp_path):
+    def run(*rows, **options):
+        file = tmp_path / "log.jsonl"
+        file.write_text("\n".join(map(json.dumps, rows)))
+        return parse_recorded([file], workers=2, quiet=True, **options)
+
+    return run
+
+
+def test_replies_with_the_logs_verdict_have_no_cause(read):
+    done = read(
+        row(answer(fenced(RIGHT), code=RIGHT), answer("    return 2 * x\n"), answer(WRONG, code=WRONG, passed=False))
+    )
+    assert [(one.rule, one.passed, one.differs, one.cause) for one in done.replies] == [
+        ("fence+function", True, False, ""),
+        ("body", True, False, ""),
+        ("function", False, False, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "attempt", "passed"),
+    [
+        (
+            "own asserts",
+            answer(fenced(RIGHT + "assert double(2) == 5\n"), code=RIGHT + "assert double(2) == 5\n", passed=False),
+            True,
+        ),
+        (
+            "helper",
+            answer(
+                fenced("def twice(x):\n    return 2 * x\n", "def double(x):\n    return twice(x)\n"),
+                code="def double(x):\n    return twice(x)\n",
+                passed=False,
+            ),
+            True,
+        ),
+        ("last definition", answer(fenced(WRONG, RIGHT), code=WRONG, passed=False), True),
+        ("last definition", answer(fenced(RIGHT, WRONG), code=RIGHT), False),
+        ("imports", answer("    return math.prod((2, x))\n"), False),
+        ("harness", answer(fenced(RIGHT), code=RIGHT, passed=False), True),
+        ("harness", answer(fenced(WRONG), code=WRONG), False),
+        ("unexplained", answer(fenced(RIGHT), code=WRONG, passed=False), True),
+    ],
+)
+def test_a_disagreement_is_explained_by_what_was_executed(read, cause, attempt, passed):
+    done = read(row(attempt))
+    (reply,) = done.replies
+    assert (reply.cause, reply.passed, reply.differs) == (cause, passed, True)
+    assert CAUSES[cause] in repr(disagreements(done))
+
+
+def test_what_the_prompt_defines_is_a_cause(read):
+    prompt = "import math\n\n\n" + PROMPT
+    code = "def double(x):\n    return math.prod((2, x))\n"
+    assert read(row(answer(fenced(code), code=code, passed=False), prompt=prompt)).replies[0].cause == "prompt"
+
+
+def test_a_program_that_only_needs_time_is_no_riddle(read, monkeypatch):
+    slow = "import time\n\n\ndef double(x):\n    time.sleep(3)\n    return 2 * x\n"
+    monkeypatch.setattr(study, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
+    (reply,) = read(row(answer(fenced(slow), code=slow, passed=False))).replies
+    assert (reply.passed, reply.cause) == (True, "time")
+
+
+def test_equal_programs_run_once(read):
+    done = read(row(answer(fenced(RIGHT), code=RIGHT), answer(RIGHT, code=RIGHT)), row(answer(WRONG, passed=False)))
+    assert (len(done.replies), done.executed) == (3, 2)
+
+
+def test_a_reply_without_code_has_no_program_and_does_not_pass(read):
+    done = read(row(answer("I cannot do that.", passed=False), answer("    pass\n", passed=False)))
+    first, second = done.replies
+    assert (first.program, first.rule, first.usable, first.passed) == ("", "none", False, False)
+    assert (second.rule, second.usable) == ("stub", False)
+    everyone = list(as_rows(done))[1]
+    assert (everyone["name"], everyone["no_program"], everyone["failed"]) == ("all", 1, 2)
+
+
+def test_free_text_needs_the_rules_and_would_be_whole_in_form(read):
+    words = "The loop `for i in {}` stops one short:\n- it leaves out the last item\n\nI will fix it."
+    done = read(row({"reflection": words}, {"reflection": FIELDS}))
+    first, second = done.words
+    assert (first.parsed, first.kept, first.crash) == (False, True, "")
+    assert first.problem == "the reply lacks ROOT_CAUSE, WHAT_WENT_WRONG, WHAT_TO_CHANGE, CONFIDENCE"
+    assert (second.parsed, second.problem) == (True, "")
+    assert "| 2 | 1 | 50.0" in " ".join(repr(reflections(done)).split())
+
+
+def test_words_that_no_form_can_hold_are_counted():
+    assert not parsed(Words(model="m", task_id="t", text="...")).kept
+
+
+def test_an_exception_is_told_and_ends_nothing(read, monkeypatch):
+    def broken(*_):
+        raise RecursionError("too deep")
+
+    reply = answer(fenced(RIGHT), code=RIGHT)
+    monkeypatch.setattr(study, "extract", broken)
+    monkeypatch.setattr(study, "parse_fields", broken)
+    done = read(row(reply), row({"reflection": "words"}))
+    assert [one.crash for one in (*done.replies, *done.words)] == ["RecursionError: too deep"] * 2
+    (alarm,) = alarms(done)
+    assert alarm.startswith("EXCEPTION at 2 recorded replies: RecursionError: too deep")
+    out = io.StringIO()
+    show(done, Console(file=out, width=80))
+    assert "EXCEPTION" in out.getvalue()
+
+
+def test_the_extractor_sees_no_hidden_test(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(study, "extract", lambda text, task: seen.append(task) or ("", "none"))
+    (tmp_path / "log.jsonl").write_text(json.dumps(row(answer(RIGHT))))
+    (reply,) = recorded(tmp_path / "log.jsonl")
+    extracted(reply)
+    assert reply.task.hidden_tests
+    assert seen == [reply.task.public]
+
+
+def test_intervals_count_tasks_and_not_replies(read):
+    many = read(*[row(answer(RIGHT, code=RIGHT)) for _ in range(40)]).replies
+    few = share(many, lambda one: one.passed)
+    apart = [replace(one, task=replace(one.task, task_id=str(place))) for place, one in enumerate(many)]
+    more = share(apart, lambda one: one.passed)
+    assert few.value == more.value == 1
+    assert few.low < 0.5 < more.low
+
+
+def test_rows_and_sheets_hold_the_same_figures(read):
+    done = read(
+        row(answer(fenced(RIGHT), code=RIGHT), answer(fenced(WRONG, RIGHT), code=WRONG, passed=False)),
+        row(answer(WRONG, code=WRONG, passed=False), {"reflection": "words"}, model="other"),
+    )
+    rows = {(one["part"], one["by"], one["name"]): one for one in as_rows(done)}
+    both = rows["completions", "model", "all"]
+    assert (both["n"], both["logged_pass"], both["extracted_pass"], both["agree"]) == (3, 1, 2, 2)
+    assert rows["disagreements", "cause", "last definition"]["n"] == 1
+    assert rows["reflections", "model", "other"]["failed"] == 1
+    assert len({tuple(one) for one in rows.values()}) == 1
+    sheet = replies(done, "model")
+    assert [line[0] for line in sheet.rows] == ["gpt", "other", "all"]
+    assert sheet.rows[-1][-2] == "2"
+    assert sheet.rows[-1][-1].startswith("66.7 [")
+    with pytest.raises(ValueError, match="by: 'colour' found; expected model or rule"):
+        replies(done, "colour")
+
+
+def test_files_of_an_experiment_are_the_same_twice(read, tmp_path):
+    done = read(row(answer(fenced(RIGHT), code=RIGHT), answer(fenced(RIGHT, WRONG), code=RIGHT)))
+    first = [path.read_bytes() for path in save(done, tmp_path / "one")]
+    assert first == [path.read_bytes() for path in save(done, tmp_path / "two")]
+    table = list(csv.DictReader(io.StringIO(first[0].decode())))
+    assert [line["part"] for line in table].count("disagreements") == 1
+    assert b"passes in the log alone" in first[1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", "no reply found; expected transcripts"),
+        ('{"problem": "p"}', "line 1, field attempts"),
+        ('{"attempts": [{"raw": "x"}]}', "line 1, field problem"),
+        (json.dumps(row({"raw": "x"})), "line 1, field own_pass: nothing found"),
+        (json.dumps(row({"raw": 3, "own_pass": True})), "line 1, field raw: 3 found; expected text"),
+    ],
+)
+def test_a_file_that_is_no_transcript_is_named(tmp_path, lines, said):
+    (tmp_path / "log.jsonl").write_text(lines)
+    with pytest.raises(ValueError, match=said):
+        parse_recorded([tmp_path / "log.jsonl"], quiet=True)
+
+
+def command_line(*words):
+    return command.parsing(command.parser().parse_args(list(map(str, words))))
+
+
+def test_the_command_prints_json_last(tmp_path, capsys):
+    lines = [row(answer(fenced(RIGHT), code=RIGHT)), row({"reflection": "words"})]
+    with gzip.open(tmp_path / "log.jsonl.gz", "wt") as file:
+        file.write("\n".join(map(json.dumps, lines)))
+    assert command_line(tmp_path / "log.jsonl.gz", "--out", tmp_path / "out", "--json") == 0
+    printed = capsys.readouterr().out
+    told = json.loads(printed.splitlines()[-1])
+    assert (told["reflections"], told["completions"], told["executed"]) == (1, 1, 1)
+    assert (tmp_path / "out" / "table.csv").exists()
+    assert str(tmp_path / "out" / "figure.svg") in printed
+    assert command_line(tmp_path / "log.jsonl.gz", "--limit", 1, "--json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["reflections"] == 0
+
+
+def test_an_absent_file_shows_before_anything_runs(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"absent\.jsonl: no such file"):
+        command_line(tmp_path / "absent.jsonl")
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(ValueError, match="--out"):
+        command_line(tmp_path / "absent.jsonl", "--out", tmp_path / "taken")
+
+
+def test_recorded_replies_go_through_without_an_exception_and_mostly_as_logged(recorded_runs):
+    files = sorted((recorded_runs / "transcripts").glob("*.jsonl.gz"))
+    done = parse_recorded(files, limit=30, quiet=True)
+    assert not list(alarms(done))
+    assert (len(done.words), len(done.replies)) == (90, 144)
+    assert not any(one.parsed for one in done.words)  # free text, all of it
+    assert all(one.kept for one in done.words)
+    assert all(one.program for one in done.replies)
+    differing = [(one.task_id, one.cause) for one in done.replies if one.differs]
+    assert differing == [("HumanEval/8", "imports")]
+
+
+def test_all_recorded_words_and_code_get_through(recorded_runs):
+    found = [one for path in sorted((recorded_runs / "transcripts").glob("*.jsonl.gz")) for one in recorded(path)]
+    words = [parsed(one) for one in found if isinstance(one, Words)]
+    assert len(words) == 1020
+    assert not any(one.crash or one.parsed for one in words)
+    assert all(one.kept for one in words)
+    programs = [extracted(one) for one in found[::16] if not isinstance(one, Words)]
+    assert len(programs) > 500
+    assert all(one.program and not one.crash for one in programs)

@@ -1,0 +1,420 @@
+"""Probe sets: who asks, what is in the pool, and what of it is relevant; and recorded loops as episodes."""
+
+import csv
+import gzip
+import io
+import json
+
+import matplotlib as mpl
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from experiments._tools import retrieval as command
+from experiments._tools.contestants import NAMES, contestants
+from experiments._tools.probes import VIEWS, documents, known, probes, queries
+from experiments._tools.recollected import Recollected, failed_asserts, recollect
+from experiments._tools.retrieval_plot import METHOD, draw, save
+from experiments._tools.retrieval_report import contents, found, gained, reached, show, speeds
+from experiments._tools.retrievers_compared import compare
+from reflexion_lab.memory.texts import query
+from reflexion_lab.protocols import Hit
+from reflexion_lab.records import Episode, Reflection, Task
+from reflexion_lab.runner.config.compose import compose
+
+mpl.use("Agg")
+FILES = (
+    "agentevals_reflexion_humaneval",
+    "cray_deepseek_humaneval",
+    "noah_ucs_humaneval_gpt4",
+    "noah_mbpp_gpt4",
+)
+
+
+def episode(task, model, category, number=1, prompt="", code="", words="", error=""):
+    reflection = Reflection(
+        reflection_id="r",
+        about_attempt=number,
+        root_cause="",
+        what_went_wrong=words,
+        what_to_change="",
+        confidence=0.0,
+        source="llm",
+        category=category,
+        text=words,
+    )
+    return Episode(
+        agent_id=model,
+        task_id=task,
+        task_description=prompt or f"def {task}(x): about {task}",
+        attempt_number=number,
+        code=code,
+        test_results="",
+        failure_analysis=error or f"{category} error",
+        reflection=reflection,
+        passed=False,
+        metadata={"entry_point": task},
+    )
+
+
+EPISODES = (
+    episode("add", "gpt", "assertion"),
+    episode("add", "gpt", "assertion", number=2),
+    episode("add", "deep", "syntax"),
+    episode("cut", "gpt", "syntax"),
+    episode("cut", "deep", "assertion"),
+    episode("own", "gpt", "timeout"),
+)
+
+
+class Overlap:
+    """The tiny Jaccard that stands for a retriever here."""
+
+    def __init__(self):
+        self.bags = []
+
+    def add(self, texts):
+        self.bags += [set(text.split()) for text in texts]
+
+    def forget(self, before):
+        raise NotImplementedError
+
+    def rank(self, query, k):
+        words = set(query.split())
+        scores = [len(words & bag) / len(words | bag) for bag in self.bags]
+        return sorted((Hit(n, s) for n, s in enumerate(scores) if s), key=lambda hit: (-hit.score, -hit.number))[:k]
+
+
+class Backwards(Overlap):
+    """Finds the same, the worst first."""
+
+    def rank(self, query, k):
+        return super().rank(query, len(self.bags))[::-1][:k]
+
+
+def asked(name):
+    probe = next(probe for probe in probes(EPISODES) if probe.name == name)
+    return probe, {one.number: (set(one.relevant), set(range(6)) - set(one.excluded)) for one in probe.questions}
+
+
+def test_the_same_task_is_looked_for_among_other_models_only():
+    probe, questions = asked("same task")
+    assert questions == {
+        0: ({2}, {2, 4}),
+        1: ({2}, {2, 4}),
+        2: ({0, 1}, {0, 1, 3, 5}),
+        3: ({4}, {2, 4}),
+        4: ({3}, {0, 1, 3, 5}),
+    }
+    assert probe.alone == 1  # nobody else met `own`
+    assert probe.chance == pytest.approx((1 / 2 + 1 / 2 + 2 / 4 + 1 / 2 + 1 / 4) / 5)
+
+
+def test_the_same_class_is_looked_for_in_other_tasks_only():
+    probe, questions = asked("same class")
+    assert questions == {
+        0: ({4}, {3, 4, 5}),
+        1: ({4}, {3, 4, 5}),
+        2: ({3}, {3, 4, 5}),
+        3: ({2}, {0, 1, 2, 5}),
+        4: ({0, 1}, {0, 1, 2, 5}),
+    }
+    assert probe.alone == 1
+
+
+def test_the_commonest_class_does_not_ask_for_rare_ones():
+    probe, questions = asked("rare class")
+    assert set(questions) == {2, 3}
+    assert "assertion" in probe.asks
+
+
+def test_no_query_finds_itself():
+    for probe in probes(EPISODES):
+        assert all(one.number in one.excluded and not one.excluded & one.relevant for one in probe.questions)
+
+
+@pytest.mark.parametrize("match", ["task", "task_error", "task_code"])
+def test_the_labs_own_texts_are_those_that_its_memory_compares(match):
+    one = episode("add", "gpt", "type", prompt="def add(x): ...", code="def add(x): return 1", error="TypeError")
+    task = Task(task_id="add", prompt=one.task_description, entry_point="add")
+    assert queries([one], match) == documents([one], match) == [query(task, [one], match)]
+
+
+def test_the_program_is_compared_without_prompt_docstring_and_name():
+    code = 'def add_up(x):\n    """Add up the numbers."""\n    return add_up_all(x) + add_up(x)'
+    [text] = documents([episode("add_up", "gpt", "type", prompt="Say hello", code=code, error="TypeError")], "program")
+    assert text.startswith("TypeError\ndef f(x):")
+    assert "hello" not in text
+    assert "numbers" not in text
+    assert "add_up_all(x) + f(x)" in text
+
+
+def test_words_compare_the_prompt_with_nothing_but_the_reflection():
+    one = episode("add_up", "gpt", "type", prompt="def add_up(x): sum", code="secret", words="`add_up` forgot zero")
+    assert (queries([one], "words"), documents([one], "words")) == (["def f(x): sum"], ["`f` forgot zero"])
+
+
+def test_an_unknown_text_is_named():
+    for ask in (lambda: known(["task", "prose"]), lambda: documents(EPISODES, "prose")):
+        with pytest.raises(ValueError, match="match: 'prose' found; expected one of task, task_error"):
+            ask()
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return compare(EPISODES, {"jaccard": Overlap, "backwards": Backwards}, ("task", "task_error"), k=2, quiet=True)
+
+
+def test_the_better_order_is_found_better(compared):
+    good, bad = (compared.cell("same task", "task", name) for name in ("jaccard", "backwards"))
+    assert good.quality.ndcg.value == 1.0
+    assert compared.minus(good, bad).value == pytest.approx(good.quality.ndcg.value - bad.quality.ndcg.value)
+    assert compared.minus(good, bad).value > 0
+
+
+def test_what_is_out_of_the_pool_takes_no_place(compared):
+    # Episode 1 shares every word with 0, and both are of the asking model: 2 comes first all the same.
+    answers = compared.cell("same task", "task", "jaccard").answers
+    assert [one.reciprocal_rank for one in answers] == [1.0] * 5
+
+
+def test_every_retriever_answers_every_question_of_every_probe_on_every_text(compared):
+    sizes = {probe.name: len(probe.questions) for probe in compared.probes}
+    assert len(compared.cells) == 3 * 2 * 2
+    assert all(cell.quality.queries == len(cell.answers) == sizes[cell.probe] for cell in compared.cells)
+    assert {(speed.retriever, speed.match) for speed in compared.speeds} == {
+        (name, view) for name in ("jaccard", "backwards") for view in ("task", "task_error")
+    }
+
+
+def test_what_a_new_query_costs_is_paid_for_each_timed_query():
+    paid = []
+    compare(EPISODES, {"jaccard": Overlap, "free": Overlap}, ("task",), unseen={"jaccard": paid.append}, quiet=True)
+    assert paid
+    assert set(paid) <= set(queries(EPISODES, "task"))
+
+
+@pytest.mark.parametrize(
+    ("episodes", "retrievers", "views", "k", "said"),
+    [
+        ((), {"a": Overlap}, ("task",), 5, "episodes: none found"),
+        (EPISODES, {}, ("task",), 5, "retrievers: none found"),
+        (EPISODES, {"a": Overlap}, (), 5, "views: none found"),
+        (EPISODES, {"a": Overlap}, ("task",), 0, "k: 0 found"),
+        (EPISODES, {"a": Overlap}, ("prose",), 5, "match: 'prose' found"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(episodes, retrievers, views, k, said):
+    with pytest.raises(ValueError, match=said):
+        compare(episodes, retrievers, views, k=k, quiet=True)
+
+
+def test_sheets_hold_the_numbers_of_the_cells(compared):
+    sheet = found(compared, "same task")
+    assert sheet.columns == ("retriever", "task", "task_error")
+    assert [row[0] for row in sheet.rows] == ["jaccard", "backwards"]
+    assert sheet.rows[0][1] == "100.0\n[100, 100]"
+    assert "5 queries on 2 tasks, 1 left out" in sheet.caption
+    gains = gained(compared, "same task", over="retriever").rows
+    assert gains[0][1:] == ("", "")
+    assert gains[1][1].startswith("-")
+    assert gained(compared, "same task", over="match").rows[0][1] == ""
+    assert reached(compared, "same task").rows[0][1] == "100 %"
+    assert [row[0] for row in speeds(compared).rows] == ["jaccard", "backwards"]
+    with pytest.raises(ValueError, match="over: 'task' found"):
+        gained(compared, "same task", over="task")
+
+
+def test_a_narrow_terminal_hides_no_figure_and_no_name(compared):
+    texts = []
+    for width in (20, 200):
+        out = io.StringIO()
+        show(Recollected(sources=(), episodes=EPISODES, unshown=0), compared, Console(file=out, width=width))
+        texts.append(out.getvalue().partition("same task")[2])
+    assert "backwards" in texts[0]
+    assert texts[0] == texts[1]
+
+
+def test_a_probe_without_questions_is_said_and_draws_nothing():
+    alone = Recollected(sources=("log",), episodes=EPISODES[:1], unshown=2)
+    compared = compare(alone.episodes, {"jaccard": Overlap}, ("task",), quiet=True)
+    console = Console(width=100, record=True, file=io.StringIO())
+    show(alone, compared, console)
+    text = console.export_text()
+    assert "same task: no query has a relevant document in its pool" in text
+    assert "Left out: 2 reflections" in text
+    assert compared.cells == ()
+
+
+def test_a_table_and_a_figure_hold_the_same_numbers_twice_over(compared, tmp_path):
+    table, picture = save(compared, ["log.jsonl"], tmp_path)
+    rows = list(csv.DictReader(table.open()))
+    assert len(rows) == len(compared.cells)
+    first, cell = rows[0], compared.cells[0]
+    assert float(first["ndcg"]) == round(cell.quality.ndcg.value, 4)
+    assert float(first["hit_low"]) == round(cell.quality.hit.low, 4)
+    assert (int(first["queries"]), int(first["left_out"])) == (5, 1)
+    before = picture.read_bytes()
+    save(compared, ["log.jsonl"], tmp_path)
+    assert picture.read_bytes() == before
+    panels = draw(compared, ["log.jsonl"], Figure()).axes
+    assert [ax.get_title(loc="left") for ax in panels] == [
+        "same task: 5 queries on 2 tasks",
+        "same class: 5 queries on 2 tasks",
+        "rare class: 2 queries on 2 tasks",
+    ]
+    said = [text.get_text() for text in panels[0].texts if text.get_gid() == "caption"]
+    assert said == [f"6 documents from log.jsonl; seed 0.\n{METHOD}"]
+
+
+def test_contestants_are_the_labs_retrievers_as_configured():
+    for name, make in contestants([name for name in NAMES if name not in ("embedding", "hybrid")]).making.items():
+        made, node = make(), compose(f"retriever={name}").retriever
+        assert node._target_ == f"{type(made).__module__}.{type(made).__name__}"
+    with pytest.raises(ValueError, match="retriever: 'google' found; expected one of jaccard"):
+        contestants(["google"])
+
+
+def row(problem, model, attempts):
+    test = f"def check(candidate):\n    assert candidate(2) == 4\n\ncheck({problem})\n"
+    prompt = f'def {problem}(x):\n    """Work on {problem}."""\n'
+    told = {"prompt": prompt, "test": test, "entry_point": problem, "problem": problem}
+    return {**told, "run": f"{model}/1", "model": model, "attempts": attempts}
+
+
+def attempt(code, words="it is wrong", feedback="Tests failed:\nassert twice(2) == 4 # output: 2\nand more"):
+    return {"code": code, "feedback": feedback, "reflection": words}
+
+
+@pytest.fixture
+def transcripts(tmp_path):
+    rows = [
+        row(
+            "twice",
+            "gpt",
+            [
+                attempt("def twice(x):\n    return x"),
+                attempt("def twice(x):\n    return y"),
+                {"code": "", "feedback": ""},
+            ],
+        ),
+        row("twice", "deep", [attempt("def twice(x):\n    return None")]),
+        row(
+            "thrice",
+            "deep",
+            [attempt("def thrice(x):\n    return z", feedback={"recomputed_failed": ["assert thrice(2) == 6"]})],
+        ),
+        row("right", "deep", [attempt("def right(x):\n    return 4", feedback="Tests failed:\nassert right(2) == 4")]),
+        row("silent", "deep", [attempt("def silent(x):\n    return 4", feedback="")]),
+    ]
+    path = tmp_path / "log.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    return path
+
+
+def test_recorded_failures_become_the_episodes_that_memory_would_keep(transcripts):
+    read = recollect([transcripts], workers=1)
+    assert (read.sources, read.unshown) == (("log.jsonl.gz",), 2)  # one that passes again, one without an assert
+    first, second, other, thrice = read.episodes
+    assert [one.category for one in read.episodes] == ["assertion", "syntax", "assertion", "syntax"]
+    assert (first.agent_id, first.task_id, first.attempt_number, second.attempt_number) == ("gpt", "twice", 1, 2)
+    assert first.failure_analysis == "fail expected , got"
+    assert second.failure_analysis == "NameError name is not defined"
+    assert "assert twice(2) == 4" in first.test_results
+    assert first.reflection.text == "it is wrong"
+    assert first.metadata["entry_point"] == "twice"
+    assert not any(one.passed for one in read.episodes)
+    assert len({one.episode_id for one in read.episodes}) == 4
+    assert (other.agent_id, thrice.task_id) == ("deep", "thrice")
+    assert contents(read).rows[-1] == ("all", "2 assertion, 2 syntax", "4", "2")
+
+
+def test_only_the_first_rows_are_read_when_asked(transcripts):
+    assert {one.agent_id for one in recollect([transcripts], limit=1, workers=1).episodes} == {"gpt"}
+
+
+def test_rows_that_were_not_read_are_not_said_to_hold_nothing(transcripts):
+    with pytest.raises(ValueError, match="no reflection found in the first 0 rows"):
+        recollect([transcripts], limit=0)
+
+
+def test_a_file_without_reflections_is_named(tmp_path):
+    path = tmp_path / "bare.jsonl"
+    path.write_text(json.dumps(row("twice", "gpt", [{"code": "x", "feedback": ""}])))
+    with pytest.raises(ValueError, match=r"bare\.jsonl: no reflection found; expected transcripts"):
+        recollect([path])
+    path.write_text('{"attempts": 3}')
+    with pytest.raises(ValueError, match=r"bare\.jsonl, line 1, field attempts: 3 found; expected a list"):
+        recollect([path])
+
+
+@pytest.mark.parametrize(
+    ("feedback", "expected"),
+    [
+        (
+            "Tested passed:\nassert f(0)\n\nTests failed:\nassert f(1) == '#' # output: 2\nassert f(2)",
+            ("assert f(1) == '#'", "assert f(2)"),
+        ),
+        ("Tests failed:\nself.assertEqual(f(1), 2) # output: 3", ()),
+        ({"recomputed_failed": ["assert f(1)"], "recomputed_passed": ["assert f(2)"]}, ("assert f(1)",)),
+        ({"recomputed_failed": None}, ()),
+        ([], ()),
+        (None, ()),
+    ],
+)
+def test_failed_asserts_are_read_in_every_form(feedback, expected):
+    assert failed_asserts(feedback) == expected
+
+
+def test_the_command_prints_every_probe_and_writes_table_and_figure(transcripts, tmp_path, capsys):
+    wanted = ["--retriever", "jaccard", "random", "--match", "task", "task_error", "--out", str(tmp_path / "out")]
+    options = command.parser().parse_args([str(transcripts), *wanted, "--json"])
+    assert command.retrieval(options) == 0
+    said = capsys.readouterr().out
+    told = json.loads(said.splitlines()[-1])
+    assert (told["documents"], told["tasks"], told["unshown"]) == (4, 2, 2)
+    assert {(cell["retriever"], cell["match"]) for cell in told["cells"]} == {
+        (name, match) for name in ("jaccard", "random") for match in ("task", "task_error")
+    }
+    assert "same task: 100 × nDCG@5" in said
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["figure.svg", "table.csv"]
+
+
+def test_a_wrong_name_shows_before_anything_runs(tmp_path):
+    options = command.parser().parse_args([str(tmp_path / "absent.jsonl"), "--match", "prose"])
+    with pytest.raises(ValueError, match="match: 'prose' found"):
+        command.retrieval(options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["absent.jsonl"], "absent.jsonl: no file found; expected transcripts"),
+        (["."], "no file found; expected transcripts"),
+        (["log.jsonl.gz", "--out", "log.jsonl.gz"], "--out: 'log.jsonl.gz' cannot be a folder"),
+        (["log.jsonl.gz", "--out", "log.jsonl.gz/deeper"], "cannot be a folder"),
+    ],
+)
+def test_a_wrong_place_shows_before_anything_runs(transcripts, monkeypatch, arguments, said):
+    monkeypatch.chdir(transcripts.parent)
+    monkeypatch.setattr("experiments._tools.recollected.recollect", lambda *_, **__: pytest.fail("it ran"))
+    options = command.parser().parse_args(arguments)
+    with pytest.raises(ValueError, match=said):
+        command.retrieval(options)
+
+
+@pytest.mark.parametrize("wrong", [["--k", "0"], ["--limit", "0"], ["--limit", "-3"], ["--limit", "x"]])
+def test_a_count_of_nothing_is_no_argument(capsys, wrong):
+    with pytest.raises(SystemExit):
+        command.parser().parse_args(["log.jsonl", *wrong])
+    assert f"argument {wrong[0]}: " in capsys.readouterr().err
+
+
+def test_of_recorded_runs_a_task_is_found_again_by_its_text_and_not_by_chance(recorded_runs):
+    paths = [recorded_runs / "transcripts" / f"{name}.jsonl.gz" for name in FILES]
+    read = recollect(paths, limit=60)
+    assert len(read.episodes) > 150
+    compared = compare(read.episodes, contestants(["jaccard", "random"]).making, VIEWS[:1], quiet=True)
+    good, chance = (compared.cell("same task", "task", name).quality for name in ("jaccard", "random"))
+    assert good.ndcg.low > 0.95
+    assert chance.ndcg.high < 0.2

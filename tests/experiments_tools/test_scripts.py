@@ -1,0 +1,30 @@
+"""The scripts as somebody runs them: in a process of their own, from the project's folder."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = re.findall(r"`python -m (\S+)`", (ROOT / "experiments" / "_tools" / "README.md").read_text())
+
+
+def test_every_script_is_in_the_list():
+    modules = (ROOT / "experiments" / "_tools").glob("*.py")
+    assert {path.stem for path in modules if "\nif __name__ ==" in path.read_text()} == {
+        name.rpartition(".")[2] for name in SCRIPTS
+    }
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_has_help_and_says_in_one_line_what_is_wrong(script):
+    def said(*words):
+        line = [sys.executable, "-m", script, *words]
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert f"usage: python -m {script}" in said("--help").stdout
+    wrong = said("absent.jsonl")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: absent.jsonl: ") and wrong.stderr.count("\n") == 1

@@ -1,0 +1,103 @@
+"""Success by trial: the published curves, and logs that cannot be believed."""
+
+import csv
+import json
+
+import pytest
+
+from experiments._tools.trial_logs import pairings, read_trials
+from experiments._tools.trials import main
+
+PUBLISHED = {
+    "alfworld/reflexion_run_logs": [84, 103, 111, 113, 117, 118, 123, 126, 128, 129, 130, 130, 131, 133, 134],
+    "alfworld/base_run_logs": [84, 94, 97, 98, 100, 101, 101],
+    "webshop/reflexion_run_logs_1": [33, 33, 34, 35],
+    "webshop/reflexion_run_logs_2": [33, 35, 35, 35],
+    "webshop/base_run_logs_2": [33, 34, 34, 34],
+    "webshop/base_run_logs_1": [31],
+}
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Writes one file a trial: which environments are solved by then."""
+
+    def log(*trials, name="run", world="world"):
+        folder = tmp_path / world / name
+        folder.mkdir(parents=True)
+        for number, solved in enumerate(trials):
+            rows = [{"name": env, "memory": [], "is_success": env in solved} for env in "abcd"]
+            (folder / f"env_results_trial_{number}.json").write_text(json.dumps(rows))
+        return folder
+
+    return log
+
+
+def test_the_published_curves_come_out_of_the_logs(recorded_runs):
+    found = {one.label: [rate.k for rate in one.curve] for one in read_trials([recorded_runs / "trials"])}
+    assert found == PUBLISHED
+    assert {one.label: len(one.solved) for one in read_trials([recorded_runs / "trials"])} == {
+        label: 134 if label.startswith("alfworld") else 100 for label in PUBLISHED
+    }
+
+
+def test_published_runs_and_their_baselines_begin_with_one_and_the_same_trial(recorded_runs):
+    found = {pairing.second: pairing for pairing in pairings(read_trials([recorded_runs / "trials"]))}
+    assert all(pairing.same_start for pairing in found.values())
+    alfworld = found["alfworld/reflexion_run_logs"].by_trial
+    assert [(pair.repaired, pair.damaged) for pair in alfworld][-1] == (23, 1)
+    assert all(pair.low <= 0 <= pair.high for name in found if "webshop" in name for pair in found[name].by_trial)
+
+
+def test_runs_are_paired_by_environment_at_each_trial_that_both_have(log, tmp_path):
+    log("a", "ab", "abc", name="mine")
+    log("b", "b", name="base")
+    log("a", name="other", world="elsewhere")
+    (pairing,) = pairings(read_trials([tmp_path]))
+    assert (pairing.first, pairing.second, pairing.same_start) == ("world/base", "world/mine", False)
+    assert [(pair.n, pair.repaired, pair.damaged) for pair in pairing.by_trial] == [(4, 1, 1), (4, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (lambda f: (f / "env_results_trial_0.json").unlink(), "env_results_trial_0.json not found"),
+        (lambda f: (f / "env_results_trial_1.json").write_text("{"), "expected a list of objects"),
+        (lambda f: (f / "env_results_trial_1.json").write_text("[]"), "expected each once, and one"),
+        (
+            lambda f: (f / "env_results_trial_1.json").write_text('[{"name": "z", "is_success": true}]'),
+            "in one trial alone",
+        ),
+    ],
+)
+def test_a_log_that_cannot_be_believed_is_refused_by_file(log, break_it, said):
+    folder = log("a", "ab")
+    break_it(folder)
+    with pytest.raises(ValueError, match=said) as raised:
+        read_trials([folder])
+    assert str(folder) in str(raised.value)
+
+
+def test_a_solved_environment_that_is_unsolved_later_is_refused(log):
+    with pytest.raises(ValueError, match="a unsolved found, which was solved before"):
+        read_trials([log("a", "b")])
+
+
+def test_a_folder_without_logs_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"no env_results_trial_N\.json found"):
+        read_trials([tmp_path])
+
+
+def test_the_command_prints_curves_and_writes_figure_and_table(log, tmp_path, capsys):
+    log("a", "ab", "abc", name="mine")
+    log("a", "a", name="base")
+    assert main([str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "world/mine: 1 2 3; 75.0 %" in told and "world/mine against world/base" in told
+    rows = list(csv.DictReader((tmp_path / "out" / "trials.csv").open()))
+    assert [(row["run"], row["trial"], row["solved"], row["gained"]) for row in rows][2:4] == [
+        ("mine", "1", "1", "0"),
+        ("mine", "2", "2", "1"),
+    ]
+    figure = (tmp_path / "out" / "trials.svg").read_text()
+    assert figure.lstrip().startswith("<?xml")

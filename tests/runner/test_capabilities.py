@@ -1,0 +1,81 @@
+"""What a part can do is said by its class: a subclass under another name is treated as what it is."""
+
+import pytest
+
+from reflexion_lab.runner.config.arm_checks import doubts
+from reflexion_lab.runner.config.build import ConfigError, plain
+from reflexion_lab.runner.config.compose import compose, draws_from_runs
+from reflexion_lab.runner.config.parts import keeps, load_models, shares
+from reflexion_lab.runner.folder.manifest import measured
+
+OWN = """
+from reflexion_lab.agent.actors.warming import Warming
+from reflexion_lab.agent.models.openai import OpenAIModel
+from reflexion_lab.memory.recall import Similar, Window
+from reflexion_lab.runner.pool import Shuffled
+from reflexion_lab.storage.in_memory import InMemory
+
+
+class MyRecall(Window): ...
+class MyWindow(Window):
+    reads_other_tasks = False
+class MySimilar(Similar): ...
+class MyStore(InMemory): ...
+class MyWarming(Warming): ...
+class MyWords(Shuffled): ...
+class MyServer(OpenAIModel): ...
+class Durable:
+    def __init__(self, place, retention_days=None): ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_capabilities.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ([], (False, False)),
+        (["recall._target_=own_capabilities.MyRecall"], (False, True)),
+        (["recall._target_=own_capabilities.MyWindow"], (False, False)),
+        (["recall=similar"], (False, True)),
+        (["recall=similar", "recall._target_=own_capabilities.MySimilar"], (False, True)),
+        (["store._target_=own_capabilities.MyStore"], (True, True)),
+        (["store=sqlite", "store._target_=own_capabilities.Durable"], (True, True)),
+    ],
+)
+def test_a_store_and_a_recall_say_whether_loops_learn_from_each_other(overrides, expected):
+    cfg = compose(*overrides)
+    assert (keeps(cfg), shares(cfg)) == expected
+
+
+def test_an_arm_keeps_its_promise_with_a_subclass():
+    overrides = ["experiment=warming", "loop.max_attempts=2"]
+    assert list(doubts(plain(compose(*overrides, "actor._target_=own_capabilities.MyWarming")))) == []
+    (doubt,) = doubts(plain(compose(*overrides, "actor=single_shot")))
+    assert "expected Warming" in doubt
+
+
+def test_a_reflector_says_whether_it_reads_runs():
+    shuffled = ["reflector=shuffled", "reflector.pool=[runs]"]
+    assert draws_from_runs(compose(*shuffled, "reflector._target_=own_capabilities.MyWords"))
+    assert not draws_from_runs(compose("reflector=rules"))
+
+
+def test_a_served_model_under_another_name_chats_and_how_it_is_asked_is_no_result(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
+    served = ["model=openai", "model.model=m", "model.base_url=http://127.0.0.1:1/v1",
+              "model._target_=own_capabilities.MyServer"]  # fmt: skip
+    with pytest.raises(ConfigError, match="continuation found with model=openai, whose models chat"):
+        load_models(compose(*served, "actor=continuation"))
+
+
+def test_how_a_server_is_asked_is_measured_of_every_other_part():
+    """A part of one's own that has a server, too, may give other results with another deadline."""
+    own = {"_target_": "mine.Remote", "base_url": "http://127.0.0.1:1/v1", "timeout": 1}
+    assert measured({"evaluator": own})["evaluator"]["timeout"] == 1
+    served = measured(plain(compose("model=openai", "model.model=m")))["model"]
+    assert {"timeout", "retries"} & served.keys() == set()

@@ -1,0 +1,126 @@
+"""Every key of every config, changed: the config digest sees what changes a result, and nothing else."""
+
+import json
+import re
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from reflexion_lab.records import Manifest
+from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.compose import CONF, compose
+from reflexion_lab.runner.config.grid import cell_digest, digest_of
+from reflexion_lab.runner.folder import manifest
+
+LISTED = ("stop", "experiment", "preset", "hydra")
+"""Groups that are no single part; the rules of `stop` are composed all at once."""
+GROUPS = [
+    [f"{group.name}={path.stem}" for path in sorted(group.glob("*.yaml"))]
+    for group in sorted(CONF.iterdir())
+    if group.is_dir() and group.name not in LISTED
+]
+CONFIGS = [tuple(filter(None, choices)) for choices in zip_longest(*GROUPS)]
+"""Every choice of every group once, as many at once as there are groups: to compose a config takes its time."""
+EXECUTION = re.compile(
+    rf"({'|'.join(manifest.HOW_NOT_WHAT)})(\..*)?|{'|'.join(map(re.escape, manifest.PLACED))}"
+    rf"|(model|roles\.\w+)\.({'|'.join(manifest.HOW_ASKED)})"
+)
+OPENAI = "reflexion_lab.agent.models.openai.OpenAIModel"
+
+
+def leaves(node, key=()):
+    if isinstance(node, dict) and node:
+        for name, value in node.items():
+            yield from leaves(value, (*key, name))
+    else:
+        yield key
+
+
+def changed(config, key):
+    """`config` with another value at `key`."""
+    name, *below = key
+    value = config[name]
+    if below:
+        return {**config, name: changed(value, below)}
+    if isinstance(value, bool):
+        return {**config, name: not value}
+    if isinstance(value, int | float):
+        return {**config, name: value + 1}
+    return {**config, name: f"{value}-other"}
+
+
+def test_no_choice_of_any_group_is_forgotten():
+    made = sorted(choice for choices in CONFIGS for choice in choices)
+    assert made == sorted(choice for group in GROUPS for choice in group)
+    assert len(made) > 70
+
+
+EVERY_STOP = f"stop=[{','.join(sorted(path.stem for path in (CONF / 'stop').glob('*.yaml')))}]", "stop.budget.cost=null"
+
+
+@pytest.mark.parametrize("choices", [(), *CONFIGS, EVERY_STOP], ids=" ".join)
+def test_a_digest_changes_with_each_key_that_may_change_a_result_and_with_no_other(choices):
+    config = plain(compose(*choices, "storage.url=postgresql://host/lab"))
+    digest = manifest.config_digest(config)
+    keys = list(leaves(config))
+    assert len(keys) > 80
+    for key in keys:
+        is_asked = config["model"]["_target_"] == OPENAI if key[0] == "model" else True
+        is_execution = EXECUTION.fullmatch(".".join(key)) is not None and is_asked
+        other = manifest.config_digest(changed(config, key))
+        assert (other == digest) is is_execution, ".".join(key)
+
+
+def test_the_table_of_keys_in_the_documentation_is_that_of_the_code():
+    page = (CONF.parent / "docs" / "configuration.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \| (\S.*?) \|", page.partition("## Keys and digests")[2].partition("\n## ")[0], re.M)
+    by_keys = {tuple(re.findall(r"`([^`]+)`", keys)): answer for keys, answer in rows}
+    no = {key for keys, answer in by_keys.items() if answer == "no" for key in keys} - {"model=openai"}
+    assert no == {*manifest.HOW_NOT_WHAT, *manifest.PLACED, *manifest.HOW_ASKED} - {"prices"}
+    assert by_keys["prices",] == "if a stop rule has a `cost`"
+    assert by_keys[manifest.DATA,] == "yes"
+
+
+OLD = json.loads((Path(__file__).parent / "manifest_of_an_earlier_version.json").read_text())
+"""Shortened, as commit 6c4eb05 wrote it:
+`reflexion-lab run model=simulated actor=single_shot tracker=none benchmark.limit=2 store=sqlite`
+"""
+
+
+def test_the_digest_of_an_earlier_version_is_no_disagreement():
+    from reflexion_lab.studies.replay.verify.digests import of_config
+
+    (finding,) = of_config(manifest_of(OLD))
+    assert finding.disagreements == ()
+    (finding,) = of_config(manifest_of({**OLD, "config": {**OLD["config"], "temperature": 0.5}}))
+    assert len(finding.disagreements) == 1
+
+
+def test_keys_that_came_later_count_as_their_defaults_in_an_old_manifest():
+    overrides = ["model=simulated", "actor=single_shot", "tracker=none", "benchmark.limit=2", "store=sqlite"]
+    for more, expected in (([], []), (["memory.shared.across_cells=true"], ["memory"])):
+        now = plain(compose(*overrides, *more))
+        found = manifest.differences(manifest_of(OLD), manifest_of({**OLD, "config": now}))
+        assert found == expected
+
+
+def test_an_edited_price_file_is_a_difference_where_a_stop_rule_reads_costs():
+    for cost, expected in ((None, []), (0.5, ["prices of models"])):
+        config = {**OLD["config"], "stop": {"budget": {"cost": cost}}}
+        runs = [manifest_of({**OLD, "config": config, "prices": {"actor": price}}) for price in ("1 USD", "2 USD")]
+        assert manifest.differences(*runs) == expected
+
+
+def test_cells_with_other_stores_are_no_equal_cells_and_a_moved_root_is_none():
+    here, there = (compose("store=sqlite", f"store.place={place}") for place in ("a.sqlite", "b.sqlite"))
+    assert digest_of(here) == digest_of(there)
+    assert cell_digest(here) != cell_digest(there)
+    roots = [compose("store=sqlite", f"run_root={root}") for root in ("runs", "/data/moved")]
+    assert cell_digest(roots[0]) == cell_digest(roots[1])
+
+
+def manifest_of(fields):
+    import msgspec
+
+    return msgspec.convert(fields, Manifest)
