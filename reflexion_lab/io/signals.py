@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -56,6 +57,18 @@ def heeded() -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+
+
+def ended(futures: Iterable[Future[None]]) -> Iterator[Future[None]]:
+    """Each future as it ends, waited for in steps of half a second.
+
+    A wait without an end can miss a signal: Python handles signals between two instructions of the main thread, and
+    nothing wakes that thread when the signal went to another one, or came just before the wait began.
+    """
+    waiting = set(futures)
+    while waiting:
+        over, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+        yield from over
 
 
 def _is_terminal(descriptor: int) -> bool:

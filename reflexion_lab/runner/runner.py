@@ -6,11 +6,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from reflexion_lab.io.signals import ended
 from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.memory.rounds import OneRound, Rounds
 from reflexion_lab.protocols import Loop, SuiteWriter, Unanswered
@@ -169,8 +170,9 @@ class Runner:
                 work(item)
 
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="task")
+        futures = [pool.submit(work_off) for _ in range(self.workers)]
         try:
-            for future in as_completed([pool.submit(work_off) for _ in range(self.workers)]):
+            for future in ended(futures):
                 future.result()
         except BaseException as problem:
             self._cancelled.set()
@@ -178,7 +180,9 @@ class Runner:
                 print("stopping when the attempts under way have ended; Ctrl-C stops at once", file=sys.stderr)
             raise
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            for _ in ended(futures):
+                pass
+            pool.shutdown()
 
     def _task(self, task: Task) -> None:
         try:

@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import termios
 
 import pytest
@@ -77,6 +78,30 @@ def test_twice_stops_at_once_while_calls_hang(place, served, more):
     assert (process.returncode, said) == (130, "\nstopped at once; what had finished is written\n")
     one.check_processes()
     served.gate.set()
+
+
+HANGING = """
+import signal, threading, time
+
+class Model:
+    fingerprint, slots, context = "hanging", 2, 0
+
+    def complete(self, *_, **__):
+        for _ in range(2):
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            time.sleep(2)
+        threading.Event().wait()
+"""
+
+
+def test_signals_that_a_worker_thread_receives_stop_the_run(tmp_path):
+    (tmp_path / "hanging.py").write_text(HANGING)
+    overrides = ["~model", "+model._target_=hanging.Model", "actor=single_shot", "benchmark.limit=1", "tracker=none"]
+    command = [sys.executable, "-m", "reflexion_lab", "run", *overrides, "quiet=true"]
+    process = subprocess.run(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, timeout=120)
+    first, second = "stopping when the attempts under way have ended; Ctrl-C stops at once", "stopped at once"
+    assert process.returncode == 130
+    assert process.stderr == f"{first}\n\n{second}; what had finished is written\n"
 
 
 def test_a_terminal_that_is_closed_stops_the_run_and_its_attempts_are_written(place, served):
