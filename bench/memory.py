@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Reflection
 from reflexion_lab.storage.own_server import own_server
 from reflexion_lab.storage.place import opened

@@ -1,76 +1,96 @@
-"""What is wrong, said to a user in one line."""
+"""Errors that a user can fix. The command line shows these without a traceback; any other exception is a bug.
+
+In: a key, what it holds, what it may hold, what to do. Out: one message, `KEY: got VALUE, expected RULE`.
+"""
 
 from __future__ import annotations
 
-import difflib
-import re
-import traceback
-from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.io.secrets import without_keys
-from reflexion_lab.io.terminal_text import plain, visible
-from reflexion_lab.protocols import HarnessError, ModelError, StoreError
-
-NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '[^']*': ([\w ]+)(.*)")
+if TYPE_CHECKING:
+    from reflexion_lab.records import Usage
 
 
-def mendable(problem: Exception) -> bool:
-    """Whether a user, not a programmer, can do something about it."""
-    return hydras_own(problem) or isinstance(problem, ValueError | ModelError | HarnessError | StoreError | OSError)
+class LabError(Exception):
+    """Something that a user can fix.
 
-
-def hydras_own(problem: BaseException) -> bool:
-    """Whether Hydra or OmegaConf raised it, whatever it wraps."""
-    return type(problem).__module__.startswith(("hydra", "omegaconf"))
-
-
-def one_line(problem: BaseException, keys: str = "`reflexion-lab run --cfg job` prints those that there are") -> str:
-    """What is wrong: the innermost cause, the config key that Hydra met it at, the stage of the loop; without secrets,
-    and without anything that a terminal would obey.
-
-    Args:
-        keys: what is said where there is no such key.
+    Parameters
+    ----------
+    key
+        The config key, the option, the argument, or the file with its line. Without `got`, the whole problem.
+    got
+        What was there, as it is to be read: `repr` of a text, the number itself.
+    expected
+        What can stand there.
+    hint
+        What to do; the command line shows it on a line of its own.
     """
-    if hydras_own(problem) and (unread := getattr(problem, "override", None)):
-        return harmless(f"{unread[:200]}: no override; expected KEY=VALUE, or 'KEY=\"VALUE\"' for a value of odd signs")
-    notes = "; ".join(note for cause in _causes(problem) for note in getattr(cause, "__notes__", ()))
-    key = re.search(r"full_key: (\S+)", in_hydras_words(problem))
-    *_, problem = _causes(problem)
-    text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", str(problem))[0]
-    if key and "is not in struct" in text:
-        hydras = "`reflexion-lab run --cfg hydra` prints those that there are"
-        text = f"{key[1]}: no such key; {hydras if key[1].startswith('hydra.') else keys}"
-    elif choice := NO_CHOICE.fullmatch(" ".join(text.split())):
-        group, name, choices = choice[1], choice[2], choice[3].split()
-        close = "".join(f"; did you mean {near!r}?" for near in difflib.get_close_matches(name, choices, n=1))
-        text = f"{group}: {name!r} found; expected one of {', '.join(choices)}{choice[4]}{close}"
-    elif missing := re.search(r"Missing mandatory value: (\S+)", text):
-        text = f"{missing[1]}: no value found; expected one, {missing[1]}=…"
-    elif key and (unset := re.search(r"Environment variable '(\w+)' not found", text)):
-        text = f"{key[1]}: the environment variable {unset[1]} is not set; export it, or give {key[1]}=…"
-    elif key and key[1].split(".")[0] not in text:
-        text = f"{key[1]}: {text}"
-    return harmless(" ".join(f"{text} {f'({notes})' if notes else ''}".split()))
+
+    def __init__(self, key: object, got: object = "", expected: object = "", hint: str = "") -> None:
+        super().__init__(str(key), str(got), str(expected), hint)
+        self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        key, got, expected, _ = self.args
+        if got:
+            return f"{key}: got {got}, expected {expected}"
+        return f"{key}; expected {expected}" if expected else key
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (self.problem, self.hint)))
 
 
-def in_hydras_words(problem: BaseException) -> str:
-    """The messages of a problem and of what Hydra wraps in it."""
-    return " ".join(map(str, _causes(problem)))
+class ConfigError(LabError, ValueError):
+    """A config key, an option of a command or an argument of a function holds what it cannot."""
 
 
-def _causes(problem: BaseException) -> Iterator[BaseException]:
-    """The problem, and those that Hydra wraps, the innermost last."""
-    yield problem
-    while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
-        problem = problem.__cause__
-        yield problem
+class DataError(LabError, ValueError):
+    """A file or dataset is not what it should be."""
 
 
-def harmless(text: str) -> str:
-    """What is said of a mistake, on one line: it may repeat words of others, and keys of our user."""
-    return plain(without_keys(text))
+class FolderError(LabError, ValueError):
+    """A run folder is missing, damaged, held by another process, or of another version."""
 
 
-def in_full(problem: BaseException) -> str:
-    """Its traceback, as harmless as the line."""
-    return visible(without_keys("".join(traceback.format_exception(problem))))
+class StoreError(LabError, RuntimeError):
+    """A store could not read or keep something: which file, what it holds, what to do. What it kept before stands."""
+
+
+class HarnessError(LabError, RuntimeError):
+    """The harness itself is broken; no verdict on any candidate may be drawn from it."""
+
+
+class ModelError(LabError, RuntimeError):
+    """A model could not answer: what was asked of whom, what came back, what to do. Never holds a key."""
+
+
+UNANSWERED = ("rate_limited", "server_error", "connection", "timeout", "malformed", "key_refused", "wrong_model")
+"""Why a model gave no answer, though the prompt is not to blame."""
+
+
+class Unanswered(ModelError):
+    """No answer was had, after all retries, for a reason that may pass. The prompt is not to blame: nobody may put
+    something else in the answer's place, or results would depend on the server's health.
+
+    `outcome`: one of `UNANSWERED`. `is_lasting`: asking for other tasks would end alike, until somebody mends it.
+    """
+
+    def __init__(self, message: str, outcome: str, is_lasting: bool = False) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.is_lasting = is_lasting
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As itself to other processes, with its notes."""
+        return type(self), (str(self), self.outcome, self.is_lasting), self.__dict__
+
+
+class CritiqueError(LabError, RuntimeError):
+    """A critic could not be understood; what its reply said and cost is kept, it has been paid for."""
+
+    def __init__(self, message: str, usage: Usage, reply: str = "") -> None:
+        super().__init__(message)
+        self.usage = usage
+        self.reply = reply

@@ -29,7 +29,6 @@ from reflexion_lab.records import (
     Session,
     Task,
     Trajectory,
-    Usage,
     Wisdom,
     WrittenTests,
 )
@@ -40,48 +39,6 @@ if TYPE_CHECKING:
 
 Stored = Episode | Wisdom | Mistake | Session
 S = TypeVar("S", Episode, Wisdom, Mistake, Session)
-
-
-class ModelError(RuntimeError):
-    """A model could not answer: what was asked of whom, what came back, what to do. Never holds a key."""
-
-
-UNANSWERED = ("rate_limited", "server_error", "connection", "timeout", "malformed", "key_refused", "wrong_model")
-"""Why a model gave no answer, though the prompt is not to blame."""
-
-
-class Unanswered(ModelError):
-    """No answer was had, after all retries, for a reason that may pass. The prompt is not to blame: nobody may put
-    something else in the answer's place, or results would depend on the server's health.
-
-    `outcome`: one of `UNANSWERED`. `is_lasting`: asking for other tasks would end alike, until somebody mends it.
-    """
-
-    def __init__(self, message: str, outcome: str, is_lasting: bool = False) -> None:
-        super().__init__(message)
-        self.outcome = outcome
-        self.is_lasting = is_lasting
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """As itself to other processes, with its notes."""
-        return type(self), (str(self), self.outcome, self.is_lasting), self.__dict__
-
-
-class HarnessError(RuntimeError):
-    """The harness itself is broken; no verdict on any candidate may be drawn from it."""
-
-
-class CritiqueError(RuntimeError):
-    """A critic could not be understood; what its reply said and cost is kept, it has been paid for."""
-
-    def __init__(self, message: str, usage: Usage, reply: str = "") -> None:
-        super().__init__(message)
-        self.usage = usage
-        self.reply = reply
-
-
-class StoreError(RuntimeError):
-    """A store could not read or keep something: which file, what was found, what to do. What it kept before stands."""
 
 
 class Hit(NamedTuple):

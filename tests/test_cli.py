@@ -49,26 +49,29 @@ def test_every_command_has_help(capsys):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("recall.omega=-1", "recall.omega: -1 found; expected an int of 0 or more, or one of all, by_complexity"),
-        ("recall.omga=1", "prints those that there are (did you mean 'recall.omega'?)"),
-        ("arm=a=b", "arm=a=b: no override; expected KEY=VALUE"),
+        ("recall.omega=-1", "recall.omega: got -1, expected an int of 0 or more, or one of all, by_complexity"),
+        (
+            "recall.omga=1",
+            "no such key (did you mean 'recall.omega'?); `reflexion-lab run --cfg job` prints those that",
+        ),
+        ("arm=a=b", "arm=a=b: no override, expected KEY=VALUE"),
         ("model.api_key_file=~/key", "model.api_key_file=~/key: no override"),
-        ("store=postgresql", "storage.url: no value found; expected one"),
-        ("loop.confidence_threshold=1.5", "loop.confidence_threshold: 1.5 found; expected a share in (0, 1]"),
-        ("loop.max_attempts=0", "loop.max_attempts: 0 found"),
+        ("store=postgresql", "storage.url: got no value, expected one"),
+        ("loop.confidence_threshold=1.5", "loop.confidence_threshold: got 1.5, expected a share in (0, 1]"),
+        ("loop.max_attempts=0", "loop.max_attempts: got 0"),
         (
             "model=gpt5",
-            "model: 'gpt5' found; expected one of gguf, openai, replay, scripted, simulated, smollm2",
+            "model: got 'gpt5', expected one of gguf, openai, replay, scripted, simulated, smollm2",
         ),
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),
         ("benchmark.limit=0", "benchmark"),
         (
             "feedback_source=hidden",
-            "feedback_source: 'hidden' found; expected one of visible, self_tests, oracle, none",
+            "feedback_source: got 'hidden', expected one of visible, self_tests, oracle, none",
         ),
-        ("cache.mode=sometimes", "cache.mode: 'sometimes' found"),
-        ("sandbox.limits.wall_seconds=0", "error: sandbox.limits.wall_seconds: 0.0 found"),
+        ("cache.mode=sometimes", "cache.mode: got 'sometimes'"),
+        ("sandbox.limits.wall_seconds=0", "error: sandbox.limits.wall_seconds: got 0.0"),
         ("sandbox.limits.wall_secs=1", "sandbox.limits.wall_secs"),
         ("actor.sampling.temperature=hot", "actor.sampling: Expected `float`, got `str`"),
         ("model.path=absent.gguf", "no file at absent.gguf"),
@@ -78,20 +81,20 @@ def test_every_command_has_help(capsys):
         ),
         ("loop.extra_attempts=some", "loop.extra_attempts: Expected `int`, got `str`"),
         ("loop.timeout=null", "loop.timeout: Expected `float`, got `null`"),
-        ("loop.stuck_after=1", "loop.stuck_after: 1 found; expected 2 or more"),
-        ("loop.extra_attempts=-1", "loop.extra_attempts: -1 found"),
-        ("loop.reflect_below=2", "loop.reflect_below: 2 found"),
-        ("prompts.variant=loud", "prompts.variant: 'loud' found; expected one of default, terse, paper_style"),
-        ("prompts.examples=9", "prompts.examples: 9 found; expected 0 to 3"),
-        ("quality.policy=shout", "quality.policy: 'shout' found"),
-        ("+roles.editor={_target_: x}", "roles: editor found"),
+        ("loop.stuck_after=1", "loop.stuck_after: got 1, expected 2 or more"),
+        ("loop.extra_attempts=-1", "loop.extra_attempts: got -1"),
+        ("loop.reflect_below=2", "loop.reflect_below: got 2"),
+        ("prompts.variant=loud", "prompts.variant: got 'loud', expected one of default, terse, paper_style"),
+        ("prompts.examples=9", "prompts.examples: got 9, expected 0 to 3"),
+        ("quality.policy=shout", "quality.policy: got 'shout'"),
+        ("+roles.editor={_target_: x}", "roles: got editor"),
         ("resume=absent", "no manifest.json found"),
     ],
 )
 def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd, override, said):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["run", "tracker=none", override]) == 2
-    (line,) = capfd.readouterr().err.splitlines()
+    (line,) = capfd.readouterr().err.replace("\n  ", "; ").splitlines()
     assert line.startswith("error: ")
     assert said in line
     assert [path for path in tmp_path.rglob("*") if path.is_file() and "calls.sqlite" not in path.name] == []
@@ -111,7 +114,7 @@ def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, ca
     )
     cells = ["run", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "benchmark.limit=2"]
     assert cli.main([*cells, "-m", "reflector=rules", "recall.omega=0,-1,1"]) == 2
-    assert "recall.omega: -1 found" in capfd.readouterr().err
+    assert "recall.omega: got -1" in capfd.readouterr().err
     finished = list((tmp_path / "runs").glob("*/summary.json"))
     assert len(finished) == 2
     sweeps = {json.loads(path.with_name("manifest.json").read_text())["config"]["sweep_id"] for path in finished}
@@ -180,6 +183,16 @@ def test_a_run_needs_no_mlflow_when_nothing_is_tracked(tmp_path):
     command = [sys.executable, "-c", hidden, "run", *overrides]
     done = subprocess.run([*command, "tracker=none"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+
+
+def test_a_bug_keeps_its_traceback_and_says_how_to_report_it(tmp_path):
+    (tmp_path / "own.py").write_text("def load(**_):\n    return int('x')\n")
+    command = [sys.executable, "-m", "reflexion_lab", "run", "tracker=none", "benchmark.load._target_=own.load"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback (most recent call last)" in done.stderr
+    assert "ValueError: invalid literal for int() with base 10: 'x'\nwhile making benchmark.load" in done.stderr
+    assert "To report it" in done.stderr.splitlines()[-1]
 
 
 def test_every_experiment_begins_with_the_command_that_runs_it():

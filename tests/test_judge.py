@@ -11,10 +11,11 @@ from rich.console import Console
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Grade
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.parts import ConfigError
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.runner import Runner
 from reflexion_lab.tasks.evaluators.judge import AskedTwice, HiddenTests
 
@@ -101,5 +102,5 @@ def test_a_table_of_a_run_without_a_feedback_source_is_refused(write_run):
     del told["feedback_source"]
     folder.write_json("manifest.json", told)
     for table in (lambda: show(folder, Console(record=True)), lambda: arms([folder.path])):
-        with pytest.raises(RunFolderError, match="feedback_source"):
+        with pytest.raises(FolderError, match="feedback_source"):
             table()

@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.cli.main import main
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Provenance
-from reflexion_lab.runner.config.build import ConfigError
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder import provenance as source
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -73,9 +73,9 @@ def test_the_digest_is_that_of_the_content_not_of_the_file(study):
     [
         ("primary_metric: pass_at_1\n", "", "primary_metric"),
         ("n_tasks: 2", "n_tasks: two", "n_tasks"),
-        ("n_tasks: 2", "n_tasks: 0", "n_tasks: 0 found"),
+        ("n_tasks: 2", "n_tasks: 0", "n_tasks: got 0"),
         ("seeds: [0, 1]", "seeds: [0, 0]", "seeds"),
-        ("baseline: retry", "baseline: simple", "baseline: simple found; expected one of reflexion"),
+        ("baseline: retry", "baseline: simple", "baseline: got simple, expected one of reflexion"),
         ("budget: {tokens: 1000000}", "budget: {}", "budget"),
         ("minimum_detectable_effect: 0.2", "minimum_detectable_effect: 20", "minimum_detectable_effect: 20"),
         ("stopping: after all runs", "stopping: after all runs\nhypothesis: x", "hypothesis"),
@@ -201,7 +201,7 @@ def test_check_reads_a_study_alone_and_names_what_is_wrong_with_it(study, capsys
     assert main(["study", "check", str(study)]) == 0
     study.write_text(STUDY.replace("n_tasks: 2", "n_tasks: 0"))
     assert main(["study", "check", str(study)]) == 2
-    assert "n_tasks: 0 found" in capsys.readouterr().err
+    assert "n_tasks: got 0" in capsys.readouterr().err
 
 
 def test_a_manifest_without_a_study_reads_as_before(tmp_path, run):

@@ -92,7 +92,7 @@ def test_every_role_has_a_model(config):
 
 
 def test_an_unknown_role_is_named(config):
-    with pytest.raises(ConfigError, match=r"roles: editor found; expected some of reflector, critic"):
+    with pytest.raises(ConfigError, match=r"roles: got editor, expected some of reflector, critic"):
         load_models(config("+roles.editor={_target_: x}"))
 
 

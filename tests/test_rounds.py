@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Episode, Wisdom
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.parts import ConfigError

@@ -1,7 +1,8 @@
 import pytest
 
+from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Grade
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 
 
 def grade(number):
@@ -28,13 +29,13 @@ def test_a_torn_last_line_is_skipped_counted_and_written_past(tmp_path):
 
 def test_a_record_of_another_shape_names_file_and_line(tmp_path):
     (tmp_path / "grades.jsonl").write_text('{"task_id": 3}\n')
-    with pytest.raises(RunFolderError, match=r"grades\.jsonl, line 1"):
+    with pytest.raises(FolderError, match=r"grades\.jsonl, line 1"):
         _ = RunFolder(tmp_path).grades
 
 
 def test_a_folder_without_a_manifest_is_no_run_folder(tmp_path):
-    with pytest.raises(RunFolderError, match=r"no manifest\.json"):
+    with pytest.raises(FolderError, match=r"no manifest\.json"):
         RunFolder.existing(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(RunFolderError, match=r"manifest\.json"):
+    with pytest.raises(FolderError, match=r"manifest\.json"):
         RunFolder.existing(tmp_path)

@@ -17,11 +17,11 @@ from reflexion_lab.agent.models.draws import Draws
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.errors import ModelError
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
-from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Sampling
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.folder import RunFolder

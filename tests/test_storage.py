@@ -14,8 +14,8 @@ from sqlalchemy import make_url
 from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli import main as cli
+from reflexion_lab.errors import ModelError
 from reflexion_lab.io.secrets import without_keys, without_logins
-from reflexion_lab.protocols import ModelError
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -135,7 +135,7 @@ def test_a_word_that_is_no_url_makes_no_file(words, monkeypatch, tmp_path, capsy
     monkeypatch.setenv("REFLEXION_LAB_DATABASE", "hunter2hunter2")
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
     said = capsys.readouterr().err
-    assert said == "error: storage.url: no URL of PostgreSQL found; expected postgresql://host:5432/database\n"
+    assert said == "error: got storage.url: no URL of PostgreSQL, expected postgresql://host:5432/database\n"
     assert not (tmp_path / "runs").exists() and not Path("hunter2hunter2").exists()
 
 

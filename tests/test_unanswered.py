@@ -10,11 +10,11 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.agent.reflectors.fallback import WithFallback
 from reflexion_lab.agent.reflectors.llm import LLMReflector
 from reflexion_lab.agent.reflectors.rules import Rules
+from reflexion_lab.errors import Unanswered
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import FirstOf, MaxAttempts, Passed
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
-from reflexion_lab.protocols import Unanswered
 from reflexion_lab.records import Completion, Sampling
 from reflexion_lab.runner.deferred import Waiting
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -6,7 +6,8 @@ import functools
 
 import pytest
 
-from reflexion_lab.runner.config.build import ConfigError, wire
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.runner.config.build import wire
 
 
 class Part:
@@ -25,7 +26,7 @@ def part(**values):
 
 @pytest.mark.parametrize("value", ["two", 1.5, None, True, [1]])
 def test_a_value_of_another_type_is_named_by_its_key(value):
-    with pytest.raises(ConfigError, match=r"^actor\.inner\.n: .* found; expected int$"):
+    with pytest.raises(ConfigError, match=r"^actor\.inner\.n: got .*, expected int$"):
         wire(part(inner=part(n=value)), {"model": "m"}, "actor")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.memory.embedders.minilm import MiniLM
 from reflexion_lab.memory.retrieval.bm25 import BM25
@@ -32,11 +33,11 @@ def contestants(names: Sequence[str] = NAMES, *, seed: int = 0, embeddings: Path
     """`hybrid` fuses BM25 and embeddings. `embeddings`: a file that keeps vectors from one comparison to the next.
 
     Raises:
-        ValueError: a name is none of `NAMES`.
+        ConfigError: a name is none of `NAMES`.
         ModelError: embeddings are asked for, and their weights are not installed.
     """
     if unknown := [name for name in names if name not in NAMES]:
-        raise ValueError(f"retriever: {unknown[0]!r} found; expected one of {', '.join(NAMES)}")
+        raise ConfigError("retriever", repr(unknown[0]), f"one of {', '.join(NAMES)}")
     making: dict[str, Callable[[], Retriever]] = {
         "jaccard": Jaccard,
         "tfidf": TfIdf,

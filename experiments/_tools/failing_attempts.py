@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from reflexion_lab.audit.audit import LIMITS, PATIENT
 from reflexion_lab.audit.rows import read_rows
 from reflexion_lab.audit.samples import Sample, read_samples
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import UNKNOWN, Evaluation, Record, Task
 from reflexion_lab.runner.progress import in_notebook
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
@@ -101,7 +102,7 @@ def read_failures(paths: Sequence[Path | str], limit: int | None = None) -> list
     found = [failure for path in map(Path, paths) for failure in _read(path, limit)]
     if not found:
         names = ", ".join(map(str, paths)) or "no file"
-        raise ValueError(f"{names}: no failing attempt found; expected transcripts whose `attempts` hold `own_pass`")
+        raise ConfigError(names, "no failing attempt", "transcripts whose `attempts` hold `own_pass`")
     return found
 
 

@@ -12,6 +12,7 @@ from reflexion_lab.agent.reflectors.classes import classify
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.analysis.estimators import Paired
 from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Check, Record
 
 OURS = "lab"
@@ -48,11 +49,11 @@ def compare(failures: Sequence[Failure], labels: Mapping[tuple[str, str], Label]
     """Against what was raised, with and without its type; then against the labels, without it, by parts.
 
     Raises:
-        ValueError: no failure failed when it was executed, or none of the labels is about one.
+        ConfigError: no failure failed when it was executed, or none of the labels is about one.
     """
     failed = [one for one in failures if one.raised]
     if not failed:
-        raise ValueError(f"{len(failures)} failing attempts: every one of them passes here; expected one that fails")
+        raise ConfigError(f"{len(failures)} failing attempts: every one of them passes here", expected="one that fails")
     found = [
         _comparison("executed", evidence, typed, [(one, one.truth) for one in failed], seed)
         for typed in (True, False)
@@ -60,7 +61,7 @@ def compare(failures: Sequence[Failure], labels: Mapping[tuple[str, str], Label]
     ]
     read = [(one, labels[one.id]) for one in failed if one.id in labels]
     if labels and not read:
-        raise ValueError(f"labels: {len(labels)} found, none of them about a failure of these files")
+        raise ConfigError(f"labels: {len(labels)} found, none of them about a failure of these files")
     parts = {part: (part,) for part in PARTS} | {"held out": HELD_OUT}
     for against, among in parts.items():
         if chosen := [(one, label.label) for one, label in read if label.part in among]:

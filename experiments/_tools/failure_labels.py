@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments._tools.failing_attempts import Failure, untyped
 from reflexion_lab.agent.reflectors.classes import CLASSES
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
 CASES = 100
@@ -85,7 +86,7 @@ def read_labels(path: Path) -> dict[tuple[str, str], Label]:
     """By file and attempt.
 
     Raises:
-        ValueError: it cannot be read, a row lacks a field, or holds a label or a part that does not exist, or an
+        ConfigError: it cannot be read, a row lacks a field, or holds a label or a part that does not exist, or an
             attempt comes twice.
     """
     try:
@@ -93,20 +94,22 @@ def read_labels(path: Path) -> dict[tuple[str, str], Label]:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         columns = ", ".join(FIELDS)
-        raise ValueError(f"{path}: cannot be read ({problem}); expected a table with the columns {columns}") from None
+        raise ConfigError(
+            f"{path}: cannot be read ({problem})", expected=f"a table with the columns {columns}"
+        ) from None
     if rows and (missing := [name for name in FIELDS if name not in rows[0]]):
-        raise ValueError(f"{path}: no column {missing[0]} found; expected the columns {', '.join(FIELDS)}")
+        raise ConfigError(path, f"no column {missing[0]}", f"the columns {', '.join(FIELDS)}")
     found: dict[tuple[str, str], Label] = {}
     for line, row in enumerate(rows, 2):
         allowed: Mapping[str, Sequence[str]] = {"label": list(CLASSES), "part": PARTS}
         for name, values in allowed.items():
             if row.get(name) not in values:
-                raise ValueError(
-                    f"{path}, line {line}, field {name}: {row.get(name)!r} found; expected one of {', '.join(values)}"
+                raise ConfigError(
+                    f"{path}, line {line}, field {name}", repr(row.get(name)), f"one of {', '.join(values)}"
                 )
         found[row["file"], row["attempt"]] = Label(part=row["part"], label=row["label"], why=row["why"] or "")
     if twice := [key for key, count in Counter((row["file"], row["attempt"]) for row in rows).items() if count > 1]:
-        raise ValueError(f"{path}: {' '.join(twice[0])} found more than once; expected one label a case")
+        raise ConfigError(f"{path}: {' '.join(twice[0])} found more than once", expected="one label a case")
     if not found:
-        raise ValueError(f"{path}: no label found; expected a table with the columns {', '.join(FIELDS)}")
+        raise ConfigError(path, "no label", f"a table with the columns {', '.join(FIELDS)}")
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, Rate, clustered, resamples
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Score(Record, frozen=True, kw_only=True):
 
 
 def score(cases: Sequence[Case], rules: str, seed: int = 0) -> Score:
-    """Raises ValueError where there is no case."""
+    """Raises ConfigError where there is no case."""
     names = [name for name, _ in Counter(case.truth for case in cases).most_common()]
     return Score(
         rules=rules,
@@ -80,12 +81,12 @@ def macro_f1(cases: Sequence[Case], rules: str, minus: str = "", seed: int = 0) 
     Tibshirani 1993, ch. 13); a class that a resample lacks is left out of its mean.
 
     Raises:
-        ValueError: there is no case.
+        ConfigError: there is no case.
     """
     import numpy as np
 
     if not cases:
-        raise ValueError("cases: none found; expected at least one")
+        raise ConfigError("cases", "none", "at least one")
     problems = sorted({case.problem for case in cases})
     often = np.vstack([np.ones(len(problems)), resamples(len(problems), f"{seed}:problems")])
     values = _means(cases, rules, problems, often)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reflexion_lab.cli.main import Arguments, guarded
 from reflexion_lab.cli.place import out_folder, positive
+from reflexion_lab.errors import ConfigError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +49,7 @@ def failures(options: argparse.Namespace) -> int:
     labels = read_labels(Path(options.labels)) if options.labels else {}
     read = read_failures(options.files, options.limit)
     if labels and not any(one.id in labels for one in read):
-        raise ValueError(f"{options.labels}: none of its {len(labels)} labels is about a failure of these files")
+        raise ConfigError(f"{options.labels}: none of its {len(labels)} labels is about a failure of these files")
     found = execute(read)
     compared = compare(found, labels, options.seed)
     show(found, compared, Console())
@@ -68,15 +69,15 @@ def failures(options: argparse.Namespace) -> int:
 
 
 def _check(files: Sequence[str], out: str | None, drawn: str | None) -> None:
-    """Raises ValueError where a file is none, `out` cannot be a folder, or `drawn` no new table in a folder."""
+    """Raises ConfigError where a file is none, `out` cannot be a folder, or `drawn` no new table in a folder."""
     for file in files:
         if not Path(file).is_file():
-            raise ValueError(f"{file}: no file found; expected transcripts (.jsonl, .jsonl.gz)")
+            raise ConfigError(file, "no file", "transcripts (.jsonl, .jsonl.gz)")
     if drawn and (Path(drawn).suffix != ".csv" or not Path(drawn).parent.is_dir()):
-        raise ValueError(f"--draw: {drawn!r} found; expected a file (.csv) in a folder that exists")
+        raise ConfigError("--draw", repr(drawn), "a file (.csv) in a folder that exists")
     for taken in (Path(drawn), Path(drawn).with_suffix(".txt")) if drawn else ():
         if taken.exists():
-            raise ValueError(f"--draw: {taken} exists, and may hold labels; name another file")
+            raise ConfigError(f"--draw: {taken} exists, and may hold labels; name another file")
     if out:
         out_folder(out)
 

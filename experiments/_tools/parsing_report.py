@@ -12,6 +12,7 @@ from experiments._tools.replies_parsed import Parsing
 from reflexion_lab.analysis.report.cells import interval
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal_text import visible
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def replies(parsing: Parsing, by: str) -> Sheet:
     """By `model` or by `rule` of extraction: programs found, and their verdicts beside the logged ones.
 
     Raises:
-        ValueError: `by` is neither.
+        ConfigError: `by` is neither.
     """
     rows = [
         (
@@ -132,7 +133,7 @@ def as_rows(parsing: Parsing) -> Iterator[dict[str, Any]]:
 def key(by: str) -> Callable[[Reply], str]:
     keys: dict[str, Callable[[Reply], str]] = {"model": lambda one: one.model, "rule": lambda one: one.rule}
     if by not in keys:
-        raise ValueError(f"by: {by!r} found; expected {' or '.join(keys)}")
+        raise ConfigError("by", repr(by), " or ".join(keys))
     return keys[by]
 
 

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.texts import MATCHES, document
 from reflexion_lab.records import Episode, Record
 
@@ -99,7 +100,7 @@ def known(views: Sequence[str]) -> Sequence[str]:
     """`views` again; raises ValueError where one is none of `VIEWS`."""
     for view in views:
         if view not in VIEWS:
-            raise ValueError(f"match: {view!r} found; expected one of {', '.join(VIEWS)}")
+            raise ConfigError("match", repr(view), f"one of {', '.join(VIEWS)}")
     return views
 
 

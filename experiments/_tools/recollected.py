@@ -20,6 +20,7 @@ from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.audit.audit import LIMITS, PATIENT
 from reflexion_lab.audit.known_tasks import task_of
 from reflexion_lab.audit.rows import read_rows
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.records import (
     UNKNOWN,
@@ -74,8 +75,8 @@ def recollect(paths: Sequence[Path | str], limit: int | None = None, workers: in
     if not logged:
         names = ", ".join(map(str, paths)) or "no file"
         where = "" if limit is None else f" in the first {limit} rows"
-        raise ValueError(
-            f"{names}: no reflection found{where}; expected transcripts with `attempts` that hold `reflection`"
+        raise ConfigError(
+            f"{names}: no reflection found{where}", expected="transcripts with `attempts` that hold `reflection`"
         )
     workers = workers or os.cpu_count() or 1
     with Sandbox(LIMITS, servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:

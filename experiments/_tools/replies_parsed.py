@@ -19,6 +19,7 @@ from experiments._tools.parsing_causes import cause_of
 from experiments._tools.replies import Reply, Words, recorded
 from reflexion_lab.agent.reflectors.fields import LABELS, ParseError, parse_fields
 from reflexion_lab.audit.audit import LIMITS, PATIENT, execute
+from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Record
 from reflexion_lab.runner.progress import in_notebook
 from reflexion_lab.tasks.sandbox.sandbox import Sandbox
@@ -50,12 +51,12 @@ def parse_recorded(
     start = time.monotonic()
     for path in paths:
         if not Path(path).is_file():
-            raise FileNotFoundError(f"{path}: no such file; expected a transcript (.jsonl, .jsonl.gz)")
+            raise DataError(f"{path}: no such file; expected a transcript (.jsonl, .jsonl.gz)")
     found = [one for path in map(Path, paths) for one in recorded(path, limit)]
     if not found:
         where = "" if limit is None else f" in the first {limit} rows"
         expected = "expected transcripts whose `attempts` hold `reflection` or `raw`"
-        raise ValueError(f"{', '.join(map(str, paths)) or 'no file'}: no reply found{where}; {expected}")
+        raise ConfigError(f"{', '.join(map(str, paths)) or 'no file'}: no reply found{where}; {expected}")
     words = [parsed(one) for one in found if isinstance(one, Words)]
     replies = [extracted(one) for one in found if isinstance(one, Reply)]
     told, executed = _executed(replies, workers or os.cpu_count() or 1, quiet)

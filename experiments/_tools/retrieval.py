@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reflexion_lab.cli.main import Arguments, guarded
 from reflexion_lab.cli.place import out_folder, positive
+from reflexion_lab.errors import ConfigError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,10 +64,10 @@ def retrieval(options: argparse.Namespace) -> int:
 
 
 def _check(files: Sequence[str], out: str | None) -> None:
-    """Raises ValueError where a file is none, or `out` cannot be a folder."""
+    """Raises ConfigError where a file is none, or `out` cannot be a folder."""
     for file in files:
         if Path(file).is_dir() or not Path(file).exists():
-            raise ValueError(f"{file}: no file found; expected transcripts with reflections (.jsonl, .jsonl.gz)")
+            raise ConfigError(file, "no file", "transcripts with reflections (.jsonl, .jsonl.gz)")
     if out:
         out_folder(out)
 

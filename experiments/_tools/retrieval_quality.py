@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, clustered, effective, resamples
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = [
     "quality",
 ]
 
-NO_QUERY = "queries: none found; expected at least one with a relevant document"
+NO_QUERY = "queries: got none, expected at least one with a relevant document"
 MEASURES = ("hit", "reciprocal_rank", "ndcg")
 
 
@@ -68,12 +69,14 @@ def answer(task_id: str, found: Sequence[bool], relevant: int, k: int, best_scor
         k: documents that count for `hit` and `ndcg`; at least 1.
 
     Raises:
-        ValueError: k or `relevant` is below 1, or more relevant documents were found than there are.
+        ConfigError: k or `relevant` is below 1, or more relevant documents were found than there are.
     """
     if k < 1:
-        raise ValueError(f"k: {k} found; expected 1 or more")
+        raise ConfigError("k", k, "1 or more")
     if not max(1, sum(found)) <= relevant:
-        raise ValueError(f"relevant: {relevant} found, {sum(found)} of them in the ranking; expected 1 or more in all")
+        raise ConfigError(
+            f"relevant: {relevant} found, {sum(found)} of them in the ranking", expected="1 or more in all"
+        )
     gained = sum(1 / math.log2(rank + 1) for rank, good in enumerate(found[:k], 1) if good)
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, relevant) + 1))
     first = next((rank for rank, good in enumerate(found, 1) if good), 0)
@@ -90,10 +93,10 @@ def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
     """Means over queries with 95 % intervals.
 
     Raises:
-        ValueError: there is no answer.
+        ConfigError: there is no answer.
     """
     if not answers:
-        raise ValueError(NO_QUERY)
+        raise ConfigError(NO_QUERY)
     hits = _by_task(answers, lambda one: one.hit)
     share = sum(one.hit for one in answers) / len(answers)
     low, high = clustered(share, [len(values) for values in hits])
@@ -111,12 +114,12 @@ def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, 
     """Mean of second - first over the same queries in the same order, in [-1, 1]; bootstrap over tasks.
 
     Raises:
-        ValueError: the answers are not about the same tasks in the same order, there is none, or no such measure.
+        ConfigError: the answers are not about the same tasks in the same order, there is none, or no such measure.
     """
     if measure not in MEASURES:
-        raise ValueError(f"measure: {measure!r} found; expected one of {', '.join(MEASURES)}")
+        raise ConfigError("measure", repr(measure), f"one of {', '.join(MEASURES)}")
     if [one.task_id for one in first] != [one.task_id for one in second]:
-        raise ValueError(f"{len(first)} and {len(second)} answers found; expected two to each query, in one order")
+        raise ConfigError(f"{len(first)} and {len(second)} answers found", expected="two to each query, in one order")
     gains: dict[str, list[float]] = {}
     for before, after in zip(first, second, strict=True):
         gains.setdefault(before.task_id, []).append(getattr(after, measure) - getattr(before, measure))
@@ -138,7 +141,7 @@ def _bootstrap(clusters: Sequence[Sequence[float]], seed: int) -> Estimate:
     import numpy as np
 
     if not clusters:
-        raise ValueError(NO_QUERY)
+        raise ConfigError(NO_QUERY)
     sums, counts = (np.array([float(of(values)) for values in clusters]) for of in (sum, len))
     often = resamples(len(clusters), f"{seed}:retrieval")
     low, high = np.quantile((often @ sums) / (often @ counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

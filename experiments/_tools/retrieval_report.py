@@ -13,6 +13,7 @@ from experiments._tools.retrieval_quality import Estimate
 from experiments._tools.retrievers_compared import Cell, Comparison
 from reflexion_lab.analysis.report.cells import counts
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Episode
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ def gained(comparison: Comparison, probe: str, over: str) -> Sheet:
     """Paired differences of nDCG@k: over the baseline retriever (`over="retriever"`) or over plain task text ("match").
 
     Raises:
-        ValueError: `over` is neither.
+        ConfigError: `over` is neither.
     """
     if over not in ("retriever", "match"):
-        raise ValueError(f"over: {over!r} found; expected retriever or match")
+        raise ConfigError("over", repr(over), "retriever or match")
     named = baseline(comparison) if over == "retriever" else plain(comparison)
 
     def gain(cell: Cell) -> str:

@@ -10,6 +10,7 @@ from statistics import median
 
 from experiments._tools.probes import VIEWS, Probe, Question, documents, probes, queries
 from experiments._tools.retrieval_quality import Answer, Estimate, Quality, answer, difference, quality
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Hit, Retriever
 from reflexion_lab.records import Episode, Record
 from reflexion_lab.runner.progress import in_notebook
@@ -59,7 +60,7 @@ class Comparison(Record, frozen=True, kw_only=True):
         for cell in self.cells:
             if (cell.probe, cell.match, cell.retriever) == (probe, match, retriever):
                 return cell
-        raise LookupError(f"{retriever} on {match} for {probe}: nothing found; expected one of the cells")
+        raise LookupError(f"{retriever} on {match} for {probe}: got nothing, expected one of the cells")
 
     def minus(self, second: Cell, first: Cell) -> Estimate:
         """How much higher nDCG@k is in the second of two cells of one probe, query by query."""
@@ -86,13 +87,13 @@ def compare(
         unseen: what a new query text costs some of them, by name, where a cache spares it here (`Contestants`).
 
     Raises:
-        ValueError: no retriever, view or episode, an unknown view, or k below 1.
+        ConfigError: no retriever, view or episode, an unknown view, or k below 1.
     """
     for name, value in (("retrievers", retrievers), ("views", views), ("episodes", episodes)):
         if not value:
-            raise ValueError(f"{name}: none found; expected at least one")
+            raise ConfigError(name, "none", "at least one")
     if k < 1:
-        raise ValueError(f"k: {k} found; expected 1 or more")
+        raise ConfigError("k", k, "1 or more")
     asked = probes(episodes)
     cells: list[Cell] = []
     speeds: list[Speed] = []

@@ -14,6 +14,7 @@ import msgspec
 
 from reflexion_lab.analysis.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Record
 
@@ -71,12 +72,12 @@ def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
     """Every log folder among `folders` and below them, in the order of their names.
 
     Raises:
-        ValueError: there is none; a file is not what it should be; a trial is missing; the environments of two trials
+        ConfigError: there is none; a file is not what it should be; a trial is missing; the environments of two trials
             differ; or one that was solved is unsolved later.
     """
     found = [trials for folder in folders for trials in _below(Path(folder))]
     if not found:
-        raise ValueError(f"{', '.join(map(str, folders))}: no env_results_trial_N.json found; expected one a trial")
+        raise ConfigError(", ".join(map(str, folders)), "no env_results_trial_N.json", "one a trial")
     return found
 
 
@@ -110,17 +111,21 @@ def _number(path: Path) -> int:
 
 def _read(folder: Path, files: dict[int, Path]) -> Trials:
     if missing := sorted(set(range(max(files) + 1)) - files.keys()):
-        raise ValueError(f"{folder}: env_results_trial_{missing[0]}.json not found; expected one for every trial")
+        raise ConfigError(folder, f"env_results_trial_{missing[0]}.json not", "one for every trial")
     solved: dict[str, list[bool]] = {}
     for trial in range(len(files)):
         path = files[trial]
         outcomes = _outcomes(path)
         if trial and (odd := sorted(outcomes.keys() ^ solved.keys())):
-            raise ValueError(f"{path}: environment {odd[0]} found in one trial alone; expected the same in all trials")
+            raise ConfigError(
+                f"{path}: environment {odd[0]} found in one trial alone", expected="the same in all trials"
+            )
         for name, is_success in outcomes.items():
             before = solved.setdefault(name, [])
             if before and before[-1] and not is_success:
-                raise ValueError(f"{path}: {name} unsolved found, which was solved before; expected it to stay solved")
+                raise ConfigError(
+                    f"{path}: {name} unsolved found, which was solved before", expected="it to stay solved"
+                )
             before.append(is_success)
     where = folder.resolve()
     return Trials(world=where.parent.name, name=where.name, solved={name: tuple(has) for name, has in solved.items()})
@@ -130,10 +135,8 @@ def _outcomes(path: Path) -> dict[str, bool]:
     try:
         environments = msgspec.json.decode(content(path, "a trial's results"), type=list[Environment])
     except UNREADABLE as problem:
-        raise ValueError(f"{path}: {problem}; expected a list of objects with `name` and `is_success`") from None
+        raise ConfigError(f"{path}: {problem}", expected="a list of objects with `name` and `is_success`") from None
     found = {one.name: one.is_success for one in environments}
     if len(found) < len(environments) or not found:
-        raise ValueError(
-            f"{path}: {len(environments)} entries of {len(found)} names found; expected each once, and one"
-        )
+        raise ConfigError(path, f"{len(environments)} entries of {len(found)} names", "each once, and one")
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -42,7 +43,7 @@ class Arm:
         logs: every attempt graded.
 
     Raises:
-        ValueError: two runs of one seed; a run that is not finished or not graded, or has no hidden verdict at all;
+        DataError: two runs of one seed; a run that is not finished or not graded, or has no hidden verdict at all;
             several feedback sources.
     """
 
@@ -50,7 +51,7 @@ class Arm:
         self.label = label
         self.logs = tuple(sorted(logs, key=lambda log: log.manifest.seed))
         if not self.logs:
-            raise ValueError(f"arm {label}: no run found; expected one at least")
+            raise DataError(f"arm {label}", "no run", "one at least")
         for log in self.logs:
             _check_finished(log)
         _check_alike(label, self.logs)
@@ -143,8 +144,8 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
         by: dotted config keys to name arms by, instead of those in which they are found to differ.
 
     Raises:
-        RunFolderError: a folder is none.
-        ValueError: as `Arm`.
+        FolderError: a folder is none.
+        DataError: as `Arm`.
     """
     logs = [Log.read(run if isinstance(run, RunFolder) else RunFolder.existing(run)) for run in runs]
     named: dict[str, list[Log]] = {}
@@ -208,16 +209,24 @@ def _is_seed(key: str) -> bool:
 def _check_finished(log: Log) -> None:
     manifest = log.manifest
     if len(log.results) != manifest.n_expected:
-        raise ValueError(
-            f"run {manifest.run_id}: {len(log.results)} of {manifest.n_expected} tasks found; expected all of them; "
-            f"finish it with resume="
+        raise DataError(
+            f"run {manifest.run_id}",
+            f"{len(log.results)} of {manifest.n_expected} tasks",
+            "all of them",
+            "finish it with resume=",
         )
     if not log.is_graded:
-        raise ValueError(f"run {manifest.run_id}: attempts without a hidden verdict found; finish it with resume=")
+        raise DataError(
+            f"run {manifest.run_id}",
+            "attempts without a hidden verdict",
+            "all of them graded",
+            "finish it with resume=",
+        )
     if len(log.no_verdict) == len(log.attempts):
-        raise ValueError(
-            f"run {manifest.run_id}: no task has a hidden verdict, got {log.no_verdict[0]} "
-            f"{log.grades[log.no_verdict[0], 1].outcome}; expected hidden tests in the benchmark's tasks"
+        raise DataError(
+            f"run {manifest.run_id}",
+            f"no task with a hidden verdict ({log.no_verdict[0]}: {log.grades[log.no_verdict[0], 1].outcome})",
+            "hidden tests in the benchmark's tasks",
         )
 
 
@@ -226,10 +235,10 @@ def _check_alike(label: str, logs: Sequence[Log]) -> None:
     for log in logs:
         manifest = log.manifest
         if other := by_seed.get(manifest.seed):
-            raise ValueError(
-                f"arm {label}: two runs of seed {manifest.seed} found, {other} and {manifest.run_id}; "
-                "expected one a seed"
+            raise DataError(
+                f"arm {label}: two runs of seed {manifest.seed} found, {other} and {manifest.run_id}",
+                expected="one a seed",
             )
         by_seed[manifest.seed] = manifest.run_id
     if len(sources := {log.manifest.feedback_source for log in logs}) > 1:
-        raise ValueError(f"arm {label}: feedback sources {', '.join(sorted(sources))} found; expected one")
+        raise DataError(f"arm {label}", f"feedback sources {', '.join(sorted(sources))}", "one")

@@ -14,6 +14,7 @@ from reflexion_lab.analysis.spending import UNITS, is_known, reflecting, spent
 from reflexion_lab.analysis.stats.bootstrap import ratio
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.stats.matching import Equal, Path, equal
+from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 
 __all__ = ["UNITS", "Matched", "Spot", "accuracy_by_spending", "at", "matched", "per_solved", "spent"]
@@ -66,7 +67,7 @@ def at(arm: Arm, unit: str, cap: float) -> dict[Case, bool]:
     Attempt 1 counts whatever it costs.
 
     Raises:
-        ValueError: an unknown unit.
+        DataError: an unknown unit.
     """
     by_case = _spent(arm, unit)
     return _cut(arm, by_case, dict.fromkeys(by_case, cap))
@@ -84,15 +85,17 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
         seed: of that order, and of the bootstrap.
 
     Raises:
-        ValueError: an unknown unit; no case that both arms have; an arm of which nobody recorded what it spent.
+        DataError: an unknown unit; no case that both arms have; an arm of which nobody recorded what it spent.
     """
     if odd := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
-        raise ValueError(f"arm {odd[0]}: {unit} unknown; expected runs that say what every call took; match by another")
+        raise DataError(
+            f"arm {odd[0]}: {unit} unknown", expected="runs that say what every call took", hint="match by another"
+        )
     one, other = _spent(first, unit), _spent(second, unit)
     shared = sorted(case for case in one if case in other)
     if not shared:
-        raise ValueError(
-            f"arms {first.label} and {second.label}: no case found in both; expected the same tasks and seeds"
+        raise DataError(
+            f"arms {first.label} and {second.label}: no case found in both", expected="the same tasks and seeds"
         )
     one, other = ({case: found[case] for case in shared} for found in (one, other))
     cap, first_caps, second_caps = _matching(one, other, seed)
@@ -112,7 +115,7 @@ def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
     """One spot for each attempt from 1 to the longest: what is spent on average, and what it buys.
 
     Raises:
-        ValueError: an unknown unit.
+        DataError: an unknown unit.
     """
     by_case = _spent(arm, unit)
     return [
@@ -134,7 +137,7 @@ def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
         None where nothing was solved.
 
     Raises:
-        ValueError: an unknown unit.
+        DataError: an unknown unit.
     """
     verdicts, by_case = arm.verdicts(), _spent(arm, unit)
     paid, solved = dict.fromkeys(arm.tasks, 0.0), dict.fromkeys(arm.tasks, 0.0)

@@ -13,9 +13,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resampled
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
-NO_FORECAST = "forecasts: none found; expected at least one"
+NO_FORECAST = "forecasts: got none, expected at least one"
 FEWEST = 10
 """Tasks that the bootstrap needs, as in `effect`."""
 
@@ -70,7 +71,7 @@ class Calibration(Record, frozen=True, kw_only=True):
 
 
 def equal_width(bins: int = 10) -> tuple[float, ...]:
-    """Edges of bins of one width, from 0 to 1. Raises ValueError for fewer than one bin."""
+    """Edges of bins of one width, from 0 to 1. Raises ConfigError for fewer than one bin."""
     return tuple(i / _checked(bins) for i in range(bins + 1))
 
 
@@ -83,7 +84,7 @@ def calibration(forecasts: Sequence[Forecast], edges: Sequence[float] = (), seed
         seed: of the bootstrap over tasks, and of what chance would give.
 
     Raises:
-        ValueError: there is no forecast, or one lies outside [0, 1] or outside the bins.
+        ConfigError: there is no forecast, or one lies outside [0, 1] or outside the bins.
     """
     edges = tuple(edges) or equal_width()
     bins = _bins(forecasts, edges)
@@ -109,7 +110,7 @@ def calibration(forecasts: Sequence[Forecast], edges: Sequence[float] = (), seed
 
 def _checked(bins: int) -> int:
     if bins < 1:
-        raise ValueError(f"bins: {bins} found; expected 1 or more")
+        raise ConfigError("bins", bins, "1 or more")
     return bins
 
 
@@ -119,13 +120,13 @@ def _place(confidence: float, edges: Sequence[float]) -> int:
 
 
 def _bins(forecasts: Sequence[Forecast], edges: Sequence[float]) -> tuple[Bin, ...]:
-    """Raises ValueError."""
+    """Raises ConfigError."""
     if not forecasts:
-        raise ValueError(NO_FORECAST)
+        raise ConfigError(NO_FORECAST)
     for one in forecasts:
         if not max(0, edges[0]) <= one.confidence <= min(1, edges[-1]):
             found = f"confidence: {one.confidence} found at {one.task_id}"
-            raise ValueError(f"{found}; expected a number in [0, 1] that lies in a bin")
+            raise ConfigError(found, expected="a number in [0, 1] that lies in a bin")
     held: dict[int, list[Forecast]] = {}
     for one in forecasts:
         held.setdefault(_place(one.confidence, edges), []).append(one)

@@ -10,6 +10,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.budgets import UNITS
 from reflexion_lab.analysis.differences import corrected
 from reflexion_lab.analysis.row import Row, row
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder.registration import Registration
 
@@ -45,11 +46,11 @@ def compare(
         study: what was registered; without it every comparison is exploratory.
 
     Raises:
-        ValueError: no arm; two of one name; an unknown unit or baseline; arms of different benchmarks, or without a
+        ConfigError: no arm; two of one name; an unknown unit or baseline; arms of different benchmarks, or without a
             case in common with the baseline; `cost` of arms that have none.
     """
     if unit not in UNITS:
-        raise ValueError(f"unit: {unit!r} found; expected one of {', '.join(UNITS)}")
+        raise ConfigError("unit", repr(unit), f"one of {', '.join(UNITS)}")
     _check_names(arms)
     _check_benchmarks(arms)
     base = _baseline(arms, baseline)
@@ -65,16 +66,16 @@ def compare(
 
 
 def _check_names(arms: Sequence[Arm]) -> None:
-    """Raises ValueError."""
+    """Raises ConfigError."""
     if not arms:
-        raise ValueError("arms: none found; expected one at least")
+        raise ConfigError("arms", "none", "one at least")
     labels = [arm.label for arm in arms]
     if twice := [label for label in labels if labels.count(label) > 1]:
-        raise ValueError(f"arms: two of the name {twice[0]!r} found; expected names that differ; name keys with --by")
+        raise ConfigError("arms", f"two of the name {twice[0]!r}", "names that differ", "name keys with --by")
 
 
 def _check_benchmarks(arms: Sequence[Arm]) -> None:
-    """Raises ValueError where arms, or runs of one seed, are of different data."""
+    """Raises ConfigError where arms, or runs of one seed, are of different data."""
     manifests = [(arm, log.manifest) for arm in arms for log in arm.logs]
     first: dict[int, tuple[Arm, Manifest]] = {}
     for arm, manifest in manifests:
@@ -85,21 +86,23 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
                 found = " and ".join(
                     f"{it.benchmark} {digest[:12]} in {one.label}, {it.run_id}" for one, it, digest in sides
                 )
-                raise ValueError(f"benchmark: {found} found; expected one benchmark, and the same tasks at a seed")
+                raise ConfigError("benchmark", found, "one benchmark, and the same tasks at a seed")
 
 
 def _check_prices(rows: Sequence[Row], unit: str) -> None:
-    """Raises ValueError."""
+    """Raises ConfigError."""
     if unit == "cost" and (free := [one.arm for one in rows if unit in one.unknown]):
-        raise ValueError(
-            f"unit: cost found, but {free[0]} has no prices; expected runs with them; take tokens or calls"
+        raise ConfigError(
+            f"unit: cost found, but {free[0]} has no prices", expected="runs with them", hint="take tokens or calls"
         )
     if unit == "cost" and len(paid := sorted({name for one in rows for name in one.currencies})) > 1:
-        raise ValueError(f"unit: cost found, in {', '.join(paid)}; expected one currency; take tokens or calls")
+        raise ConfigError(
+            f"unit: cost found, in {', '.join(paid)}", expected="one currency", hint="take tokens or calls"
+        )
 
 
 def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
-    """Raises ValueError."""
+    """Raises ConfigError."""
     able = {arm.label: arm for arm in arms if not arm.is_upper_bound}
     if label is None:
         named = (arm for name, arm in able.items() if name.split(" ")[0] == PREFERRED)
@@ -107,10 +110,8 @@ def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
     if label in able:
         return able[label]
     if any(arm.label == label for arm in arms):
-        raise ValueError(f"baseline: {label!r} found, an upper bound; expected an arm that saw no hidden test")
-    raise ValueError(
-        f"baseline: {label!r} found; expected one of the arms: {', '.join(able) or 'all are upper bounds'}"
-    )
+        raise ConfigError(f"baseline: {label!r} found, an upper bound", expected="an arm that saw no hidden test")
+    raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(able) or 'all are upper bounds'}")
 
 
 def _as_family(rows: Sequence[Row], name: str) -> list[Row]:

@@ -14,6 +14,7 @@ from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate
 from reflexion_lab.analysis.stats.matching import Equal
 from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.analysis.stats.power import minimum_detectable, needed
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
 AS_RUN = "as run"
@@ -99,11 +100,11 @@ def compared(
         least: a registered minimum; what is smaller counts as not detected.
 
     Raises:
-        ValueError: no case in both.
+        ConfigError: no case in both.
     """
     both = sorted(arm.keys() & baseline.keys())
     if not both:
-        raise ValueError("verdicts: no case found in both; expected the same tasks at the same seeds")
+        raise ConfigError("verdicts: no case found in both", expected="the same tasks at the same seeds")
     seeds, tasks = sorted({case.seed for case in both}), sorted({case.task_id for case in both})
     pairs = paired(*({str(place): side[case] for place, case in enumerate(both)} for side in (baseline, arm)))
     first, second = (_array({case: side[case] for case in both}, tasks, seeds) for side in (baseline, arm))

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, apart, clustered, resampled
+from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -37,12 +38,12 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
         None where there is nothing to compare: no case after, or no other case in the base.
 
     Raises:
-        ValueError: some of `after` is in `base` and some is not.
+        ConfigError: some of `after` is in `base` and some is not.
     """
     rest = {case: passed for case, passed in base.items() if case not in after}
     inside = len(base) - len(rest)
     if inside not in (0, len(after)):
-        raise ValueError(f"base: {inside} of {len(after)} cases found in it; expected all or none")
+        raise ConfigError(f"base: {inside} of {len(after)} cases found in it", expected="all or none")
     if not after or not rest:
         return None
     value = _share(after) - _share(base)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.stats.intervals import Rate, mcnemar, paired_difference
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.selection import is_solved, submitted_at, without_verdict
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record
 
@@ -69,10 +70,10 @@ def curve(
         tokens_before: what was spent before any attempt, on tests that the model wrote; part of every point.
 
     Raises:
-        ValueError: `n_attempts` below 1, or an attempt that has no grade yet.
+        ConfigError: `n_attempts` below 1, or an attempt that has no grade yet.
     """
     if n_attempts < 1:
-        raise ValueError(f"n_attempts: {n_attempts} found; expected 1 or more")
+        raise ConfigError("n_attempts", n_attempts, "1 or more")
     if attempts.keys() <= without_verdict(grades.values()):
         return []
     points = (_point(attempts, grades, t) for t in range(1, n_attempts + 1))
@@ -83,10 +84,10 @@ def paired(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired:
     """The second verdict on each task against the first.
 
     Raises:
-        ValueError: the two do not cover the same tasks.
+        ConfigError: the two do not cover the same tasks.
     """
     if odd := sorted(first.keys() ^ second.keys()):
-        raise ValueError(f"{', '.join(odd[:3])}: one verdict found; expected two on each task, of the same tasks")
+        raise ConfigError(", ".join(odd[:3]), "one verdict", "two on each task, of the same tasks")
     pairs = [(first[task_id], second[task_id]) for task_id in first]
     n11, n10 = pairs.count((True, True)), pairs.count((True, False))
     n01, n00 = pairs.count((False, True)), pairs.count((False, False))

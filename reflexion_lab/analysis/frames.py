@@ -75,7 +75,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
         texts: with columns for programs, prompts, replies, feedback and reflections.
 
     Raises:
-        RunFolderError: no run is named, a folder is none, a pattern fits none, or a file cannot be read.
+        FolderError: no run is named, a folder is none, a pattern fits none, or a file cannot be read.
     """
     read = [Run(folder) for folder in some_folders(*runs)]
     loops = [loop for run in read for loop in run.loops]

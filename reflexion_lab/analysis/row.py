@@ -11,6 +11,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
 from reflexion_lab.analysis.tallies import Tallies, tallies
 from reflexion_lab.analysis.transitions import Moves, ends
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
@@ -83,7 +84,7 @@ class Row(Record, frozen=True, kw_only=True):
 def row(
     arm: Arm, base: Arm | None, longest: int, unit: str, one_seed: bool = False, study: Registration | None = None
 ) -> Row:
-    """`longest`: attempts of the longest loop of all arms. Raises ValueError where `base` has no case of this arm's."""
+    """`longest`: attempts of the longest loop of all arms. Raises DataError where `base` has no case of this arm's."""
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]
     shares = tuple(sum(one.values()) / len(one) for one in curve)
@@ -130,13 +131,13 @@ def row(
 
 
 def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
-    """Raises ValueError."""
+    """Raises DataError."""
     if base is None or base is arm:
         return ""
     shared = {case.seed for case in arm.judged.keys() & base.judged.keys()}
     if not shared:
         both = " and ".join(f"{one.label} (seeds {', '.join(map(str, one.seeds))})" for one in (arm, base))
-        raise ValueError(f"arms: no case found in both {both}; expected the same tasks at the same seeds")
+        raise DataError(f"arms: no case found in both {both}", expected="the same tasks at the same seeds")
     return ONE_SEED if len(shared) == 1 and not one_seed else ""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import Point, curve
+from reflexion_lab.errors import FolderError
 from reflexion_lab.loop.selection import submitted_at, without_verdict
 from reflexion_lab.records import (
     Attempt,
@@ -21,7 +22,7 @@ from reflexion_lab.records import (
     TaskResult,
     WrittenTests,
 )
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 
 
 class Log(Record, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ class Log(Record, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, run: RunFolder, texts: bool = True) -> Log:
-        """Raises RunFolderError: a file cannot be read, or a task has a result and no attempts.
+        """Raises FolderError: a file cannot be read, or a task has a result and no attempts.
 
         Args:
             texts: False leaves out what no figure is made of, prompts and replies above all: a quarter of the memory.
@@ -55,12 +56,12 @@ class Log(Record, frozen=True, kw_only=True):
         results, grades = fresh.results, fresh.grades
         if lost := sorted(results.keys() - attempts.keys()):
             where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
-            raise RunFolderError(f"{where}; expected one at least; delete its line in results.jsonl and resume")
+            raise FolderError(where, expected="one at least", hint="delete its line in results.jsonl and resume")
         for task_id, result in results.items():
             n = len(attempts[task_id])
             if result.attempts != n or not all(1 <= t <= n for t in (result.submitted, result.best, result.last)):
                 where = f"{run.path / 'results.jsonl'}: a result of {task_id} that does not fit its {n} attempts found"
-                raise RunFolderError(f"{where}; expected both as the run wrote them; delete that line and resume")
+                raise FolderError(where, expected="both as the run wrote them", hint="delete that line and resume")
         written = fresh.written_tests
         return cls(
             manifest=fresh.manifest,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.analysis.arms import Arm, arms, flat
 from reflexion_lab.analysis.comparison import Comparison, compare
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -26,7 +27,7 @@ def side_by_side(
         by: as of `arms.arms`.
 
     Raises:
-        ValueError: as `arms` and `compare`, what is wrong, and of which run; or no run has a key of `by`.
+        ConfigError: as `arms` and `compare`, what is wrong, and of which run; or no run has a key of `by`.
     """
     _check(runs, by)
     found = arms(runs, by)
@@ -40,4 +41,4 @@ def _check(runs: Sequence[RunFolder], by: Sequence[str]) -> None:
     for key in by:
         if key not in known:
             near = (difflib.get_close_matches(key, known, n=1) or ["recall.omega"])[0]
-            raise ValueError(f"by: {key!r} found; expected a config key of a run, such as {near}")
+            raise ConfigError("by", repr(key), f"a config key of a run, such as {near}")

@@ -17,6 +17,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.task_texts import task_text
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import UNKNOWN, Attempt, Record
 from reflexion_lab.text.replies.tokens import tokens
 
@@ -102,10 +103,10 @@ def edges(scores: Sequence[float]) -> list[float]:
     that it is a quantile, the first bin is of that score alone.
 
     Raises:
-        ValueError: there is no score.
+        ConfigError: there is no score.
     """
     if not scores:
-        raise ValueError("scores: none found; expected one at least")
+        raise ConfigError("scores", "none", "one at least")
     ordered = sorted(scores)
     wanted = max(1, min(MOST, len(ordered) // FEWEST))
     ends = [ordered[len(ordered) * part // wanted - 1] for part in range(1, wanted + 1)]

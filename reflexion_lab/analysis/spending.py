@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Usage
 
 UNITS = ("calls", "tokens", "cost")
@@ -24,7 +25,7 @@ def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
     """By case, what it has spent when attempt 1, 2, ... of its loop is submitted.
 
     Raises:
-        ValueError: an unknown unit.
+        ConfigError: an unknown unit.
     """
     _check(unit)
     before = {
@@ -43,7 +44,7 @@ def is_known(arm: Arm, unit: str) -> bool:
     what runs here costs nothing, and is not compared by it.
 
     Raises:
-        ValueError: an unknown unit.
+        ConfigError: an unknown unit.
     """
     by_case = spent(arm, unit)
     if unit == "cost":
@@ -71,7 +72,7 @@ def reflecting(attempt: Attempt, unit: str) -> float:
 
 def _check(unit: str) -> None:
     if unit not in UNITS:
-        raise ValueError(f"unit: {unit!r} found; expected one of {', '.join(UNITS)}")
+        raise ConfigError("unit", repr(unit), f"one of {', '.join(UNITS)}")
 
 
 def _amount(usage: Usage, unit: str) -> float:

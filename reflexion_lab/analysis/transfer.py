@@ -15,8 +15,9 @@ from typing import NamedTuple
 from reflexion_lab.analysis.estimators import Paired, paired
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import LEVEL, Rate
+from reflexion_lab.errors import FolderError
 from reflexion_lab.records import UNKNOWN, Attempt, Record
-from reflexion_lab.runner.folder.folder import RunFolderError, folders
+from reflexion_lab.runner.folder.folder import folders
 from reflexion_lab.runner.folder.manifest import differences
 
 RESAMPLES = 10_000
@@ -122,7 +123,7 @@ def transfer(runs: object, baseline: object = (), known: Collection[str] | None 
         seed: of the bootstrap.
 
     Raises:
-        RunFolderError: a run cannot be read, or runs cannot be paired.
+        FolderError: a run cannot be read, or runs cannot be paired.
     """
     logs = [Log.read(run) for run in folders(runs)]
     attempts = [attempt for log in logs for attempt in log.every]
@@ -181,13 +182,14 @@ def _against(logs: Sequence[Log], baseline: Sequence[Log], rng: random.Random) -
 
 
 def _paired_runs(first: Sequence[Log], second: Sequence[Log]) -> list[tuple[Log, Log]]:
-    """Raises RunFolderError."""
+    """Raises FolderError."""
     ours, theirs = _by_seed(first), _by_seed(second)
     if pairs := [pair for seed in ours if seed in theirs for pair in zip(ours[seed], theirs[seed], strict=False)]:
         return pairs
-    raise RunFolderError(
-        f"transfer: no seed in common: got runs of seed {', '.join(map(str, theirs))} and a baseline of seed "
-        f"{', '.join(map(str, ours))}; expected both at the same seeds"
+    raise FolderError(
+        "transfer",
+        f"runs of seed {', '.join(map(str, theirs))} and a baseline of seed {', '.join(map(str, ours))}",
+        "both at the same seeds",
     )
 
 
@@ -199,7 +201,7 @@ def _by_seed(logs: Sequence[Log]) -> dict[int, list[Log]]:
 
 
 def _pairs(runs: Sequence[tuple[Log, Log]]) -> list[_Pair]:
-    """Raises RunFolderError."""
+    """Raises FolderError."""
     ends = [(_End.by_task(first), _End.by_task(second)) for first, second in runs]
     pairs = [
         _Pair(task_id, number, first[task_id], second[task_id])
@@ -208,9 +210,10 @@ def _pairs(runs: Sequence[tuple[Log, Log]]) -> list[_Pair]:
         if task_id in second
     ]
     if not pairs:
-        raise RunFolderError(
-            f"transfer: no graded task found in both {' and '.join(log.manifest.run_id for log in runs[0])}; "
-            "expected a baseline on the same benchmark; was one of them cut off? Resume it"
+        raise FolderError(
+            f"transfer: no graded task found in both {' and '.join(log.manifest.run_id for log in runs[0])}",
+            expected="a baseline on the same benchmark",
+            hint="was one of them cut off? Resume it",
         )
     return pairs
 

@@ -16,7 +16,7 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.causes import Causes
 from reflexion_lab.audit.leaks import Leaks, leaks
 from reflexion_lab.audit.samples import Sample, read_samples
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import ConfigError, DataError, HarnessError
 from reflexion_lab.records import UNKNOWN, Check, Record, Task
 from reflexion_lab.runner.progress import in_notebook
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
@@ -115,7 +115,7 @@ def audit_files(
     for path in paths:
         if not Path(path).exists():
             expected = "expected a .jsonl file, gzipped or not, or a run folder"
-            raise FileNotFoundError(f"{path}: no such file; {expected}")
+            raise DataError(f"{path}: no such file; {expected}")
     names = Counter(Path(path).name for path in paths)
     found = (audit(path, attempts=attempts, limit=limit, workers=workers) for path in paths)
     return [replace(one, name=path) if names[one.name] > 1 else one for path, one in zip(paths, found, strict=True)]
@@ -139,7 +139,7 @@ def audit(
     """
     for name, value in (("limit", limit), ("workers", workers)):
         if value is not None and value < 1:
-            raise ValueError(f"{name}: {value} found; expected at least 1")
+            raise ConfigError(name, value, "at least 1")
     start, workers = time.monotonic(), workers or cpu_count() or 1
     samples = read_samples(path, attempts)
     chosen = samples[:limit]

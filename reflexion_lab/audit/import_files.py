@@ -15,6 +15,7 @@ from reflexion_lab.audit.import_attempts import Prompts
 from reflexion_lab.audit.import_manifest import Terms
 from reflexion_lab.audit.import_runs import Imported, Importer
 from reflexion_lab.audit.importing import Recording, read_recordings
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.io.gunzip import gunzipped
 from reflexion_lab.records import Message
@@ -58,7 +59,7 @@ def import_files(
         HarnessError: the sandbox is broken.
     """
     if hidden not in ("", *HIDDEN):
-        raise ValueError(f"hidden: {hidden!r} found; expected one of {', '.join(HIDDEN)}, or nothing")
+        raise ConfigError("hidden", repr(hidden), f"one of {', '.join(HIDDEN)}, or nothing")
     read, out, workers = _prompts(prompts), Path(out), workers or cpu_count() or 1
     chosen = _chosen(paths, feedback_source, only)
     load = functools.cache(_loaded)
@@ -79,12 +80,12 @@ def import_files(
 
 
 def _chosen(paths: Sequence[Path | str], feedback_source: str, only: Sequence[str]) -> list[tuple[Path, Recording]]:
-    """Raises ValueError: no run is left."""
+    """Raises ConfigError: no run is left."""
     found = [(Path(path), recording) for path in paths for recording in read_recordings([path], feedback_source)]
     chosen = [pair for pair in found if not only or any(text in _said(pair[1]) for text in only)]
     if not chosen:
         said = "; ".join(_said(recording) for _, recording in found[:3])
-        raise ValueError(f"--only: no run of {', '.join(only)} found; expected a part of a name, such as {said}")
+        raise ConfigError("--only", f"no run of {', '.join(only)}", f"a part of a name, such as {said}")
     return chosen
 
 
@@ -106,14 +107,14 @@ def _variant(recording: Recording) -> tuple[str, ...]:
 
 
 def _whose(path: Path, recording: Recording, hidden: str) -> str:
-    """Raises ValueError: rows without tests of their own."""
+    """Raises ConfigError: rows without tests of their own."""
     if hidden == "own" and not recording.has_tests:
-        raise ValueError(f"{path}: rows without `prompt` and `test` found; expected both, or --hidden humaneval")
+        raise ConfigError(path, "rows without `prompt` and `test`", "both, or --hidden humaneval")
     return hidden or ("own" if recording.has_tests else "humaneval")
 
 
 def _loaded(path: Path, hidden: str) -> tuple[Benchmark, dict[str, object]]:
-    """The tasks, and the config that loads them. Raises ValueError: the file is no benchmark."""
+    """The tasks, and the config that loads them. Raises ConfigError: the file is no benchmark."""
     if hidden == "humaneval":
         return humaneval(), {"_target_": "reflexion_lab.tasks.benchmarks.humaneval.humaneval"}
     # Not `disjoint`: the loops saw what they saw, and how many saw a hidden test is said.
@@ -122,7 +123,7 @@ def _loaded(path: Path, hidden: str) -> tuple[Benchmark, dict[str, object]]:
 
 
 def _prompts(path: Path | None) -> Prompts:
-    """Raises OSError, ValueError: the file cannot be read as prompts."""
+    """Raises OSError, ConfigError: the file cannot be read as prompts."""
     if path is None:
         return {}
     data = content(path, "prompts (.json, .json.gz)")
@@ -130,5 +131,5 @@ def _prompts(path: Path | None) -> Prompts:
         text = gunzipped(data) if path.suffix == ".gz" else data
         told = msgspec.json.decode(text, type=dict[str, str | tuple[Message, ...]])
     except (ValueError, *UNREADABLE) as problem:
-        raise ValueError(f"{path}: {problem}; expected JSON, by prompt_key a list of messages or a text") from None
+        raise ConfigError(f"{path}: {problem}", expected="JSON, by prompt_key a list of messages or a text") from None
     return {key: (Message(role="user", content=one),) if isinstance(one, str) else one for key, one in told.items()}

@@ -21,6 +21,7 @@ from reflexion_lab.audit.import_attempts import as_tried, attempts, lenient, res
 from reflexion_lab.audit.import_feedback import feedback_verdict
 from reflexion_lab.audit.import_manifest import Terms, describe
 from reflexion_lab.audit.importing import Loop, Recording
+from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Evaluation, Grade, Manifest, SuiteVerdict, Task, WrittenTests
@@ -65,7 +66,7 @@ class Importer:
         `longest`: the longest loop of all runs of its variant.
 
         Raises:
-            ValueError: the folder that is there holds something else.
+            DataError: the folder that is there holds something else.
             HarnessError: the sandbox is broken.
         """
         manifest = describe(recording, terms, longest, self.executor)
@@ -202,7 +203,7 @@ def _as_it_is(program: str, task: Task) -> str:
 def _kept(folder: Path, manifest: Manifest) -> Account:
     other = RunFolder.existing(folder).manifest
     if (other.config_digest, other.benchmark_digest) != (manifest.config_digest, manifest.benchmark_digest):
-        raise ValueError(f"{folder}: another run found; expected {manifest.run_id} or nothing; name another --out")
+        raise DataError(folder, "another run", f"{manifest.run_id} or nothing", "name another --out")
     return msgspec.json.decode((folder / "recorded.json").read_bytes(), type=Account)
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.audit.import_feedback import tests_of
 from reflexion_lab.audit.rows import Row, read_rows
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import FEEDBACK_SOURCES, Record
 
 
@@ -118,7 +119,7 @@ def read_recordings(paths: Sequence[Path | str], feedback_source: str = "") -> l
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a file holds no transcript; or a strategy is unknown and `feedback_source` does not say.
+        DataError: a file holds no transcript; or a strategy is unknown and `feedback_source` does not say.
     """
     return [recording for path in paths for recording in _recordings(Path(path), feedback_source)]
 
@@ -128,10 +129,10 @@ def _recordings(path: Path, feedback_source: str) -> Iterator[Recording]:
     for row in read_rows(path):
         if "attempts" not in row.fields:
             found = ", ".join(list(row.fields)[:6]) or "no field"
-            raise ValueError(f"{path}, line {row.line}: {found} found; expected a transcript, with `attempts`")
+            raise DataError(f"{path}, line {row.line}", found, "a transcript, with `attempts`")
         rows.setdefault(tuple(row.text(name, "") for name in ("source", "model", "strategy", "run")), []).append(row)
     if not rows:
-        raise ValueError(f"{path}: no row found; expected one JSON object a line, one a problem and run")
+        raise DataError(path, "no row", "one JSON object a line, one a problem and run")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     recordings = []
     for (source, model, strategy, run), made in rows.items():
@@ -181,7 +182,7 @@ def _known(path: Path, strategy: str, feedback_source: str) -> Strategy:
         return STRATEGIES[name]
     if feedback_source not in FEEDBACK_SOURCES:
         said = f"{path}: strategy {strategy!r} found, of which it is not known what drove its loop"
-        raise ValueError(f"{said}; expected one of {', '.join(STRATEGIES)}, or --feedback-source")
+        raise DataError(said, expected=f"one of {', '.join(STRATEGIES)}, or --feedback-source")
     return Strategy(name or "recorded", feedback_source, 0)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from reflexion_lab.audit.lint_tasks import parsed
-from reflexion_lab.protocols import HarnessError, Sandbox
+from reflexion_lab.errors import HarnessError
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
 from reflexion_lab.tasks.benchmarks.mutants import Mutant, mutants
 from reflexion_lab.text.replies.syntax import tree_of

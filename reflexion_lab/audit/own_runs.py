@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.audit.samples import Sample
+from reflexion_lab.errors import FolderError
 from reflexion_lab.moved import updated
 from reflexion_lab.records import Manifest
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
@@ -23,14 +24,14 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
     """What each task submitted, or every attempt, with its grade as the logged verdict.
 
     Raises:
-        RunFolderError: it is no run folder, or names a benchmark that is not there.
+        FolderError: it is no run folder, or names a benchmark that is not there.
     """
     from reflexion_lab.analysis.summary import Log
 
     log = Log.read(RunFolder.existing(path))
     benchmark = _same_benchmark(path, log.manifest)
     if lost := sorted(log.attempts.keys() - {task.task_id for task in benchmark}):
-        raise RunFolderError(f"{path}: task {lost[0]} found; expected one of {benchmark.name}")
+        raise FolderError(path, f"task {lost[0]}", f"one of {benchmark.name}")
     submitted = {task_id: result.submitted for task_id, result in log.results.items()}
     for attempt in log.every:
         task, number = benchmark[attempt.task_id], attempt.number
@@ -55,7 +56,7 @@ def _same_benchmark(path: Path, manifest: Manifest) -> Benchmark:
     benchmark = benchmark_of(path, manifest)
     if benchmark.digest != manifest.benchmark_digest:
         what = f"{benchmark.name} with digest {benchmark.digest[:12]} found"
-        raise RunFolderError(f"{path}: {what}; expected {manifest.benchmark_digest[:12]}, which the run was made with")
+        raise FolderError(f"{path}: {what}", expected=f"{manifest.benchmark_digest[:12]}, which the run was made with")
     return benchmark
 
 
@@ -63,7 +64,7 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
     """The benchmark that a run names, as it is here. A folder of a stranger's may name nothing else.
 
     Raises:
-        RunFolderError: it names something else.
+        FolderError: it names something else.
         OSError, ValueError, ImportError: it is not here.
     """
     from reflexion_lab.runner.config.parts import load_benchmark
@@ -73,7 +74,7 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
     node: Any = updated(manifest.config.get("benchmark"))
     load = node.get("load") if isinstance(node, dict) else None
     if not isinstance(load, dict) or not _harmless(load):
-        raise RunFolderError(f"{path}: config.benchmark.load: {load!r} found; expected a benchmark of this package")
+        raise FolderError(path, f"config.benchmark.load: {load!r}", "a benchmark of this package")
     packed = path / "data" / Path(str(load.get("path") or ".")).name
     if packed.is_file():  # of a bundle, unpacked
         node = {**node, "load": {**load, "path": str(packed)}}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import content
 from reflexion_lab.io.gunzip import GZIP, gunzipped
 from reflexion_lab.records import Record
@@ -24,7 +25,7 @@ class Row(Record, frozen=True, kw_only=True):
         """The text of a field; `default` where it is absent or null.
 
         Raises:
-            ValueError: it is no text, or absent with nothing to stand in.
+            DataError: it is no text, or absent with nothing to stand in.
         """
         value: object = self.fields.get(name)
         value = default if value is None else value
@@ -39,15 +40,15 @@ class Row(Record, frozen=True, kw_only=True):
             raise self.wrong(name, repr(value)[:60], "true, false or null")
         return value
 
-    def wrong(self, name: str, found: str, expected: str) -> ValueError:
-        return ValueError(f"{self.file}, line {self.line}, field {name}: {found} found; expected {expected}")
+    def wrong(self, name: str, got: str, expected: str) -> DataError:
+        return DataError(f"{self.file}, line {self.line}, field {name}", got, expected)
 
 
 def read_rows(path: Path) -> Iterator[Row]:
     """The objects of a `.jsonl` file, gzipped or not; blank lines are skipped.
 
     Raises:
-        ValueError: the file cannot be read or unpacked, or a line is no JSON object.
+        DataError: the file cannot be read or unpacked, or a line is no JSON object.
     """
     for number, line in enumerate(_unpacked(path).split(b"\n"), 1):
         if not line.strip():
@@ -56,9 +57,9 @@ def read_rows(path: Path) -> Iterator[Row]:
             fields = json.loads(line)
         except (ValueError, RecursionError) as problem:
             said = f"{type(problem).__name__}: {problem}"[:120]
-            raise ValueError(f"{path}, line {number}: {said}; expected one JSON object a line") from None
+            raise DataError(f"{path}, line {number}: {said}", expected="one JSON object a line") from None
         if not isinstance(fields, dict):
-            raise ValueError(f"{path}, line {number}: a {type(fields).__name__} found; expected one JSON object a line")
+            raise DataError(f"{path}, line {number}", f"a {type(fields).__name__}", "one JSON object a line")
         yield Row(file=str(path), line=number, fields=fields)
 
 
@@ -67,4 +68,4 @@ def _unpacked(path: Path) -> bytes:
     try:
         return (gunzipped(data) if data.startswith(GZIP) else data).removeprefix(codecs.BOM_UTF8)
     except ValueError as problem:
-        raise ValueError(f"{path}: {problem}; expected a whole gzip file") from None
+        raise DataError(f"{path}: {problem}", expected="a whole gzip file") from None

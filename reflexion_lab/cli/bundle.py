@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.cli import place
+from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,16 +66,16 @@ def bundle(options: argparse.Namespace) -> int:
 
 
 def _check_out(out: Path) -> None:
-    """Raises ValueError, before minutes are spent: `out` is some other file, or cannot be written."""
+    """Raises ConfigError, before minutes are spent: `out` is some other file, or cannot be written."""
     from reflexion_lab.studies.replay.bundle import BundleError, read
 
     if not out.parent.is_dir():
-        raise ValueError(f"--out: {out.parent} is no folder; make it, or name another")
+        raise ConfigError(f"--out: {out.parent} is no folder; make it, or name another")
     if out.exists():
         try:
             read(out)
         except BundleError:
-            raise ValueError(f"--out: {out} is there and no bundle; name another file") from None
+            raise ConfigError(f"--out: {out} is there and no bundle; name another file") from None
 
 
 def replay(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.cli.place import is_store, kept_at
 from reflexion_lab.cli.validation import EXPECTED, problems
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.mistakes import mistakes_of
 from reflexion_lab.memory.session import after
@@ -37,7 +38,7 @@ def take_in(store: Store, places: Iterable[str]) -> Taken:
     """Append what is at `places`, in their order.
 
     Raises:
-        ValueError: something is wrong with one of them; then nothing was appended.
+        ConfigError: something is wrong with one of them; then nothing was appended.
         StoreError: the store cannot keep it; what it kept stands, and the import can be begun again.
     """
     places = list(places)
@@ -59,18 +60,20 @@ def counted(store: Store) -> dict[str, int]:
 
 
 def _check(place: str) -> None:
-    """Raises ValueError."""
+    """Raises ConfigError."""
     path = Path(place)
     is_run = (path / "manifest.json").is_file()
     if path.is_dir() and not is_run and not is_store(place):
-        raise ValueError(f"{place}: a folder of something else found; expected {EXPECTED.rpartition(', or')[0]}")
+        raise ConfigError(place, "a folder of something else", EXPECTED.rpartition(", or")[0])
     if found := list(islice(problems(place), 100)):
         more = f"; `reflexion-lab memory validate {place}` names all" if found[1:] else ""
-        raise ValueError(f"{found[0]}{more}; nothing was imported")
+        raise ConfigError(f"{found[0]}{more}; nothing was imported")
     if is_run and RunFolder.existing(path).manifest.feedback_source == "oracle":
-        raise ValueError(
-            f"{place}: feedback_source oracle found; expected another, since what it learnt from hidden tests would "
-            "help later runs past them; nothing was imported"
+        raise ConfigError(
+            place,
+            "feedback_source oracle",
+            "another, since what it learnt from hidden tests would help later runs past them",
+            "nothing was imported",
         )
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from reflexion_lab.errors import harmless, in_full, mendable, one_line
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.signals import heeded
 from reflexion_lab.io.terminal_text import visible
+from reflexion_lab.runner.config.messages import harmless, in_full, in_lines, mendable
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -36,6 +37,10 @@ Run a benchmark through the loop. What follows `run` are Hydra overrides:
   reflexion-lab run --cfg job                          print the whole config
 
 Groups: {groups}
+"""
+BUG = """
+This is a bug in reflexion_lab, or in a part of your own that stands in the lines above. What had finished is written.
+To report it, send these lines, the command, and what `reflexion-lab doctor` prints.
 """
 
 
@@ -131,7 +136,7 @@ def guarded(command: Callable[[], int]) -> int:
     gets a line on how to go on.
     """
     warnings.showwarning = lambda message, *_, **__: print(f"warning: {harmless(str(message))}", file=sys.stderr)
-    sys.excepthook = lambda _, problem, __: sys.stderr.write(in_full(problem))
+    sys.excepthook = lambda _, problem, __: sys.stderr.write(in_full(problem) + BUG)
     with heeded():
         try:
             return in_one_line(command)
@@ -149,11 +154,11 @@ def in_one_line(command: Callable[[], int]) -> int:
         from reflexion_lab.agent.models.capped import CapReached
 
         if isinstance(problem, CapReached):
-            print(f"cap reached: {one_line(problem)}", file=sys.stderr)
+            print(f"cap reached: {in_lines(problem)}", file=sys.stderr)
             return 3
         if not mendable(problem):
             raise
-        print(f"error: {one_line(problem)}", file=sys.stderr)
+        print(f"error: {in_lines(problem)}", file=sys.stderr)
         return 2
 
 
@@ -203,7 +208,7 @@ def run_many(overrides: list[str]) -> int:
         expected = (
             "overrides alone; a config folder of your own is 'hydra.searchpath=[file:///FOLDER]', --cfg goes alone"
         )
-        raise ValueError(f"{flags[0]}: found beside -m; expected {expected}")
+        raise ConfigError(f"{flags[0]}: found beside -m", expected=expected)
     sweep = Sweep.of(overrides)
     launch, quiet = Launch(overrides, sweep.sweep_id), sweep.cells[0].cfg.quiet
     try:

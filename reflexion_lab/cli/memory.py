@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.cli import place
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Episode, Search
 
 DAY = 24 * 60 * 60
@@ -95,7 +96,9 @@ def show(options: argparse.Namespace) -> None:
         if options.episode:
             episode = next((one for one in store.read(Episode) if one.episode_id == options.episode), None)
             if episode is None:
-                raise ValueError(f"--episode: no {options.episode!r} found; `memory search --json` prints ids unbroken")
+                raise ConfigError(
+                    f"--episode: no {options.episode!r} found; `memory search --json` prints ids unbroken"
+                )
             say(*_whole(episode))
             found: Any = episode
         else:
@@ -148,7 +151,7 @@ def search(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import episode_table, say, say_json
 
     if not 0 <= options.min_confidence <= 1:
-        raise ValueError(f"--min-confidence: {options.min_confidence} found; expected a share in [0, 1]")
+        raise ConfigError("--min-confidence", options.min_confidence, "a share in [0, 1]")
     wanted = Search(
         categories=tuple(options.category),
         min_confidence=options.min_confidence,
@@ -189,7 +192,7 @@ def prune(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say
 
     if not (math.isfinite(options.days) and options.days >= 0):
-        raise ValueError(f"--days: {options.days} found; expected a number of 0 or more")
+        raise ConfigError("--days", options.days, "a number of 0 or more")
     before = time.time() - options.days * DAY
     with place.kept_at(options.store) as store:
         count = sum(1 for _ in old(store, before)) if options.dry_run else store.prune(before)
@@ -203,7 +206,7 @@ def export(options: argparse.Namespace) -> None:
 
     file = Path(options.file).resolve()
     if place.is_store(str(file)) or place.is_store(str(file.parent)):
-        raise ValueError(f"FILE: {options.file} is a store, or part of one, and would be lost; name a file beside it")
+        raise ConfigError(f"FILE: {options.file} is a store, or part of one, and would be lost; name a file beside it")
     with place.kept_at(options.store) as store:
         counts = dump(store, Path(options.file))
     say(f"{options.file}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())} written")

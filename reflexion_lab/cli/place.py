@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Store
 
 DEFAULT = "runs/memory.sqlite"
@@ -20,14 +21,14 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 def count(text: str) -> int:
     """The type of an argument that is a number of things."""
     if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} found; expected an int of 0 or more")
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected an int of 0 or more")
     return int(text)
 
 
 def positive(text: str) -> int:
     """`count`, where none would be pointless."""
     if not count(text):
-        raise argparse.ArgumentTypeError("0 found; expected an int of 1 or more")
+        raise argparse.ArgumentTypeError("got 0, expected an int of 1 or more")
     return int(text)
 
 
@@ -46,14 +47,14 @@ def kept_at(place: str, new: bool = False) -> Iterator[Store]:
     """The store at `place`, closed at the end; unless `new`, it has to be there.
 
     Raises:
-        ValueError: there is none.
+        ConfigError: there is none.
         StoreError: it cannot be opened.
     """
     from reflexion_lab.storage.place import opened
 
     if not new and not is_store(place):
         made = "a run with store=sqlite or store=jsonl makes one, in runs/memory.sqlite or runs/memory"
-        raise ValueError(f"--store: no store found at {place!r}; {made}; so does `reflexion-lab memory import`")
+        raise ConfigError(f"--store: no store found at {place!r}; {made}; so does `reflexion-lab memory import`")
     store = opened(place)
     try:
         yield store
@@ -72,11 +73,11 @@ def shown(place: str) -> str:
 
 
 def out_folder(out: str) -> Path:
-    """The folder of `--out`, made where it is missing. Raises ValueError where it cannot be one, before minutes are
+    """The folder of `--out`, made where it is missing. Raises ConfigError where it cannot be one, before minutes are
     spent.
     """
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise ValueError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None
+        raise ConfigError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None
     return Path(out)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reflexion_lab.cli import compare
 from reflexion_lab.cli.place import out_folder
+from reflexion_lab.errors import ConfigError
 
 COMPARED = ("baseline", "by", "unit", "one_seed", "figures")
 """Options of a comparison."""
@@ -29,7 +30,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def report(options: argparse.Namespace) -> None:
-    """Raises ValueError: an option is missing, or says nothing beside --html."""
+    """Raises ConfigError: an option is missing, or says nothing beside --html."""
     from reflexion_lab.cli.sheets import say
 
     say(*(f"written: {path}" for path in (_pages(options) if options.html else _comparison(options))))
@@ -41,14 +42,14 @@ def _pages(options: argparse.Namespace) -> list[Path]:
 
     if given := [name for name in COMPARED if getattr(options, name)]:
         beside = "--" + given[0].replace("_", "-")
-        raise ValueError(f"--html: found beside {beside}; a page shows one run, compared with none")
+        raise ConfigError(f"--html: found beside {beside}; a page shows one run, compared with none")
     runs = folders(*options.runs)
     if not options.out:
         return [save_page(run, run.path / NAME) for run in runs]
     names = [run.path.resolve().name for run in runs]
     if twice := sorted(name for name in set(names) if names.count(name) > 1):
-        raise ValueError(
-            f"--html: {twice[0]} found twice; expected run folders of different names; write without --out"
+        raise ConfigError(
+            f"--html: {twice[0]} found twice", expected="run folders of different names", hint="write without --out"
         )
     out = out_folder(options.out)
     return [save_page(run, out / f"{name}.html") for run, name in zip(runs, names, strict=True)]
@@ -58,7 +59,7 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
     from reflexion_lab.analysis.report.documents import save_report
 
     if not options.out:
-        raise ValueError("--out: none found; expected the folder for the comparison, or --html for a page of each run")
+        raise ConfigError("--out", "none", "the folder for the comparison, or --html for a page of each run")
     folder = out_folder(options.out)
     options.unit = options.unit or "tokens"
     arms, found = compare.read(options)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from reflexion_lab.cli.place import is_store, kept_at, shown
+from reflexion_lab.errors import StoreError
 from reflexion_lab.io.files import UNREADABLE
-from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Mistake, Record, Session, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.kinds import KINDS, prepared
@@ -35,7 +35,7 @@ def problems(place: str) -> Iterator[str]:
     elif path.is_file():
         yield from _of_object(path) if path.suffix == ".json" else _of_lines(path)
     else:
-        yield f"{place}: nothing found; expected {EXPECTED}"
+        yield f"{place}: got nothing, expected {EXPECTED}"
 
 
 def _of_lines(path: Path) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _of_lines(path: Path) -> Iterator[str]:
             except (msgspec.ValidationError, KeyError):
                 if record is None:
                     expected = header_text(next(iter(kinds)))
-                    yield f"{where}: no header found; expected one such as {expected}; nothing below it was checked"
+                    yield f"{where}: got no header, expected one such as {expected}; nothing below it was checked"
                     return
                 yield from _of_record(where, line, record)
             except UNREADABLE as problem:
@@ -61,7 +61,7 @@ def _of_lines(path: Path) -> Iterator[str]:
                 yield f"{problem}; nothing below it was checked"
                 return
     if record is None:
-        yield f"{path}: no header found; expected one such as {header_text(next(iter(kinds)))}, and records below it"
+        yield f"{path}: got no header, expected one such as {header_text(next(iter(kinds)))}, and records below it"
 
 
 def _of_object(path: Path) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _of_object(path: Path) -> Iterator[str]:
         whole = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         schema = whole.get("schema", 0)
         if not isinstance(schema, int):
-            raise StoreError(f"{path}, schema: {schema!r} found; expected {SCHEMA_VERSION}")
+            raise StoreError(f"{path}, schema", repr(schema), SCHEMA_VERSION)
         check_schema(str(path), schema)
     except (*UNREADABLE, StoreError) as problem:
         yield str(problem) if isinstance(problem, StoreError) else f"{path}: {problem}; expected an export"
@@ -77,7 +77,7 @@ def _of_object(path: Path) -> Iterator[str]:
     for kind in KINDS:
         rows = whole.get(kind.name, [])
         if not isinstance(rows, list):
-            yield f"{path}, {kind.name}: {type(rows).__name__} found; expected a list"
+            yield f"{path}, {kind.name}: got {type(rows).__name__}, expected a list"
             continue
         for number, row in enumerate(rows):
             yield from _of_record(f"{path}, {kind.name}[{number}]", msgspec.json.encode(row), kind.record)
@@ -150,7 +150,7 @@ def faults(record: Episode | Wisdom | Mistake | Session) -> Iterator[str]:
             shares = {"severity": record.severity}
     for field, share in shares.items():
         if not 0 <= share <= 1:
-            yield f"{field}: {share} found; expected a share in [0, 1]"
+            yield f"{field}: got {share}, expected a share in [0, 1]"
     for field, (count, least) in counts.items():
         if count < least:
-            yield f"{field}: {count} found; expected {least} or more"
+            yield f"{field}: got {count}, expected {least} or more"

@@ -41,7 +41,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def _paths(runs: list[str]) -> list[Path]:
-    """Bundles as they are; what the rest name, each once. Raises RunFolderError: one is no run."""
+    """Bundles as they are; what the rest name, each once. Raises FolderError: one is no run."""
     from reflexion_lab.runner.folder.folder import folders
 
     found: dict[Path, Path] = {}

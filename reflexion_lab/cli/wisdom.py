@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.cli import place
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Episode, Wisdom
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def stats(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say_json
 
     if options.baseline and not options.runs:
-        raise ValueError("--baseline: no RUN found beside it; expected runs with wisdom, of the same seeds")
+        raise ConfigError("--baseline: no RUN found beside it", expected="runs with wisdom, of the same seeds")
     told: dict[str, Any] = {}
     known = None
     if place.is_store(options.store) or not options.runs:

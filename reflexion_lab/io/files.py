@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from reflexion_lab.errors import DataError
+
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises of bytes that anybody may have written."""
 
@@ -14,17 +16,17 @@ def content(path: Path | str, expected: str) -> bytes:
     """The bytes of a file.
 
     Raises:
-        ValueError: it is a folder, a pipe, a device or not there, or may not be read; `expected` is what it should be.
+        DataError: it is a folder, a pipe, a device or not there, or may not be read; `expected` is what it should be.
     """
     check(path, expected)
     try:
         return Path(path).read_bytes()
     except OSError as problem:
-        raise ValueError(f"{path}: it cannot be read ({problem.strerror}); expected {expected}") from None
+        raise DataError(f"{path}: it cannot be read ({problem.strerror})", expected=expected) from None
 
 
 def check(path: Path | str, expected: str) -> None:
-    """Raises ValueError: `path` is no file. Of a pipe or a device nobody knows whether it ends."""
+    """Raises DataError: `path` is no file. Of a pipe or a device nobody knows whether it ends."""
     file = Path(path)
     try:
         if file.is_file():
@@ -32,4 +34,4 @@ def check(path: Path | str, expected: str) -> None:
         found = "a folder" if file.is_dir() else "a pipe or a device" if file.exists() else "no file"
     except (OSError, ValueError) as problem:  # a name too long, or with a NUL; links in a circle
         found = f"no file ({getattr(problem, 'strerror', None) or problem})"
-    raise ValueError(f"{str(path)[:200]!r}: {found} found; expected {expected}")
+    raise DataError(repr(str(path)[:200]), found, expected)

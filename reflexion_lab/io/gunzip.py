@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import zlib
 
+from reflexion_lab.errors import DataError
+
 SMALL = 64 << 20
 """Bytes that may come out of any file."""
 RATIO = 200
@@ -17,7 +19,7 @@ def gunzipped(data: bytes) -> bytes:
     """What `data` holds, in one member or several.
 
     Raises:
-        ValueError: it is no whole gzip file, or one that was made to fill the memory.
+        DataError: it is no whole gzip file, or one that was made to fill the memory.
     """
     parts: list[bytes] = []
     size, place = 0, 0
@@ -29,12 +31,12 @@ def gunzipped(data: bytes) -> bytes:
             try:
                 parts.append(member.decompress(taken, SMALL))
             except zlib.error as problem:
-                raise ValueError(f"a damaged gzip file: {problem}") from None
+                raise DataError(f"a damaged gzip file: {problem}") from None
             size += len(parts[-1])
             if size > min(LARGEST, max(SMALL, RATIO * place)):
-                raise ValueError(f"{len(data):,} bytes that unpack to more than {size:,}, as no text does")
+                raise DataError(f"{len(data):,} bytes that unpack to more than {size:,}, as no text does")
         if not member.eof:
-            raise ValueError("a gzip file that breaks off")
+            raise DataError("a gzip file that breaks off")
         place -= len(member.unused_data)
         if not data[place:].strip(b"\0"):
             break

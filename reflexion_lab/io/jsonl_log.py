@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from reflexion_lab.errors import FolderError
+
 LOCK, DRAFT = ".lock", ".draft"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class FolderLost(ValueError):
+class FolderLost(FolderError):
     """A file or its folder is no longer there, or is another one: what would be written is lost."""
 
 
-class Held(ValueError):
+class Held(Exception):
     """Another process, or another thread, is at the folder."""
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.stuck import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
 from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Evaluation, Recollection, Task
@@ -35,7 +36,7 @@ class Reflexion:
         reflect_below: float = 1.0,
     ) -> None:
         if not 0 < reflect_below <= 1:
-            raise ValueError(f"loop.reflect_below: {reflect_below} found; expected a reward in (0, 1]")
+            raise ConfigError("loop.reflect_below", reflect_below, "a reward in (0, 1]")
         self.actor = actor
         self.evaluator = evaluator
         self.reflector = reflector

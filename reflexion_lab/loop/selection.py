@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import UNKNOWN, Attempt, Grade
 
 
@@ -15,11 +16,11 @@ def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
     short both ask here.
 
     Raises:
-        ValueError: no attempt up to `t`.
+        DataError: no attempt up to `t`.
     """
     made = [attempt for attempt in attempts if t is None or attempt.number <= t]
     if not made:
-        raise ValueError(f"no attempt up to t = {t} found; expected one at least, and t of 1 or more")
+        raise DataError(f"no attempt up to t = {t} found", expected="one at least, and t of 1 or more")
     made.sort(key=lambda attempt: attempt.number)
     return next((a for a in made if a.evaluation.passed), None) or best_of(made)
 
@@ -35,7 +36,7 @@ def verdicts_at(
     """By task, the hidden verdict on what `submitted_at` picks; tasks `without_verdict` are left out.
 
     Raises:
-        ValueError: an attempt that is needed has no grade yet.
+        DataError: an attempt that is needed has no grade yet.
     """
     left_out = without_verdict(grades.values())
     return {
@@ -56,8 +57,10 @@ def without_verdict(grades: Iterable[Grade]) -> set[str]:
 def is_solved(grades: Mapping[tuple[str, int], Grade], attempt: Attempt) -> bool:
     grade = grades.get((attempt.task_id, attempt.number))
     if grade is None:
-        raise ValueError(
-            f"task {attempt.task_id}, attempt {attempt.number}: no hidden verdict found; "
-            "expected one for every attempt; was the run cut off before its end? Resume it"
+        raise DataError(
+            f"task {attempt.task_id}, attempt {attempt.number}",
+            "no hidden verdict",
+            "one for every attempt",
+            "was the run cut off before its end? Resume it",
         )
     return grade.passed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Stop
 from reflexion_lab.records import DIGITS, Attempt, Usage
 
@@ -27,7 +28,7 @@ class Passed:
 
     def __init__(self, threshold: float = 1.0) -> None:
         if not 0 < threshold <= 1:
-            raise ValueError(f"loop.confidence_threshold: {threshold} found; expected a share in (0, 1]")
+            raise ConfigError("loop.confidence_threshold", threshold, "a share in (0, 1]")
         self.threshold = threshold
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
@@ -50,9 +51,9 @@ class MaxAttempts:
 
     def __init__(self, max_attempts: int = 3, extra_attempts: int = 0) -> None:
         if max_attempts < 1:
-            raise ValueError(f"loop.max_attempts: {max_attempts} found; expected 1 or more")
+            raise ConfigError("loop.max_attempts", max_attempts, "1 or more")
         if extra_attempts < 0:
-            raise ValueError(f"loop.extra_attempts: {extra_attempts} found; expected 0 or more")
+            raise ConfigError("loop.extra_attempts", extra_attempts, "0 or more")
         self.max_attempts = max_attempts
         self.extra_attempts = extra_attempts
 
@@ -71,7 +72,7 @@ class TimeOut:
 
     def __init__(self, seconds: float = 300.0) -> None:
         if seconds <= 0:
-            raise ValueError(f"loop.timeout: {seconds} found; expected seconds above 0")
+            raise ConfigError("loop.timeout", seconds, "seconds above 0")
         self.seconds = seconds
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
@@ -95,7 +96,7 @@ class Plateau:
 
     def __init__(self, attempts: int = 2) -> None:
         if attempts < 1:
-            raise ValueError(f"stop.plateau.attempts: {attempts} found; expected 1 or more")
+            raise ConfigError("stop.plateau.attempts", attempts, "1 or more")
         self.attempts = attempts
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
@@ -111,9 +112,9 @@ class DiminishingReturns:
 
     def __init__(self, gain: float = 0.1, attempts: int = 2) -> None:
         if not 0 < gain <= 1:
-            raise ValueError(f"stop.diminishing_returns.gain: {gain} found; expected a reward in (0, 1]")
+            raise ConfigError("stop.diminishing_returns.gain", gain, "a reward in (0, 1]")
         if attempts < 1:
-            raise ValueError(f"stop.diminishing_returns.attempts: {attempts} found; expected 1 or more")
+            raise ConfigError("stop.diminishing_returns.attempts", attempts, "1 or more")
         self.gain = gain
         self.attempts = attempts
 
@@ -135,7 +136,7 @@ class Budget:
         self.limits = {"calls": calls, "tokens": tokens, "cost": cost}
         for name, limit in self.limits.items():
             if limit is not None and limit <= 0:
-                raise ValueError(f"stop.budget.{name}: {limit} found; expected more than 0, or null for no limit")
+                raise ConfigError(f"stop.budget.{name}", limit, "more than 0, or null for no limit")
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         spent = sum((usage for past in (*history, attempt) for usage in past.usage.values()), Usage())

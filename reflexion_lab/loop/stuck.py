@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt
 
 
@@ -17,7 +18,7 @@ class Stuck:
 
     def __init__(self, after: int | None = 3) -> None:
         if after is not None and after < 2:
-            raise ValueError(f"loop.stuck_after: {after} found; expected 2 or more, or null for never")
+            raise ConfigError("loop.stuck_after", after, "2 or more, or null for never")
         self.after = after
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:

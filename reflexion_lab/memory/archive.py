@@ -13,6 +13,7 @@ from itertools import groupby, pairwise
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.extraction import Extraction
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
@@ -22,7 +23,7 @@ from reflexion_lab.memory.packing import lessons_within
 from reflexion_lab.memory.recount import recount
 from reflexion_lab.memory.texts import MATCHES, asked, query
 from reflexion_lab.memory.wisdom import WisdomBook
-from reflexion_lab.protocols import Retriever, Store, StoreError
+from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollection, Record, Session, Task, Wisdom
 
 
@@ -39,12 +40,12 @@ class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all of them may fill; what does not fit is left out."""
 
     def check(self) -> None:
-        """Raises ValueError: a value is out of its range."""
+        """Raises ConfigError: a value is out of its range."""
         for name in ("wisdom", "mistakes", "insights", "max_tokens"):
             if getattr(self, name) < 0:
-                raise ValueError(f"memory.shared.shown.{name}: {getattr(self, name)} found; expected 0 or more")
+                raise ConfigError(f"memory.shared.shown.{name}", getattr(self, name), "0 or more")
         if not 0 <= self.min_score <= 1:
-            raise ValueError(f"memory.shared.shown.min_score: {self.min_score} found; expected a score in [0, 1]")
+            raise ConfigError("memory.shared.shown.min_score", self.min_score, "a score in [0, 1]")
 
 
 class Learnt(Record, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ class Archive:
         retire_after, retire_below: wisdom read by so many attempts, of which a smaller share passed, is shown no more.
 
     Raises:
-        ValueError: a value is impossible.
+        ConfigError: a value is impossible.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Archive:
         retire_below: float = 0.2,
     ) -> None:
         if match not in MATCHES:
-            raise ValueError(f"memory.shared.match: {match!r} found; expected one of {', '.join(MATCHES)}")
+            raise ConfigError("memory.shared.match", repr(match), f"one of {', '.join(MATCHES)}")
         self.store = store
         self.shown = shown or Shown()
         self.shown.check()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.index import Index
 from reflexion_lab.memory.texts import document
 from reflexion_lab.protocols import Hit, Retriever
@@ -28,7 +29,7 @@ class EpisodeBuffer:
         match: under which text an episode is found, one of `texts.MATCHES`.
 
     Raises:
-        ValueError: `max_episodes` is no int.
+        ConfigError: `max_episodes` is no int.
     """
 
     capacity: int
@@ -39,7 +40,7 @@ class EpisodeBuffer:
         self, max_episodes: int = DEFAULT_EPISODES, retriever: Retriever | None = None, match: str = "task"
     ) -> None:
         if not isinstance(max_episodes, int) or isinstance(max_episodes, bool):
-            raise ValueError(f"memory.max_episodes: {max_episodes!r} found; expected an int")
+            raise ConfigError("memory.max_episodes", repr(max_episodes), "an int")
         self.capacity = max_episodes if max_episodes > 0 else DEFAULT_EPISODES
         self._retriever = NoRetriever() if retriever is None else retriever
         self._match = match
@@ -53,7 +54,7 @@ class EpisodeBuffer:
         """Keep an episode and return it as it is kept: with an id and a timestamp, if it had none.
 
         Raises:
-            ValueError: it has no `agent_id`.
+            ConfigError: it has no `agent_id`.
         """
         kept = whole(episode)
         with self._lock:
@@ -81,7 +82,7 @@ class EpisodeBuffer:
         """At most `k` episodes nearest to `text`, best first, the newer first on a tie; `min_score` is inclusive.
 
         Raises:
-            ValueError: the buffer was given no retriever.
+            ConfigError: the buffer was given no retriever.
         """
         with self._lock:
             return [self._episodes[hit.number] for hit in self._retriever.rank(text, k) if hit.score >= min_score]
@@ -112,19 +113,20 @@ class NoRetriever:
     def forget(self, before: int) -> None: ...
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        raise ValueError("this episode buffer has no retriever to find relevant episodes; give EpisodeBuffer one")
+        raise ConfigError("this episode buffer has no retriever to find relevant episodes; give EpisodeBuffer one")
 
 
 def whole(episode: Episode) -> Episode:
     """The episode with an id and a timestamp, if it had none.
 
     Raises:
-        ValueError: it has no `agent_id`.
+        ConfigError: it has no `agent_id`.
     """
     if not episode.agent_id:
-        raise ValueError(
-            f"episode {episode.episode_id or 'without an id'} of task {episode.task_id!r}: agent_id: '' found; "
-            "expected who made the attempt"
+        raise ConfigError(
+            f"episode {episode.episode_id or 'without an id'} of task {episode.task_id!r}",
+            "agent_id: ''",
+            "who made the attempt",
         )
     if episode.episode_id and episode.timestamp:
         return episode

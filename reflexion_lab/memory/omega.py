@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import UNKNOWN, Episode, Task
 
 DEFAULT, LEAST, MOST = 3, 1, 10
@@ -26,11 +27,11 @@ def checked(omega: int | str) -> int | str:
     """`omega` itself.
 
     Raises:
-        ValueError: it is neither an int of 0 or more nor the name of a rule.
+        ConfigError: it is neither an int of 0 or more nor the name of a rule.
     """
     as_number = isinstance(omega, int) and not isinstance(omega, bool) and omega >= 0
     if not as_number and omega not in RULES:
-        raise ValueError(f"recall.omega: {omega!r} found; expected an int of 0 or more, or one of {', '.join(RULES)}")
+        raise ConfigError("recall.omega", repr(omega), f"an int of 0 or more, or one of {', '.join(RULES)}")
     return omega
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.omega import DEFAULT, capacity, checked
 from reflexion_lab.memory.packing import Tokens, foreign_words, packed, window
 from reflexion_lab.protocols import Known
@@ -42,7 +43,7 @@ class Similar:
     def __init__(self, k: int = 3, min_score: float = 0.25, max_tokens: int = 1000, tokens: Tokens = estimated) -> None:
         self.k = _at_least("k", k, 0)
         if not 0 <= min_score <= 1:
-            raise ValueError(f"recall.min_score: {min_score} found; expected a score in [0, 1]")
+            raise ConfigError("recall.min_score", min_score, "a score in [0, 1]")
         self.min_score = min_score
         self.max_tokens = _at_least("max_tokens", max_tokens, 0)
         self.tokens = tokens
@@ -79,5 +80,5 @@ def _shown(selected: Sequence[Episode], packed: Sequence[Episode], omega: int | 
 
 def _at_least(name: str, value: int, least: int) -> int:
     if value < least:
-        raise ValueError(f"recall.{name}: {value} found; expected {least} or more")
+        raise ConfigError(f"recall.{name}", value, f"{least} or more")
     return value

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.reflection_schema import LOOP_ID, ReflectionFile, problems
-from reflexion_lab.protocols import StoreError
 
 _DECODER = msgspec.json.Decoder(ReflectionFile)
 ADVICE = "correct the file or move it away"
@@ -70,7 +70,7 @@ class ReflectionFiles:
     def faults(self, loop_id: str) -> list[str]:
         """What is wrong with a loop's files, a sentence each, with file and place; [] when all is well."""
         if not LOOP_ID.fullmatch(loop_id):
-            return [f"loop_id: {loop_id!r} found; expected a name like {LOOP_ID.pattern}"]
+            return [f"loop_id: got {loop_id!r}, expected a name like {LOOP_ID.pattern}"]
         return [f"{path}: {fault}" for path in self._paths(loop_id) for fault in self._faults_of(path)]
 
     def loops(self) -> list[str]:
@@ -91,12 +91,12 @@ class ReflectionFiles:
             return found
         wrong = {"loop_id": path.parent.name, "attempt_number": int(path.stem)}
         told = [
-            f"{field}: {content[field]!r} found; expected {expected!r}, as the path says"
+            f"{field}: got {content[field]!r}, expected {expected!r}, as the path says"
             for field, expected in wrong.items()
             if content[field] != expected
         ]
         named = _name(int(path.stem))
-        return told if path.name == named else [*told, f"name: {path.name} found; expected {named}"]
+        return told if path.name == named else [*told, f"name: got {path.name}, expected {named}"]
 
 
 def _name(attempt_number: int) -> str:

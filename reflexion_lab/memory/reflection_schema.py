@@ -63,15 +63,15 @@ def problems(content: object) -> list[str]:
     if not isinstance(content, dict):
         return list(misfits.values())
     limits = [
-        f"{path}: {value!r:.60} found; expected {expected}"
+        f"{path}: got {value!r:.60}, expected {expected}"
         for path, holds, expected in _LIMITS
         if path not in misfits and (value := _at(content, path)) is not _NOTHING and not holds(value)
     ]
     reflection = content.get("reflection", "")
     if reflection is None and content.get("passed") is False:
-        limits.append("reflection: None found; expected the words about an attempt that failed")
+        limits.append("reflection: got None, expected the words about an attempt that failed")
     if isinstance(reflection, dict) and not any(str(reflection.get(field, "")).strip() for field in WORDS):
-        limits.append(f"reflection: no words found; expected some in {', '.join(WORDS)}")
+        limits.append(f"reflection: got no words, expected some in {', '.join(WORDS)}")
     return [*misfits.values(), *limits]
 
 
@@ -102,7 +102,7 @@ def _at(content: object, path: str) -> object:
 def _misfits(content: object, kind: type[msgspec.Struct], path: str) -> Iterator[tuple[str, str]]:
     """Paths of fields that are missing or of another type, each with the sentence that says so."""
     if not isinstance(content, dict):
-        yield path, f"{path or 'the content'}: {content!r:.60} found; expected an object"
+        yield path, f"{path or 'the content'}: got {content!r:.60}, expected an object"
         return
     for field in msgspec.structs.fields(kind):
         where = f"{path}.{field.name}" if path else field.name
@@ -110,7 +110,7 @@ def _misfits(content: object, kind: type[msgspec.Struct], path: str) -> Iterator
         nested = [part for part in (field.type, *get_args(field.type)) if _is_struct(part)]
         if value is _NOTHING:
             if field.required:
-                yield where, f"{where}: nothing found; expected a value"
+                yield where, f"{where}: got nothing, expected a value"
         elif nested and isinstance(value, dict):
             yield from _misfits(value, nested[0], where)
         else:
@@ -123,7 +123,7 @@ def _wrong_type(value: object, kind: object, where: str) -> Iterator[tuple[str, 
     except msgspec.ValidationError as problem:
         wanted, _, place = str(problem).partition(" - at `$")
         expected = wanted.partition(", got ")[0].removeprefix("Expected ").replace("`", "")
-        yield where, f"{where}{place.rstrip('`')}: {value!r:.60} found; expected {expected}"
+        yield where, f"{where}{place.rstrip('`')}: got {value!r:.60}, expected {expected}"
 
 
 def _is_struct(kind: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.archive import Archive, Learnt
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.mistakes import mistakes_of
@@ -30,7 +31,7 @@ class Rounds:
     `tell`: who else is to know what a round has learnt.
 
     Raises:
-        ValueError: `size` is below 1.
+        ConfigError: `size` is below 1.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Rounds:
         tell: Callable[[Sequence[Learnt]], None] = lambda learnt: None,
     ) -> None:
         if size < 1:
-            raise ValueError(f"memory.shared.round_size: {size} found; expected 1 task or more")
+            raise ConfigError("memory.shared.round_size", size, "1 task or more")
         self.archive = archive
         self.size = size
         self.run_id = run_id

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Hit, Retriever
 from reflexion_lab.records import Wisdom
 from reflexion_lab.text.replies.tokens import tokens
@@ -21,14 +22,14 @@ class WisdomBook:
         retire_below: it is, once its success rate is below this share, in [0, 1]; 0 retires none.
 
     Raises:
-        ValueError: a value is out of its range.
+        ConfigError: a value is out of its range.
     """
 
     def __init__(self, retriever: Retriever, retire_after: int = 5, retire_below: float = 0.2) -> None:
         if retire_after < 1:
-            raise ValueError(f"memory.shared.retire_after: {retire_after!r} found; expected an int of 1 or more")
+            raise ConfigError("memory.shared.retire_after", repr(retire_after), "an int of 1 or more")
         if not 0 <= retire_below <= 1:
-            raise ValueError(f"memory.shared.retire_below: {retire_below!r} found; expected a share in [0, 1]")
+            raise ConfigError("memory.shared.retire_below", repr(retire_below), "a share in [0, 1]")
         self.retire_after = retire_after
         self.retire_below = retire_below
         self._retriever = retriever
@@ -50,12 +51,12 @@ class WisdomBook:
         return wisdom_id in self._known
 
     def __getitem__(self, wisdom_id: str) -> Wisdom:
-        """Raises ValueError: no such id."""
+        """Raises ConfigError: no such id."""
         with self._lock:
             if wisdom_id in self._known:
                 return self._known[wisdom_id]
             listed = "`reflexion-lab wisdom list` prints those that there are"
-            raise ValueError(f"wisdom {wisdom_id!r}: no such id found among {len(self)}; {listed}")
+            raise ConfigError(f"wisdom {wisdom_id!r}: no such id found among {len(self)}; {listed}")
 
     def upsert(self, wisdom: Wisdom) -> Wisdom:
         """Keep `wisdom`, and return it as kept: one that is known keeps its usage and the time of its making."""
@@ -90,7 +91,7 @@ class WisdomBook:
 
     def record_usage(self, wisdom_id: str, success: bool, at: float) -> Wisdom:
         """Count an attempt whose actor read a wisdom, and whether it passed its feedback tests, at `at` (seconds since
-        the epoch). Returns the wisdom as it now stands. Raises ValueError: no such id.
+        the epoch). Returns the wisdom as it now stands. Raises ConfigError: no such id.
         """
         with self._lock:
             known = self[wisdom_id]
@@ -102,7 +103,7 @@ class WisdomBook:
 
     def remember_usage(self, wisdom: Wisdom) -> None:
         """Take over the usage that `wisdom` tells of, where it counts more than is known: the episodes that the rest
-        was counted from have been pruned. Raises ValueError: no such id.
+        was counted from have been pruned. Raises ConfigError: no such id.
         """
         with self._lock:
             if wisdom.use_count > (known := self[wisdom.wisdom_id]).use_count:

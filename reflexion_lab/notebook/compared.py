@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.folder import some_folders
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Compared(NamedTuple):
         attempts of an arm's seeds; they must be independent, which those of a model at temperature 0 are not.
 
         Raises:
-            ValueError: `k` is below 1, or a task has fewer draws.
+            ConfigError: `k` is below 1, or a task has fewer draws.
         """
         import numpy as np
         import pandas as pd
@@ -93,8 +94,8 @@ def compare(
         one_seed: also say differences that rest on a single seed, which are refused otherwise.
 
     Raises:
-        RunFolderError: no run is named, a folder is none, or a pattern fits none.
-        ValueError: the runs cannot be compared; what is wrong, and of which run.
+        FolderError: no run is named, a folder is none, or a pattern fits none.
+        ConfigError: the runs cannot be compared; what is wrong, and of which run.
     """
     from reflexion_lab.analysis.side_by_side import side_by_side
 
@@ -120,13 +121,13 @@ def report(
 
     Raises:
         OSError: `out` cannot be a folder, or cannot be written to.
-        ValueError: as of `compare`.
+        ConfigError: as of `compare`.
     """
     from reflexion_lab.analysis.figures.drawing import Kind
     from reflexion_lab.analysis.report.documents import save_report
 
     if figures not in get_args(Kind):
-        raise ValueError(f"figures: {figures!r} found; expected one of {', '.join(get_args(Kind))}")
+        raise ConfigError("figures", repr(figures), f"one of {', '.join(get_args(Kind))}")
     found = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from reflexion_lab.analysis.report.sheets import Sheet, said
 from reflexion_lab.analysis.report.sources import Sources
 from reflexion_lab.analysis.report.tasks import RESULTS
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.notebook import stories
 from reflexion_lab.notebook.widgets import Widgets
@@ -85,10 +86,10 @@ def explore(run: object) -> Explorer:
         run: a run folder, or what `run` returned.
 
     Raises:
-        RunFolderError: the folder is none, or a file in it cannot be read.
-        ValueError: several runs.
+        FolderError: the folder is none, or a file in it cannot be read.
+        ConfigError: several runs.
     """
     found = folders(run)
     if len(found) != 1:
-        raise ValueError(f"explore: {len(found)} runs found; expected one, such as `sweep.runs[0]`")
+        raise ConfigError("explore", f"{len(found)} runs", "one, such as `sweep.runs[0]`")
     return Explorer(Log.read(found[0]))

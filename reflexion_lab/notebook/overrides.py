@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from reflexion_lab.errors import mendable, one_line
+from reflexion_lab.runner.config.messages import mendable, one_line
 
 Override = str | Mapping[str, Any] | Sequence[str]
 """A word that follows `reflexion-lab run`, a list of them, or a mapping of keys to values."""
@@ -28,7 +28,7 @@ def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
         meant: the problems that this is about; others, and a reached cap, stay as they are.
     """
     from reflexion_lab.agent.models.capped import CapReached
-    from reflexion_lab.runner.config.build import ConfigError
+    from reflexion_lab.errors import ConfigError
 
     try:
         yield
@@ -57,5 +57,5 @@ def _lines(one: Override) -> list[str]:
 def _in_python(said: str) -> str:
     """With the function to call."""
     if several := SEVERAL.match(said):
-        return f"{several[1]}: several values found; expected one; `rl.sweep` runs each, and key=[a,b] is a list"
+        return f"{several[1]}: got several values, expected one; `rl.sweep` runs each, and key=[a,b] is a list"
     return said

@@ -13,7 +13,7 @@ Common to all:
 - `ax`: where to draw; without it, on a new figure of pyplot's.
 - `caption`: whether n, seeds, feedback source and method stand below; without it for papers, which have their own.
 
-Raises RunFolderError where a folder is none, and ValueError where the runs have nothing for a figure to show.
+Raises FolderError where a folder is none, and ConfigError where the runs have nothing for a figure to show.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.folder import some_folders
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.figures.drawing import Drawing
 
-TOO_SHORT = "no loop with a second attempt found; expected runs with loop.max_attempts=2 or more"
+TOO_SHORT = "no loop with a second attempt, expected runs with loop.max_attempts=2 or more"
 
 
 def __dir__() -> list[str]:
@@ -53,7 +54,7 @@ def budgets(
     """Share of tasks solved against what a case spends, and the convex hull of all that is no upper bound."""
     from reflexion_lab.analysis.figures.budgets import drawing
 
-    missing = f"no run that says what it spent in {unit} found; expected one at least, or another unit"
+    missing = f"no run that says what it spent in {unit}, expected one at least, or another unit"
     return _drawn("budgets", drawing(_arms(runs), units=(unit,)), ax, caption, missing)
 
 
@@ -78,7 +79,7 @@ def differences(
     arms = _read(runs)
     found, shown = compare(arms, baseline, unit, one_seed), readable(arms)
     refused = "".join(f"; {row.arm}: {row.refused}" for row in found.rows if row.refused)
-    missing = f"no difference to a baseline found; expected two arms or more on the same tasks and seeds{refused}"
+    missing = f"no difference to a baseline, expected two arms or more on the same tasks and seeds{refused}"
     return _drawn("differences", drawing(renamed(found, shown), list(shown.values())), ax, caption, missing)
 
 
@@ -116,7 +117,7 @@ def repairs(
     """
     from reflexion_lab.analysis.figures.repairs import drawing
 
-    missing = "no failed attempt with another behind it found; expected runs with loop.max_attempts=2 or more"
+    missing = "no failed attempt with another behind it, expected runs with loop.max_attempts=2 or more"
     return _drawn("repairs", drawing(_arms(runs), until=(until,)), ax, caption, missing)
 
 
@@ -128,7 +129,7 @@ def similarity(*runs: object, later: bool = False, ax: Axes | None = None, capti
     """
     from reflexion_lab.analysis.figures.similarity import drawing
 
-    missing = "no attempt that read an episode or mistake of another task found; expected runs with recall=similar"
+    missing = "no attempt that read an episode or mistake of another task, expected runs with recall=similar"
     return _drawn("similarity", drawing(_arms(runs), later=(later,)), ax, caption, missing)
 
 
@@ -148,7 +149,7 @@ def feedback(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axe
     """How often the feedback tests are wrong: false positives and false negatives."""
     from reflexion_lab.analysis.figures.feedback import drawing
 
-    missing = "no arm with feedback of its own found; expected feedback_source=visible or self_tests"
+    missing = "no arm with feedback of its own, expected feedback_source=visible or self_tests"
     return _drawn("feedback", drawing(_arms(runs)), ax, caption, missing)
 
 
@@ -166,7 +167,7 @@ def reliability(
     """
     from reflexion_lab.analysis.figures.reflection_panels import confidence
 
-    missing = "no reflection with a confidence that the next attempt read found; expected reflector=llm or rules"
+    missing = "no reflection with a confidence that the next attempt read, expected reflector=llm or rules"
     return _drawn("reliability", confidence(_one(runs, arm), source), ax, caption, missing)
 
 
@@ -207,14 +208,14 @@ def _one(runs: Sequence[object], name: str | None) -> Arm:
     if name in found:
         return found[name]
     said = "one, since an Axes has room for one; say which by arm=" if name is None else "one of these"
-    raise ValueError(f"arm: {name or len(found)!r} found; expected {said}: {', '.join(found)}")
+    raise ConfigError("arm", repr(name or len(found)), f"{said}: {', '.join(found)}")
 
 
 def _drawn(name: str, drawing: Drawing | None, ax: Axes | None, caption: bool, missing: str = "") -> Axes:
     from reflexion_lab.analysis.figures.axes import on_axes
 
     if drawing is None:
-        raise ValueError(f"{name}: {missing}")
+        raise ConfigError(f"{name}: got {missing}")
     if len(drawing.panels) > 1:
-        raise ValueError(f"{name}: more found than an Axes has room for; expected fewer arms; `report` draws them all")
+        raise ConfigError(name, f"{len(drawing.panels)} panels", "one, as fewer arms give", "`report` draws them all")
     return on_axes(drawing, ax, caption)

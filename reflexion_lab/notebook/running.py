@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.errors import hydras_own
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, as_lines, plainly
+from reflexion_lab.runner.config.messages import hydras_own
 from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Run:
 
     @cached_property
     def log(self) -> Log:
-        """Raises RunFolderError: a file cannot be read."""
+        """Raises FolderError: a file cannot be read."""
         from reflexion_lab.analysis.run_log import Log
 
         return Log.read(self.folder)
@@ -61,10 +62,10 @@ class Run:
         return self.log.grades
 
     def attempts(self, task_id: str) -> list[Attempt]:
-        """One task's loop. Raises ValueError: the run has no such task, or it has not ended."""
+        """One task's loop. Raises ConfigError: the run has no such task, or it has not ended."""
         if task_id not in self.log.attempts:
             known = ", ".join(self.task_ids[:5])
-            raise ValueError(f"{self.path}: task {task_id!r} not found; expected one of {known}, … (`.task_ids`)")
+            raise ConfigError(self.path, f"task {task_id!r} not", f"one of {known}, … (`.task_ids`)")
         return self.log.attempts[task_id]
 
     def __repr__(self) -> str:
@@ -161,7 +162,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
         texts: with columns for programs, prompts, replies, feedback and reflections.
 
     Raises:
-        RunFolderError: no run is named, a folder is none, a pattern fits none, or a file cannot be read.
+        FolderError: no run is named, a folder is none, a pattern fits none, or a file cannot be read.
     """
     from reflexion_lab.analysis.frames import load as loaded
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from reflexion_lab.analysis.report import pieces
 from reflexion_lab.analysis.report import program_diffs as programs
+from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Attempt, Grade, Record, Reflection, Task
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError, folders
+from reflexion_lab.runner.folder.folder import RunFolder, folders
 
 Grades = Iterable[Grade]
 Named = Mapping[str, Any]
@@ -51,10 +52,10 @@ def view(
 
     Raises:
         TypeError: nothing of this kind can be shown, or `task` is no text.
-        RunFolderError: no run, or none that has made an attempt at `task`.
+        FolderError: no run, or none that has made an attempt at `task`.
     """
     if task is not None and not isinstance(task, str):
-        raise TypeError(f"task: {task!r:.80} found; expected a task's id, such as 'HumanEval/0'")
+        raise TypeError(f"task: got {task!r:.80}, expected a task's id, such as 'HumanEval/0'")
     if isinstance(thing, Attempt):
         return _attempt(thing, before, grades)
     if isinstance(thing, Task):
@@ -73,7 +74,7 @@ def view(
 
 
 def run_view(folder: RunFolder) -> View:
-    """A run's headline, curve, tasks and costs. Raises RunFolderError: a file of it cannot be read."""
+    """A run's headline, curve, tasks and costs. Raises FolderError: a file of it cannot be read."""
     from reflexion_lab.analysis.report.run_page import overview, sentence
     from reflexion_lab.analysis.run_log import Log
 
@@ -85,7 +86,7 @@ def task_view(folder: RunFolder, task_id: str) -> View:
     """A task's history in a run, by its id, or a part of it between slashes that no other's has.
 
     Raises:
-        RunFolderError: the run has made no attempt at it.
+        FolderError: the run has made no attempt at it.
     """
     from reflexion_lab.analysis.report.history import history
     from reflexion_lab.analysis.report.sources import Sources
@@ -107,8 +108,8 @@ def _known(asked: str, known: Iterable[str], folder: RunFolder) -> str:
     if asked in ids or len(fits) == 1:
         return asked if asked in ids else fits[0]
     near = fits[:3] or get_close_matches(asked[:200], ids, cutoff=0.4) or ids[:1] or ["none yet"]
-    said = f"{folder.path}: no ended loop of task {asked!r:.200} found; expected one of the run's tasks"
-    raise RunFolderError(pieces.visible(f"{said}, such as {' or '.join(near)}"))
+    said = f"{folder.path}: got no ended loop of task {asked!r:.200}, expected one of the run's tasks"
+    raise FolderError(pieces.visible(f"{said}, such as {' or '.join(near)}"))
 
 
 def _made(html: str, text: str) -> View:
@@ -146,7 +147,7 @@ def _named(named: Named, grades: Any) -> View:
     strips = []
     for name, made in named.items():
         if not made or not all(isinstance(attempt, Attempt) for attempt in made):
-            raise TypeError(f"{name}: {made!r:.80} found; expected a reflection, None, or a list of attempts, by name")
+            raise TypeError(f"{name}: got {made!r:.80}, expected a reflection, None, or a list of attempts, by name")
         own = grades[name] if isinstance(grades, Mapping) and name in grades else grades
         html = pieces.macro("records", "strip")(list(cards(made, _by_number(own))), name)
         strips.append(_made(html, _line(name, made)))
@@ -156,7 +157,7 @@ def _named(named: Named, grades: Any) -> View:
 def _one(found: Sequence[RunFolder]) -> Sequence[RunFolder]:
     if len(found) != 1:
         names = ", ".join(folder.path.name for folder in found[:3])
-        raise RunFolderError(f"{len(found)} runs found ({names}); expected one to view; `compare` takes several")
+        raise FolderError(f"{len(found)} runs found ({names})", expected="one to view", hint="`compare` takes several")
     return found
 
 

@@ -6,9 +6,9 @@ import threading
 import time
 from collections import Counter
 
-from reflexion_lab.errors import one_line
-from reflexion_lab.protocols import Unanswered
+from reflexion_lab.errors import Unanswered
 from reflexion_lab.records import SetAside, Task
+from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 
 

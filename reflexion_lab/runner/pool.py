@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from reflexion_lab.agent.reflectors.shuffled import EXPECTED, ShuffledWords, Told
+from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.records import Manifest
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import differences
 
 MATCHED = {"model_fingerprint", "reflector_fingerprint", "feedback_source", "benchmark_digest"}
@@ -43,7 +44,7 @@ class Shuffled(ShuffledWords):
     def __init__(self, pool: Sequence[str | Path] | str | Path = (), seed: int = 0) -> None:
         folders = tuple(str(run.resolve()) for run in pool_runs(pool, seed))
         if not folders:
-            raise ValueError(f"reflector.pool: no folder found; {EXPECTED}")
+            raise ConfigError(f"reflector.pool: no folder found; {EXPECTED}")
         super().__init__([told for folder in folders for told in _told_in(folder)], folders, seed)
 
 
@@ -60,7 +61,7 @@ def pool_runs(
         known: ids of runs that are taken instead, where they are in the folder: a resumed run reads what it began with.
 
     Raises:
-        ValueError: no run in a folder of runs is such a one.
+        ConfigError: no run in a folder of runs is such a one.
     """
     found: list[Path] = []
     for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):
@@ -82,13 +83,13 @@ def _reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> list[Path]
         if is_meant and len(one.results) == manifest.n_expected:
             runs.append((path.parent, manifest))
     if not runs:
-        raise ValueError(f"reflector.pool: {folder}: no {expected} found; {EXPECTED}")
+        raise ConfigError(f"reflector.pool: {folder}: no {expected} found; {EXPECTED}")
     if run is None:
         return list({manifest.benchmark_digest: path for path, manifest in reversed(runs)}.values())[::-1]
     unlike = {path: differences(manifest, run) + _authors(manifest, run) for path, manifest in runs}
     closest = min(unlike, key=lambda path: (len(MATCHED & {*unlike[path]}), len(unlike[path])))
     if wrong := sorted(MATCHED & {*unlike[closest]}):
-        raise ValueError(
+        raise ConfigError(
             f"reflector.pool: {folder}: no {expected} matches this run; the closest, {closest.name}, has another "
             f"{', '.join(wrong)}; {EXPECTED}"
         )
@@ -106,12 +107,12 @@ def _told_in(folder: str) -> tuple[Told, ...]:
     try:
         run = RunFolder.existing(folder)
         if run.manifest.feedback_source == "oracle":
-            raise RunFolderError(f"{folder}: feedback_source oracle found, whose words are about hidden tests")
+            raise FolderError(f"{folder}: feedback_source oracle found, whose words are about hidden tests")
         failures = [attempt for made in run.attempts.values() for attempt in made if not attempt.evaluation.passed]
-    except RunFolderError as problem:
-        raise ValueError(f"reflector.pool: {problem}; {EXPECTED}") from None
+    except FolderError as problem:
+        raise ConfigError(f"reflector.pool: {problem}; {EXPECTED}") from None
     told = [Told(failure.task_id, failure.number, failure.reflection) for failure in failures if failure.reflection]
     found = tuple(one for one in told if _AUTHORS.match(one.reflection.source) and any(one.words))
     if not found:
-        raise ValueError(f"reflector.pool: {folder}: no reflection by a model or its fallback found; {EXPECTED}")
+        raise ConfigError(f"reflector.pool: {folder}: no reflection by a model or its fallback found; {EXPECTED}")
     return found

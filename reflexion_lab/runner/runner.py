@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError, Unanswered
 from reflexion_lab.io.signals import ended
 from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.memory.rounds import OneRound, Rounds
-from reflexion_lab.protocols import Loop, SuiteWriter, Unanswered
+from reflexion_lab.protocols import Loop, SuiteWriter
 from reflexion_lab.records import (
     FEEDBACK_SOURCES,
     Attempt,
@@ -56,7 +57,7 @@ class Runner:
         spent: what the run's models have newly spent, for the progress line.
 
     Raises:
-        ValueError: an unknown `feedback_source`, or `self_tests` without a `suite_writer`.
+        ConfigError: an unknown `feedback_source`, or `self_tests` without a `suite_writer`.
     """
 
     def __init__(
@@ -75,12 +76,10 @@ class Runner:
         resumption: Resumption | None = None,
     ) -> None:
         if feedback_source not in FEEDBACK_SOURCES:
-            raise ValueError(
-                f"feedback_source: {feedback_source!r} found; expected one of {', '.join(FEEDBACK_SOURCES)}"
-            )
+            raise ConfigError("feedback_source", repr(feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
         if feedback_source == "self_tests" and suite_writer is None:
-            raise ValueError(
-                "feedback_source: self_tests found without a suite_writer; expected somebody to write them"
+            raise ConfigError(
+                "feedback_source: self_tests found without a suite_writer", expected="somebody to write them"
             )
         self.tasks = {task.task_id: task for task in tasks}
         self.loop = loop
@@ -105,7 +104,7 @@ class Runner:
 
         Raises:
             Unanswered: a model has no answer for some tasks, or for none any more.
-            RunFolderError: somebody else is writing into the folder.
+            FolderError: somebody else is writing into the folder.
         """
         with self.folder.held():
             self._read()  # not before: another process may have been at the folder

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.storage import migrations, postgresql
 from reflexion_lab.storage.sqlite_file import BUSY_SECONDS, set_wal
 
@@ -21,16 +21,18 @@ EXPECTED = "postgresql://user:password@host:5432/database or sqlite:///path/to/f
 
 
 def parsed(url: str | Path) -> URL:
-    """`url`, or that of a SQLite file. Raises ValueError, which does not repeat `url`: it may hold a password."""
+    """`url`, or that of a SQLite file. Raises ConfigError, which does not repeat `url`: it may hold a password."""
     from sqlalchemy import URL
 
     if isinstance(url, Path):
         return URL.create("sqlite", database=str(url))
     parts = postgresql.read(url, "store.place", EXPECTED)
     if parts.get_backend_name() not in migrations.TYPES:
-        raise ValueError(f"store.place: {parts.drivername}:// found; expected sqlite:/// or postgresql://")
+        raise ConfigError("store.place", f"{parts.drivername}://", "sqlite:/// or postgresql://")
     if parts.get_backend_name() == "sqlite" and parts.database in (None, "", ":memory:"):
-        raise ValueError('store.place: a SQLite store is a file; expected sqlite:///path, or "" to keep all in memory')
+        raise ConfigError(
+            "store.place: a SQLite store is a file", expected='sqlite:///path, or "" to keep all in memory'
+        )
     return parts
 
 

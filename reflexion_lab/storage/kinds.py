@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.protocols import Stored
 from reflexion_lab.records import Episode, Mistake, Session, Wisdom
 
@@ -70,7 +71,7 @@ def prepared(records: Sequence[Stored]) -> list[Line]:
     and the time.
 
     Raises:
-        ValueError: one of them could not be found or read again: it names no agent, has no id, or a number is not
+        DataError: one of them could not be found or read again: it names no agent, has no id, or a number is not
             finite. It is raised before anything is kept.
     """
     return [_line(record, f"record {number} of {len(records)}") for number, record in enumerate(records, 1)]
@@ -82,21 +83,21 @@ def _line(record: Stored, which: str) -> Line:
         record = _filled(record, which)
     name = getattr(record, kind.id_field)
     if not name or "\0" in name or len(name) > LONGEST_ID:
-        raise ValueError(
-            f"{which}: {kind.id_field} is {name[:40]!r}; expected 1 to {LONGEST_ID} characters, none of them NUL"
+        raise DataError(
+            f"{which}: {kind.id_field} is {name[:40]!r}", expected=f"1 to {LONGEST_ID} characters, none of them NUL"
         )
     try:
         # What reads back is what every store keeps: 1 has become 1.0, and NaN, which JSON lacks, is found out.
         body = msgspec.json.encode(record, order="deterministic")
         return Line(kind, name, body, _DECODERS[kind.record].decode(body))
     except (UnicodeEncodeError, msgspec.MsgspecError) as problem:
-        raise ValueError(f"{kind.id_field} {name!r}: it would not read back ({problem}); mend that field") from None
+        raise DataError(f"{kind.id_field} {name!r}: it would not read back ({problem}); mend that field") from None
 
 
 def _filled(episode: Episode, which: str) -> Episode:
     if not episode.agent_id:
         name = f"episode {episode.episode_id!r}" if episode.episode_id else which
-        raise ValueError(f"{name}, of task {episode.task_id!r}: agent_id is empty; expected who made the attempt")
+        raise DataError(f"{name}, of task {episode.task_id!r}: agent_id is empty", expected="who made the attempt")
     if episode.episode_id and episode.timestamp:
         return episode
     return replace(

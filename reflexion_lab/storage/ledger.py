@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.records import Record
 from reflexion_lab.storage.sqlite_file import Layout, connect
 
@@ -53,7 +53,7 @@ class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for name in Spending._fields:
             if (limit := getattr(self, name)) is not None and not limit >= 0:
-                raise ValueError(f"caps.{name}: {limit} found; expected 0 or more, or null for no limit")
+                raise ConfigError(f"caps.{name}", limit, "0 or more, or null for no limit")
 
     def exceeded(self, spending: Spending) -> str:
         """The first cap that `spending` is above, for seconds also at; "" for none."""

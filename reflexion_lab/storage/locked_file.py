@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

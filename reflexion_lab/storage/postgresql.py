@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ def is_url(place: object) -> bool:
 
 
 def read(url: str, key: str, expected: str = EXPECTED) -> URL:
-    """Raises ValueError, which names the config's `key` and does not repeat `url`: it may hold a password."""
+    """Raises ConfigError, which names the config's `key` and does not repeat `url`: it may hold a password."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
         parts = make_url(url)
     except (ArgumentError, ValueError):
-        raise ValueError(f"{key}: the URL cannot be read; expected {expected}") from None
+        raise ConfigError(f"{key}: the URL cannot be read", expected=expected) from None
     return parts.set(drivername="postgresql+psycopg") if parts.drivername == "postgresql" else parts
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 from reflexion_lab.records import SCHEMA_VERSION, Record
 from reflexion_lab.storage.kinds import Kind
 
@@ -69,11 +69,13 @@ def check_header(where: str, line: bytes, name: str) -> None:
         found = msgspec.json.decode(line, type=Header)
     except msgspec.ValidationError:
         raise StoreError(
-            f"{where}: no header found; expected {header_text(name)}; a file of records from elsewhere goes in by "
-            "`reflexion-lab memory import`"
+            where,
+            "no header",
+            header_text(name),
+            "a file of records from elsewhere goes in by `reflexion-lab memory import`",
         ) from None
     if found.kind != name:
-        raise StoreError(f"{where}: a file of {found.kind!r} found; expected {name}; give the file its own name back")
+        raise StoreError(where, f"a file of {found.kind!r}", name, "give the file its own name back")
     check_schema(where, found.schema)
 
 

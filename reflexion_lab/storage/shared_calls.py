@@ -17,7 +17,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Completion, Record
 from reflexion_lab.storage.call_store import IS_PASSING, CallStore
 from reflexion_lab.storage.postgresql import is_url, read, shown

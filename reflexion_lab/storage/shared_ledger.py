@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.storage.ledger import Caps, Ledger, Spending
 from reflexion_lab.storage.postgresql import is_url, read, shown
 from reflexion_lab.storage.shared_table import PATIENCE, Layout, SharedTable, faults

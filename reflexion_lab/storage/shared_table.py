@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.storage.postgresql import EXPECTED, LOCK, engine, read, said, shown
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class SharedTable:
         readonly: nothing is laid out or written.
 
     Raises:
-        ValueError: `url` is none.
+        ConfigError: `url` is none.
         LayoutError: the table is not there, or another version's.
         SQLAlchemyError, ImportError: the database cannot be had; `said` has the words for it.
     """
@@ -87,7 +88,7 @@ class SharedTable:
     ) -> None:
         parts = read(url, key)
         if parts.get_backend_name() != "postgresql":
-            raise ValueError(f"{key}: {parts.drivername}:// found; expected a path, or {EXPECTED}")
+            raise ConfigError(key, f"{parts.drivername}://", f"a path, or {EXPECTED}")
         self.place = shown(parts)
         self._patience = patience
         self._missed = 0.0

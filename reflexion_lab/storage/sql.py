@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reflexion_lab.protocols import S, Stored, StoreError
+from reflexion_lab.errors import StoreError
+from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Mistake, Search
 from reflexion_lab.storage.databases import connected, faults, parsed, shown, writing
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, Line, collector_paused, prepared

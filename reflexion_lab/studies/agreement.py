@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
 
@@ -57,10 +58,10 @@ def first_difference(one: str, other: str) -> int:
     """The first character, from 0, at which two texts differ; where one begins the other, the length of the shorter.
 
     Raises:
-        ValueError: they are equal.
+        ConfigError: they are equal.
     """
     if one == other:
-        raise ValueError("the texts are equal; expected two that differ")
+        raise ConfigError("the texts are equal", expected="two that differ")
     return next(place for place, both in enumerate(zip_longest(one, other)) if both[0] != both[1])
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Completion, Message, Recollection, Record, Sampling, Task, Usage
 from reflexion_lab.studies.agreement import Agreement, Said, across, within
@@ -98,14 +99,14 @@ def determinism(cfg: DictConfig, prompts: int, repeats: int, announce: Callable[
     cache is off; the caps hold, for this probe by itself. `announce` is told before the first call.
 
     Raises:
-        ValueError: fewer than two repeats, or a config that no run could have.
+        ConfigError: fewer than two repeats, or a config that no run could have.
         ModelError: a reply could not be had.
         CapReached: no more may be spent.
     """
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
 
     if repeats < 2:
-        raise ValueError(f"--repeats: {repeats} found; expected 2 or more, since replies are held against each other")
+        raise ConfigError("--repeats", repeats, "2 or more, since replies are held against each other")
     cfg = without_traces(cfg)
     cfg.cache.mode = "off"
     models = load_models(cfg)
@@ -160,7 +161,7 @@ def _actor(cfg: DictConfig, model: Model, sandbox: CachedSandbox) -> Actor:
 
 
 def _asked(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: Task) -> Prompt:
-    """Raises ValueError: the actor asks nothing."""
+    """Raises ConfigError: the actor asks nothing."""
     from reflexion_lab.runner.runner import teach
 
     shown = teach(task, "none" if cfg.feedback_source == "none" else "visible")
@@ -168,7 +169,7 @@ def _asked(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: Task) ->
         _actor(cfg, Given(model, None), sandbox).act(shown, Recollection())
     except Asked as question:
         return Prompt(shown, question.messages, question.sampling)
-    raise ValueError(f"actor: {cfg.actor._target_} found, which asks its model nothing; expected one that does")
+    raise ConfigError(f"actor: {cfg.actor._target_} found, which asks its model nothing", expected="one that does")
 
 
 def _said(

@@ -15,8 +15,8 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.build import ConfigError
 from reflexion_lab.studies.expected import Estimate, Part, Range
 from reflexion_lab.studies.probe import Call, Trace, probe, without_traces
 
@@ -50,7 +50,7 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
 
     for cfg in cells:
         if cfg.cache.mode == "off":
-            raise ConfigError("cache.mode: off found; expected read-write, since the run would pay for the probe again")
+            raise ConfigError("cache.mode", "off", "read-write, since the run would pay for the probe again")
     scope = f"estimate-{time.strftime('%Y%m%d-%H%M%S')}"
     with ExitStack() as stack:
         sandboxes: dict[str, CachedSandbox] = {}

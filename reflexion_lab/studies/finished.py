@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.errors import one_line
+from reflexion_lab.errors import FolderError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.records import Beginning, Manifest
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import draws_from_runs, pool_digests
 from reflexion_lab.runner.config.grid import digest_of
+from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
     embedder_fingerprint,
     load_archive,
@@ -27,7 +28,7 @@ from reflexion_lab.runner.config.parts import (
     snapshot_path,
 )
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError, read_beginning
+from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import differences, prices_of, store_place
 from reflexion_lab.runner.folder.provenance import own_parts
 from reflexion_lab.storage.in_memory import InMemory
@@ -62,7 +63,7 @@ class What(NamedTuple):
             return is_same and self.place == run.what.place
         try:
             return is_same and self.beginning == RunFolder(run.folder).beginning
-        except (RunFolderError, OSError):  # a damaged memory.json is of that run alone
+        except (FolderError, OSError):  # a damaged memory.json is of that run alone
             return False
 
 
@@ -85,7 +86,7 @@ class Run(NamedTuple):
         try:
             with RunFolder(self.folder).held():
                 return True
-        except (RunFolderError, OSError):  # or it may not be written by this user
+        except (FolderError, OSError):  # or it may not be written by this user
             return False
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from reflexion_lab.errors import one_line
+from reflexion_lab.errors import FolderError
 from reflexion_lab.io.jsonl_log import FolderLost
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.compose import Lab, assemble
+from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import instantiate
-from reflexion_lab.runner.folder.folder import RunFolderError
 from reflexion_lab.runner.progress import in_notebook
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def finish(lab: Lab, cfg: DictConfig) -> Summary:
             finally:
                 lab.close()
             return present(lab, cfg)
-    except (RunFolderError, FolderLost):  # there is nothing to go on with, or somebody else is at it
+    except (FolderError, FolderLost):  # there is nothing to go on with, or somebody else is at it
         raise
     except BaseException as problem:
         if not cfg.sweep_id:  # a sweep goes on with it by itself

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.capped import CapReached
-from reflexion_lab.errors import harmless, in_full, mendable, one_line
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Tracker
-from reflexion_lab.runner.config.build import ConfigError
 from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
+from reflexion_lab.runner.config.messages import harmless, in_full, mendable, one_line
 from reflexion_lab.runner.config.parts import instantiate, snapshot_path
 from reflexion_lab.studies.cell_states import CellState, read_states, record
 from reflexion_lab.studies.finished import Run, Runs, What, harness_problem, kept
@@ -44,7 +44,7 @@ class Sweep:
             the same command goes on with the same sweep.
 
     Raises:
-        ValueError: there is no cell, `sweep_id` is no name of a folder, or cells would lie in several places.
+        ConfigError: there is no cell, `sweep_id` is no name of a folder, or cells would lie in several places.
     """
 
     def __init__(self, cells: Sequence[Cell], sweep_id: str = "") -> None:
@@ -237,14 +237,14 @@ def _assembled(cfg: DictConfig, unfinished: Run | None) -> Lab:
 
 def _check(cells: Sequence[Cell], sweep_id: str) -> None:
     if not cells:
-        raise ValueError("sweep: no cell found; expected one at least")
+        raise ConfigError("sweep", "no cell", "one at least")
     if sweep_id and (Path(sweep_id).name != sweep_id or sweep_id.startswith(".")):
-        raise ValueError(f"sweep_id: {sweep_id!r} found; expected the name of a folder in RUN_ROOT/sweeps")
+        raise ConfigError("sweep_id", repr(sweep_id), "the name of a folder in RUN_ROOT/sweeps")
     for key in ("run_root", "sweep_id", "resume"):
         if any(cell.cfg[key] != cells[0].cfg[key] for cell in cells):
-            raise ValueError(f"{key}: several values found in one sweep; expected one for all of its cells")
+            raise ConfigError(f"{key}: several values found in one sweep", expected="one for all of its cells")
     if cells[0].cfg.resume is not None:
-        raise ValueError("resume: found in a sweep, whose cells go on where they stopped by themselves; leave it out")
+        raise ConfigError("resume: found in a sweep, whose cells go on where they stopped by themselves; leave it out")
 
 
 def _warn_of_equal(first: Cell, cell: Cell) -> None:

@@ -105,5 +105,5 @@ def test_examples_show_a_thought_before_their_solution(task, style):
 
 
 def test_an_unknown_style_is_refused():
-    with pytest.raises(ValueError, match="style: 'prose' found; expected one of chat, continuation"):
+    with pytest.raises(ValueError, match="style: got 'prose', expected one of chat, continuation"):
         ChainOfThought(ScriptedModel(lambda messages: ""), Sampling(), style="prose")

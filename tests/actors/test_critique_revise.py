@@ -6,7 +6,7 @@ from reflexion_lab.agent.critique.critique_revise import CritiqueRevise
 from reflexion_lab.agent.critique.llm_reviser import LLMReviser
 from reflexion_lab.agent.critique.tool_critic import ToolCritic
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.protocols import CritiqueError, HarnessError, ModelError
+from reflexion_lab.errors import CritiqueError, HarnessError, ModelError
 from reflexion_lab.records import Critique, Message, Recollection, Sampling, Step, Trajectory, Usage
 from reflexion_lab.tasks.evaluators.combined import Combined
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
@@ -164,7 +164,7 @@ def test_iterations_are_one_to_ten(count):
     ],
 )
 def test_a_missing_or_wrong_part_is_named(name, parts):
-    with pytest.raises(ValueError, match=f"^{name}: .* found; expected a part with a method"):
+    with pytest.raises(ValueError, match=f"^{name}: got .*, expected a part with a method"):
         CritiqueRevise(*parts)
 
 

@@ -74,7 +74,7 @@ def test_a_run_that_is_not_finished_is_no_arm(run):
     folder = run("x")
     lines = (folder.path / "results.jsonl").read_text().splitlines()
     (folder.path / "results.jsonl").write_text(lines[0] + "\n")
-    with pytest.raises(ValueError, match="1 of 2 tasks found; expected all of them"):
+    with pytest.raises(ValueError, match="1 of 2 tasks, expected all of them"):
         arms([folder])
 
 

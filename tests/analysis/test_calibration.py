@@ -167,5 +167,5 @@ def test_impossible_forecasts_and_bins_are_refused():
         calibration(told((1.5, 1)))
     with pytest.raises(ValueError, match=r"confidence: 0.9 found at t0"):
         calibration(told((0.9, 1)), (0.0, 0.5))
-    with pytest.raises(ValueError, match="bins: 0 found"):
+    with pytest.raises(ValueError, match="bins: got 0"):
         equal_width(0)

@@ -229,7 +229,7 @@ def test_an_upper_bound_is_no_baseline_and_an_unknown_arm_neither(run, two_seeds
     both = arms([*two_seeds, *(run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8))])
     with pytest.raises(ValueError, match="baseline: 'oracle' found, an upper bound"):
         compare(both, "oracle")
-    with pytest.raises(ValueError, match="baseline: 'none' found; expected one of the arms: feedback_only, words"):
+    with pytest.raises(ValueError, match="baseline: got 'none', expected one of the arms: feedback_only, words"):
         compare(both, "none")
 
 
@@ -352,9 +352,9 @@ def test_a_difference_below_the_registered_minimum_is_not_detected(run, study):
 
 
 def test_without_an_arm_or_with_an_unknown_unit_there_is_no_comparison(run):
-    with pytest.raises(ValueError, match="arms: none found"):
+    with pytest.raises(ValueError, match="arms: got none"):
         compare([])
-    with pytest.raises(ValueError, match="unit: 'hours' found; expected one of"):
+    with pytest.raises(ValueError, match="unit: got 'hours', expected one of"):
         compare(arms([run("simple", BASE)]), unit="hours")
 
 

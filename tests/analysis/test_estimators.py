@@ -156,7 +156,7 @@ def test_paired_counts_repairs_and_damage():
 
 
 def test_paired_refuses_other_tasks():
-    with pytest.raises(ValueError, match="b, c: one verdict found"):
+    with pytest.raises(ValueError, match="b, c: got one verdict"):
         paired({"a": True, "b": True}, {"a": True, "c": True})
 
 

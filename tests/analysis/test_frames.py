@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
+from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Check, MemoryState, Usage, WrittenTests
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.5, False), (1.0, False)], "c": [(0.0, True), (0.5, False), (0.5, True)]}
 FAMILIAR = "20260101-000000-000001-reflexion-toy-s3"
@@ -169,7 +170,7 @@ def test_patterns_folders_and_paths_are_runs_and_each_counts_once(named, tmp_pat
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere/*"])
 def test_what_is_no_run_is_said(tmp_path, name):
-    with pytest.raises(RunFolderError, match=r"no manifest.json found.*expected"):
+    with pytest.raises(FolderError, match=r"no manifest.json found.*expected"):
         load(tmp_path / name)
 
 

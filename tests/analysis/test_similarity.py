@@ -166,5 +166,5 @@ def test_the_lowest_score_has_a_bin_of_its_own_where_many_have_it():
 
 
 def test_without_a_score_there_is_no_bin():
-    with pytest.raises(ValueError, match="scores: none found"):
+    with pytest.raises(ValueError, match="scores: got none"):
         edges([])

@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, Summary, summary
+from reflexion_lab.errors import FolderError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Check, Usage
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 
 RUN = {
     "right at once": [(1.0, True)],
@@ -189,7 +190,7 @@ def test_torn_lines_are_counted_once(write_run):
 def test_a_result_without_attempts_is_refused_by_name(write_run):
     folder = write_run(RUN)
     (folder.path / "attempts.jsonl").unlink()
-    with pytest.raises(RunFolderError, match="no attempt at damaged found"):
+    with pytest.raises(FolderError, match="no attempt at damaged found"):
         Log.read(RunFolder(folder.path))
 
 

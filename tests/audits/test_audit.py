@@ -11,7 +11,7 @@ from reflexion_lab.audit.audit import audit, audit_files, execute
 from reflexion_lab.audit.audit_report import as_json, findings, harness_line
 from reflexion_lab.audit.samples import Sample
 from reflexion_lab.cli.main import main
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 RIGHT, WRONG = "def f(x):\n    return x + 1\n", "def f(x):\n    return x\n"
@@ -179,7 +179,7 @@ def test_a_limit_takes_the_first_samples_and_rows_are_still_missed_in_the_whole_
     assert found.n == 2
     assert (found.leaks.missing, found.leaks.repeated) == (("HumanEval/3", "HumanEval/99"), ("HumanEval/0 (2 rows)",))
     for name in ("limit", "workers"):
-        with pytest.raises(ValueError, match=f"{name}: 0 found"):
+        with pytest.raises(ValueError, match=f"{name}: got 0"):
             audit(log(rows[0]), **{name: 0})
 
 

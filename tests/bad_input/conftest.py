@@ -202,7 +202,7 @@ def work(world, tmp_path, monkeypatch):
 
 @pytest.fixture
 def refused(work):
-    """The one line with which a command refuses its arguments, having changed nothing."""
+    """The line with which a command refuses its arguments, having changed nothing; its hint behind a semicolon."""
 
     def refuse(*arguments: str) -> str:
         before = snapshot(work)
@@ -210,7 +210,7 @@ def refused(work):
         assert snapshot(work) == before
         assert found.code == 2, found
         assert "Traceback" not in found.err
-        usage, _, line = found.err.rstrip().rpartition("\n")
+        usage, _, line = found.err.rstrip().replace("\n  ", "; ").rpartition("\n")
         assert line.startswith("error: ") or (usage.startswith("usage: ") and "error: " in line), found.err
         assert usage == "" or usage.startswith("usage: "), found.err
         assert len(line) < 1000

@@ -66,7 +66,7 @@ WRONG_VALUES = {
     "embedder=null": "embedder", "retriever=null": "retriever", "suite_writer=null": "suite_writer",
 }  # fmt: skip
 UNREADABLE = {
-    "recall.omga=1": "recall.omga", "colour=red": "colour", "model=gpt5": "model: 'gpt5' found; expected one of ",
+    "recall.omga=1": "recall.omga", "colour=red": "colour", "model=gpt5": "model: got 'gpt5', expected one of ",
     "colours@roles.reflector=openai": "colours",
     "++loop.colour=red": "colour",
     "=": "", "a=": "a", "recall.omega": "recall.omega", "recall.omega=[1": "recall.omega",
@@ -86,7 +86,7 @@ UNREADABLE = {
     "benchmark.load.path=a\x00b.jsonl": "benchmark.load.path", "resume=a\x00b": "resume",
     "arm=" + "x" * 300: "arm", "cache.path=" + "x" * 300: "cannot be used as a call cache",
     "run_root=" + "x" * 300: "cannot be used as a call cache",
-    "seed=1,2": "seed", "experiment=nope": "experiment: 'nope' found",
+    "seed=1,2": "seed", "experiment=nope": "experiment: got 'nope'",
     "hydra/launcher=nope": "nope", "hydra=null": "hydra", "hydra.run=5": "hydra.run",
     "hydra.run.dir=tasks.jsonl": "tasks.jsonl",
 }  # fmt: skip
@@ -112,19 +112,14 @@ NO_SUCH_PARTS = {
     "actor._target_=null": "actor",
     "actor._target_=5": "actor",
     "actor._target_=''": "actor",
-    "actor._target_=own_parts.Raises": "Raises",
-    "actor._target_=own_parts.Divides": "Divides",
     "actor._target_=own_parts.Nothing": "actor.sampling: unknown key; expected none below actor",
     "actor._target_=own_parts.Absent": "own_parts.Absent",
     "benchmark.load._target_=builtins.list": "benchmark.load",
-    "benchmark.load._target_=own_parts.Raises": "Raises",
     "benchmark.load._target_=os.getcwd": "benchmark.load",
     "model._target_=builtins.dict": "model",
-    "model._target_=own_parts.Raises": "Raises",
     "evaluator._target_=os.getcwd": "evaluator",
     "reflector._target_=builtins.dict": "reflector",
     "tracker._target_=builtins.dict": "tracker",
-    "tracker._target_=own_parts.Divides": "tracker",
     "recall._target_=builtins.dict": "recall",
     "store._target_=builtins.dict": "store",
     "prompts._target_=builtins.dict": "prompts",
@@ -197,6 +192,14 @@ def test_keys_of_ones_own_that_a_value_or_an_own_part_reads_are_taken(work, gone
 @pytest.mark.parametrize("overrides", NO_SUCH_PARTS)
 def test_a_part_that_is_none_is_named(refused_run, overrides):
     assert NO_SUCH_PARTS[overrides] in refused_run(*overrides.split())
+
+
+@pytest.mark.parametrize("key", ["actor", "benchmark.load", "model", "tracker"])
+def test_a_part_that_raises_is_a_bug_and_not_a_mistake(gone_well, key):
+    with pytest.raises((KeyError, ZeroDivisionError)) as bug:
+        gone_well(f"{key}._target_=own_parts.{'Divides' if key == 'tracker' else 'Raises'}")
+    assert bug.traceback[-1].path.name == "own_parts.py"
+    assert bug.value.__notes__ == [f"while making {key} of its config"]
 
 
 @pytest.mark.parametrize("name", OWN_CONFIGS)

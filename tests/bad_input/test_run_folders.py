@@ -137,7 +137,7 @@ def test_a_damaged_log_is_named_by_file_and_line(work, refused, name, reader):
 @pytest.mark.parametrize("fields", [{"task_id": "nobody/1"}, {"number": 99}], ids=str)
 def test_a_grade_of_nothing_leaves_a_run_without_verdicts(work, refused, fields):
     first_line("grades.jsonl", **fields)(work / "old" / "good")
-    assert "attempts without a hidden verdict found; finish it with resume=" in refused(
+    assert "attempts without a hidden verdict, expected all of them graded; finish it with resume=" in refused(
         "compare", "old/good", "old/other"
     )
 

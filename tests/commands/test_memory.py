@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.reflection_files import ReflectionFile, ReflectionFiles
-from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -70,7 +70,7 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
     assert msgspec.convert(shown.json, Episode) == episode(2, test_results="line one\nline two")
     assert "line one\nline two" in shown.raw
     assert "reflection.what_to_change: count to n" in shown.out
-    with pytest.raises(ValueError, match="--episode: no 'ep-9' found"):
+    with pytest.raises(ValueError, match="--episode: got no 'ep-9'"):
         lab("memory", "show", "--store", place, "--episode", "ep-9")
 
 
@@ -141,7 +141,7 @@ def test_prune_takes_no_days_that_are_none(lab, fill, held, episode, days):
 
 @pytest.mark.parametrize("command", [["show"], ["search"], ["prune", "--days", "1"], ["export", "x.jsonl"]])
 def test_a_store_that_is_not_there_is_an_error_and_not_made(lab, place, command):
-    with pytest.raises(ValueError, match="--store: no store found"):
+    with pytest.raises(ValueError, match="--store: got no store"):
         lab("memory", *command, "--store", place)
     assert not place.exists()
 
@@ -363,7 +363,7 @@ def test_numbers_out_of_range_are_found_in_a_store(lab, fill):
     checked = lab("memory", "validate", place)
     assert checked.code == 1
     for field in ("impact: 1.5", "success_rate: -0.1", "frequency: 1", "use_count: -2"):
-        assert f"{field} found; expected" in checked.out
+        assert f"{field}, expected" in checked.out
 
 
 def test_a_file_that_is_no_store_is_a_problem_of_its_own(lab, tmp_path):
@@ -390,8 +390,8 @@ def test_reflection_files_are_checked_loop_by_loop(lab, tmp_path, reflection):
     written.write_text(json.dumps(content))
     checked = lab("memory", "validate", tmp_path / "loops")
     assert checked.code == 1
-    assert "reward: 1.2 found" in checked.out
-    assert "passed: 'no' found" in checked.out
+    assert "reward: got 1.2" in checked.out
+    assert "passed: got 'no'" in checked.out
     assert lab("memory", "validate", tmp_path / "loops" / "one").code == 0
 
 

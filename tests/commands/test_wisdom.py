@@ -210,7 +210,7 @@ def test_runs_can_be_reported_without_a_store(lab, place, write_run):
 
 
 def test_a_baseline_needs_a_run_beside_it(lab, fill, episode, tmp_path):
-    with pytest.raises(ValueError, match="--baseline: no RUN found"):
+    with pytest.raises(ValueError, match="--baseline: got no RUN"):
         lab("wisdom", "stats", "--baseline", tmp_path, "--store", fill(episode(1)))
     with pytest.raises(ValueError, match=r"no manifest\.json found"):
         lab("wisdom", "stats", tmp_path, "--store", fill(episode(1)))
@@ -218,7 +218,7 @@ def test_a_baseline_needs_a_run_beside_it(lab, fill, episode, tmp_path):
 
 @pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stats"], ["extract"]])
 def test_a_store_that_is_not_there_is_an_error_and_not_made(lab, place, command):
-    with pytest.raises(ValueError, match="--store: no store found"):
+    with pytest.raises(ValueError, match="--store: got no store"):
         lab("wisdom", *command, "--store", place)
     assert not place.exists()
 

@@ -24,7 +24,7 @@ from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.capped import CappedModel, Meter
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.protocols import HarnessError, ModelError
+from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.storage import shared_calls, shared_ledger
 from reflexion_lab.storage.ledger import Caps, Spending
@@ -235,7 +235,7 @@ def test_a_password_is_never_said_and_what_to_do_always(make):
         f"postgresql://user:{PASSWORD}@127.0.0.1:1/database": "is the server up, and are host, user and password",
         f"postgresql://user@127.0.0.1:1/database?password={PASSWORD}": "postgresql://user@127.0.0.1:1/database:",
         f"postgresql://user:{PASSWORD}@127.0.0.1:port/database": "the URL cannot be read; expected postgresql://",
-        f"mysql://user:{PASSWORD}@localhost/database": "mysql:// found; expected a path, or postgresql://",
+        f"mysql://user:{PASSWORD}@localhost/database": "mysql://, expected a path, or postgresql://",
     }
     for url, advice in wrong.items():
         with pytest.raises((ModelError, HarnessError, ValueError)) as caught:

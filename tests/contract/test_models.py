@@ -13,7 +13,7 @@ from reflexion_lab.agent.models.draws import Draws
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Completion, Message, Sampling
 
 KEY = "sk-planted-0123456789abcdef"

@@ -6,8 +6,9 @@ from reflexion_lab.agent.actors.candidates import Candidates
 from reflexion_lab.agent.critique.critique_revise import CritiqueRevise
 from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Recollection
-from reflexion_lab.runner.config.build import ConfigError, wire
+from reflexion_lab.runner.config.build import wire
 from reflexion_lab.runner.config.compose import compose, loop_factory
 from reflexion_lab.runner.config.parts import Models, instantiate, load_models
 from reflexion_lab.tasks.evaluators.static import StaticCheck

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from reflexion_lab.agent.critique.llm_critic import LLMCritic
 from reflexion_lab.agent.critique.verdict import GRAMMAR
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.protocols import CritiqueError, ModelError
+from reflexion_lab.errors import CritiqueError, ModelError
 from reflexion_lab.records import Completion, Sampling, Usage
 from reflexion_lab.text.prompts.asking import ENVELOPE
 from reflexion_lab.text.prompts.length import estimated

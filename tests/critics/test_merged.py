@@ -1,7 +1,7 @@
 import pytest
 
 from reflexion_lab.agent.critique.merged_critic import Merged
-from reflexion_lab.protocols import CritiqueError, HarnessError, ModelError
+from reflexion_lab.errors import CritiqueError, HarnessError, ModelError
 from reflexion_lab.records import Critique, Message, Usage
 
 COST = Usage(calls=1, prompt_tokens=10)

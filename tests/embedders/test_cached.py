@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import reflexion_lab
+from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.cached import CHUNK, CachedEmbedder
 from reflexion_lab.memory.embedders.replay import ReplayEmbedder
-from reflexion_lab.protocols import ModelError
 from reflexion_lab.storage.own_server import open_folder
 
 TEXTS = [f"text {number}" for number in range(20)]

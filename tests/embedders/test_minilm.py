@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import reflexion_lab
+from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.minilm import MiniLM, packaged
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
 from reflexion_lab.memory.texts import asked, document, query
-from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Episode, Task
 
 REFLECTIONS = [
@@ -95,5 +95,5 @@ def test_missing_weights_are_named_with_how_to_install_them():
 
 
 def test_a_negative_number_of_threads_is_refused():
-    with pytest.raises(ValueError, match=r"embedder\.threads: -1 found; expected"):
+    with pytest.raises(ValueError, match=r"embedder\.threads: -1, expected"):
         MiniLM(threads=-1)

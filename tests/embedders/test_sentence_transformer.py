@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.minilm import packaged
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
-from reflexion_lab.protocols import ModelError
 
 TEXTS = ["Reverse a string.", "Sum a list of numbers."]
 

@@ -59,11 +59,11 @@ def test_heuristics_are_no_feedback_and_get_one_attempt(tmp_path, overrides):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (["evaluator=combined", "evaluator.tests_weight=-1"], "evaluator.tests_weight: -1 found"),
-        (["evaluator=combined", "evaluator.lint_weight=nan"], "evaluator.lint_weight: nan found"),
-        (["evaluator=combined", "evaluator.type_tool=ruff"], "evaluator.type_tool: 'ruff' found; expected ty or mypy"),
-        (["evaluator=lint", "evaluator.tool=flake9"], "evaluator.tool: 'flake9' found"),
-        (["evaluator=trajectory", "evaluator.max_turns=-2"], "evaluator.max_turns: -2 found"),
+        (["evaluator=combined", "evaluator.tests_weight=-1"], "evaluator.tests_weight: got -1"),
+        (["evaluator=combined", "evaluator.lint_weight=nan"], "evaluator.lint_weight: got nan"),
+        (["evaluator=combined", "evaluator.type_tool=ruff"], "evaluator.type_tool: got 'ruff', expected ty or mypy"),
+        (["evaluator=lint", "evaluator.tool=flake9"], "evaluator.tool: got 'flake9'"),
+        (["evaluator=trajectory", "evaluator.max_turns=-2"], "evaluator.max_turns: got -2"),
     ],
 )
 def test_an_impossible_value_is_refused_before_anything_is_written(tmp_path, overrides, change, said):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from reflexion_lab.protocols import Unanswered
-from reflexion_lab.runner.config.build import ConfigError, plain
+from reflexion_lab.errors import ConfigError, Unanswered
+from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.manifest import config_digest
 from reflexion_lab.studies.scale.cluster import Cluster
@@ -30,7 +30,7 @@ def test_a_run_without_an_executor_is_carried_out_here(tmp_path):
 
 @pytest.mark.parametrize("value", [{"workers": 0}, {"cpus": 0}])
 def test_an_impossible_value_is_named(value):
-    with pytest.raises(ConfigError, match=rf"executor\.{next(iter(value))}: 0 found; expected 1 or more"):
+    with pytest.raises(ConfigError, match=rf"executor\.{next(iter(value))}: got 0, expected 1 or more"):
         Cluster(**value)
 
 
@@ -55,7 +55,7 @@ def test_without_ray_one_line_says_how_to_install_it():
 )
 def test_a_config_with_a_secret_is_sent_to_nobody_and_not_repeated(key, value):
     section, name = key.split(".")
-    with pytest.raises(ConfigError, match=rf"{key}: a key or password found") as caught:
+    with pytest.raises(ConfigError, match=rf"{key}: got a key or password") as caught:
         Cluster().pool(Limits(), None, {section: {name: value}})
     assert "hunter2" not in str(caught.value)
 

@@ -15,7 +15,7 @@ import pytest
 from reflexion_lab.agent.models.capped import CapReached
 from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
 from reflexion_lab.analysis.summary import Log
-from reflexion_lab.protocols import HarnessError, ModelError
+from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.scale.cluster import Cluster

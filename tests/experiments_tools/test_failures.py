@@ -343,7 +343,7 @@ def test_what_is_no_transcript_is_named_by_file_line_and_field(tmp_path):
     samples = {"task_id": "HumanEval/0", "completion": "    return 1\n", "passed": False}
     for wrong in (row("a") | {"attempts": 5}, row("a") | {"attempts": [5]}, samples):
         path.write_text(json.dumps(wrong) + "\n")
-        with pytest.raises(ValueError, match=r"t\.jsonl, line 1, field attempts: .* found; expected a list of objects"):
+        with pytest.raises(ValueError, match=r"t\.jsonl, line 1, field attempts: got .*, expected a list of objects"):
             read_failures([path])
 
 

@@ -186,7 +186,7 @@ def test_rows_and_sheets_hold_the_same_figures(read):
     assert [line[0] for line in sheet.rows] == ["gpt", "other", "all"]
     assert sheet.rows[-1][-2] == "2"
     assert sheet.rows[-1][-1].startswith("66.7 [")
-    with pytest.raises(ValueError, match="by: 'colour' found; expected model or rule"):
+    with pytest.raises(ValueError, match="by: got 'colour', expected model or rule"):
         replies(done, "colour")
 
 
@@ -202,11 +202,11 @@ def test_files_of_an_experiment_are_the_same_twice(read, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("", "no reply found; expected transcripts"),
+        ("", "no reply, expected transcripts"),
         ('{"problem": "p"}', "line 1, field attempts"),
         ('{"attempts": [{"raw": "x"}]}', "line 1, field problem"),
-        (json.dumps(row({"raw": "x"})), "line 1, field own_pass: nothing found"),
-        (json.dumps(row({"raw": 3, "own_pass": True})), "line 1, field raw: 3 found; expected text"),
+        (json.dumps(row({"raw": "x"})), "line 1, field own_pass: got nothing"),
+        (json.dumps(row({"raw": 3, "own_pass": True})), "line 1, field raw: got 3, expected text"),
     ],
 )
 def test_a_file_that_is_no_transcript_is_named(tmp_path, lines, said):

@@ -156,7 +156,7 @@ def test_words_compare_the_prompt_with_nothing_but_the_reflection():
 
 def test_an_unknown_text_is_named():
     for ask in (lambda: known(["task", "prose"]), lambda: documents(EPISODES, "prose")):
-        with pytest.raises(ValueError, match="match: 'prose' found; expected one of task, task_error"):
+        with pytest.raises(ValueError, match="match: got 'prose', expected one of task, task_error"):
             ask()
 
 
@@ -197,11 +197,11 @@ def test_what_a_new_query_costs_is_paid_for_each_timed_query():
 @pytest.mark.parametrize(
     ("episodes", "retrievers", "views", "k", "said"),
     [
-        ((), {"a": Overlap}, ("task",), 5, "episodes: none found"),
-        (EPISODES, {}, ("task",), 5, "retrievers: none found"),
-        (EPISODES, {"a": Overlap}, (), 5, "views: none found"),
-        (EPISODES, {"a": Overlap}, ("task",), 0, "k: 0 found"),
-        (EPISODES, {"a": Overlap}, ("prose",), 5, "match: 'prose' found"),
+        ((), {"a": Overlap}, ("task",), 5, "episodes: got none"),
+        (EPISODES, {}, ("task",), 5, "retrievers: got none"),
+        (EPISODES, {"a": Overlap}, (), 5, "views: got none"),
+        (EPISODES, {"a": Overlap}, ("task",), 0, "k: got 0"),
+        (EPISODES, {"a": Overlap}, ("prose",), 5, "match: got 'prose'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(episodes, retrievers, views, k, said):
@@ -221,7 +221,7 @@ def test_sheets_hold_the_numbers_of_the_cells(compared):
     assert gained(compared, "same task", over="match").rows[0][1] == ""
     assert reached(compared, "same task").rows[0][1] == "100 %"
     assert [row[0] for row in speeds(compared).rows] == ["jaccard", "backwards"]
-    with pytest.raises(ValueError, match="over: 'task' found"):
+    with pytest.raises(ValueError, match="over: got 'task'"):
         gained(compared, "same task", over="task")
 
 
@@ -271,7 +271,7 @@ def test_contestants_are_the_labs_retrievers_as_configured():
     for name, make in contestants([name for name in NAMES if name not in ("embedding", "hybrid")]).making.items():
         made, node = make(), compose(f"retriever={name}").retriever
         assert node._target_ == f"{type(made).__module__}.{type(made).__name__}"
-    with pytest.raises(ValueError, match="retriever: 'google' found; expected one of jaccard"):
+    with pytest.raises(ValueError, match="retriever: got 'google', expected one of jaccard"):
         contestants(["google"])
 
 
@@ -341,10 +341,10 @@ def test_rows_that_were_not_read_are_not_said_to_hold_nothing(transcripts):
 def test_a_file_without_reflections_is_named(tmp_path):
     path = tmp_path / "bare.jsonl"
     path.write_text(json.dumps(row("twice", "gpt", [{"code": "x", "feedback": ""}])))
-    with pytest.raises(ValueError, match=r"bare\.jsonl: no reflection found; expected transcripts"):
+    with pytest.raises(ValueError, match=r"bare\.jsonl: got no reflection, expected transcripts"):
         recollect([path])
     path.write_text('{"attempts": 3}')
-    with pytest.raises(ValueError, match=r"bare\.jsonl, line 1, field attempts: 3 found; expected a list"):
+    with pytest.raises(ValueError, match=r"bare\.jsonl, line 1, field attempts: got 3, expected a list"):
         recollect([path])
 
 
@@ -382,15 +382,15 @@ def test_the_command_prints_every_probe_and_writes_table_and_figure(transcripts,
 
 def test_a_wrong_name_shows_before_anything_runs(tmp_path):
     options = command.parser().parse_args([str(tmp_path / "absent.jsonl"), "--match", "prose"])
-    with pytest.raises(ValueError, match="match: 'prose' found"):
+    with pytest.raises(ValueError, match="match: got 'prose'"):
         command.retrieval(options)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["absent.jsonl"], "absent.jsonl: no file found; expected transcripts"),
-        (["."], "no file found; expected transcripts"),
+        (["absent.jsonl"], "absent.jsonl: got no file, expected transcripts"),
+        (["."], "no file, expected transcripts"),
         (["log.jsonl.gz", "--out", "log.jsonl.gz"], "--out: 'log.jsonl.gz' cannot be a folder"),
         (["log.jsonl.gz", "--out", "log.jsonl.gz/deeper"], "cannot be a folder"),
     ],

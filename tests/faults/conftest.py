@@ -10,7 +10,7 @@ import pytest
 
 from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.protocols import Unanswered
+from reflexion_lab.errors import Unanswered
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.runner.config import parts
 from reflexion_lab.runner.config.compose import compose

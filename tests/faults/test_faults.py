@@ -7,7 +7,7 @@ import pytest
 
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.protocols import ModelError, Unanswered
+from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import load_benchmark

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.protocols import Unanswered
+from reflexion_lab.errors import Unanswered
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.tasks.benchmarks.basics import basics
 

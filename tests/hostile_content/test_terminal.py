@@ -17,8 +17,8 @@ from reflexion_lab.analysis.report.cells import line, table
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.cli import main as cli
 from reflexion_lab.cli.sheets import say, say_json
-from reflexion_lab.errors import in_full, one_line
 from reflexion_lab.io.terminal_text import plain, visible
+from reflexion_lab.runner.config.messages import in_full, one_line
 
 EVIL = {
     "colour": "\x1b[31m",

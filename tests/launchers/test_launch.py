@@ -43,7 +43,7 @@ def test_a_plugin_that_is_not_installed_is_named_with_its_extra(module, choice, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["hydra/launcher=nonsense"], "hydra/launcher: 'nonsense' found; expected one of "),
+        (["hydra/launcher=nonsense"], "hydra/launcher: got 'nonsense', expected one of "),
         (["hydra/launcher=joblib", "hydra.launcher.jobs=2"], "hydra.launcher.jobs"),
     ],
 )

@@ -233,5 +233,5 @@ def test_success_is_reflected_on_only_when_asked_for(model, sandbox, task, wante
 
 
 def test_an_impossible_gate_is_named(model, sandbox):
-    with pytest.raises(ValueError, match=r"loop\.reflect_below: 0 found"):
+    with pytest.raises(ValueError, match=r"loop\.reflect_below: got 0"):
         loop(model, sandbox, reflect_below=0)

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.archive import Archive, Learnt, Shown
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.memory.mistakes import mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -361,9 +361,9 @@ def test_lessons_keep_to_their_tokens_and_the_ids_are_those_that_are_read():
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        (Shown(min_score=2.0), r"memory\.shared\.shown\.min_score: 2\.0 found; expected a score in \[0, 1\]"),
-        (Shown(wisdom=-1), r"memory\.shared\.shown\.wisdom: -1 found; expected 0 or more"),
-        (Shown(max_tokens=-1), r"memory\.shared\.shown\.max_tokens: -1 found"),
+        (Shown(min_score=2.0), r"memory\.shared\.shown\.min_score: got 2\.0, expected a score in \[0, 1\]"),
+        (Shown(wisdom=-1), r"memory\.shared\.shown\.wisdom: got -1, expected 0 or more"),
+        (Shown(max_tokens=-1), r"memory\.shared\.shown\.max_tokens: got -1"),
     ],
 )
 def test_impossible_numbers_of_lessons_are_named(shown, said):
@@ -386,7 +386,7 @@ def test_the_adaptive_omega_goes_from_loop_to_loop():
 
 
 def test_an_impossible_match_is_named():
-    with pytest.raises(ValueError, match=r"memory\.shared\.match: 'tsk' found; expected one of task, task_error"):
+    with pytest.raises(ValueError, match=r"memory\.shared\.match: got 'tsk', expected one of task, task_error"):
         archive(match="tsk")
 
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.classes import CLASSES
+from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.memory.reflection_schema import WORDS, ReflectionFile
-from reflexion_lab.protocols import StoreError
 from reflexion_lab.records import Category, MemoryState, Reflection
 
 REFLECTION = Reflection(
@@ -106,35 +106,35 @@ def test_other_files_in_a_loops_folder_are_left_alone(files):
 def test_a_passed_attempt_needs_no_reflection_and_a_failed_one_does(files):
     files.write(made(1, passed=True, reflection=None))
     assert files.read("my-loop")[0].reflection is None
-    with pytest.raises(StoreError, match=r"my-loop/002\.json: reflection: None found"):
+    with pytest.raises(StoreError, match=r"my-loop/002\.json: reflection: got None"):
         files.write(made(2, reflection=None))
 
 
 WRONG = [
-    ({"reward": 1.2}, "reward: 1.2 found; expected 0..1"),
-    ({"reward": -0.1}, "reward: -0.1 found; expected 0..1"),
-    ({"reward": "high"}, "reward: 'high' found; expected float"),
-    ({"reward": ...}, "reward: nothing found; expected a value"),
-    ({"reflection__confidence": 3}, "reflection.confidence: 3 found; expected 0..1"),
-    ({"reflection__category": "boredom"}, "reflection.category: 'boredom' found; expected one of syntax, "),
+    ({"reward": 1.2}, "reward: got 1.2, expected 0..1"),
+    ({"reward": -0.1}, "reward: got -0.1, expected 0..1"),
+    ({"reward": "high"}, "reward: got 'high', expected float"),
+    ({"reward": ...}, "reward: got nothing, expected a value"),
+    ({"reflection__confidence": 3}, "reflection.confidence: got 3, expected 0..1"),
+    ({"reflection__category": "boredom"}, "reflection.category: got 'boredom', expected one of syntax, "),
     (
         {f"reflection__{field}": " " for field in WORDS},
-        "reflection: no words found; expected some in root_cause, what_went_wrong, what_to_change, what_worked, text",
+        "reflection: got no words, expected some in root_cause, what_went_wrong, what_to_change, what_worked, text",
     ),
-    ({"reflection__what_to_change": ...}, "reflection.what_to_change: nothing found; expected a value"),
-    ({"reflection__lessons": ["a", 5]}, "reflection.lessons[1]: ['a', 5] found; expected str"),
-    ({"reflection__usage__calls": "x"}, "reflection.usage.calls: 'x' found; expected int"),
-    ({"reflection": "words"}, "reflection: 'words' found; expected object | null"),
-    ({"reflection": None}, "reflection: None found; expected the words about an attempt that failed"),
-    ({"memory": None}, "memory: None found; expected object"),
-    ({"memory__capacity": 0}, "memory.capacity: 0 found; expected 1 or more"),
-    ({"memory__size": -1}, "memory.size: -1 found; expected 0 or more"),
-    ({"memory__total": ...}, "memory.total: nothing found; expected a value"),
-    ({"memory__omega": -1}, "memory.omega: -1 found; expected 0 or more, or null"),
-    ({"schema_version": 2}, "schema_version: 2 found; expected 1"),
-    ({"attempt_number": 0}, "attempt_number: 0 found; expected 1 or more"),
-    ({"attempt_number": 4}, "attempt_number: 4 found; expected 3, as the path says"),
-    ({"loop_id": "other"}, "loop_id: 'other' found; expected 'my-loop', as the path says"),
+    ({"reflection__what_to_change": ...}, "reflection.what_to_change: got nothing, expected a value"),
+    ({"reflection__lessons": ["a", 5]}, "reflection.lessons[1]: got ['a', 5], expected str"),
+    ({"reflection__usage__calls": "x"}, "reflection.usage.calls: got 'x', expected int"),
+    ({"reflection": "words"}, "reflection: got 'words', expected object | null"),
+    ({"reflection": None}, "reflection: got None, expected the words about an attempt that failed"),
+    ({"memory": None}, "memory: got None, expected object"),
+    ({"memory__capacity": 0}, "memory.capacity: got 0, expected 1 or more"),
+    ({"memory__size": -1}, "memory.size: got -1, expected 0 or more"),
+    ({"memory__total": ...}, "memory.total: got nothing, expected a value"),
+    ({"memory__omega": -1}, "memory.omega: got -1, expected 0 or more, or null"),
+    ({"schema_version": 2}, "schema_version: got 2, expected 1"),
+    ({"attempt_number": 0}, "attempt_number: got 0, expected 1 or more"),
+    ({"attempt_number": 4}, "attempt_number: got 4, expected 3, as the path says"),
+    ({"loop_id": "other"}, "loop_id: got 'other', expected 'my-loop', as the path says"),
 ]
 
 
@@ -170,14 +170,14 @@ def test_a_file_that_is_no_object_is_named(files, text):
 def test_a_file_whose_name_is_written_otherwise_is_named(files):
     path = files.write(made(1))
     path.rename(path.with_name("1.json"))
-    assert files.faults("my-loop") == [f"{path.with_name('1.json')}: name: 1.json found; expected 001.json"]
+    assert files.faults("my-loop") == [f"{path.with_name('1.json')}: got name: 1.json, expected 001.json"]
 
 
 def test_what_breaks_the_rules_is_not_written_and_the_older_file_stands(files):
     path = files.write(made(1))
-    with pytest.raises(StoreError, match=r"001\.json: reward: 1.2 found.*001\.json: memory\.capacity: 0 found"):
+    with pytest.raises(StoreError, match=r"001\.json: reward: 1.2 found.*001\.json: memory\.capacity: got 0"):
         files.write(replace(made(1, reward=1.2), memory=MemoryState(capacity=0, size=0, in_context=0, total=0)))
-    with pytest.raises(StoreError, match="reward: nan found"):
+    with pytest.raises(StoreError, match="reward: got nan"):
         files.write(made(1, reward=float("nan")))
     assert files.read("my-loop") == [made(1)]
     assert [file.name for file in path.parent.iterdir()] == ["001.json"]

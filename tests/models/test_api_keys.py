@@ -6,7 +6,7 @@ import pytest
 
 from reflexion_lab.agent.models.api_keys import ApiKey
 from reflexion_lab.agent.models.openai import OpenAIModel
-from reflexion_lab.protocols import Unanswered
+from reflexion_lab.errors import Unanswered
 
 KEY = "sk-planted-0123456789abcdef"
 

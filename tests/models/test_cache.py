@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reflexion_lab.agent.models.cache import CachedModel, call_key
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.storage.call_store import CallStore
 
@@ -233,7 +233,7 @@ def test_replay_only_never_asks_the_model(cached, scripted, path):
 
 
 def test_an_unknown_mode_is_named(scripted, path):
-    with pytest.raises(ValueError, match=r"cache\.mode: 'write' found; expected one of off, read-write"):
+    with pytest.raises(ValueError, match=r"cache\.mode: got 'write', expected one of off, read-write"):
         CachedModel(scripted, path, "write")
 
 

@@ -18,7 +18,7 @@ from reflexion_lab.agent.models.capped import UNDER_WAY, CappedModel, CapReached
 from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.cli import main as cli
-from reflexion_lab.protocols import HarnessError, ModelError
+from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -9,7 +9,7 @@ import pytest
 
 from reflexion_lab.agent.models.draws import draw_seed
 from reflexion_lab.agent.models.openai import OpenAIModel
-from reflexion_lab.protocols import ModelError, Unanswered
+from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.records import Message, Sampling
 
 KEY = "sk-planted-0123456789abcdef"
@@ -409,5 +409,5 @@ def test_a_password_in_the_address_is_shown_nowhere(server, waits):
     ],
 )
 def test_an_argument_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=rf"model\.{field}: .* found; expected"):
+    with pytest.raises(ValueError, match=rf"model\.{field}: .*, expected"):
         OpenAIModel("tiny", **{field: value})

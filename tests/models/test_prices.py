@@ -111,7 +111,7 @@ def test_prices_in_the_config_win():
 
 @pytest.mark.parametrize("given", [[1.0], [1.0, -2.0], "free", [1, 2, 3, 4]])
 def test_impossible_prices_in_the_config_are_refused(given):
-    with pytest.raises(ValueError, match=r"model\.price_per_million: .* found; expected two prices"):
+    with pytest.raises(ValueError, match=r"model\.price_per_million: got .*, expected two prices"):
         price_of(node(price_per_million=given), [])
 
 
@@ -158,7 +158,7 @@ def test_money_of_two_currencies_is_not_added_up(tmp_path):
 
 
 def test_an_impossible_cap_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"caps.*: -1 found; expected 0 or more"):
+    with pytest.raises(ConfigError, match=r"caps.*: got -1, expected 0 or more"):
         load_models(compose("model=replay", "caps.calls=-1", f"run_root={tmp_path}"))
     with pytest.raises(ConfigError, match=r"caps.*Expected `int \| null`"):
         load_models(compose("model=replay", "caps.tokens=many", f"run_root={tmp_path}"))

@@ -3,7 +3,7 @@ import pytest
 from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.storage.call_store import CallStore
 
@@ -67,7 +67,7 @@ def test_an_empty_recording_is_refused(tmp_path):
 
 
 def test_no_slots_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"model\.slots: 0 found"):
+    with pytest.raises(ValueError, match=r"model\.slots: got 0"):
         ReplayModel(tmp_path / "calls", slots=0)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Message, Sampling
 
 GREEDY = Sampling()
@@ -71,7 +71,7 @@ def test_what_was_received_is_kept_word_for_word():
 
 @pytest.mark.parametrize(("field", "value"), [("seconds", -1.0), ("slots", 0)])
 def test_an_argument_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=rf"model\.{field}: {value} found"):
+    with pytest.raises(ValueError, match=rf"model\.{field}: got {value}"):
         ScriptedModel(lambda messages: "", **{field: value})
 
 

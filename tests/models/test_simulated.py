@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from reflexion_lab.agent.actors.single_shot import SingleShot
 from reflexion_lab.agent.models.simulated import SimulatedModel, wrong
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.episodic import episode_of
-from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Message, Recollection, Sampling, Task
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -131,7 +131,7 @@ def test_a_prompt_of_no_task_of_its_is_an_error():
 
 @pytest.mark.parametrize("name", ["first", "spread", "repair", "damage"])
 def test_an_impossible_chance_is_named(name):
-    with pytest.raises(ValueError, match=rf"model\.{name}: 1\.5 found"):
+    with pytest.raises(ValueError, match=rf"model\.{name}: got 1\.5"):
         SimulatedModel(TASKS, **{name: 1.5})
 
 

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.cli.main import main
+from reflexion_lab.errors import FolderError
 from reflexion_lab.notebook.compared import compare, report
-from reflexion_lab.runner.folder.folder import RunFolderError
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -50,7 +50,7 @@ def test_pass_at_k_draws_the_first_attempts_of_the_seeds(write_run):
     assert [found.pass_at_k(k).pass_at_k[0] for k in (1, 2, 3)] == pytest.approx([1 / 3, 1 / 2, 1 / 2])
     (row,) = found.pass_at_k(2).to_dict("records")
     assert row["low"] <= row["pass_at_k"] <= row["high"]
-    with pytest.raises(ValueError, match="k: 4 of n = 3 found"):
+    with pytest.raises(ValueError, match="k: got 4 of n = 3"):
         found.pass_at_k(4)
 
 
@@ -75,12 +75,12 @@ def test_report_writes_what_the_command_writes(four, tmp_path):
 
 
 def test_what_cannot_be_compared_is_said(four, tmp_path):
-    with pytest.raises(ValueError, match="baseline: 'nobody' found"):
+    with pytest.raises(ValueError, match="baseline: got 'nobody'"):
         compare(four, baseline="nobody")
-    with pytest.raises(ValueError, match=r"by: 'recall\.omga' found; expected a config key of a run, such as"):
+    with pytest.raises(ValueError, match=r"by: got 'recall\.omga', expected a config key of a run, such as"):
         compare(four, by="recall.omga")
-    with pytest.raises(ValueError, match="figures: 'jpg' found; expected one of png, svg, pdf"):
+    with pytest.raises(ValueError, match="figures: got 'jpg', expected one of png, svg, pdf"):
         report(four, out=tmp_path / "none", figures="jpg")
     assert not (tmp_path / "none").exists()
-    with pytest.raises(RunFolderError, match=r"no manifest\.json"):
+    with pytest.raises(FolderError, match=r"no manifest\.json"):
         compare(tmp_path / "nothing*")

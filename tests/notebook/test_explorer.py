@@ -114,7 +114,7 @@ def test_an_unfinished_run_says_so_before_all_else(write_run):
 
 def test_only_one_run_can_be_explored(write_run):
     runs = [write_run(LOOPS, name=name) for name in ("a", "b")]
-    with pytest.raises(ValueError, match=r"2 runs found; expected one"):
+    with pytest.raises(ValueError, match=r"2 runs, expected one"):
         explore(runs)
 
 

@@ -126,9 +126,9 @@ def test_long_and_empty_names_stay_apart(made):
 
 def test_an_axes_has_room_for_one_arm_which_has_to_be_named(made):
     runs = made("retry", "reflexion")
-    with pytest.raises(ValueError, match=r"2 found; expected one, .*arm=: retry, reflexion"):
+    with pytest.raises(ValueError, match=r"2, expected one, .*arm=: retry, reflexion"):
         plot.transitions(runs)
-    with pytest.raises(ValueError, match="'other' found; expected one of these: retry, reflexion"):
+    with pytest.raises(ValueError, match="'other', expected one of these: retry, reflexion"):
         plot.outcome_map(runs, arm="other")
     assert plot.transitions(runs, arm="reflexion").get_title(loc="left") == "reflexion"
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_drawn_is_said(made, write_run):
     runs = made("reflexion")
     with pytest.raises(ValueError, match="similarity: no attempt that read"):
         plot.similarity(runs)
-    with pytest.raises(ValueError, match="differences: no difference to a baseline found"):
+    with pytest.raises(ValueError, match="differences: got no difference to a baseline"):
         plot.differences(runs)
     with pytest.raises(ValueError, match="survival: no loop with a second attempt"):
         plot.survival(write_run({"a": [(1.0, True)]}, name="single"))

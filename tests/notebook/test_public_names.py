@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import reflexion_lab as rl
+from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.notebook.running import Run
-from reflexion_lab.runner.config.build import ConfigError
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError, folders
+from reflexion_lab.runner.folder.folder import RunFolder, folders
 
 
 @pytest.fixture
@@ -70,27 +70,27 @@ def test_runs_are_named_in_many_ways_and_each_counts_once(two):
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("nowhere", "nowhere: no manifest.json found"),
+        ("nowhere", "nowhere: got no manifest.json"),
         ("nowhere/*", "expected a pattern that fits run folders"),
         (7, "int: found as a run; expected a folder, a pattern"),
         (Holder(runs=None), "Holder: found as a run"),
-        ("def f():\n" * 1000, "no path found; expected a run folder"),
+        ("def f():\n" * 1000, "no path, expected a run folder"),
         ("a\0b", "expected a run folder"),
     ],
 )
 def test_what_is_no_run_is_said(named, said):
-    with pytest.raises(RunFolderError, match=said):
+    with pytest.raises(FolderError, match=said):
         folders(named)
 
 
 def test_a_folder_of_runs_is_no_run_but_its_pattern_is_told(two):
-    with pytest.raises(RunFolderError, match=r"did you mean '.*root/\*'"):
+    with pytest.raises(FolderError, match=r"did you mean '.*root/\*'"):
         rl.load(two[0].path.parent)
 
 
 @pytest.mark.parametrize("ask", [rl.load, rl.compare, rl.plot.curves])
 def test_no_run_at_all_is_said_the_same_everywhere(ask):
-    with pytest.raises(RunFolderError, match="runs: none found; expected run folders"):
+    with pytest.raises(FolderError, match="runs: got none, expected run folders"):
         ask()
 
 
@@ -122,8 +122,8 @@ def test_overrides_are_words_or_mappings():
     ("override", "said"),
     [
         ("loop.max_attemps=3", r"no such key; `rl.compose\(\)` shows .*did you mean 'loop.max_attempts'"),
-        (["seed=1", "model=simulatd"], "model: 'simulatd' found; expected one of gguf, .*did you mean 'simulated'"),
-        ("seed=0,1", "seed=0,1: several values found; expected one; `rl.sweep`"),
+        (["seed=1", "model=simulatd"], "model: got 'simulatd', expected one of gguf, .*did you mean 'simulated'"),
+        ("seed=0,1", "seed=0,1: got several values, expected one; `rl.sweep`"),
         ({"seed": "abc"}, "seed"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_mistake_is_one_line_that_says_what_to_write(override, said, tmp_path,
 def test_a_mistake_in_a_sweep_names_its_cell():
     with pytest.raises(ConfigError, match=r"sed: no such key.*did you mean 'seed'.*in cell 0: sed=0"):
         rl.sweep({"sed": [0, 1]})
-    with pytest.raises(TypeError, match="int found; expected words"):
+    with pytest.raises(TypeError, match="int, expected words"):
         rl.sweep(3)
 
 

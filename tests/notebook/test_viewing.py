@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.report import pieces as views
+from reflexion_lab.errors import FolderError
 from reflexion_lab.notebook import viewing as notebook
 from reflexion_lab.notebook.stepping import by_hand
 from reflexion_lab.notebook.viewing import view
@@ -25,7 +26,6 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.runner.folder.folder import RunFolderError
 
 HOSTILE = "</pre></details></div><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
 TAGS = {"div", "span", "b", "i", "mark", "pre", "details", "summary"}
@@ -502,15 +502,15 @@ def test_an_unfinished_run_says_so_before_its_figure(write_run):
 def test_a_task_of_a_run_is_found_by_a_part_of_its_id_and_never_guessed(write_run):
     run = write_run(RUN)
     assert view(run, task="count_down") == view(run, task="count_down/0") == view(run, task="toy/count_down/0")
-    with pytest.raises(RunFolderError, match="no ended loop of task 'own/0'"):
+    with pytest.raises(FolderError, match="no ended loop of task 'own/0'"):
         view(run, task="own/0")  # the end of a name is no name
-    with pytest.raises(RunFolderError, match="such as toy/greet/0"):
+    with pytest.raises(FolderError, match="such as toy/greet/0"):
         view(run, task="toy/gret/0")
-    with pytest.raises(RunFolderError, match="such as toy/count_up/0 or toy/count_down/0 or toy/greet/0"):
+    with pytest.raises(FolderError, match="such as toy/count_up/0 or toy/count_down/0 or toy/greet/0"):
         view(run, task="/0")
-    with pytest.raises(RunFolderError, match="no ended loop of task ''"):
+    with pytest.raises(FolderError, match="no ended loop of task ''"):
         view(run, task="")
-    with pytest.raises(TypeError, match="task: 0 found"):
+    with pytest.raises(TypeError, match="task: got 0"):
         view(run, task=0)
 
 

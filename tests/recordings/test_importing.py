@@ -173,15 +173,15 @@ def test_rows_that_cannot_be_used_are_listed_with_their_reason(take):
     )
     assert one.account.excluded == (
         ("line 2, own/1", "a second row of this task and run; the first, line 1, counts"),
-        ("line 3, own/2", "attempts: none found; expected one at least"),
-        ("line 4, own/3", "code: 3 found; expected text"),
+        ("line 3, own/2", "attempts: got none, expected one at least"),
+        ("line 4, own/3", "code: got 3, expected text"),
     )
     assert read(one).manifest.n_expected == one.account.tasks == 1
 
 
 def test_a_run_of_which_nothing_can_be_used_is_said_and_printed(write, tmp_path, capsys):
     assert main(["import", str(write(transcript())), "--out", str(tmp_path / "runs")]) == 0
-    assert "left out: line 1, own/1: attempts: none found" in " ".join(capsys.readouterr().out.split())
+    assert "left out: line 1, own/1: attempts: got none" in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_attempt_without_a_program_is_kept_and_fails(take):
@@ -334,7 +334,7 @@ def test_a_test_over_several_lines_is_one(take):
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [("{", "line 1"), ('{"solution": ""}', "solution found; expected a transcript"), ("", "no row found")],
+    [("{", "line 1"), ('{"solution": ""}', "solution, expected a transcript"), ("", "no row found")],
 )
 def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, said):
     path = write(row)
@@ -376,7 +376,7 @@ def test_imported_runs_go_through_show_and_compare(take, capsys):
 def test_the_command_names_what_went_wrong_in_one_line(write, tmp_path, capsys):
     path = write(transcript(step()))
     assert main(["import", str(path), "--out", str(tmp_path / "runs"), "--only", "nobody"]) == 2
-    assert capsys.readouterr().err.startswith("error: --only: no run of nobody found")
+    assert capsys.readouterr().err.startswith("error: --only: got no run of nobody")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from reflexion_lab.agent.reflectors.grammars import SERVICE, SESSION, SUCCESS
 from reflexion_lab.agent.reflectors.llm import LLMReflector, ReflectionError
 from reflexion_lab.agent.reflectors.quality import flags
 from reflexion_lab.agent.reflectors.rules import Rules
-from reflexion_lab.protocols import Model, ModelError, Reflector
+from reflexion_lab.errors import ModelError
+from reflexion_lab.protocols import Model, Reflector
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -509,7 +510,7 @@ def test_a_grammar_defines_every_rule_that_it_uses(grammar: str) -> None:
 
 
 def test_an_unknown_shape_is_named() -> None:
-    with pytest.raises(ValueError, match=r"reflector\.shape: 'prose' found; expected one of fields, service, session"):
+    with pytest.raises(ValueError, match=r"reflector\.shape: got 'prose', expected one of fields, service, session"):
         LLMReflector(Says(REPLY), Sampling(), shape="prose")
 
 

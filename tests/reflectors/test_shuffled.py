@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -19,7 +20,6 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.runner.config.build import ConfigError
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import lines
 from reflexion_lab.runner.config.parts import instantiate, wire

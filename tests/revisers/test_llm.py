@@ -2,7 +2,7 @@ import pytest
 
 from reflexion_lab.agent.critique.llm_reviser import LLMReviser
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Critique, Sampling
 from reflexion_lab.text.prompts.asking import ENVELOPE
 from reflexion_lab.text.prompts.length import estimated
@@ -101,5 +101,5 @@ def test_what_the_model_raises_comes_through(task):
 
 
 def test_an_unknown_style_is_refused():
-    with pytest.raises(ValueError, match="style: 'file' found"):
+    with pytest.raises(ValueError, match="style: got 'file'"):
         LLMReviser(scripted(), Sampling(), style="file")

@@ -2,8 +2,9 @@
 
 import pytest
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.arm_checks import doubts
-from reflexion_lab.runner.config.build import ConfigError, plain
+from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import compose, draws_from_runs
 from reflexion_lab.runner.config.parts import keeps, load_models, shares
 from reflexion_lab.runner.folder.manifest import measured

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 

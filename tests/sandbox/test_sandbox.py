@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox

@@ -18,9 +18,9 @@ import pytest
 import reflexion_lab as rl
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.cli import main as cli
-from reflexion_lab.errors import in_full
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Message, Sampling
+from reflexion_lab.runner.config.messages import in_full
 from reflexion_lab.runner.folder import manifest
 from reflexion_lab.tasks.evaluators import tools
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
@@ -136,9 +136,15 @@ def test_nothing_printed_holds_a_secret(done: Done, planted: Any) -> None:
     ("override", "field"),
     [
         ("+model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key; expected model.api_key_env"),
-        ("model.extra_body={headers: {Authorization: Bearer pl-Zq7xOPENAIw3}}", "body.headers.Authorization: a key"),
-        ("model.base_url='http://me:pl-Zq7xOPENAIw3@127.0.0.1:1/v1'", "model.base_url: a key, or an address with one"),
-        ("model.base_url='http://127.0.0.1:1/v1?a=b&api_key=pl-Zq7xOPENAIw3'", "model.base_url: a key"),
+        (
+            "model.extra_body={headers: {Authorization: Bearer pl-Zq7xOPENAIw3}}",
+            "body.headers.Authorization: got a key",
+        ),
+        (
+            "model.base_url='http://me:pl-Zq7xOPENAIw3@127.0.0.1:1/v1'",
+            "model.base_url: got a key, or an address with one",
+        ),
+        ("model.base_url='http://127.0.0.1:1/v1?a=b&api_key=pl-Zq7xOPENAIw3'", "model.base_url: got a key"),
         ("model.api_key=pl-Zq7xOPENAIw3", "model.api_key: no such key"),
         ("-m model.nothing_api_key=pl-Zq7xOPENAIw3,other", "nothing_api_key"),
     ],

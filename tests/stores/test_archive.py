@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Wisdom
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
@@ -30,12 +30,12 @@ def test_the_files_of_a_jsonl_store_one_behind_the_other_are_an_export(tmp_path,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (GOOD, "line 1: no header found"),
+        (GOOD, "line 1: got no header"),
         (HEADER + GOOD + GOOD[:50], "line 3: .*truncated"),
         (HEADER + GOOD + '{"episode_id":"e2"}\n', "line 3: .*required field `agent_id`"),
         (HEADER + GOOD + GOOD.replace('"a"', '""'), "line 3: .*agent_id is empty"),
-        ('{"kind":"episodes","schema":2}\n' + GOOD, "line 1: schema 2 found"),
-        (HEADER + GOOD + '{"kind":"dreams","schema":1}\n', "line 3: no header found"),
+        ('{"kind":"episodes","schema":2}\n' + GOOD, "line 1: got schema 2"),
+        (HEADER + GOOD + '{"kind":"dreams","schema":1}\n', "line 3: got no header"),
         (HEADER + "\xff\n", "line 2"),
     ],
 )

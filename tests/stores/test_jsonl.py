@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.locked_file import locked
@@ -104,7 +104,7 @@ def test_a_first_write_that_was_torn_leaves_an_empty_store_that_goes_on(tmp_path
     [
         ('{"kind":"episodes","schema":2}\n', "line 1: schema 2 found; this version reads schema 1; .*newer"),
         ('{"kind":"episodes","schema":0}\n', "schema 0 found"),
-        ('{"kind":"wisdom","schema":1}\n', "'wisdom' found; expected episodes"),
+        ('{"kind":"wisdom","schema":1}\n', "'wisdom', expected episodes"),
         ('{"task_id":"t"}\n', "no header found; .*memory import"),
     ],
 )

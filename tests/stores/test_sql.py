@@ -15,7 +15,7 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 import reflexion_lab
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Search, Wisdom
 from reflexion_lab.storage import migrations
 from reflexion_lab.storage.databases import writing

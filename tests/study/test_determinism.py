@@ -125,7 +125,7 @@ def test_one_repeat_has_nothing_to_be_compared_with(probed):
         code, _, errors = probed(http, "--repeats", "1")
         assert http.asked == []
     assert code == 2
-    assert "--repeats: 1 found; expected 2 or more" in errors
+    assert "--repeats: got 1, expected 2 or more" in errors
 
 
 def test_an_actor_of_several_turns_is_measured_by_its_first_reply_alone(probed):

@@ -7,8 +7,8 @@ import pytest
 from reflexion_lab.agent.models.capped import CapReached
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.cli import main as cli
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.build import ConfigError
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.studies.estimate import estimate
@@ -128,7 +128,7 @@ def test_the_caps_hold_for_the_probe_too(overrides):
 
 
 def test_without_a_cache_nothing_is_probed(overrides):
-    with pytest.raises(ConfigError, match=r"cache\.mode: off found"):
+    with pytest.raises(ConfigError, match=r"cache\.mode: got off"):
         estimate([compose(*overrides, "cache.mode=off")])
 
 

@@ -13,10 +13,10 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import FolderError, ModelError
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import cells, digest_of, lines
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import CallStore
 from reflexion_lab.studies.cell_states import CellState, read_states, record
 from reflexion_lab.studies.launched import not_ended
@@ -329,16 +329,16 @@ def test_one_bad_cell_costs_only_itself(grid):
     made = sweep(grid(recall__omega=[0, -1, 1]), quiet=True)
     states = made.states
     assert [state.status for state in states.values()] == ["done", "failed", "done"]
-    assert "recall.omega: -1 found" in states[1].problem
+    assert "recall.omega: got -1" in states[1].problem
     assert "Traceback" in (made.folder / "cell-1.log").read_text()
     assert len(made.runs) == 2
-    assert "recall.omega: -1 found" in made._repr_html_()
+    assert "recall.omega: got -1" in made._repr_html_()
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"sweep_id": "../../x"}, "sweep_id: '../../x' found; expected the name of a folder"),
+        ({"sweep_id": "../../x"}, "sweep_id: got '../../x', expected the name of a folder"),
         ({"sweep_id": ["one", "two"]}, "sweep_id: several values found in one sweep"),
         ({"run_root": ["one", "two"]}, "run_root: several values found in one sweep"),
         ({"resume": "runs/earlier"}, "resume: found in a sweep"),
@@ -553,7 +553,7 @@ def test_what_another_process_finished_after_assembly_is_not_run_again(grid):
 def test_two_may_not_write_into_one_run(grid):
     (run,) = sweep(grid(), quiet=True).runs
     folder = RunFolder.existing(run)
-    with folder.held(), pytest.raises(RunFolderError, match="another process writes"), RunFolder.existing(run).held():
+    with folder.held(), pytest.raises(FolderError, match="another process writes"), RunFolder.existing(run).held():
         pass
     with folder.held():
         pass
@@ -567,7 +567,7 @@ def test_joblib_runs_the_cells_too(grid, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "3 cells: 2 done, 1 failed" in done.stdout
-    assert "recall.omega: -1 found" in done.stdout
+    assert "recall.omega: got -1" in done.stdout
     made = Sweep.of(overrides)
     assert len(made.runs) == 2
     assert bare(made.runs[0]) == bare(

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.errors import FolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
 from reflexion_lab.studies.tracking.saved_views import TAG
 
@@ -221,7 +222,7 @@ def test_a_damaged_database_is_a_tracker_error(tmp_path: Path, run: Run) -> None
 
 
 def test_a_folder_without_a_run_is_named(tracker: MlflowTracker, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="no manifest"):
+    with pytest.raises(FolderError, match="no manifest"):
         tracker.track(tmp_path)
 
 

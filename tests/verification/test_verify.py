@@ -119,26 +119,26 @@ def test_any_single_changed_byte_of_the_records_is_found(run, made):
 
 def test_a_reply_that_moves_no_figure_is_found_by_the_seal_and_without_it_is_not(run):
     edited(run / "attempts.jsonl", lambda one: one["trajectory"].update(rationale="another"))
-    assert re.search(r"attempts\.jsonl: \w{16}…, 6 lines found; expected \w{16}…, 6 lines", places(verify(run)))
+    assert re.search(r"attempts\.jsonl: got \w{16}…, 6 lines, expected \w{16}…, 6 lines", places(verify(run)))
     earlier = verify(unsealed(run))
     assert earlier.holds
     assert "no digests.json" in earlier.findings[0].unchecked
 
 
 CHANGES = [
-    ("attempts.jsonl", lambda one: one.update(number=4), "attempt after 0: 4 found; expected 1"),
-    ("attempts.jsonl", lambda one: one.update(stop_reason="passed"), "stop_reason: passed found"),
-    ("attempts.jsonl", lambda one: one["evaluation"].update(passed=True, outcome="pass"), "passed: True found"),
-    ("attempts.jsonl", lambda one: one["evaluation"].update(reward=0.99), "reward: 0.99 found"),
+    ("attempts.jsonl", lambda one: one.update(number=4), "attempt after 0: got 4, expected 1"),
+    ("attempts.jsonl", lambda one: one.update(stop_reason="passed"), "stop_reason: got passed"),
+    ("attempts.jsonl", lambda one: one["evaluation"].update(passed=True, outcome="pass"), "passed: got True"),
+    ("attempts.jsonl", lambda one: one["evaluation"].update(reward=0.99), "reward: got 0.99"),
     ("attempts.jsonl", lambda one: one["delta"].update(reward_change=0.5), "delta"),
     ("attempts.jsonl", lambda one: one["trajectory"]["usage"].update(prompt_tokens=1), "usage.actor.prompt_tokens"),
-    ("results.jsonl", lambda one: one.update(submitted=2), "submitted: 2 found; expected 1"),
-    ("results.jsonl", lambda one: one.update(stop_reason="plateau"), "stop_reason: plateau found"),
+    ("results.jsonl", lambda one: one.update(submitted=2), "submitted: got 2, expected 1"),
+    ("results.jsonl", lambda one: one.update(stop_reason="plateau"), "stop_reason: got plateau"),
     ("results.jsonl", lambda one: one.update(attempts=3), "expected 1 to 3, as its result says"),
     ("grades.jsonl", lambda one: one.update(passed=True), "passed=True"),
-    ("grades.jsonl", lambda one: one.update(sealed=True), "sealed: True found; expected False"),
+    ("grades.jsonl", lambda one: one.update(sealed=True), "sealed: got True, expected False"),
     ("grades.jsonl", lambda one: one.update(number=7), "no such attempt found"),
-    ("grades.jsonl", lambda one: one.update(checks_total=99), "hidden tests: 99 found"),
+    ("grades.jsonl", lambda one: one.update(checks_total=99), "hidden tests: got 99"),
     ("grades.jsonl", lambda one: one.update(checks_total="many"), "grades.jsonl, line 1"),
 ]
 
@@ -167,8 +167,8 @@ def test_a_summary_of_an_earlier_version_lacks_fields_and_that_is_said(run):
 
 
 def test_a_missing_grade_result_or_attempt_is_named(run, made):
-    for name, said in {"grades": "grades: 0 found; expected 1", "results": "tasks with a result: 2 found; expected 3",
-                       "attempts": "attempts: [1] found"}.items():  # fmt: skip
+    for name, said in {"grades": "grades: got 0, expected 1", "results": "tasks with a result: got 2, expected 3",
+                       "attempts": "attempts: got [1]"}.items():  # fmt: skip
         path = run / f"{name}.jsonl"
         path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
         assert said in places(verify(run)), name
@@ -184,7 +184,7 @@ def test_another_prompt_benchmark_or_config_than_the_manifest_says_is_named(run)
     told["seed"] = 9
     (run / "manifest.json").write_text(json.dumps(told))
     found = places(verify(run))
-    for said in ("prompt solve", "benchmark_digest", "config_digest", "manifest.json, seed: 9 found"):
+    for said in ("prompt solve", "benchmark_digest", "config_digest", "manifest.json, seed: got 9"):
         assert said in found
 
 
@@ -196,7 +196,7 @@ def test_a_verdict_that_the_sandbox_does_not_reach_again_is_named(run):
     (run / "summary.json").unlink()
     assert verify(run).holds
     found = verify(run, execute=True)
-    assert "passed: True found; expected False, executed here" in places(found)
+    assert "passed: got True, expected False, executed here" in places(found)
 
 
 def test_a_torn_line_is_named_and_counts_for_nothing(run):
@@ -204,7 +204,7 @@ def test_a_torn_line_is_named_and_counts_for_nothing(run):
     path.write_bytes(path.read_bytes() + b'{"task_id": "to')
     found = verify(run)
     assert any("attempts.jsonl, line 7" in note for note in found.notes)
-    assert "summary.json, torn: 0 found; expected 1" in places(found)
+    assert "summary.json, torn: got 0, expected 1" in places(found)
 
 
 def test_a_run_that_was_cut_off_does_not_verify_before_it_is_resumed(tmp_path):
@@ -222,7 +222,7 @@ def test_a_run_that_was_cut_off_does_not_verify_before_it_is_resumed(tmp_path):
         finish(lab, cfg)
     path = lab.folder.path
     assert not (path / "digests.json").exists()
-    assert "grades: 0 found; expected 1" in places(verify(path))
+    assert "grades: got 0, expected 1" in places(verify(path))
     carried_out(tmp_path, f"resume={path}")
     assert verify(path).holds, places(verify(path))
 

@@ -171,7 +171,7 @@ def test_the_command_writes_a_page_a_run_into_its_folder_or_where_it_is_told(wri
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "--out: none found"),
+        ((), "--out: got none"),
         (("--html", "--baseline", "x"), "--baseline; a page shows one run"),
         (("--html", "--unit", "tokens"), "--unit; a page shows one run"),
         (("--html", "--figures", "png"), "--figures; a page shows one run"),

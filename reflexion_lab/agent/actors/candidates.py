@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.critique_revise import costs, drafted
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Evaluator
 from reflexion_lab.records import WITHHELD, Evaluation, Recollection, Step, Task, Trajectory, Usage
 
@@ -27,9 +28,9 @@ class Candidates:
 
     def __init__(self, actor: Actor, evaluator: Evaluator, n: int = 3, rule: str = "best") -> None:
         if not isinstance(n, int) or n < 1:
-            raise ValueError(f"actor.n: {n!r} found; expected an int of 1 or more")
+            raise ConfigError("actor.n", repr(n), "an int of 1 or more")
         if rule not in RULES:
-            raise ValueError(f"actor.rule: {rule!r} found; expected one of {', '.join(RULES)}")
+            raise ConfigError("actor.rule", repr(rule), f"one of {', '.join(RULES)}")
         self.actor = actor
         self.evaluator = evaluator
         self.n = n

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.critique_revise import costs
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Recollection, Task, Trajectory, Usage
 
@@ -20,7 +21,7 @@ class Escalation:
 
     def __init__(self, models: Mapping[str, Model], make_actor: Callable[..., Actor], rungs: Sequence[str]) -> None:
         if not rungs or set(rungs) - models.keys():
-            raise ValueError(f"actor.rungs: {list(rungs)} found; expected one or more of {', '.join(models)}")
+            raise ConfigError("actor.rungs", list(rungs), f"one or more of {', '.join(models)}")
         self.rungs = [(rung, make_actor(model=models[rung])) for rung in rungs]
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:

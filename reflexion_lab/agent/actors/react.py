@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.tools import Asked, Observation, run_tests, use
 from reflexion_lab.agent.actors.transcript import DROPPED, Said, Turn, first_that_fits, read
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Evaluator, Model, Sandbox
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
 from reflexion_lab.text.prompts.asking import STYLES, room
@@ -56,16 +57,17 @@ class ReAct:
         evaluator: Evaluator | None = None,
     ) -> None:
         if getattr(evaluator, "is_noisy", False):
-            raise ValueError(
-                "evaluator: got noisy with actor=react, whose run_tests reads the true verdict from the sandbox; "
-                "expected another actor or evaluator"
+            raise ConfigError(
+                "evaluator",
+                "noisy with actor=react, whose run_tests reads the true verdict from the sandbox",
+                "another actor or evaluator",
             )
         if style not in STYLES:
-            raise ValueError(f"actor.style: {style!r} found; expected one of {', '.join(STYLES)}")
+            raise ConfigError("actor.style", repr(style), f"one of {', '.join(STYLES)}")
         if max_steps < 1:
-            raise ValueError(f"actor.max_steps: {max_steps} found; expected 1 or more")
+            raise ConfigError("actor.max_steps", max_steps, "1 or more")
         if max_observation < 80:
-            raise ValueError(f"actor.max_observation: {max_observation} found; expected 80 characters or more")
+            raise ConfigError("actor.max_observation", max_observation, "80 characters or more")
         self.model = model
         self.sandbox = sandbox
         self.sampling = replace(sampling, stop=tuple(dict.fromkeys((*sampling.stop, STOP))))

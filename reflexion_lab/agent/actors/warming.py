@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Completion, Message, Recollection, Sampling, Task, Trajectory
 
@@ -22,7 +23,7 @@ class Warming:
         self, model: Model, make_actor: Callable[..., Actor], temperatures: Sequence[float], base: float = 0.0
     ) -> None:
         if not temperatures or min(temperatures) + base < 0:
-            raise ValueError(f"actor.temperatures: {list(temperatures)} found; expected one or more, none below 0")
+            raise ConfigError("actor.temperatures", list(temperatures), "one or more, none below 0")
         # Rounded: 0.1 + 0.2 is another temperature than 0.3, and another call to the cache.
         self.actors = [make_actor(model=Warmed(model, round(base + above, 6))) for above in temperatures]
 

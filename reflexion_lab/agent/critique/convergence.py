@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import DIGITS, Critique, Step
 
 LONGEST = 20_000
@@ -21,7 +22,7 @@ class Convergence:
         thresholds = {"convergence_threshold": convergence_threshold, "severity_threshold": severity_threshold}
         for name, value in thresholds.items():
             if not 0 <= value <= 1:
-                raise ValueError(f"actor.{name}: {value} found; expected a number in [0, 1]")
+                raise ConfigError(f"actor.{name}", value, "a number in [0, 1]")
         self.convergence_threshold = convergence_threshold
         self.severity_threshold = severity_threshold
 
@@ -116,7 +117,7 @@ def _without_common_ends(one: str, other: str) -> tuple[str, str]:
 
 def _critique(draft: Step) -> Critique:
     if draft.critique is None:
-        raise ValueError("a draft without a critique found; expected one that was judged")
+        raise ConfigError("a draft without a critique found", expected="one that was judged")
     return draft.critique
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.convergence import Convergence, best
-from reflexion_lab.protocols import Actor, Critic, CritiqueError, ModelError, Reviser, Unanswered
+from reflexion_lab.errors import ConfigError, CritiqueError, ModelError, Unanswered
+from reflexion_lab.protocols import Actor, Critic, Reviser
 from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory, Usage
 
 MOST = 10
@@ -45,9 +46,9 @@ class CritiqueRevise:
             ("reviser", reviser, "revise"),
         ):
             if not callable(getattr(part, method, None)):
-                raise ValueError(f"{name}: {type(part).__name__} found; expected a part with a method `{method}`")
+                raise ConfigError(name, type(part).__name__, f"a part with a method `{method}`")
         if not isinstance(max_iterations, int) or not 1 <= max_iterations <= MOST:
-            raise ValueError(f"actor.max_iterations: {max_iterations!r} found; expected an int of 1 to {MOST}")
+            raise ConfigError("actor.max_iterations", repr(max_iterations), f"an int of 1 to {MOST}")
         self.generator = generator
         self.critic = critic
         self.reviser = reviser

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
-from reflexion_lab.protocols import CritiqueError, Model
+from reflexion_lab.errors import CritiqueError
+from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Critique, Message, Recollection, Sampling, Task
 from reflexion_lab.text.prompts.asking import room
 from reflexion_lab.text.prompts.excerpt import longest

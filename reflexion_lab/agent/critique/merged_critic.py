@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reflexion_lab.protocols import Critic, CritiqueError, ModelError, Unanswered
+from reflexion_lab.errors import ConfigError, CritiqueError, ModelError, Unanswered
+from reflexion_lab.protocols import Critic
 from reflexion_lab.records import Critique, Task, Usage
 
 
@@ -21,7 +22,7 @@ class Merged:
 
     def __init__(self, critics: Sequence[Critic]) -> None:
         if not critics:
-            raise ValueError("critic.critics: none found; expected one or more")
+            raise ConfigError("critic.critics", "none", "one or more")
         self.critics = tuple(critics)
 
     def critique(self, task: Task, program: str) -> Critique:

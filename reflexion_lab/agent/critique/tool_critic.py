@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Critique, Evaluation, Task, Trajectory
 
@@ -29,7 +30,7 @@ class ToolCritic:
 
     def __init__(self, evaluator: Evaluator, weight: float = 1.0) -> None:
         if not 0 < weight <= 1:
-            raise ValueError(f"critic.weight: {weight} found; expected a number above 0 and at most 1")
+            raise ConfigError("critic.weight", weight, "a number above 0 and at most 1")
         self.evaluator = evaluator
         self.weight = weight
 

@@ -7,8 +7,8 @@ import stat
 import warnings
 from pathlib import Path
 
+from reflexion_lab.errors import Unanswered
 from reflexion_lab.io.secrets import PLACEHOLDER, SHORTEST
-from reflexion_lab.protocols import Unanswered
 
 
 class ApiKey:

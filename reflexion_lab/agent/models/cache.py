@@ -13,7 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.prices import FREE, Price
-from reflexion_lab.protocols import Model, ModelError
+from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 from reflexion_lab.storage.call_store import PASSING, CallStore
 from reflexion_lab.storage.shared_calls import SharedCalls, opened
@@ -48,7 +49,7 @@ def _canonical(request: _Request) -> bytes:
         checked = _DECODER.decode(msgspec.json.encode(request))
     except UnicodeEncodeError as problem:
         raise ModelError(
-            f"a message cannot be sent: {problem.reason} at {problem.start}; expected text that UTF-8 can hold"
+            f"a message cannot be sent: {problem.reason} at {problem.start}", expected="text that UTF-8 can hold"
         ) from None
     return msgspec.json.encode(checked, order="sorted")
 
@@ -88,7 +89,7 @@ class CachedModel:
         unsaved: a file for replies that a database which is away could not take.
 
     Raises:
-        ValueError: `mode` is none of these, or `path` is another URL.
+        ConfigError: `mode` is none of these, or `path` is another URL.
         ModelError: the cache cannot be used; `replay-only` and it is missing, or does not hold a call.
     """
 
@@ -110,7 +111,7 @@ class CachedModel:
         unsaved: Path | None = None,
     ) -> None:
         if mode not in MODES:
-            raise ValueError(f"cache.mode: {mode!r} found; expected one of {', '.join(MODES)}")
+            raise ConfigError("cache.mode", repr(mode), f"one of {', '.join(MODES)}")
         self.fingerprint = model.fingerprint
         self.slots = model.slots
         self.context = model.context

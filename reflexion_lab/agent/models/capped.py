@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.agent.models.prices import FREE, Price
-from reflexion_lab.protocols import HarnessError, Model
+from reflexion_lab.errors import ConfigError, HarnessError, LabError
+from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling
 from reflexion_lab.storage.ledger import Caps, Spending
 from reflexion_lab.storage.shared_ledger import opened
@@ -24,7 +25,7 @@ TEMPLATE = 64, 16
 """Tokens that a server's chat template may add to a prompt, and to each of its messages."""
 
 
-class CapReached(RuntimeError):
+class CapReached(LabError, RuntimeError):
     """No new call may be made. What had finished is kept; which cap it was, what was spent, how to go on."""
 
 
@@ -197,13 +198,14 @@ def longest_reply(node: Mapping[str, Any], caps: Caps) -> int:
     """Tokens that a model of this config may write, where its own request fields say so; 0 where they do not.
 
     Raises:
-        ValueError: they take the limit away, and there is a cap on tokens or cost.
+        ConfigError: they take the limit away, and there is a cap on tokens or cost.
     """
     extra = node.get("extra_body") or {}
     limits = [int(extra[name]) for name in ("max_tokens", "max_completion_tokens") if extra.get(name)]
     if "max_tokens" in extra and not limits and (caps.tokens, caps.cost) != (None, None):
-        raise ValueError(
-            "model.extra_body: max_tokens is taken out and nothing put in its place, so that no cap on tokens or cost "
-            "could hold; expected max_completion_tokens"
+        raise ConfigError(
+            "model.extra_body",
+            "no max_tokens",
+            "max_completion_tokens in its place, since a cap on tokens or cost needs a limit",
         )
     return max(limits, default=0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.agent.models.draws import draw_seed
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -39,10 +39,10 @@ class LlamaCppModel:
         repeat_penalty: float = 1.0,
     ) -> None:
         if slots < 1:
-            raise ValueError(f"model.slots: {slots} found; expected 1 or more")
+            raise ConfigError("model.slots", slots, "1 or more")
         self.path = smollm2() if path == "smollm2" else Path(path).expanduser()
         if not self.path.is_file():
-            raise ValueError(f"model.path: no file at {self.path}; expected a GGUF file, or smollm2")
+            raise ConfigError(f"model.path: no file at {self.path}", expected="a GGUF file, or smollm2")
         self.slots = slots
         self.context = context
         self.threads = threads or physical_cores()

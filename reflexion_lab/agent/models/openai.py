@@ -17,8 +17,8 @@ from reflexion_lab.agent.models.pace import Pace
 from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.models.requests import LONGEST_WAIT, connect, outcome_of, retries_before
 from reflexion_lab.agent.models.served_names import is_same
+from reflexion_lab.errors import ConfigError, ModelError, Unanswered
 from reflexion_lab.io.terminal_text import plain
-from reflexion_lab.protocols import ModelError, Unanswered
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 
@@ -49,7 +49,7 @@ class OpenAIModel:
             fingerprint.
 
     Raises:
-        ValueError: an argument is out of range.
+        ConfigError: an argument is out of range.
         Unanswered: there is no key, or no reply could be had after all retries.
         ModelError: the server rejects the request. No message contains the key.
     """
@@ -214,7 +214,7 @@ class OpenAIModel:
 
 def _check(field: str, found: object, good: bool, expected: str) -> None:
     if not good:
-        raise ValueError(f"model.{field}: {found!r} found; expected {expected}")
+        raise ConfigError(f"model.{field}", repr(found), expected)
 
 
 def _is_web(base_url: str | None) -> bool:

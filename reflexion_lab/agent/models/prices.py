@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Completion, Record
 
@@ -45,10 +46,10 @@ class Entry(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not (self.models and self.provider.strip() and self.host.strip() and self.source.strip()):
-            raise ValueError("an entry names its models, provider, host and source")
+            raise ConfigError("an entry names its models, provider, host and source")
         prices = (self.prompt, self.completion, self.cached_prompt or 0.0)
         if not all(map(math.isfinite, prices)) or min(prices) < 0:
-            raise ValueError(f"a price below 0, or none at all, found for {self.models[0]}")
+            raise ConfigError(f"a price below 0, or none at all, found for {self.models[0]}")
 
     def fits(self, model: str, host: str) -> bool:
         return fnmatchcase(host, self.host) and any(fnmatchcase(model, pattern) for pattern in self.models)
@@ -103,7 +104,7 @@ def read(path: str | None = None) -> list[list[Entry]]:
     """The entries of the file at `path`, or else of the one that the environment names; then those of our own list.
 
     Raises:
-        ValueError: a file cannot be read, or an entry lacks something; which, and what.
+        ConfigError: a file cannot be read, or an entry lacks something; which, and what.
     """
     own = path or os.environ.get(VARIABLE, "").strip()
     return [*([_entries(Path(own).expanduser(), "prices.path")] if own else ()), _entries(LIST, "prices")]
@@ -113,7 +114,9 @@ def _entries(path: Path, key: str) -> list[Entry]:
     try:
         return msgspec.yaml.decode(content(path, "a price file"), type=list[Entry])
     except (ValueError, TypeError, *UNREADABLE) as problem:
-        raise ValueError(f"{key}: {path} cannot be used ({problem}); expected entries as in conf/prices.yaml") from None
+        raise ConfigError(
+            f"{key}: {path} cannot be used ({problem})", expected="entries as in conf/prices.yaml"
+        ) from None
 
 
 def look_up(model: str, host: str, lists: Sequence[Sequence[Entry]]) -> Price:
@@ -135,9 +138,10 @@ def price_of(node: Mapping[str, Any], lists: Sequence[Sequence[Entry]]) -> Price
         return look_up(str(node["model"]), host_of(node), lists)
     numbers = isinstance(given, list) and all(isinstance(one, int | float) and one >= 0 for one in given)
     if not numbers or len(given) not in (2, 3):
-        raise ValueError(
-            f"model.price_per_million: {given!r} found; expected two prices, [prompt, completion], or a third for "
-            "cached prompt tokens, or null to look them up"
+        raise ConfigError(
+            "model.price_per_million",
+            repr(given),
+            "two prices, [prompt, completion], or a third for cached prompt tokens, or null to look them up",
         )
     words = f"{given[0]:g}/{given[1]:g} per million, as the config says"
     return Price(per_million=tuple(map(float, given)), words=words)
@@ -154,14 +158,14 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
     where nobody knows or the list may no longer hold.
 
     Raises:
-        ValueError: nobody knows, and there is a `cap` on cost.
+        ConfigError: nobody knows, and there is a `cap` on cost.
     """
     price = price_of(node, lists)
     if "price_per_million" in node:
         node["price_per_million"] = price.per_million and list(price.per_million)
     name, mend = f"{role}: {node.get('model', '')}", "give model.price_per_million=[prompt,completion]"
     if price.per_million is None and cap is not None:
-        raise ValueError(
+        raise ConfigError(
             f"caps.cost: {cap:g} found, but nobody knows what {node['model']} ({role}) at {host_of(node)} costs; "
             f"{mend}, an entry in prices.path, or caps.tokens instead"
         )
@@ -176,7 +180,7 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
 
 
 def check_currency(prices: Iterable[Price]) -> None:
-    """Raises ValueError: money of two currencies would be added up."""
+    """Raises ConfigError: money of two currencies would be added up."""
     found = sorted({price.currency for price in prices} - {""})
     if len(found) > 1:
-        raise ValueError(f"roles: prices in {' and '.join(found)} found; expected one currency, by prices.path")
+        raise ConfigError("roles", f"prices in {' and '.join(found)}", "one currency, by prices.path")

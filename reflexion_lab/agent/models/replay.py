@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.cache import call_key, unseen
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling
 from reflexion_lab.storage.shared_calls import opened
 
@@ -27,7 +27,7 @@ class ReplayModel:
 
     def __init__(self, path: str | Path, fingerprint: str = "", slots: int = 64, context: int = 0) -> None:
         if slots < 1:
-            raise ValueError(f"model.slots: {slots} found; expected 1 or more")
+            raise ConfigError("model.slots", slots, "1 or more")
         self.slots = slots
         self.context = context
         self._store = opened(path, readonly=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from reflexion_lab.agent.models.answers import is_out_of_credit, read, turned_down
 from reflexion_lab.agent.models.pace import Pace
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 
 LONGEST_WAIT = 120
 """Seconds: the SDK gives a request up where Retry-After asks for more."""

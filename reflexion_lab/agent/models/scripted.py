@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.files import UNREADABLE, content
-from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 
 
@@ -29,7 +29,7 @@ class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         try:
             re.compile(self.when)
         except re.error as error:
-            raise ValueError(f"`when` is no regular expression: {error}") from error
+            raise ConfigError(f"`when` is no regular expression: {error}") from error
 
 
 class ScriptedModel:
@@ -57,9 +57,9 @@ class ScriptedModel:
         context: int = 0,
     ) -> None:
         if seconds < 0:
-            raise ValueError(f"model.seconds: {seconds} found; expected 0 or more")
+            raise ConfigError("model.seconds", seconds, "0 or more")
         if slots < 1:
-            raise ValueError(f"model.slots: {slots} found; expected 1 or more")
+            raise ConfigError("model.slots", slots, "1 or more")
         self.fingerprint = f"scripted:{name}"
         self.slots = slots
         self.context = context
@@ -75,7 +75,7 @@ class ScriptedModel:
         raises ModelError.
 
         Raises:
-            ValueError: the file is missing, or a rule of it cannot be read.
+            ConfigError: the file is missing, or a rule of it cannot be read.
         """
         rules = _read(Path(path))
         digest = hashlib.sha256(msgspec.json.encode(rules, order="sorted")).hexdigest()[:16]
@@ -123,7 +123,7 @@ def _read(path: Path) -> list[Rule]:
     try:
         rules = decode(content(path, "a file of rules"), type=list[Rule])
     except (ValueError, TypeError, *UNREADABLE) as error:
-        raise ValueError(f"model.path: {path} cannot be used ({error}); expected a list of {{when, reply}}") from error
+        raise ConfigError(f"model.path: {path} cannot be used ({error})", expected="a list of {when, reply}") from error
     if not rules:
-        raise ValueError(f"model.path: {path} holds no rule; expected at least one")
+        raise ConfigError(f"model.path: {path} holds no rule", expected="at least one")
     return rules

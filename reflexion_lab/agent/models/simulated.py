@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from reflexion_lab.agent.models.prices import Price
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.text.prompts.excerpt import without_docstrings
 
@@ -40,7 +40,7 @@ class SimulatedModel:
         price_per_million: of prompt and completion tokens.
 
     Raises:
-        ValueError: a chance is none, or a task has no canonical solution.
+        ConfigError: a chance is none, or a task has no canonical solution.
     """
 
     only_chats = "model=simulated, which answers whole prompts"
@@ -61,9 +61,9 @@ class SimulatedModel:
         chances = {"first": first, "spread": spread, "repair": repair, "damage": damage}
         for name, chance in chances.items():
             if not 0 <= chance <= 1:
-                raise ValueError(f"model.{name}: {chance} found; expected a share in [0, 1]")
+                raise ConfigError(f"model.{name}", chance, "a share in [0, 1]")
         if unsolved := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
-            raise ValueError(f"model: {unsolved[0]} has no canonical solution; simulated needs one of every task")
+            raise ConfigError(f"model: {unsolved[0]} has no canonical solution; simulated needs one of every task")
         self.repair, self.damage = repair, damage
         self.slots = slots
         self.context = context
@@ -91,8 +91,8 @@ class SimulatedModel:
         )
         if task is None:
             raise ModelError(
-                f"the simulated model knows no task of the prompt that begins {prompt[:80]!r}; expected "
-                "actor=single_shot, with a reflector of labelled fields"
+                f"the simulated model knows no task of the prompt that begins {prompt[:80]!r}",
+                expected="actor=single_shot, with a reflector of labelled fields",
             )
         right = draw.random() < self.chance(task, prompt)
         program = task.canonical_program if right else wrong(task, f"{draw.getrandbits(16):04x}")

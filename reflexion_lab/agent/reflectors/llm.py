@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, ParseError, parse_fields
 from reflexion_lab.agent.reflectors.grammars import SERVICE, SESSION, SUCCESS
-from reflexion_lab.protocols import Model, ModelError, Unanswered
+from reflexion_lab.errors import ConfigError, ModelError, Unanswered
+from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
 from reflexion_lab.text.prompts.asking import room
 from reflexion_lab.text.prompts.length import estimated
@@ -68,13 +69,13 @@ class LLMReflector:
         constrained: bool = True,
     ) -> None:
         if shape not in SHAPES:
-            raise ValueError(f"reflector.shape: {shape!r} found; expected one of {', '.join(SHAPES)}")
+            raise ConfigError("reflector.shape", repr(shape), f"one of {', '.join(SHAPES)}")
         self.limits = {"description": max_description, "evidence": max_evidence, "code": max_code}
         for name, value in self.limits.items():
             if value < 1:
-                raise ValueError(f"reflector.max_{name} is {value}; expected at least 1 character")
+                raise ConfigError(f"reflector.max_{name}", value, "at least 1 character")
         if max_priors < 0:
-            raise ValueError(f"reflector.max_priors is {max_priors}; expected 0 (show none) or more")
+            raise ConfigError("reflector.max_priors", max_priors, "0 (show none) or more")
         self.model = model
         self.sampling = sampling
         self.prompts = prompts or Prompts()

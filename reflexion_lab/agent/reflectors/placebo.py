@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.agent.reflectors.llm import evidence
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 from reflexion_lab.text.prompts.length import estimated
@@ -53,7 +54,7 @@ class FeedbackOnly:
 
     def __init__(self, max_evidence: int = 2000) -> None:
         if max_evidence < 1:
-            raise ValueError(f"reflector.max_evidence is {max_evidence}; expected at least 1 character")
+            raise ConfigError("reflector.max_evidence", max_evidence, "at least 1 character")
         self.max_evidence = max_evidence
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.agent.reflectors.llm import ReflectionError
 from reflexion_lab.agent.reflectors.quality import FLAGS, flags
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
@@ -32,9 +33,9 @@ class Reviewed:
 
     def __init__(self, first: Reflector, policy: str = "flag", severe: Sequence[str] = SEVERE) -> None:
         if policy not in POLICIES:
-            raise ValueError(f"quality.policy: {policy!r} found; expected one of {', '.join(POLICIES)}")
+            raise ConfigError("quality.policy", repr(policy), f"one of {', '.join(POLICIES)}")
         if strange := sorted(set(severe) - FLAGS.keys()):
-            raise ValueError(f"quality.severe: {', '.join(strange)} found; expected some of {', '.join(FLAGS)}")
+            raise ConfigError("quality.severe", ", ".join(strange), f"some of {', '.join(FLAGS)}")
         self.first = first
         self.policy = policy
         self.severe = tuple(severe)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.agent.reflectors.classes import CLASSES
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
@@ -27,7 +28,7 @@ class Rules:
 
     def __init__(self, known: Known | None = None, enough: int = 20) -> None:
         if enough < 1:
-            raise ValueError(f"reflector.enough is {enough}; expected at least 1 case")
+            raise ConfigError("reflector.enough", enough, "at least 1 case")
         self.known = known
         self.enough = enough
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Episode, Reflection, Task, Usage
 
 EXPECTED = "run the reflexion arm first (reflector=llm) and name its run folder"
@@ -51,11 +52,11 @@ class ShuffledWords:
         self._drawn: set[tuple[str, tuple[str, str, str]]] = set()
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        """Raises ValueError when the pool holds no words on another task."""
+        """Raises ConfigError when the pool holds no words on another task."""
         every = [told for told in self._pool if told.task_id != task.task_id]
         foreign = [told for told in every if _alike(told.task_id, task.task_id)] or every
         if not foreign:
-            raise ValueError(
+            raise ConfigError(
                 f"reflector.pool: {', '.join(self.folders)}: no reflection found that is on another task than "
                 f"{task.task_id} (attempt {attempt.number}); {EXPECTED}, with more tasks"
             )

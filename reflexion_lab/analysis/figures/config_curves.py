@@ -10,6 +10,7 @@ from reflexion_lab.analysis.arms import SEEDED, Arm, flat
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, share_methods
 from reflexion_lab.analysis.figures.style import UPPER_BOUND, Style, frame, look, named, per_cent, watermark
 from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.manifest import measured
 
 if TYPE_CHECKING:
@@ -71,11 +72,11 @@ def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:
     """One curve for each set of arms that differ in `key` alone.
 
     Raises:
-        ValueError: no arm has this key.
+        ConfigError: no arm has this key.
     """
     having = [arm for arm in arms if key in _config(arm)]
     if not having:
-        raise ValueError(f"key: {key!r} found; expected a dotted config key of an arm, such as recall.omega")
+        raise ConfigError("key", repr(key), "a dotted config key of an arm, such as recall.omega")
     series: dict[str, dict[Value, tuple[Arm, Estimate]]] = {}
     for arm in having:
         share = arm.share(arm.verdicts(), seed)

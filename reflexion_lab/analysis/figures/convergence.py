@@ -17,6 +17,7 @@ from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, MARKERS, S
 from reflexion_lab.analysis.stats.bootstrap import bands
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import Log
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ class Curve(Record, frozen=True, kw_only=True):
         """The curve of one run.
 
         Raises:
-            ValueError: the run has none: no task with a hidden verdict has ended, or not every attempt is graded.
+            DataError: the run has none: no task with a hidden verdict has ended, or not every attempt is graded.
         """
         manifest, points = log.manifest, log.points
         if not points:
-            raise ValueError(f"run {manifest.run_id}: no curve found; expected all attempts graded; resume it")
+            raise DataError(f"run {manifest.run_id}", "no curve", "all attempts graded", "resume it")
         source = manifest.feedback_source
         return cls(label=label, feedback_source=source, seeds=(manifest.seed,), points=tuple(points))
 

@@ -12,6 +12,7 @@ from reflexion_lab.analysis.figures.drawing import Drawing, facts
 from reflexion_lab.analysis.figures.reflections import effects, flag_rates, reliability
 from reflexion_lab.analysis.reflections import forecasts, reflections
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.errors import ConfigError
 
 COLUMNS = ("arm", "name", "n", "k", "value", "low", "high")
 WILSON = "Wilson 95 % intervals, which take cases at one task as independent."
@@ -24,7 +25,7 @@ def confidence(arm: Arm, source: str | None = None, seed: int = 0) -> Drawing | 
         source: where confidence comes from (`analysis.reflections.forecasts`); by default the most frequent.
 
     Raises:
-        ValueError: there is no such source.
+        ConfigError: there is no such source.
     """
     by_source: dict[str, list[Forecast]] = {}
     for log in arm.logs:
@@ -34,7 +35,7 @@ def confidence(arm: Arm, source: str | None = None, seed: int = 0) -> Drawing | 
         return None
     chosen = source or max(by_source, key=lambda name: len(by_source[name]))
     if chosen not in by_source:
-        raise ValueError(f"source: {chosen!r} found; expected one of {', '.join(by_source)}")
+        raise ConfigError("source", repr(chosen), f"one of {', '.join(by_source)}")
     found = calibration(by_source[chosen], seed=seed)
     rows = [_row(arm, f"{one.low:.2f} to {one.high:.2f}", one.came_true) for one in found.bins]
     text = (

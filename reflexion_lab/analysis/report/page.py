@@ -37,7 +37,7 @@ def save_page(folder: RunFolder, path: Path | None = None) -> Path:
     An unfinished run has the tasks whose loops have ended, and says how many are missing.
 
     Raises:
-        RunFolderError: a file of the run cannot be read.
+        FolderError: a file of the run cannot be read.
         OSError: `path` cannot be written to.
     """
     path = path or folder.path / NAME

@@ -45,7 +45,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
     """Print a run: its tasks, convergence, headline figures and costs, and loudly what is wrong with it.
 
     Raises:
-        RunFolderError: a file of the run cannot be read.
+        FolderError: a file of the run cannot be read.
     """
     log = Log.read(run, texts=False)
     figures = summary(log)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reflexion_lab.errors import ConfigError
+
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import ArrayLike, NDArray
@@ -24,13 +26,13 @@ def area(curves: ArrayLike) -> NDArray[float64]:
         Shape (...), such as (tasks, seeds).
 
     Raises:
-        ValueError: no attempt.
+        ConfigError: no attempt.
     """
     import numpy as np
 
     heights = np.asarray(curves, float)
     if not heights.ndim or not len(heights):
-        raise ValueError(f"curves: shape {heights.shape} found; expected (attempts, ...), one attempt at least")
+        raise ConfigError("curves", f"shape {heights.shape}", "(attempts, ...), one attempt at least")
     if len(heights) == 1:
         return np.asarray(heights[0])
     return np.asarray(np.trapezoid(heights, axis=0) / (len(heights) - 1))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.stats.draws import drawn, ends, generator
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered, effective, paired_difference
+from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -40,7 +41,7 @@ def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate
         outcomes: shape (tasks, seeds), values in [0, 1], not a number where a case is absent.
 
     Raises:
-        ValueError: no case; another shape; a value outside [0, 1].
+        ConfigError: no case; another shape; a value outside [0, 1].
     """
     sums, counts = _totals(_checked(outcomes, "outcomes"))
     value = float(sums.sum() / counts.sum())
@@ -62,13 +63,11 @@ def difference(first: ArrayLike, second: ArrayLike, seed: int = 0, draws: int = 
             number where a case is absent.
 
     Raises:
-        ValueError: no case in both; shapes that differ; a value outside [0, 1].
+        ConfigError: no case in both; shapes that differ; a value outside [0, 1].
     """
     one, other = _checked(first, "first"), _checked(second, "second")
     if one.shape != other.shape:
-        raise ValueError(
-            f"second: shape {other.shape} found; expected that of first, {one.shape}: same tasks, same seeds"
-        )
+        raise ConfigError("second", f"shape {other.shape}", f"that of first, {one.shape}: same tasks, same seeds")
     sums, counts = _totals(other - one, "first and second")
     value = float(sums.sum() / counts.sum())
     if not are_varied(sums / counts):
@@ -86,13 +85,13 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: 
         None where the denominators are all 0. The upper end is infinite where more than 2.5 % of the draws have none.
 
     Raises:
-        ValueError: shapes that differ, or negative values.
+        ConfigError: shapes that differ, or negative values.
     """
     import numpy as np
 
     above, below = np.asarray(numerators, float), np.asarray(denominators, float)
     if above.ndim != 1 or above.shape != below.shape or not (above >= 0).all() or not (below >= 0).all():
-        raise ValueError("numerators and denominators: expected one number of 0 or more each for every task")
+        raise ConfigError("numerators and denominators: expected one number of 0 or more each for every task")
     if not below.sum():
         return None
     return _estimate(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
@@ -115,13 +114,13 @@ def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate
         curves: shape (attempts, tasks, seeds), values in [0, 1], not a number where a case is absent.
 
     Raises:
-        ValueError: as `interval`.
+        ConfigError: as `interval`.
     """
     import numpy as np
 
     cases = np.asarray(curves, float)
     if cases.ndim != 3:
-        raise ValueError(f"curves: shape {cases.shape} found; expected (attempts, tasks, seeds)")
+        raise ConfigError("curves", f"shape {cases.shape}", "(attempts, tasks, seeds)")
     points = [interval(attempt, seed, draws=1) for attempt in cases]
     found = []
     for attempt, point, shares in zip(cases, points, _two_way(cases, seed, draws).T, strict=True):
@@ -135,9 +134,9 @@ def _checked(outcomes: ArrayLike, name: str) -> NDArray[float64]:
 
     found = np.asarray(outcomes, float)
     if found.ndim != 2:
-        raise ValueError(f"{name}: shape {found.shape} found; expected (tasks, seeds)")
+        raise ConfigError(name, f"shape {found.shape}", "(tasks, seeds)")
     if ((found < 0) | (found > 1)).any():
-        raise ValueError(f"{name}: a value outside [0, 1] found; expected shares of cases, or 0 and 1")
+        raise ConfigError(name, "a value outside [0, 1]", "shares of cases, or 0 and 1")
     return found
 
 
@@ -147,7 +146,7 @@ def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[fl
 
     counts = np.isfinite(cases).sum(axis=1)
     if not counts.any():
-        raise ValueError(f"{name}: no case found; expected at least one")
+        raise ConfigError(name, "no case", "at least one")
     return np.nansum(cases, axis=1)[counts > 0], counts[counts > 0].astype(float)
 
 

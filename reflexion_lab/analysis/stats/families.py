@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from reflexion_lab.errors import ConfigError
+
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted for their family, in the order given: each may be held against the level of a single test.
@@ -14,10 +16,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     depend on each other.
 
     Raises:
-        ValueError: a value outside [0, 1].
+        ConfigError: a value outside [0, 1].
     """
     if odd := [p for p in p_values if not 0 <= p <= 1]:
-        raise ValueError(f"p_values: {odd[0]} found; expected numbers in [0, 1]")
+        raise ConfigError("p_values", odd[0], "numbers in [0, 1]")
     order = sorted(range(len(p_values)), key=lambda place: p_values[place])
     grown = [min(1.0, (len(order) - i) * p_values[place]) for i, place in enumerate(order)]
     by_place = dict(zip(order, accumulate(grown, max), strict=True))

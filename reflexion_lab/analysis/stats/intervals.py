@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
@@ -54,12 +55,12 @@ def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
         low, high in [0, 1]; (0, 1) where n is 0, since nothing is known.
 
     Raises:
-        ValueError: not 0 <= k <= n, or a level outside (0, 1).
+        ConfigError: not 0 <= k <= n, or a level outside (0, 1).
     """
     if not 0 <= k <= n:
-        raise ValueError(f"k: {k} of n = {n} found; expected 0 <= k <= n")
+        raise ConfigError("k", f"{k} of n = {n}", "0 <= k <= n")
     if not 0 < level < 1:
-        raise ValueError(f"level: {level} found; expected a number in (0, 1), such as 0.95")
+        raise ConfigError("level", level, "a number in (0, 1), such as 0.95")
     if n == 0:
         return 0.0, 1.0
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -77,10 +78,10 @@ def mcnemar(b: int, c: int) -> float:
     `b` and `c` count the discordant pairs: solved by one side alone, and by the other alone. 1.0 without any.
 
     Raises:
-        ValueError: a negative count.
+        ConfigError: a negative count.
     """
     if b < 0 or c < 0:
-        raise ValueError(f"discordant pairs: {b} and {c} found; expected counts of 0 or more")
+        raise ConfigError("discordant pairs", f"{b} and {c}", "counts of 0 or more")
     pairs = b + c
     tail = sum(math.comb(pairs, i) for i in range(min(b, c) + 1))
     return min(1.0, tail / (1 << pairs) * 2)
@@ -120,10 +121,10 @@ def effective(sizes: Sequence[int]) -> int:
     The number of cases where every task has one.
 
     Raises:
-        ValueError: there is no case.
+        ConfigError: there is no case.
     """
     if not sum(sizes):
-        raise ValueError("clusters: no case found in any; expected at least one")
+        raise ConfigError("clusters: no case found in any", expected="at least one")
     return max(1, sum(sizes) ** 2 // sum(size**2 for size in sizes))
 
 
@@ -131,7 +132,7 @@ def clustered(share: float, sizes: Sequence[int]) -> tuple[float, float]:
     """Wilson's interval for a share of cases in clusters of these sizes, discounted to `effective` ones.
 
     Raises:
-        ValueError: there is no case.
+        ConfigError: there is no case.
     """
     n = effective(sizes)
     low, high = wilson(round(share * n), n)

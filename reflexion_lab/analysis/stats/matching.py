@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.stats.bootstrap import CLOSE, are_varied, difference
 from reflexion_lab.analysis.stats.draws import batches, drawn, ends, generator, weighted
 from reflexion_lab.analysis.stats.intervals import RESAMPLES, Estimate
+from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy import float64, int64
@@ -64,14 +65,12 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
         first, second: the same cases in the same order.
 
     Raises:
-        ValueError: other cases, or none.
+        ConfigError: other cases, or none.
     """
     import numpy as np
 
     if not first or [path.task for path in first] != [path.task for path in second]:
-        raise ValueError(
-            f"first and second: {len(first)} and {len(second)} cases found; expected the same, one at least"
-        )
+        raise ConfigError("first and second", f"{len(first)} and {len(second)} cases", "the same, one at least")
     caps = np.quantile(np.concatenate([path.spent for path in (*first, *second)]), np.linspace(0, 1, CAPS))
     cases = np.bincount([path.task for path in first])[:, None].astype(float)
     one, other = _table(first, caps, len(cases)), _table(second, caps, len(cases))

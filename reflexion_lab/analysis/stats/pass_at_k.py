@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.analysis.stats.bootstrap import DRAWS, interval
 from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.errors import ConfigError
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -18,12 +19,12 @@ def pass_at_k(n: int, c: int, k: int) -> float:
         n: draws made. c: those that passed. k: at most n.
 
     Raises:
-        ValueError: not 0 <= c <= n, or not 1 <= k <= n.
+        ConfigError: not 0 <= c <= n, or not 1 <= k <= n.
     """
     if not 0 <= c <= n:
-        raise ValueError(f"c: {c} of n = {n} found; expected 0 <= c <= n")
+        raise ConfigError("c", f"{c} of n = {n}", "0 <= c <= n")
     if not 1 <= k <= n:
-        raise ValueError(f"k: {k} of n = {n} found; expected 1 <= k <= n; k draws cannot be judged by fewer")
+        raise ConfigError("k", f"{k} of n = {n}", "1 <= k <= n", "k draws cannot be judged by fewer")
     return 1 - math.comb(n - c, k) / math.comb(n, k)
 
 
@@ -34,6 +35,6 @@ def mean_pass_at_k(samples: Sequence[tuple[int, int]], k: int, seed: int = 0, dr
         samples: (n, c) of each task.
 
     Raises:
-        ValueError: no task, or as `pass_at_k`.
+        ConfigError: no task, or as `pass_at_k`.
     """
     return interval([[pass_at_k(n, c, k)] for n, c in samples] or [[math.nan]], seed, draws)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reflexion_lab.errors import ConfigError
+
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import ArrayLike, NDArray
@@ -21,15 +23,15 @@ def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
             same tasks and seeds.
 
     Raises:
-        ValueError: shapes that differ, or values other than 0 and 1.
+        ConfigError: shapes that differ, or values other than 0 and 1.
     """
     import numpy as np
 
     one, other = np.asarray(first, float), np.asarray(second, float)
     if one.ndim != 2 or one.shape != other.shape:
-        raise ValueError(f"first and second: shapes {one.shape} and {other.shape} found; expected one, (tasks, seeds)")
+        raise ConfigError("first and second", f"shapes {one.shape} and {other.shape}", "one, (tasks, seeds)")
     if not np.isin([one, other], [0, 1]).__or__(np.isnan([one, other])).all():
-        raise ValueError("first and second: a value other than 0 and 1 found; expected verdicts")
+        raise ConfigError("first and second", "a value other than 0 and 1", "verdicts")
     sums = np.nansum(other - one, axis=1).astype(int)
     sizes, often = np.unique(np.abs(sums[sums != 0]), return_counts=True)
     chances = np.ones(1)

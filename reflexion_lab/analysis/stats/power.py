@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from reflexion_lab.errors import ConfigError
+
 if TYPE_CHECKING:
     from numpy import int64
     from numpy.typing import NDArray
@@ -21,11 +23,11 @@ def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:
     None where even all against none is not: of 5 pairs or fewer, at the level of 0.05.
 
     Raises:
-        ValueError: a negative count, or a level outside (0, 1).
+        ConfigError: a negative count, or a level outside (0, 1).
     """
     _check(alpha, "alpha")
     if discordant < 0:
-        raise ValueError(f"discordant: {discordant} found; expected 0 or more")
+        raise ConfigError("discordant", discordant, "0 or more")
     losses = int(_most_losses(discordant, alpha)[discordant])
     return (discordant - losses, losses) if losses >= 0 else None
 
@@ -47,14 +49,14 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
         None where no difference can be found so often: the discordant pairs are too few even if one side wins them all.
 
     Raises:
-        ValueError: n below 1; a share, power or level out of range.
+        ConfigError: n below 1; a share, power or level out of range.
     """
     _check(power, "power")
     _check(alpha, "alpha")
     if n < 1:
-        raise ValueError(f"n: {n} found; expected 1 task or more")
+        raise ConfigError("n", n, "1 task or more")
     if not 0 < discordant <= 1:
-        raise ValueError(f"discordant: {discordant} found; expected a share in (0, 1]")
+        raise ConfigError("discordant", discordant, "a share in (0, 1]")
     low, high = 0.0, discordant
     if power_of(n, discordant, high, alpha) < power:
         return None
@@ -68,13 +70,13 @@ def power_of(n: int, discordant: float, difference: float, alpha: float = ALPHA)
     """The chance that exact McNemar finds a true `difference`, to its right side; see `minimum_detectable`.
 
     Raises:
-        ValueError: a difference beyond the discordant share.
+        ConfigError: a difference beyond the discordant share.
     """
     import numpy as np
     from scipy.special import bdtr, gammaln, xlog1py, xlogy
 
     if not 0 <= difference <= discordant:
-        raise ValueError(f"difference: {difference} found; expected one in [0, {discordant}], the discordant share")
+        raise ConfigError("difference", difference, f"one in [0, {discordant}], the discordant share")
     pairs = np.arange(n + 1)
     logs = gammaln(n + 1) - gammaln(pairs + 1) - gammaln(n - pairs + 1)
     chances = np.exp(logs + xlogy(pairs, discordant) + xlog1py(n - pairs, -discordant))
@@ -101,4 +103,4 @@ def _most_losses(most: int, alpha: float) -> NDArray[int64]:
 
 def _check(value: float, name: str) -> None:
     if not 0 < value < 1:
-        raise ValueError(f"{name}: {value} found; expected a number in (0, 1)")
+        raise ConfigError(name, value, "a number in (0, 1)")

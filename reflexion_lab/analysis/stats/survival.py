@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from statistics import NormalDist
 
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, clustered, effective
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
 CLOSE = 1e-9
@@ -57,16 +58,17 @@ def kaplan_meier(attempts: Sequence[int], solved: Sequence[bool], tasks: Sequenc
         tasks: of each case, its cluster; without, each case is its own.
 
     Raises:
-        ValueError: no case, lengths that differ, or an attempt below 1.
+        ConfigError: no case, lengths that differ, or an attempt below 1.
     """
     names = tuple(tasks) if tasks is not None else tuple(range(len(attempts)))
     if not attempts or not len(attempts) == len(solved) == len(names):
-        raise ValueError(
-            f"attempts, solved, tasks: {len(attempts)}, {len(solved)} and {len(names)} found; "
-            f"expected as many of each, one at least"
+        raise ConfigError(
+            "attempts, solved, tasks",
+            f"{len(attempts)}, {len(solved)} and {len(names)}",
+            "as many of each, one at least",
         )
     if min(attempts) < 1:
-        raise ValueError(f"attempts: {min(attempts)} found; expected 1 or more")
+        raise ConfigError("attempts", min(attempts), "1 or more")
     ends = Counter(zip(attempts, map(bool, solved), strict=True))
     sizes = list(Counter(names).values())
     steps, spread = _steps(ends, max(attempts), sizes)

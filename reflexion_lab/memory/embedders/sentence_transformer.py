@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.memory.embedders.minilm import packaged
-from reflexion_lab.protocols import ModelError
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -32,7 +32,7 @@ class SentenceTransformer:
         revision: branch, tag or commit of a hub name.
 
     Raises:
-        ValueError: `model` looks like a path and there is no such folder.
+        ConfigError: `model` looks like a path and there is no such folder.
         ModelError: the weights of `minilm` are not installed. Later: the library is missing or the model cannot load.
     """
 
@@ -44,7 +44,7 @@ class SentenceTransformer:
         elif model and Path(model).expanduser().is_dir():
             self._folder = Path(model).expanduser()
         elif model.count("/") > 1 or model.startswith((".", "~", "/")) or not model:
-            raise ValueError(f"embedder.model: no folder at {model!r}; expected one, a hub name, or minilm")
+            raise ConfigError(f"embedder.model: no folder at {model!r}", expected="one, a hub name, or minilm")
         self._lock = threading.RLock()
         self._loaded: Any = None
 
@@ -82,8 +82,8 @@ class SentenceTransformer:
                 self._loaded = sentence_transformers.SentenceTransformer(folder, device="cpu", local_files_only=True)
             except Exception as problem:
                 raise ModelError(
-                    f"embedder.model: {folder} cannot be loaded ({problem}); expected a folder that "
-                    "sentence-transformers saved"
+                    f"embedder.model: {folder} cannot be loaded ({problem})",
+                    expected="a folder that sentence-transformers saved",
                 ) from problem
         return self._loaded
 

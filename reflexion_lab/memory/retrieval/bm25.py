@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.retrieval.counts import Counts, View
 from reflexion_lab.memory.retrieval.segments import Array, Postings
 from reflexion_lab.protocols import Hit
@@ -28,14 +29,14 @@ class BM25:
         min_length: characters of the shortest word that counts.
 
     Raises:
-        ValueError: an argument is out of range.
+        ConfigError: an argument is out of range.
     """
 
     def __init__(self, k1: float = 1.5, b: float = 0.75, min_length: int = 1) -> None:
         if not 0 <= k1 < float("inf"):
-            raise ValueError(f"retriever.k1: {k1} found; expected a finite number of 0 or more")
+            raise ConfigError("retriever.k1", k1, "a finite number of 0 or more")
         if not 0 <= b <= 1:
-            raise ValueError(f"retriever.b: {b} found; expected a number in [0, 1]")
+            raise ConfigError("retriever.b", b, "a number in [0, 1]")
         self._counts = Counts(lambda view: _Scored(view, k1, b), min_length)
 
     def add(self, documents: Sequence[str]) -> None:

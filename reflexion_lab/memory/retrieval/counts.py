@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.retrieval.segments import (
     Array,
     Postings,
@@ -89,12 +90,12 @@ class Counts(Generic[Derived]):
         min_length: characters of the shortest word that counts.
 
     Raises:
-        ValueError: `min_length` is below 1.
+        ConfigError: `min_length` is below 1.
     """
 
     def __init__(self, derive: Callable[[View], Derived], min_length: int) -> None:
         if min_length < 1:
-            raise ValueError(f"retriever.min_length: {min_length} found; expected 1 or more characters")
+            raise ConfigError("retriever.min_length", min_length, "1 or more characters")
         import numpy as np
 
         self._derive = derive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.retrieval.approximate import ApproximateVectors
 from reflexion_lab.protocols import Embedder, Hit
 
@@ -19,14 +20,12 @@ class EmbeddingRetriever:
             vectors of 384 dimensions takes 5 ms on 2 cores.
 
     Raises:
-        ValueError: `approximate_beyond` is negative.
+        ConfigError: `approximate_beyond` is negative.
     """
 
     def __init__(self, embedder: Embedder, approximate_beyond: int = 65_536) -> None:
         if approximate_beyond < 0:
-            raise ValueError(
-                f"retriever.approximate_beyond: {approximate_beyond} found; expected 1 or more, or 0 for never"
-            )
+            raise ConfigError("retriever.approximate_beyond", approximate_beyond, "1 or more, or 0 for never")
         self._embedder = embedder
         self._vectors = ApproximateVectors(approximate_beyond)
 

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Hit, Retriever
 
 
@@ -20,16 +21,16 @@ class Hybrid:
         constant: how little the first places stand out, 0 or more; 60 in the paper.
 
     Raises:
-        ValueError: an argument is out of range.
+        ConfigError: an argument is out of range.
     """
 
     def __init__(self, retrievers: Sequence[Retriever], depth: int = 50, constant: float = 60.0) -> None:
         if len(retrievers) < 2:
-            raise ValueError(f"retriever.retrievers: {len(retrievers)} found; expected 2 or more to fuse")
+            raise ConfigError("retriever.retrievers", len(retrievers), "2 or more to fuse")
         if depth < 1:
-            raise ValueError(f"retriever.depth: {depth} found; expected 1 or more hits")
+            raise ConfigError("retriever.depth", depth, "1 or more hits")
         if not 0 <= constant < math.inf:
-            raise ValueError(f"retriever.constant: {constant} found; expected a finite number of 0 or more")
+            raise ConfigError("retriever.constant", constant, "a finite number of 0 or more")
         self.depth = depth
         self.constant = constant
         self.retrievers = list(retrievers)

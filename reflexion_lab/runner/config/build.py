@@ -6,14 +6,13 @@ import difflib
 import functools
 import inspect
 import re
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import msgspec
 
+from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.records import Record, Sampling
 
 T = TypeVar("T")
@@ -46,10 +45,6 @@ DOES = {
 """By config key, what a part that stands there can do."""
 
 
-class ConfigError(ValueError):
-    """The config asks for something impossible: which key, what was found, what was expected."""
-
-
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The values under `loop`."""
 
@@ -74,7 +69,7 @@ def wire(partial: functools.partial[Any], parts: Mapping[str, Any], key: str = "
         ConfigError: an argument that the constructor does not have, or of another type than it asks for.
     """
     if not isinstance(partial, functools.partial):
-        raise ConfigError(f"{key}: _partial_: false found; expected true: its constructor is called by the lab")
+        raise ConfigError(key, "_partial_: false", "true: its constructor is called by the lab")
     named = _parameters(partial, key)
     _check(partial, named, key)
     inner = {
@@ -90,7 +85,7 @@ def wire(partial: functools.partial[Any], parts: Mapping[str, Any], key: str = "
 def fit(key: str, part: T) -> T:
     """The part itself. Raises ConfigError: it cannot do what parts under that key do."""
     if (does := DOES.get(key)) and not callable(getattr(part, does, None)):
-        raise ConfigError(f"{key}: its _target_ makes a {type(part).__name__}; expected a part that has `{does}`")
+        raise ConfigError(f"{key}: its _target_ makes a {type(part).__name__}", expected=f"a part that has `{does}`")
     return part
 
 
@@ -219,7 +214,7 @@ def _check(partial: functools.partial[Any], named: Mapping[str, inspect.Paramete
         try:
             msgspec.convert(value, PLAIN.get(annotation, object))
         except msgspec.ValidationError:
-            raise ConfigError(f"{_below(key, name)}: {value!r} found; expected {annotation}") from None
+            raise ConfigError(_below(key, name), repr(value), annotation) from None
 
 
 def _names(factory: Any) -> Sequence[str] | None:
@@ -246,17 +241,20 @@ def _parameters(partial: functools.partial[Any], key: str) -> Mapping[str, inspe
         return inspect.signature(partial.func).parameters
     except (TypeError, ValueError):
         found = getattr(partial.func, "__qualname__", partial.func)
-        raise ConfigError(f"{key}: _target_ {found} found; expected a class or function of a part") from None
+        raise ConfigError(key, f"_target_ {found}", "a class or function of a part") from None
 
 
 def _made(key: str, partial: functools.partial[Any], values: Mapping[str, Any]) -> Any:
     try:
+        inspect.signature(partial.func).bind(*partial.args, **{**partial.keywords, **values})
+    except TypeError as problem:
+        raise ConfigError(f"{key}: {partial.func.__qualname__} cannot be made of these values ({problem})") from None
+    try:
         return partial(**values)
-    except (TypeError, LookupError, ArithmeticError, AttributeError) as problem:
-        frame = traceback.extract_tb(problem.__traceback__)[-1]
-        where = f"{Path(frame.filename).name}, line {frame.lineno}"
-        said = f"{type(problem).__name__}: {problem}, in {where}"
-        raise ConfigError(f"{key}: {partial.func.__qualname__} cannot be made of these values ({said})") from problem
+    except Exception as problem:
+        if not isinstance(problem, LabError):
+            problem.add_note(f"while making {key} of its config")
+        raise
 
 
 def _below(key: str, name: str) -> str:

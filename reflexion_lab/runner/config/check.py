@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
-from reflexion_lab.runner.config.build import ConfigError, LoopValues, check_targets, converted, nearest, plain
+from reflexion_lab.runner.config.build import LoopValues, check_targets, converted, nearest, plain
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -128,7 +129,7 @@ def check(cfg: Any) -> None:
     """Raises ConfigError: a value is of another type than it can be, out of its range, or none at all; by its key."""
     whole = plain(cfg)
     if missing := [key for key in NEEDED if key not in whole]:
-        raise ConfigError(f"{missing[0]}: no such key found; expected one, {missing[0]}=…")
+        raise ConfigError(missing[0], "no such key", f"one, {missing[0]}=…")
     for key, node in whole.items():
         for place, value in _values("", {key: node}):
             _check_scalar(place, value)
@@ -144,10 +145,10 @@ def check(cfg: Any) -> None:
     if not str((whole.get("storage") or {}).get("url", "???")).startswith(
         ("postgres", "???")
     ):  # it may hold a password
-        raise ConfigError("storage.url: no URL of PostgreSQL found; expected postgresql://host:5432/database")
+        raise ConfigError("storage.url", "no URL of PostgreSQL", "postgresql://host:5432/database")
     files = whole.get("memory", {}).get("reflection_files")
     if files and Path(files).exists() and not Path(files).is_dir():
-        raise ConfigError(f"memory.reflection_files: {files} is a file; expected a folder, or the name of a new one")
+        raise ConfigError(f"memory.reflection_files: {files} is a file", expected="a folder, or the name of a new one")
 
 
 def check_keys(cfg: Any) -> None:
@@ -165,7 +166,7 @@ def check_keys(cfg: Any) -> None:
         if not any(re.search(rf"\$\{{.*\b{re.escape(key)}\b", text) for text in others if isinstance(text, str)):
             near = nearest(key, places(known) | SETTINGS.keys())
             raise ConfigError(
-                f"{key}: unknown key; expected {near}, the nearest, or a value that reads it as ${{{key}}}"
+                f"{key}: unknown key", expected=f"{near}, the nearest, or a value that reads it as ${{{key}}}"
             )
     converted("loop", whole["loop"], LoopValues)
     converted("sandbox.limits", whole["sandbox"]["limits"], Limits)
@@ -183,7 +184,7 @@ def places(node: Any) -> set[str]:
 
 def _check_name(key: str, name: str) -> None:
     if name.startswith(".") or "/" in name or len(name) > LONGEST or not name.isprintable():
-        raise ConfigError(f"{key}: {name[:40]!r} found; expected a word that can name a folder, without a slash")
+        raise ConfigError(key, repr(name[:40]), "a word that can name a folder, without a slash")
 
 
 def _values(key: str, node: Any) -> Iterator[tuple[str, Any]]:
@@ -191,7 +192,7 @@ def _values(key: str, node: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(node, dict | list):
         for name, value in node.items() if isinstance(node, dict) else enumerate(node):
             if isinstance(node, dict) and not isinstance(name, str):
-                raise ConfigError(f"{key or 'config'}: a key {name!r} found; expected words; put it into quotes")
+                raise ConfigError(key or "config", f"a key {name!r}", "words", "put it into quotes")
             yield from _values(f"{key}.{name}" if key else str(name), value)
     else:
         yield key, node
@@ -200,10 +201,10 @@ def _values(key: str, node: Any) -> Iterator[tuple[str, Any]]:
 def _check_scalar(key: str, value: Any) -> None:
     """What no manifest and no path can hold."""
     if value == "???" and not key.startswith(("storage.", "hydra.")):  # whose values are asked for by those in use
-        raise ConfigError(f"{key}: no value found; expected one, {key}=…")
+        raise ConfigError(key, "no value", f"one, {key}=…")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{key}: {value} found; expected a finite number")
+        raise ConfigError(key, value, "a finite number")
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise ConfigError(f"{key}: a number of {value.bit_length()} bits found; expected at most 64")
+        raise ConfigError(key, f"a number of {value.bit_length()} bits", "at most 64")
     if isinstance(value, str) and ("\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
-        raise ConfigError(f"{key}: {value[:40]!r} found; expected text in UTF-8, without NUL")
+        raise ConfigError(key, repr(value[:40]), "text in UTF-8, without NUL")

@@ -16,21 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.errors import hydras_own, in_hydras_words
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Begun, Executor, Model, Sandbox, Stop, SuiteWriter, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.arm_checks import doubts
-from reflexion_lab.runner.config.build import (
-    ConfigError,
-    LoopValues,
-    asked,
-    capability,
-    converted,
-    nearest,
-    plain,
-    wire,
-)
+from reflexion_lab.runner.config.build import LoopValues, asked, capability, converted, nearest, plain, wire
+from reflexion_lab.runner.config.messages import hydras_own, in_hydras_words
 from reflexion_lab.runner.config.parts import (
     ROLES,
     Models,
@@ -183,13 +175,11 @@ def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
     if not is_recorded:
         settings.check_keys(cfg)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
-        raise ConfigError(
-            f"feedback_source: {cfg.feedback_source!r} found; expected one of {', '.join(FEEDBACK_SOURCES)}"
-        )
+        raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
     if cfg.feedback_source == "oracle" and keeps(cfg):
         raise ConfigError(
-            "feedback_source: oracle found with a store, which would carry words about hidden tests into other runs; "
-            "expected store=none"
+            "feedback_source: oracle found with a store, which would carry words about hidden tests into other runs",
+            expected="store=none",
         )
     for doubt in doubts(plain(cfg)):
         warnings.warn(doubt, RuntimeWarning, stacklevel=2)
@@ -381,7 +371,7 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
     style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
     if style == "continuation" and capability(node, "only_chats", ""):
         raise ConfigError(
-            f"suite_writer: {style} found with {capability(node, 'only_chats', '')}; expected suite_writer=chat"
+            f"suite_writer: {style} found with {capability(node, 'only_chats', '')}", expected="suite_writer=chat"
         )
     partial, prompts = instantiate(cfg.suite_writer, "suite_writer"), instantiate(cfg.prompts, "prompts")
 
@@ -414,7 +404,7 @@ def described(
         manifest = replace(manifest, provenance=replace(made, pool=pool))
     if begun and (changed := differences(begun, manifest)):
         raise ConfigError(
-            f"resume: {cfg.resume} began with another {', '.join(changed)}; expected the command that began it"
+            f"resume: {cfg.resume} began with another {', '.join(changed)}", expected="the command that began it"
         )
     return manifest
 

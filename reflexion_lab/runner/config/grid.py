@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import hydra_initialized, suggest_key
@@ -85,7 +86,7 @@ def lines(grid: dict[str, Any]) -> list[str]:
     A list, a range, a NumPy array or a pandas Series is swept over; a list within it is a value.
 
     Raises:
-        ValueError: a list to sweep over is empty.
+        ConfigError: a list to sweep over is empty.
         TypeError: a value is neither null, a truth value, a number, text, a path, nor a list or mapping of these.
     """
     return [f"{key}={_values(key, _plain_value(key, value))}" for key, value in grid.items()]
@@ -93,7 +94,7 @@ def lines(grid: dict[str, Any]) -> list[str]:
 
 def _values(key: str, value: Any) -> str:
     if value == []:
-        raise ValueError(f"{key}: got an empty list, expected one value or more to sweep over; [[]] is an empty list")
+        raise ConfigError(key, "an empty list", "one value or more to sweep over", "[[]] is an empty list")
     return ",".join(map(_value, value)) if isinstance(value, list) else _value(value)
 
 

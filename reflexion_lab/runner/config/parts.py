@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from reflexion_lab.agent.models.capped import Meter
-from reflexion_lab.errors import one_line
+from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
-from reflexion_lab.protocols import Embedder, Model, ModelError, Pool, Store
+from reflexion_lab.protocols import Embedder, Model, Pool, Store
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.build import ConfigError, asks_for, called, capability, converted, plain, wire
+from reflexion_lab.runner.config.build import asks_for, called, capability, converted, plain, wire
+from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.storage.ledger import Caps
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Ben
         limit=cfg.benchmark.limit, sample=cfg.benchmark.sample, seed=cfg.seed, ids=plain(cfg.benchmark.ids)
     )
     if not len(chosen):
-        raise ConfigError("benchmark: no task is left after ids, sample and limit; expected at least one")
+        raise ConfigError("benchmark: no task is left after ids, sample and limit", expected="at least one")
     if untested := [task.task_id for task in chosen if not task.hidden_tests]:
         shown = visible(", ".join(untested[:NAMED])) + (" and others" if len(untested) > NAMED else "")
         print(
@@ -221,14 +222,14 @@ def load_models(cfg: DictConfig, clock: Callable[[], float] = time.monotonic) ->
     from reflexion_lab.agent.models.prices import check_currency, read
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
-        raise ConfigError(f"roles: {', '.join(strange)} found; expected some of {', '.join(ROLES[1:])}")
+        raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
     caps, lists = converted("caps", cfg.caps or {}, Caps), read((cfg.prices or {}).get("path"))
     meter = Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "", clock)
     made: dict[bytes, CachedModel] = {}
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
-            raise ConfigError(f"{missing[0]}: no value found; expected one, {missing[0]}=…")
+            raise ConfigError(missing[0], "no value", f"one, {missing[0]}=…")
         _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
         _check_style(cfg, role, node)
         key = msgspec.json.encode(plain(node), order="sorted")
@@ -264,8 +265,10 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
             _check_secrets(below, value)
         elif is_given(field, value) or without_logins(value) != value:
             raise ConfigError(
-                f"{below}: a key, or an address with one, found; expected none in a config, which is kept with every "
-                "run; put it into an environment variable and name that one, model.api_key_env=NAME"
+                below,
+                "a key, or an address with one",
+                "none in a config, which is kept with every run",
+                "put it into an environment variable and name that one, model.api_key_env=NAME",
             )
 
 
@@ -278,7 +281,7 @@ def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
         if _within(plain(cfg[name]), _continues):
-            raise ConfigError(f"{name}: continuation found with {found}; expected {chat}")
+            raise ConfigError(f"{name}: continuation found with {found}", expected=chat)
 
 
 def _continues(node: Mapping[str, Any]) -> bool:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Record
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 
 FILE = "digests.json"
 SEALED = (
@@ -67,13 +68,13 @@ def sealed(folder: Path) -> dict[str, Digest] | None:
     """By name, what they were when the run ended; None where nobody wrote that down.
 
     Raises:
-        RunFolderError: the seal cannot be read.
+        FolderError: the seal cannot be read.
     """
     path = folder / FILE
     try:
         return _DECODER.decode(path.read_bytes()) if path.exists() else None
     except msgspec.MsgspecError as problem:
-        raise RunFolderError(f"{path}: {problem}; expected sha256 and lines of each file of records") from None
+        raise FolderError(f"{path}: {problem}", expected="sha256 and lines of each file of records") from None
 
 
 def _digest(path: Path) -> Digest:

@@ -25,6 +25,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.errors import FolderError
 from reflexion_lab.io.files import UNREADABLE, check
 from reflexion_lab.io.jsonl_log import Appended, Held
 from reflexion_lab.io.temp_dirs import Scratch
@@ -56,10 +57,6 @@ class _Place(Record, frozen=True):
 msgspec.json.Decoder(_Place)  # prepared on import, since threads decode it; see the end of `records`
 
 
-class RunFolderError(ValueError):
-    """A folder is no run folder, or not one that this version can read."""
-
-
 class RunFolder:
     """Reads and appends a run's records. Thread-safe.
 
@@ -77,13 +74,13 @@ class RunFolder:
         """The folder at `path`.
 
         Raises:
-            RunFolderError: there is no manifest in it, or it cannot be read.
+            FolderError: there is no manifest in it, or it cannot be read.
         """
         folder = cls(Path(path))
         if not (folder.path / "manifest.json").is_file():
             hint = f"; did you mean '{path}/*'?" if next(folder.path.glob("*/manifest.json"), None) else ""
             expected = f"expected a run folder, as `run` prints at its end{hint}"
-            raise RunFolderError(f"{path}: no manifest.json found; {expected}")
+            raise FolderError(f"{path}: no manifest.json found; {expected}")
         _ = folder.manifest
         return folder
 
@@ -113,10 +110,10 @@ class RunFolder:
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Manifest)
         except UNREADABLE as problem:
-            raise RunFolderError(f"{path}: {problem}; expected a manifest of schema {SCHEMA_VERSION}") from None
+            raise FolderError(f"{path}: {problem}", expected=f"a manifest of schema {SCHEMA_VERSION}") from None
         if found.schema_version > SCHEMA_VERSION:
             what = f"schema {found.schema_version} found; this version reads schema {SCHEMA_VERSION}"
-            raise RunFolderError(f"{path}: {what}; use the version of reflexion_lab that wrote it, or a newer one")
+            raise FolderError(f"{path}: {what}; use the version of reflexion_lab that wrote it, or a newer one")
         return found
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -147,14 +144,14 @@ class RunFolder:
         same object is the same. Drafts that a killed process left are removed.
 
         Raises:
-            RunFolderError: another process, or another thread, is at it.
+            FolderError: another process, or another thread, is at it.
         """
         try:
             with self._files.held():
                 yield
         except Held:
             said = "another process writes into this run; expected it to be at an end; wait for it, or stop it"
-            raise RunFolderError(f"{self.path}: {said}") from None
+            raise FolderError(f"{self.path}: {said}") from None
 
     @property
     def is_untouched(self) -> bool:
@@ -226,19 +223,17 @@ class RunFolder:
                 try:
                     yield number, decoder.decode(line)
                 except msgspec.ValidationError as problem:
-                    raise RunFolderError(
-                        f"{path}, line {number}: {problem}; was it written by another version?"
-                    ) from None
+                    raise FolderError(f"{path}, line {number}: {problem}; was it written by another version?") from None
                 except UNREADABLE:
                     self.torn += 1
 
 
 def read_beginning(path: Path) -> Beginning | None:
-    """What a store held, as it is written in `path`; None where there is no such file. Raises RunFolderError."""
+    """What a store held, as it is written in `path`; None where there is no such file. Raises FolderError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Beginning) if path.exists() else None
     except UNREADABLE as problem:
-        raise RunFolderError(f"{path}: {problem}; expected what the store held when the run began") from None
+        raise FolderError(f"{path}: {problem}", expected="what the store held when the run began") from None
 
 
 def _count(found: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T) -> None:
@@ -262,7 +257,7 @@ def folders(*runs: object) -> list[RunFolder]:
             has a `folder` that is one, or `runs`, such as a sweep; or iterables of these.
 
     Raises:
-        RunFolderError: a folder is none, a pattern fits none, or something else was named.
+        FolderError: a folder is none, a pattern fits none, or something else was named.
     """
     found: dict[Path, RunFolder] = {}
     for run in runs:
@@ -272,10 +267,10 @@ def folders(*runs: object) -> list[RunFolder]:
 
 
 def some_folders(*runs: object) -> list[RunFolder]:
-    """`folders`, of which there has to be one. Raises RunFolderError: there is none, or as `folders`."""
+    """`folders`, of which there has to be one. Raises FolderError: there is none, or as `folders`."""
     if found := folders(*runs):
         return found
-    raise RunFolderError("runs: none found; expected run folders, a pattern such as runs/*, a run or a sweep")
+    raise FolderError("runs", "none", "run folders, a pattern such as runs/*, a run or a sweep")
 
 
 def _named(run: object) -> list[RunFolder]:
@@ -286,17 +281,17 @@ def _named(run: object) -> list[RunFolder]:
     if isinstance(several := getattr(run, "runs", run), Iterable):
         return folders(*several)
     expected = "expected a folder, a pattern such as runs/*, a run or a sweep"
-    raise RunFolderError(f"{type(run).__name__}: found as a run; {expected}")
+    raise FolderError(f"{type(run).__name__}: found as a run; {expected}")
 
 
 def _matching(run: str) -> list[RunFolder]:
     try:
         is_there = Path(run).exists()
     except (OSError, ValueError):  # too long, or with a NUL
-        raise RunFolderError(f"{run[:40]!r}…: no path found; expected a run folder, or a pattern") from None
+        raise FolderError(f"{run[:40]!r}…", "no path", "a run folder, or a pattern") from None
     if is_there or not glob.has_magic(run):
         return [RunFolder.existing(run)]
     paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if found := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:
         return found
-    raise RunFolderError(f"{run}: no manifest.json found in any folder; expected a pattern that fits run folders")
+    raise FolderError(f"{run}: no manifest.json found in any folder", expected="a pattern that fits run folders")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Manifest, Record
 
@@ -89,29 +90,31 @@ def read(path: Path | str) -> Registration:
     """The study registered in `path`.
 
     Raises:
-        ValueError: there is no such file, or a field of it is missing, unknown or impossible.
+        DataError: there is no such file, or a field of it is missing, unknown or impossible.
     """
     try:
         text = content(path, f"a {FILE}")
     except ValueError as problem:
-        raise ValueError(f"study: {problem}") from None
+        raise DataError(f"study: {problem}") from None
     try:
         return msgspec.yaml.decode(text, type=Registration)
     except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: a key that cannot be one
         said = " ".join(str(problem).split())
-        raise ValueError(f"study: {path}: {said}; expected a {FILE} as docs/guides/sweep.md shows one") from None
+        raise DataError(f"study: {path}: {said}", expected=f"a {FILE} as docs/guides/sweep.md shows one") from None
 
 
 def keep(path: Path, folder: Path, run: Manifest) -> None:
     """Copy a study's file into the folder of a run that begins, and warn of what the run does not share with it.
 
     Raises:
-        ValueError: the file has changed since the run was described.
+        DataError: the file has changed since the run was described.
     """
     text = path.read_bytes()
     (folder / FILE).write_bytes(text)
     if (found := read(folder / FILE)).digest != run.study_digest:
-        raise ValueError(f"study: {path} was changed while the run began; expected it to stay as it is; run again")
+        raise DataError(
+            f"study: {path} was changed while the run began", expected="it to stay as it is", hint="run again"
+        )
     for reason in strays(found, run):
         warnings.warn(f"study {found.name}: {reason}; the run is exploratory", RuntimeWarning, stacklevel=2)
 
@@ -120,16 +123,17 @@ def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registrat
     """The one study that all these runs began under, from the copy in the first; None where there is no such study.
 
     Raises:
-        ValueError: the copy is no longer what was registered.
+        DataError: the copy is no longer what was registered.
     """
     digests = {manifest.study_digest for manifest in manifests}
     if len(digests) != 1 or digests == {""}:
         return None
     found, digest = read(folders[0] / FILE), digests.pop()
     if found.digest != digest:
-        raise ValueError(
-            f"study: {folders[0] / FILE} has the digest {found.digest}; expected {digest}, which the run began with; "
-            "put the registered file back"
+        raise DataError(
+            f"study: {folders[0] / FILE} has the digest {found.digest}",
+            expected=f"{digest}, which the run began with",
+            hint="put the registered file back",
         )
     return found
 
@@ -218,4 +222,4 @@ def _at(config: Any, key: str) -> Any:
 
 def _check(field: str, found: object, good: bool, expected: str) -> None:
     if not good:
-        raise ValueError(f"{field}: {found} found; expected {expected}")
+        raise DataError(field, found, expected)

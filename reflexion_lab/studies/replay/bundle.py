@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import UNREADABLE, check
 from reflexion_lab.io.gunzip import RATIO, SMALL
 from reflexion_lab.records import Record
@@ -34,7 +35,7 @@ MOST = 1000
 """Members."""
 
 
-class BundleError(ValueError):
+class BundleError(DataError):
     """A file is no bundle, or not one that can be trusted to be whole."""
 
 
@@ -66,9 +67,9 @@ def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
     if strange := [name for name in members if not NAME.fullmatch(name)]:
         raise BundleError(f"{strange[0]}: a bundle has no such member")
     if len(members) >= MOST:  # BUNDLE.json is one, too
-        raise BundleError(f"{path}: got {len(members) + 1:,} members to pack, expected at most {MOST:,}")
+        raise BundleError(path, f"{len(members) + 1:,} members to pack", f"at most {MOST:,}")
     if (size := sum(map(len, members.values()))) > LARGEST:
-        raise BundleError(f"{path}: {size:,} bytes to pack found; expected at most {LARGEST:,}")
+        raise BundleError(path, f"{size:,} bytes to pack", f"at most {LARGEST:,}")
     about = msgspec.structs.replace(about, members={name: sha256(members[name]) for name in sorted(members)})
     told = msgspec.json.format(msgspec.json.encode(about, order="deterministic"), indent=2) + b"\n"
     draft = path.with_name(f".{path.name}.draft")
@@ -100,7 +101,7 @@ def read(path: Path) -> tuple[About, dict[str, bytes]]:
             infos = _checked(path, archive.infolist())
             contents = {name: archive.read(info) for name, info in infos.items()}
     except OSError as problem:
-        raise BundleError(f"{path}: cannot be read ({problem.strerror}); expected a bundle") from None
+        raise BundleError(f"{path}: cannot be read ({problem.strerror})", expected="a bundle") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
         raise BundleError(f"{path}: damaged, or no bundle ({problem}); have it sent again") from None
     about = _about(path, contents.pop(ABOUT))
@@ -126,20 +127,20 @@ def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipI
     """By name. What a member claims to hold is a bound: no more of it is read."""
     found = {info.filename: info for info in infos}
     if len(infos) > MOST or len(found) != len(infos):
-        raise BundleError(f"{path}: {len(infos)} members found; expected at most {MOST}, each once")
+        raise BundleError(path, f"{len(infos)} members", f"at most {MOST}, each once")
     for name, info in found.items():
         if name != ABOUT and not NAME.fullmatch(name):
             raise BundleError(f"{path}: a member {name!r} found, which no bundle has")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
-            raise BundleError(f"{path}: {name} is a link or encrypted; expected a plain file")
+            raise BundleError(f"{path}: {name} is a link or encrypted", expected="a plain file")
     if bomb := next((info for info in infos if info.file_size > max(SMALL, RATIO * info.compress_size)), None):
         told = f"{bomb.compress_size:,} bytes that unpack to {bomb.file_size:,}"
-        raise BundleError(f"{path}: {bomb.filename}: {told}, as no text does; expected a run's records")
+        raise BundleError(f"{path}: {bomb.filename}: {told}, as no text does", expected="a run's records")
     if (size := sum(info.file_size for info in infos)) > LARGEST:
-        raise BundleError(f"{path}: {size:,} bytes found unpacked; expected at most {LARGEST:,}")
+        raise BundleError(f"{path}: {size:,} bytes found unpacked", expected=f"at most {LARGEST:,}")
     if ABOUT not in found:
-        raise BundleError(f"{path}: no {ABOUT} found; expected what `reflexion-lab bundle` writes")
+        raise BundleError(path, f"no {ABOUT}", "what `reflexion-lab bundle` writes")
     return found
 
 
@@ -149,5 +150,5 @@ def _about(path: Path, text: bytes) -> About:
     except UNREADABLE as problem:
         raise BundleError(f"{path}: {ABOUT}: {problem}; was it written by another version?") from None
     if about.format != FORMAT:
-        raise BundleError(f"{path}: format {about.format} found; expected {FORMAT}; use the version that wrote it")
+        raise BundleError(path, f"format {about.format}", FORMAT, "use the version that wrote it")
     return about

@@ -64,7 +64,9 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
     """
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:
-        raise BundleError(f"{run.path}: the run is not finished; expected all tasks graded; finish it with resume=")
+        raise BundleError(
+            f"{run.path}: the run is not finished", expected="all tasks graded", hint="finish it with resume="
+        )
     with Scratch() as scratch:
         here = scratch.path
         supplies = _gather(run, log, here, calls, store)
@@ -169,7 +171,9 @@ def _data(config: Mapping[str, Any]) -> str | None:
     if "path" not in load:
         return None
     if not load["path"]:
-        raise BundleError("benchmark.load.path: null found, which asks the hub; expected a file, so that it can travel")
+        raise BundleError(
+            "benchmark.load.path: null found, which asks the hub", expected="a file, so that it can travel"
+        )
     path = str(load["path"])
     if not Path(path).is_file():
         raise BundleError(f"benchmark.load.path: {path} not found from here; go where the run was started")
@@ -187,7 +191,7 @@ def _pool(manifest: Manifest) -> tuple[str, ...]:
 def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder: Path) -> None:
     """What the store held when the run began, as a store of its own."""
     if store is None and (beginning.episodes or beginning.mistakes):
-        raise BundleError("the run read a store when it began; expected it, so that it is packed too: --store PLACE")
+        raise BundleError("the run read a store when it began", expected="it, so that it is packed too: --store PLACE")
     held = Jsonl(folder)
     if store is not None:
         episodes = [one for one in store.read(Episode) if not one.session_id.startswith(f"{run_id}/")]

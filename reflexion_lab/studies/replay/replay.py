@@ -10,9 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.errors import FolderError
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import About, BundleError
 from reflexion_lab.studies.replay.recorded_files import CALLS, VECTORS, as_file
@@ -41,7 +42,7 @@ def replay(path: Path, out: Path | None = None) -> Replayed:
         bundle.unpack(members, unpacked)
         try:
             then = Log.read(RunFolder.existing(unpacked))
-        except RunFolderError as problem:
+        except FolderError as problem:
             raise BundleError(f"{path}: {problem}") from None
         again = rerun(then.manifest, _supplies(about, unpacked), scratch.path / "again", out)
         again.folder.write_json("summary.json", msgspec.to_builtins(summary(Log.read(again.folder))))
@@ -55,7 +56,7 @@ def replay(path: Path, out: Path | None = None) -> Replayed:
 def _supplies(about: About, unpacked: Path) -> Supplies:
     calls, vectors, study = (unpacked / name for name in ("calls.jsonl", "embeddings.jsonl", registration.FILE))
     if not calls.is_file():
-        raise BundleError("calls.jsonl: no such member found; expected the calls of the run")
+        raise BundleError("calls.jsonl", "no such member", "the calls of the run")
     files = sorted((unpacked / "data").glob("*"))
     embeddings = unpacked / "embeddings.sqlite"
     if vectors.is_file():

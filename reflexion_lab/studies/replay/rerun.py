@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.moved import current, updated
-from reflexion_lab.protocols import ModelError
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.build import capability
 from reflexion_lab.runner.config.compose import CONF, assemble, restored
@@ -54,7 +54,7 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
     what it asked its models, and nothing else. Its own folder comes below `run_root`, else below `folder` too.
 
     Raises:
-        ValueError: its config names parts that this version does not have, or the benchmark is another one here.
+        ConfigError: its config names parts that this version does not have, or the benchmark is another one here.
         HarnessError: the sandbox is broken.
     """
     check_parts(manifest.config)
@@ -130,7 +130,7 @@ def check_parts(config: Mapping[str, Any]) -> None:
     """A config from elsewhere may name parts of this version alone: any other name would be a program to run.
 
     Raises:
-        ValueError: it names something else, or holds an interpolation.
+        ConfigError: it names something else, or holds an interpolation.
     """
     for node in _dicts(config):
         target = node.get("_target_")
@@ -139,9 +139,9 @@ def check_parts(config: Mapping[str, Any]) -> None:
             named.append(node.get("path"))
         for name in named:
             if current(name) not in parts():
-                raise ValueError(f"config: the part {name} found; expected one that conf/ names here; use its version")
+                raise ConfigError("config", f"the part {name}", "one that conf/ names here", "use its version")
     if any("${" in text for text in _texts(config)):
-        raise ValueError("config: an interpolation found, ${…}; expected plain values, as manifests hold them")
+        raise ConfigError("config: an interpolation found, ${…}", expected="plain values, as manifests hold them")
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any
 
 from reflexion_lab.analysis.canonical_form import bare, differences, essence, figures
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.protocols import ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Attempt, Manifest, Record
 from reflexion_lab.studies.replay.rerun import Rerun
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.io.temp_dirs import Scratch
-from reflexion_lab.protocols import Begun, HarnessError, Loop, Stored
+from reflexion_lab.protocols import Begun, Loop, Stored
 from reflexion_lab.records import Episode, Mistake, Record
-from reflexion_lab.runner.config.build import ConfigError
 from reflexion_lab.studies.scale.crew import Crew
 from reflexion_lab.studies.scale.programs import Programs
 from reflexion_lab.studies.scale.worker import Sent, Worker
@@ -46,7 +46,7 @@ class Cluster:
     ) -> None:
         for name, value in (("workers", workers), ("cpus", cpus)):
             if value is not None and value < 1:
-                raise ConfigError(f"executor.{name}: {value} found; expected 1 or more")
+                raise ConfigError(f"executor.{name}", value, "1 or more")
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("executor: ray is not installed; pip install 'reflexion_lab[ray]'")
         self.address = address or os.environ.get("RAY_ADDRESS")

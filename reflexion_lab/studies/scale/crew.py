@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from reflexion_lab.agent.models.cache import Counts
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.records import Attempt, Task
 from reflexion_lab.studies.scale.worker import Place, Reply
 
@@ -216,4 +216,4 @@ class Crew:
             got, expected = getattr(place, name), getattr(first, name)
             if got != expected:
                 workers = f"worker on {place.node} has {name} {got!r}, worker on {first.node} has {expected!r}"
-                raise HarnessError(f"executor: {workers}; expected the same, or results would depend on the machine")
+                raise HarnessError(f"executor: {workers}", expected="the same, or results would depend on the machine")

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.runner.config.build import ConfigError
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.studies.scale.lost import Lost
 from reflexion_lab.studies.sweep import carry_out_cell
@@ -118,7 +118,7 @@ def _check(name: str, target: str) -> None:
     missing = [one for one in (package, plugin) if not _is_there(one)]
     if missing:
         raise ConfigError(
-            f"hydra/launcher={name}: {missing[0]} is not installed; expected pip install 'reflexion_lab[{extra}]'"
+            f"hydra/launcher={name}: {missing[0]} is not installed", expected=f"pip install 'reflexion_lab[{extra}]'"
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra_plugins.hydra_ray_launcher.ray_launcher import RayLauncher
 
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.studies.scale.cluster import Cluster
 from reflexion_lab.studies.scale.lost import lost
 

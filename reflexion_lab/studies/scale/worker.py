@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reflexion_lab.agent.models.cache import Counts
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.memory.archive import Archive, Learnt
-from reflexion_lab.protocols import HarnessError, Stored
+from reflexion_lab.protocols import Stored
 from reflexion_lab.records import Attempt, Beginning, Execution, Task
 from reflexion_lab.runner.config.compose import loop_factory, restored
 from reflexion_lab.runner.config.parts import Models, cached, load_archive, load_models

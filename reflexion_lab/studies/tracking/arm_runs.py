@@ -11,6 +11,7 @@ from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.figures.convergence import Curve
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -38,11 +39,11 @@ class Compared(NamedTuple):
 
     @classmethod
     def of(cls, folders: Sequence[Path], baseline: str | None, one_seed: bool) -> Compared:
-        """Raises RunFolderError; ValueError as `arms` and `compare`, and where the runs belong to several studies."""
+        """Raises FolderError; ValueError as `arms` and `compare`, and where the runs belong to several studies."""
         manifests = [RunFolder.existing(folder).manifest for folder in folders]
         if len(studies := {manifest.study for manifest in manifests}) > 1:
             names = ", ".join(sorted(name or "none" for name in studies))
-            raise ValueError(f"study: {names} found; expected runs of one study; `reflexion-lab compare` takes others")
+            raise ConfigError("study", names, "runs of one study", "`reflexion-lab compare` takes others")
         sweeps = {str(manifest.config.get("sweep_id") or "") for manifest in manifests}
         registered = registration.of_runs(folders, manifests)
         made = arms(folders)

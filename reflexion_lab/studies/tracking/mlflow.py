@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.io.secrets import without_keys, without_login
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import writing
@@ -25,7 +26,7 @@ from reflexion_lab.studies.tracking.traces import TraceWriter
 INSTALL = "pip install 'mlflow>=3.5,<4'"
 
 
-class TrackerError(OSError):
+class TrackerError(LabError):
     """A run could not be shown. Nothing is lost: its folder has everything, and can be tracked later."""
 
 
@@ -44,7 +45,7 @@ class MlflowTracker:
         max_traces: attempts of one run that are shown so, at most.
 
     Raises:
-        ValueError: an argument is impossible.
+        ConfigError: an argument is impossible.
         TrackerError: MLflow is not installed.
     """
 
@@ -59,7 +60,7 @@ class MlflowTracker:
         max_traces: int = 1000,
     ) -> None:
         if not experiment.strip():
-            raise ValueError("tracker.experiment is empty; expected a name")
+            raise ConfigError("tracker.experiment", "empty", "a name")
         self._traces = TraceWriter(traces, max_traces)
         if importlib.util.find_spec("mlflow") is None:
             raise TrackerError(f"tracker: mlflow is not installed; {INSTALL}, or run with tracker=none")
@@ -103,7 +104,7 @@ class MlflowTracker:
         trash, which `mlflow gc` empties. A run that has not come to its end is marked `KILLED`.
 
         Raises:
-            RunFolderError: `folder` holds no run.
+            FolderError: `folder` holds no run.
             TrackerError: MLflow failed; what it had of this run before, it still has.
         """
         folder = Path(folder).absolute()
@@ -136,8 +137,8 @@ class MlflowTracker:
             one_seed: also say differences that rest on one seed.
 
         Raises:
-            RunFolderError: a folder holds no run.
-            ValueError: runs that make no arms or no comparison, or that belong to several studies.
+            FolderError: a folder holds no run.
+            ConfigError: runs that make no arms or no comparison, or that belong to several studies.
             TrackerError: MLflow failed; the summaries that it had before, it still has.
         """
         folders = [Path(folder).absolute() for folder in folders]
@@ -230,11 +231,11 @@ def _database(uri: str) -> Path | None:
     """The SQLite file of `uri`, absolute; None for other databases and for servers."""
     scheme, mark, rest = uri.partition("://")
     if not mark or not rest or scheme == "file":
-        raise ValueError(f"tracker.uri is {uri!r}; expected sqlite:///FILE, another database's address or http://…")
+        raise ConfigError("tracker.uri", repr(uri), "sqlite:///FILE, another database's address or http://…")
     if not scheme.startswith("sqlite"):
         return None
     if not rest.startswith("/") or rest == "/" or ":memory:" in rest:
-        raise ValueError(f"tracker.uri is {uri!r}; expected the file of a database, such as sqlite:///runs/mlflow.db")
+        raise ConfigError("tracker.uri", repr(uri), "the file of a database, such as sqlite:///runs/mlflow.db")
     return Path(rest[1:]).absolute()
 
 

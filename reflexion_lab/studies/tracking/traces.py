@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
 from reflexion_lab.studies.tracking.spans import AFTER, Placed, Trace, drawn, traces
 
@@ -31,16 +32,14 @@ class TraceWriter:
         most: attempts of one run, at most.
 
     Raises:
-        ValueError: an argument is impossible.
+        ConfigError: an argument is impossible.
     """
 
     def __init__(self, share: float = 0.0, most: int = 1000) -> None:
         if not (0 <= share <= 1 or (share > 1 and share == int(share))):
-            raise ValueError(
-                f"tracker.traces: {share} found; expected a share of the tasks in [0, 1], or a number of them"
-            )
+            raise ConfigError("tracker.traces", share, "a share of the tasks in [0, 1], or a number of them")
         if most < 1:
-            raise ValueError(f"tracker.max_traces: {most} found; expected 1 or more")
+            raise ConfigError("tracker.max_traces", most, "1 or more")
         self.share = share
         self.most = most
 

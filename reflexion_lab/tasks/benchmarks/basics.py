@@ -19,6 +19,7 @@ from random import Random
 from textwrap import indent
 from typing import Any
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics_pool import Case, Pool, body_of, chosen, pool
 from reflexion_lab.tasks.benchmarks.basics_template import Template, templates
@@ -36,10 +37,10 @@ def basics(seed: int = 0, n: int = 40) -> list[Task]:
     return None or their first argument. A task's tags are `basics`, its theme and its level.
 
     Raises:
-        ValueError: `n` is below 1.
+        ConfigError: `n` is below 1.
     """
     if n < 1:
-        raise ValueError(f"benchmark.load.n must be at least 1, found {n}: ask `basics` for one task or more.")
+        raise ConfigError(f"benchmark.load.n must be at least 1, found {n}: ask `basics` for one task or more.")
     return list(_drawn(seed, n))
 
 

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from reflexion_lab.errors import DataError
+
 FILE = Path(__file__).with_name("basics.json")
 WORDS = (
     *("sun", "red", "box", "ant", "lake", "moon", "bird", "open"),
@@ -87,7 +89,7 @@ def _meaning(node: ast.expr) -> Draw:  # noqa: PLR0911 (one return a form)
         case ast.ListComp(item, [ast.comprehension(ast.Name(name), items, [])]):
             one, every = _meaning(item), _meaning(items)
             return lambda known: [one({**known, name: value}) for value in every(known)]
-    raise ValueError(f"{FILE.name}: `{ast.unparse(node)}` has no meaning among inputs")
+    raise DataError(f"{FILE.name}: `{ast.unparse(node)}` has no meaning among inputs")
 
 
 def _naming(name: str, given: Draw) -> Draw:

@@ -13,6 +13,7 @@ from typing import overload
 
 import msgspec
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 
 
@@ -21,7 +22,7 @@ class Benchmark:
     """An immutable sequence of tasks. A selection is a benchmark too, with the same order, name and digest.
 
     Raises:
-        ValueError: two tasks share a `task_id`.
+        ConfigError: two tasks share a `task_id`.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Benchmark:
     def __post_init__(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)
         if repeated := [task_id for task_id, count in counts.items() if count > 1]:
-            raise ValueError(f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}; rename.")
+            raise ConfigError(f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}; rename.")
         if not self.digest:
             data = msgspec.json.encode(self.tasks, order="sorted")
             object.__setattr__(self, "digest", hashlib.sha256(data).hexdigest())
@@ -73,22 +74,22 @@ class Benchmark:
         """Narrow to `ids`, then draw `sample` of them, then take the first `limit`; None narrows nothing.
 
         Raises:
-            ValueError: an id is unknown, `sample` is not in 1..the tasks left, or `limit` is below 1.
+            ConfigError: an id is unknown, `sample` is not in 1..the tasks left, or `limit` is below 1.
         """
         chosen = self if ids is None else self.only(ids)
         chosen = chosen if sample is None else chosen.sample(sample, seed)
         if limit is not None and limit < 1:
-            raise ValueError(f"benchmark.limit: expected at least 1, got {limit}; leave it null for all.")
+            raise ConfigError("benchmark.limit", limit, "at least 1", "leave it null for all")
         return chosen[:limit]
 
     def sample(self, n: int, seed: int) -> Benchmark:
         """Draw `n` tasks without replacement, in benchmark order; a smaller sample is part of a larger one.
 
         Raises:
-            ValueError: `n` is not in 1..len(self).
+            ConfigError: `n` is not in 1..len(self).
         """
         if not 1 <= n <= len(self):
-            raise ValueError(f"benchmark.sample: expected 1 to {len(self)} tasks of {self.name}, got {n}.")
+            raise ConfigError("benchmark.sample", n, f"1 to {len(self)} tasks of {self.name}")
         order = list(range(len(self)))
         random.Random(f"{seed}:{self.name}").shuffle(order)
         return replace(self, tasks=tuple(self.tasks[i] for i in sorted(order[:n])))
@@ -97,13 +98,13 @@ class Benchmark:
         """Keep the tasks of these ids, in benchmark order; one id may be given as it is.
 
         Raises:
-            ValueError: no id is given, or some are unknown.
+            ConfigError: no id is given, or some are unknown.
         """
         wanted = {ids} if isinstance(ids, str) else set(ids)
         if not wanted:
-            raise ValueError("benchmark.ids: names no task; leave it null for all.")
+            raise ConfigError("benchmark.ids: names no task; leave it null for all.")
         if unknown := sorted(wanted - self._by_id.keys()):
-            raise ValueError("benchmark.ids: " + " ".join(map(self._unknown, unknown)))
+            raise ConfigError("benchmark.ids: " + " ".join(map(self._unknown, unknown)))
         return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in wanted))
 
     @cached_property

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
@@ -67,7 +68,7 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     What follows the last assert is dropped, and so is what calls `check`, outside it: the sandbox does that.
 
     Raises:
-        ValueError: `test` is no Python, or has no such function, or no assert in it.
+        DataError: `test` is no Python, or has no such function, or no assert in it.
     """
     tree, lines = _parsed(test), test.split("\n")
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
@@ -81,7 +82,7 @@ def hidden_checks(test: str) -> tuple[str, ...]:
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
     if not checks:
-        raise ValueError(f"expected a function `check` with asserts, got {test[:60]!r}")
+        raise DataError(f"expected a function `check` with asserts, got {test[:60]!r}")
     return tuple(checks)
 
 
@@ -110,7 +111,7 @@ def _parsed(test: str) -> ast.Module:
     try:
         return ast.parse(test)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
-        raise ValueError(f"expected Python, got {test[:60]!r} ({problem})") from None
+        raise DataError(f"expected Python, got {test[:60]!r} ({problem})") from None
 
 
 def _calling(tree: ast.Module) -> list[ast.stmt]:

@@ -13,6 +13,7 @@ from functools import partial
 
 import msgspec
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import CONTRADICTED, helpers
@@ -71,7 +72,7 @@ def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it does not hold such rows, or needs `compute`; names the file, and line and field.
+        DataError: it does not hold such rows, or needs `compute`; names the file, and line and field.
     """
     return read(path, partial(_task, compute=compute))
 
@@ -89,7 +90,7 @@ def _task(line: bytes, compute: Compute | None) -> Task:
         inputs, hidden, tags = 1, (_whole(problem.test),), (NOT_SPLIT,)
     if not hidden:
         field = "test" if problem.base_input is None else "base_input"
-        raise ValueError(f"field $.{field}: expected inputs for which the reference has a right value, got none")
+        raise DataError(f"field $.{field}", "none", "inputs for which the reference has a right value")
     if left_out := inputs - len(hidden):
         tags = (f"{LEFT_OUT}:{left_out}",)
     contradicted = CONTRADICTED.get(problem.task_id, {})
@@ -128,7 +129,7 @@ def _of_test(test: str) -> tuple[list[Case], float] | None:
 
 def _case(lines: list[bytes], given: ast.expr, result: ast.expr) -> Case:
     if not isinstance(given, ast.List | ast.Tuple):
-        raise ValueError("an input is no sequence of arguments")
+        raise DataError("an input is no sequence of arguments")
     for argument in given.elts:
         _value(argument)
     return Case(", ".join(_text(lines, node) for node in given.elts), _text(lines, result), _value(result))
@@ -152,7 +153,7 @@ def _value(node: ast.expr) -> object:
 def _released(problem: Problem, base: list[list[object]], compute: Compute | None) -> tuple[int, list[Case], float]:
     """The number of distinct inputs, the cases of those that the canonical solution has a value for, the tolerance."""
     if compute is None:
-        raise ValueError(
+        raise DataError(
             "field $.base_input: a release file of EvalPlus holds no expected values; pass `compute`, which runs its "
             "canonical solutions, or use the hub's rows, with the field test"
         )
@@ -179,9 +180,9 @@ def _whole(test: str) -> str:
     try:
         compile(test, "test", "exec", dont_inherit=True)
     except UNREADABLE as problem:
-        raise ValueError(f"field $.test: expected Python, got {test[:60]!r} ({problem})") from None
+        raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python") from None
     if "def check(" not in test:
-        raise ValueError(f"field $.test: expected a function `check`, got {test[:60]!r}")
+        raise DataError("field $.test", repr(test[:60]), "a function `check`")
     test = _without_numpy(test)
     return test if re.search(r"^check\(", test, re.MULTILINE) else f"{test.rstrip()}\n\ncheck(candidate)\n"
 

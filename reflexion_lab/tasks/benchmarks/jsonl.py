@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
@@ -15,7 +16,7 @@ def jsonl(path: str) -> Benchmark:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it does not hold tasks; names the file, and line and field of up to ten bad lines.
+        DataError: it does not hold tasks; names the file, and line and field of up to ten bad lines.
     """
     return read(path, _task)
 
@@ -24,5 +25,5 @@ def _task(line: bytes) -> Task:
     """The task of one line; a ValueError names the field, what was expected and what was found."""
     if unknown := sorted(decoded(line, dict[str, object]).keys() - set(Task.__struct_fields__)):
         expected = ", ".join(Task.__struct_fields__)
-        raise ValueError(f"field $.{unknown[0]}: expected one of {expected}, got this name")
+        raise DataError(f"field $.{unknown[0]}", "this name", f"one of {expected}")
     return checked(decoded(line, Task))

@@ -12,6 +12,7 @@ from textwrap import indent
 
 import msgspec
 
+from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.overlap import repeated
@@ -58,17 +59,17 @@ def mbpp(
         challenge: Whether the tests of `challenge_test_list` judge too.
 
     Raises:
-        ValueError: an argument, or a row, is not as it should be; names the file, and place and field of the row.
+        ConfigError: an argument, or a row, is not as it should be; names the file, and place and field of the row.
         FileNotFoundError: there is no such file.
         ImportError: the package `datasets` is missing.
         ConnectionError: the hub could not be read.
     """
     if split not in (*SPLITS, "all"):
-        raise ValueError(f"benchmark.load.split: {split!r} found; expected one of {', '.join(SPLITS)}, all")
+        raise ConfigError("benchmark.load.split", repr(split), f"one of {', '.join(SPLITS)}, all")
     if subset not in SUBSETS:
-        raise ValueError(f"benchmark.load.subset: {subset!r} found; expected one of {', '.join(SUBSETS)}")
+        raise ConfigError("benchmark.load.subset", repr(subset), f"one of {', '.join(SUBSETS)}")
     if visible < 0:
-        raise ValueError(f"benchmark.load.visible: {visible} found; expected 0 or more asserts to show")
+        raise ConfigError("benchmark.load.visible", visible, "0 or more asserts to show")
     if path is None:
         return _from_hub(subset, split, visible, challenge)
     first, last = SPLITS.get(split, ("any", "any"))
@@ -82,13 +83,13 @@ def _from_hub(subset: str, split: str, visible: int, challenge: bool) -> Benchma
     try:
         from datasets import load_dataset
     except ImportError:
-        raise ImportError(
+        raise DataError(
             f"benchmark=mbpp needs the package datasets: pip install 'reflexion_lab[hub]', {instead}"
         ) from None
     try:
         rows = list(load_dataset(HUB, subset, split="+".join(SPLITS) if split == "all" else split))
     except (OSError, ValueError) as problem:  # what `datasets` raises offline depends on its cache
-        raise ConnectionError(
+        raise DataError(
             f"{HUB} could not be read from the hub ({' '.join(str(problem).split())}): connect once, {instead}"
         ) from None
     with warnings.catch_warnings():
@@ -106,13 +107,12 @@ def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | N
 
 def _task(problem: Problem, visible: int, challenge: bool) -> Task:
     if not (text := (problem.text or problem.prompt).strip()):
-        raise ValueError("field $.text: expected the problem in words, here or in $.prompt, got nothing")
+        raise ConfigError("field $.text", "nothing", "the problem in words, here or in $.prompt")
     tests = [test.strip() for test in problem.test_list + problem.challenge_test_list * challenge]
     function = _function(problem.code, tests)
     if len(tests) <= visible:
-        raise ValueError(
-            f"field $.test_list: expected a test beyond the {visible} visible, got {len(tests)}; lower "
-            "benchmark.load.visible"
+        raise ConfigError(
+            "field $.test_list", len(tests), f"a test beyond the {visible} visible", "lower benchmark.load.visible"
         )
     shown = tests[:visible]
     both = repeated(tests, shown, function.name)
@@ -137,11 +137,11 @@ def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:
         functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
         calls = [node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call)]
     except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
-        raise ValueError(f"fields $.code and $.test_list: expected Python, got {problem}") from None
+        raise ConfigError("fields $.code and $.test_list", problem, "Python") from None
     names = Counter(call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id in functions)
     if not names:
         found = f"only {', '.join(functions)}" if functions else "none"
-        raise ValueError(f"field $.code: expected the function that the tests of $.test_list call, got {found}")
+        raise ConfigError("field $.code", found, "the function that the tests of $.test_list call")
     return functions[names.most_common(1)[0][0]]
 
 

@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import CONTRADICTED, hidden_checks
@@ -48,7 +49,7 @@ def multipl_e(path: str) -> Benchmark:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it does not hold such rows; names the file, and line and field of up to ten bad lines.
+        DataError: it does not hold such rows; names the file, and line and field of up to ten bad lines.
     """
     return read(path, _task)
 
@@ -64,13 +65,13 @@ def examples(name: str, prompt: str, entry_point: str) -> tuple[str, ...]:
 def _task(row: bytes) -> Task:
     problem = decoded(row, Problem)
     if problem.language not in ("py", "python"):
-        raise ValueError(f"field $.language: expected py, got {problem.language!r}")
+        raise DataError("field $.language", repr(problem.language), "py")
     field = "test" if problem.test else "tests"
     try:
         hidden = hidden_checks(problem.test or problem.tests)
         entry_point = _handed_to_check(problem.test or problem.tests)
     except ValueError as mistake:
-        raise ValueError(f"field $.{field}: {mistake}") from None
+        raise DataError(f"field $.{field}: {mistake}") from None
     return checked(
         Task(
             task_id=problem.name,
@@ -87,4 +88,4 @@ def _handed_to_check(test: str) -> str:
         match node:
             case ast.Call(func=ast.Name("check"), args=[ast.Name(name)], keywords=[]):
                 return name
-    raise ValueError("expected a call check(NAME), got none")
+    raise DataError("expected a call check(NAME), got none")

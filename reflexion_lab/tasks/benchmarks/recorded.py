@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
@@ -45,7 +46,7 @@ def recorded(path: str, disjoint: bool = True) -> Benchmark:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it does not hold such rows, or one problem in two forms; names the file, lines and fields.
+        DataError: it does not hold such rows, or one problem in two forms; names the file, lines and fields.
     """
     return read(path, partial(_task, disjoint=disjoint), repeats=True)
 
@@ -54,14 +55,14 @@ def _task(line: bytes, disjoint: bool) -> Task:
     row = decoded(line, Row)
     for field in ("prompt", "test"):
         if not getattr(row, field):
-            raise ValueError(
-                f"field $.{field}: expected that of the problem, got nothing; for HumanEval's use benchmark=humaneval"
+            raise DataError(
+                f"field $.{field}", "nothing", "that of the problem", "for HumanEval's use benchmark=humaneval"
             )
     shown = examples(row.problem, row.prompt, row.entry_point) if row.visible_tests is None else row.visible_tests
     try:
         hidden = hidden_checks(row.test)
     except ValueError as problem:
-        raise ValueError(f"field $.test: {problem}") from None
+        raise DataError(f"field $.test: {problem}") from None
     shadowed = row.entry_point == "check" or any(re.search(r"\bcheck\(", test) for test in hidden)
     called = re.compile(rf"\b(?:candidate|{re.escape(row.entry_point)})\b")
     tags = {row.bench: True, SHADOWED: shadowed, UNTESTED: not any(map(called.search, hidden))}

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.io.gunzip import gunzipped
 from reflexion_lab.records import Task
@@ -42,24 +43,24 @@ def read(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it does not hold tasks; names the file, and place and field of up to ten bad rows.
+        DataError: it does not hold tasks; names the file, and place and field of up to ten bad rows.
     """
     file = Path(path)
     endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
     if not file.name.endswith(suffixes):
-        raise ValueError(f"{path}: expected a file that ends in {endings}.")
+        raise DataError(f"{path}: expected a file that ends in {endings}.")
     try:
         is_there = file.is_file()
     except OSError:  # a name too long
         is_there = False
     if not is_there:
-        raise FileNotFoundError(f"{path}: no such file; benchmark.load.path must name a {endings} file.")
+        raise DataError(f"{path}: no such file; benchmark.load.path must name a {endings} file.")
     data = file.read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # sources hold "\d" and `1if`, which is for their authors to mend
         tasks = _tasks(path, _rows(path, data), task_of, repeats)
     if not tasks:
-        raise ValueError(f"{path}: holds no task; expected {expected}.")
+        raise DataError(f"{path}: holds no task", expected=expected)
     stem = file.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
     return Benchmark(name or stem, tasks, hashlib.sha256(data).hexdigest())
 
@@ -69,26 +70,26 @@ def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspe
     try:
         return msgspec.convert(loads(row), kind)
     except (ValueError, RecursionError) as problem:
-        raise ValueError(_reworded(str(problem))) from None
+        raise DataError(_reworded(str(problem))) from None
 
 
 def checked(task: Task) -> Task:
     """The task itself, if it has an id, its entry point may name a function, and its tests are Python.
 
     Raises:
-        ValueError: names the field.
+        DataError: names the field.
     """
     if not task.task_id or "\x00" in task.task_id:
         found = repr(task.task_id) if task.task_id else "an empty str"
-        raise ValueError(f"field $.task_id: expected a name, got {found}")
+        raise DataError("field $.task_id", found, "a name")
     if not task.entry_point.isidentifier() or keyword.iskeyword(task.entry_point):
-        raise ValueError(f"field $.entry_point: expected a Python identifier, got {task.entry_point!r}")
+        raise DataError("field $.entry_point", repr(task.entry_point), "a Python identifier")
     for field, source in _sources(task):
         try:
             compile(source, field, "exec", dont_inherit=True)
         except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
             found = f"{source[:60]!r} ({problem})"
-            raise ValueError(f"field $.{field}: expected Python, got {found}") from None
+            raise DataError(f"field $.{field}", found, "Python") from None
     return task
 
 
@@ -97,13 +98,13 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         text = gunzipped(data) if path.endswith(".gz") else data
     except ValueError as problem:
-        raise ValueError(f"{path}: {problem}; expected whole gzip") from None
+        raise DataError(f"{path}: {problem}", expected="whole gzip") from None
     text = text.removeprefix(codecs.BOM_UTF8)
     if path.endswith(".json"):
         try:
             array = msgspec.json.decode(text, type=list[msgspec.Raw])
         except UNREADABLE as problem:
-            raise ValueError(f"{path}: expected a JSON array of rows: {problem}.") from None
+            raise DataError(f"{path}: expected a JSON array of rows: {problem}.") from None
         yield from ((f"row {number}", bytes(row)) for number, row in enumerate(array, start=1))
     else:
         lines = ((f"line {number}", line) for number, line in enumerate(text.split(b"\n"), start=1))
@@ -122,12 +123,12 @@ def _tasks(
             known, first = tasks.setdefault(task.task_id, (task, place))
             if first != place and not (repeats and known == task):
                 otherwise = ", which reads otherwise" if repeats else ""
-                raise ValueError(f"field $.task_id: {task.task_id!r} is already the id of {first}{otherwise}")
+                raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}{otherwise}")
         except ValueError as problem:
             problems.append(f"{path}, {place}, {problem}")
     if problems:
         rest = [f"... and {len(problems) - SHOWN} more bad lines."] if len(problems) > SHOWN else []
-        raise ValueError("\n".join(problems[:SHOWN] + rest))
+        raise DataError("\n".join(problems[:SHOWN] + rest))
     return tuple(task for task, _ in tasks.values())
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.static import StaticCheck, chosen
@@ -84,11 +85,11 @@ def check_weights(weights: Mapping[str, float]) -> None:
     """Refuse weights that make no mean.
 
     Raises:
-        ValueError: a weight is negative or no finite number, or all of them are 0.
+        ConfigError: a weight is negative or no finite number, or all of them are 0.
     """
     for name, weight in weights.items():
         if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-            raise ValueError(f"evaluator.{name}_weight: {weight!r} found; expected a number of 0 or more")
+            raise ConfigError(f"evaluator.{name}_weight", repr(weight), "a number of 0 or more")
     if not any(weights.values()):
         keys = ", ".join(f"evaluator.{name}_weight" for name in weights)
-        raise ValueError(f"{keys}: 0 found in each; expected one above 0 at least")
+        raise ConfigError(f"{keys}: 0 found in each", expected="one above 0 at least")

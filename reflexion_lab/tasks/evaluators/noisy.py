@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.combined import FEEDBACK_CHARS, Combined, weighted_mean
@@ -41,10 +42,10 @@ class Noisy:
     ) -> None:
         for name, rate in (("false_negative", false_negative), ("false_positive", false_positive)):
             if not 0 <= rate <= 1:
-                raise ValueError(f"evaluator.{name}: {rate} found; expected a share in [0, 1]")
+                raise ConfigError(f"evaluator.{name}", rate, "a share in [0, 1]")
         if isinstance(evaluator, StaticCheck | TrajectoryHeuristics):
             kind = type(evaluator).__name__
-            raise ValueError(f"evaluator.evaluator: got {kind}, which runs no tests; expected UnitTests or Combined")
+            raise ConfigError("evaluator.evaluator", f"{kind}, which runs no tests", "UnitTests or Combined")
         self.evaluator = evaluator
         self.false_negative = false_negative
         self.false_positive = false_positive

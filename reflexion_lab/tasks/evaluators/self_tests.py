@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Task, WrittenTests
 from reflexion_lab.tasks.evaluators.self_tests_asserts import LONGEST, Sieve, asserts
@@ -32,11 +33,11 @@ class SelfTests:
         drop_visible: bool = False,
     ) -> None:
         if style not in ("chat", "continuation"):
-            raise ValueError(f"suite_writer.style: {style!r} found; expected chat or continuation")
+            raise ConfigError("suite_writer.style", repr(style), "chat or continuation")
         if max_tests < 1:
-            raise ValueError(f"suite_writer.max_tests: {max_tests} found; expected 1 or more")
+            raise ConfigError("suite_writer.max_tests", max_tests, "1 or more")
         if not 1 <= max_chars <= LONGEST:
-            raise ValueError(f"suite_writer.max_chars: {max_chars} found; expected 1 to {LONGEST}")
+            raise ConfigError("suite_writer.max_chars", max_chars, f"1 to {LONGEST}")
         self.model = model
         self.sampling = sampling
         self.prompts = prompts or Prompts()

@@ -6,6 +6,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Sandbox, SuiteWriter
 from reflexion_lab.records import Recollection, Task, Trajectory, WrittenTests
 
@@ -22,7 +23,7 @@ class DualAgreement:
 
     def __init__(self, writer: SuiteWriter, drafter: Actor, sandbox: Sandbox, agreement: int = 0) -> None:
         if agreement < 0:
-            raise ValueError(f"suite_writer.agreement: {agreement} found; expected 0 (no filter) or a number of drafts")
+            raise ConfigError("suite_writer.agreement", agreement, "0 (no filter) or a number of drafts")
         self.writer = writer
         self.drafter = drafter
         self.sandbox = sandbox

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.tools import TOOLS, DidNotRun, ask, located
 from reflexion_lab.tasks.evaluators.unit_tests import without_program
@@ -60,11 +61,11 @@ def chosen(key: str, tool: str, *kinds: str) -> str:
     """`tool`, which must be of one of `kinds`; where it is not installed, that is told once.
 
     Raises:
-        ValueError: it is not; `key` is its name in the config.
+        ConfigError: it is not; `key` is its name in the config.
     """
     names = [name for name, known in TOOLS.items() if known.kind in kinds]
     if tool not in names:
-        raise ValueError(f"{key}: {tool!r} found; expected {' or '.join(names)}")
+        raise ConfigError(key, repr(tool), " or ".join(names))
     located(tool)
     return tool
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Evaluation, Task, Trajectory
 
 PASSABLE = 50
@@ -31,7 +32,7 @@ class TrajectoryHeuristics:
 
     def __init__(self, max_turns: int = 10) -> None:
         if not isinstance(max_turns, int) or max_turns < 0:
-            raise ValueError(f"evaluator.max_turns: {max_turns!r} found; expected an int of 0 or more")
+            raise ConfigError("evaluator.max_turns", repr(max_turns), "an int of 0 or more")
         self.max_turns = max_turns
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import OUTCOMES, Check, Record
 
 QUICK = Path(__file__).with_suffix(".toml")
@@ -64,12 +65,12 @@ def read(place: Path) -> tuple[Attack, ...]:
     home, as a literal.
 
     Raises:
-        ValueError: there is none, or a file holds something else.
+        DataError: there is none, or a file holds something else.
     """
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
     found = tuple(attack for path in paths for attack in _of(path))
     if not found:
-        raise ValueError(f"{place}: no attack found; expected a file with tables [[attack]], or a folder of *.toml")
+        raise DataError(place, "no attack", "a file with tables [[attack]], or a folder of *.toml")
     return found
 
 
@@ -81,9 +82,9 @@ def _of(path: Path) -> Iterator[Attack]:
             attack = msgspec.convert({"family": path.stem.replace("_", " "), **fields}, Attack)
             yield msgspec.structs.replace(attack, program=begins + attack.program.replace("{HOME}", repr(HOME)))
     except KeyError as missing:
-        raise ValueError(f"{path}: {missing} is not in [pieces]") from missing
+        raise DataError(f"{path}: {missing} is not in [pieces]") from missing
     except ValueError as problem:  # also what is no TOML, no UTF-8, and no field of an attack
-        raise ValueError(f"{path}: {problem}") from problem
+        raise DataError(f"{path}: {problem}") from problem
 
 
 class _Sheet(Record, frozen=True):

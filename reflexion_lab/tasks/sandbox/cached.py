@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.protocols import HarnessError, Pool
+from reflexion_lab.errors import HarnessError
+from reflexion_lab.protocols import Pool
 from reflexion_lab.records import Execution
 from reflexion_lab.storage.sqlite_file import Layout, connect
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, TracebackType
 from typing import Self
 
-from reflexion_lab.protocols import HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.records import Check, Execution
 from reflexion_lab.tasks.sandbox.apart import MISTAKES, compiled, defined_by, literal, prepare, whole
 from reflexion_lab.tasks.sandbox.lockdown import layers

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.io.temp_dirs import Scratch
-from reflexion_lab.protocols import HarnessError
 from reflexion_lab.records import Record
 from reflexion_lab.tasks.sandbox.harness import ASK, STATUS, sweep
 
@@ -46,7 +46,7 @@ class Limits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for field in self.__struct_fields__:
             if not getattr(self, field) > 0:
-                raise ValueError(f"sandbox.limits.{field}: {getattr(self, field)!r} found; expected a number above 0")
+                raise ConfigError(f"sandbox.limits.{field}", repr(getattr(self, field)), "a number above 0")
 
     def times(self, canonical: float) -> tuple[float, int]:
         """Wall seconds and whole CPU seconds of a task whose canonical solution uses `canonical` CPU seconds."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Task, Trajectory
 from reflexion_lab.text.prompts.length import estimated
@@ -60,7 +61,7 @@ class Asking:
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: str = "chat") -> None:
         if style not in STYLES:
-            raise ValueError(f"style: {style!r} found; expected one of {', '.join(STYLES)}")
+            raise ConfigError("style", repr(style), f"one of {', '.join(STYLES)}")
         self.model = model
         self.sampling = sampling
         self.prompts = prompts or Prompts()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Episode, Recollection, Record
 from reflexion_lab.text.prompts.excerpt import shortened
 from reflexion_lab.text.prompts.filters import FILTERS
@@ -63,9 +64,9 @@ class Prompts:
 
     def __init__(self, variant: str = "default", examples: int = 0) -> None:
         if variant not in VARIANTS:
-            raise ValueError(f"prompts.variant: {variant!r} found; expected one of {', '.join(VARIANTS)}")
+            raise ConfigError("prompts.variant", repr(variant), f"one of {', '.join(VARIANTS)}")
         if not 0 <= examples <= len(known_examples()):
-            raise ValueError(f"prompts.examples: {examples} found; expected 0 to {len(known_examples())}")
+            raise ConfigError("prompts.examples", examples, f"0 to {len(known_examples())}")
         self.variant = variant
         self.examples = known_examples()[:examples]
 

@@ -20,7 +20,7 @@ def of_files(folder: Path) -> Finding:
     """The files of records against the run's own seal, or against the bundle that they came in.
 
     Raises:
-        RunFolderError: the seal cannot be read.
+        FolderError: the seal cannot be read.
     """
     name, then = "files (SHA-256)", sealed(folder)
     if then is None:

@@ -16,7 +16,7 @@ class Disagreement(Record, frozen=True, kw_only=True):
     expected: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.found} found; expected {self.expected}"
+        return f"{self.where}: got {self.found}, expected {self.expected}"
 
 
 class Finding(Record, frozen=True, kw_only=True):

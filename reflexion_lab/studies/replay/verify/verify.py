@@ -13,9 +13,10 @@ import msgspec
 
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.audit.own_runs import benchmark_of
-from reflexion_lab.errors import one_line
+from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Manifest
-from reflexion_lab.runner.folder.folder import RunFolder, RunFolderError
+from reflexion_lab.runner.config.messages import one_line
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import resumed, versions
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.verify import digests, lines
@@ -36,7 +37,7 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
         execute: also run the hidden tests of its programs again, `sample` of them where that is given.
 
     Raises:
-        RunFolderError: it is no run folder, or its manifest cannot be read.
+        FolderError: it is no run folder, or its manifest cannot be read.
         BundleError: it is a bundle that is damaged.
         HarnessError: the sandbox is broken.
     """
@@ -77,7 +78,7 @@ def _records(
         findings.append(_tasks(found, benchmark))
     try:
         figures, absent = metrics(folder, Log.read(run))
-    except RunFolderError as problem:  # what is missing is told above
+    except FolderError as problem:  # what is missing is told above
         return [*findings, Finding(name=METRICS, unchecked=str(problem))], []
     told = [f"{', '.join(absent)}: not in summary.json, which an earlier version wrote"] if absent else []
     return [*findings, figures], told

@@ -1,0 +1,102 @@
+"""Messages of errors, for a terminal: in one line, without secrets, in the words of the config rather than Hydra's."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import re
+import traceback
+from collections.abc import Iterator
+
+from reflexion_lab.errors import LabError
+from reflexion_lab.io.secrets import without_keys
+from reflexion_lab.io.terminal_text import plain, visible
+
+NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '[^']*': ([\w ]+)(.*)")
+
+
+MACHINE = frozenset(
+    {
+        errno.EACCES, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENAMETOOLONG, errno.ENOMEM,
+        errno.ENOSPC, errno.EPERM, errno.EROFS, errno.ESTALE,
+    }
+)  # fmt: skip
+"""Error numbers by which a machine says that it is full, read-only or out of something."""
+
+
+def mendable(problem: Exception) -> bool:
+    """Whether a user, not a programmer, can do something about it."""
+    if isinstance(problem, OSError) and problem.errno in MACHINE:
+        return True
+    *_, cause = _causes(problem)
+    return isinstance(cause, LabError) or hydras_own(cause)
+
+
+def hydras_own(problem: BaseException) -> bool:
+    """Whether Hydra or OmegaConf raised it, whatever it wraps."""
+    return type(problem).__module__.startswith(("hydra", "omegaconf"))
+
+
+def one_line(problem: BaseException, keys: str = "") -> str:
+    """What is wrong and what to do: the innermost cause, the config key that Hydra met it at, the stage of the loop;
+    without secrets, and without anything that a terminal would obey.
+
+    Args:
+        keys: the hint where there is no such key; by default the command that prints the config.
+    """
+    return "; ".join(filter(None, _problem_and_hint(problem, keys)))
+
+
+def in_lines(problem: BaseException) -> str:
+    """As `one_line`, with what to do on a second line where that is known."""
+    return "\n  ".join(filter(None, _problem_and_hint(problem)))
+
+
+def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]:
+    if hydras_own(problem) and (unread := getattr(problem, "override", None)):
+        return harmless(
+            f"{unread[:200]}: no override, expected KEY=VALUE"
+        ), "quote values of odd signs: 'KEY=\"VALUE\"'"
+    notes = "; ".join(note for cause in _causes(problem) for note in getattr(cause, "__notes__", ()))
+    key = re.search(r"full_key: (\S+)", in_hydras_words(problem))
+    *_, problem = _causes(problem)
+    text, hint = (problem.problem, problem.hint) if isinstance(problem, LabError) else (str(problem), "")
+    text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", text)[0]
+    if key and "is not in struct" in text:
+        text = f"{key[1]}: no such key"
+        kind = "hydra" if key[1].startswith("hydra.") else "job"
+        hint = keys if keys and kind == "job" else f"`reflexion-lab run --cfg {kind}` prints those that there are"
+    elif choice := NO_CHOICE.fullmatch(" ".join(text.split())):
+        group, name, choices = choice[1], choice[2], choice[3].split()
+        hint = "".join(f"did you mean {near!r}?" for near in difflib.get_close_matches(name, choices, n=1))
+        text = f"{group}: got {name!r}, expected one of {', '.join(choices)}{choice[4]}"
+    elif missing := re.search(r"Missing mandatory value: (\S+)", text):
+        text = f"{missing[1]}: got no value, expected one, {missing[1]}=…"
+    elif key and (unset := re.search(r"Environment variable '(\w+)' not found", text)):
+        text, hint = f"{key[1]}: the environment variable {unset[1]} is not set", f"export it, or give {key[1]}=…"
+    elif key and key[1].split(".")[0] not in text:
+        text = f"{key[1]}: {text}"
+    return harmless(" ".join(f"{text} {f'({notes})' if notes else ''}".split())), harmless(hint)
+
+
+def in_hydras_words(problem: BaseException) -> str:
+    """The messages of a problem and of what Hydra wraps in it."""
+    return " ".join(map(str, _causes(problem)))
+
+
+def _causes(problem: BaseException) -> Iterator[BaseException]:
+    """The problem, and those that Hydra wraps, the innermost last."""
+    yield problem
+    while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
+        problem = problem.__cause__
+        yield problem
+
+
+def harmless(text: str) -> str:
+    """What is said of a mistake, on one line: it may repeat words of others, and keys of our user."""
+    return plain(without_keys(text))
+
+
+def in_full(problem: BaseException) -> str:
+    """Its traceback, as harmless as the line."""
+    return visible(without_keys("".join(traceback.format_exception(problem))))
