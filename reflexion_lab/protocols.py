@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+# What the methods below raise; parts of a reader's own import it from here.
+from reflexion_lab.errors import CritiqueError, HarnessError, ModelError, StoreError, Unanswered  # noqa: F401
 from reflexion_lab.records import (
     Attempt,
     Beginning,

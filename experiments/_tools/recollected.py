@@ -75,9 +75,7 @@ def recollect(paths: Sequence[Path | str], limit: int | None = None, workers: in
     if not logged:
         names = ", ".join(map(str, paths)) or "no file"
         where = "" if limit is None else f" in the first {limit} rows"
-        raise ConfigError(
-            f"{names}: no reflection found{where}", expected="transcripts with `attempts` that hold `reflection`"
-        )
+        raise ConfigError(names, f"no reflection{where}", "transcripts with `attempts` that hold `reflection`")
     workers = workers or os.cpu_count() or 1
     with Sandbox(LIMITS, servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:
         verdicts = list(pool.map(partial(_verdict, sandbox), logged))

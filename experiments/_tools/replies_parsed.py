@@ -55,8 +55,8 @@ def parse_recorded(
     found = [one for path in map(Path, paths) for one in recorded(path, limit)]
     if not found:
         where = "" if limit is None else f" in the first {limit} rows"
-        expected = "expected transcripts whose `attempts` hold `reflection` or `raw`"
-        raise ConfigError(f"{', '.join(map(str, paths)) or 'no file'}: no reply found{where}; {expected}")
+        expected = "transcripts whose `attempts` hold `reflection` or `raw`"
+        raise ConfigError(", ".join(map(str, paths)) or "files", f"no reply{where}", expected)
     words = [parsed(one) for one in found if isinstance(one, Words)]
     replies = [extracted(one) for one in found if isinstance(one, Reply)]
     told, executed = _executed(replies, workers or os.cpu_count() or 1, quiet)

@@ -54,7 +54,9 @@ def kept_at(place: str, new: bool = False) -> Iterator[Store]:
 
     if not new and not is_store(place):
         made = "a run with store=sqlite or store=jsonl makes one, in runs/memory.sqlite or runs/memory"
-        raise ConfigError(f"--store: no store found at {place!r}; {made}; so does `reflexion-lab memory import`")
+        raise ConfigError(
+            "--store", f"no store at {place!r}", "a store", f"{made}; so does `reflexion-lab memory import`"
+        )
     store = opened(place)
     try:
         yield store

@@ -117,7 +117,7 @@ def _without_common_ends(one: str, other: str) -> tuple[str, str]:
 
 def _critique(draft: Step) -> Critique:
     if draft.critique is None:
-        raise ConfigError("a draft without a critique found", expected="one that was judged")
+        raise ConfigError("drafts", "one without a critique", "critiques of all")
     return draft.critique
 
 

@@ -281,7 +281,7 @@ def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
         if _within(plain(cfg[name]), _continues):
-            raise ConfigError(f"{name}: continuation found with {found}", expected=chat)
+            raise ConfigError(name, f"continuation with {found}", chat)
 
 
 def _continues(node: Mapping[str, Any]) -> bool:

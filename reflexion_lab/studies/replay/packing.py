@@ -161,7 +161,7 @@ def _beside(run: RunFolder, named: str | None, usual: str) -> Path:
 
 def _found(path: Path, what: str, option: str) -> Path:
     if not path.is_file():
-        raise BundleError(f"{path}: no {what} found; a run with cache.mode=off has none; else name it with {option}")
+        raise BundleError(path, f"no {what}", "one, which a run with cache.mode=off has not", f"name it with {option}")
     return path
 
 
@@ -176,7 +176,9 @@ def _data(config: Mapping[str, Any]) -> str | None:
         )
     path = str(load["path"])
     if not Path(path).is_file():
-        raise BundleError(f"benchmark.load.path: {path} not found from here; go where the run was started")
+        raise BundleError(
+            "benchmark.load.path", f"{path}, which is not there", "a file", "go where the run was started"
+        )
     return path
 
 

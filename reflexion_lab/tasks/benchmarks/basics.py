@@ -40,7 +40,7 @@ def basics(seed: int = 0, n: int = 40) -> list[Task]:
         ConfigError: `n` is below 1.
     """
     if n < 1:
-        raise ConfigError(f"benchmark.load.n must be at least 1, found {n}: ask `basics` for one task or more.")
+        raise ConfigError("benchmark.load.n", n, "1 or more")
     return list(_drawn(seed, n))
 
 
