@@ -51,7 +51,7 @@ def parse_recorded(
     start = time.monotonic()
     for path in paths:
         if not Path(path).is_file():
-            raise DataError(f"{path}: no such file; expected a transcript (.jsonl, .jsonl.gz)")
+            raise DataError(path, "no file", "a transcript (.jsonl, .jsonl.gz)")
     found = [one for path in map(Path, paths) for one in recorded(path, limit)]
     if not found:
         where = "" if limit is None else f" in the first {limit} rows"

@@ -176,7 +176,9 @@ class SharedTable:
             event.listen(self._engine, "connect", _read_only)
         found = self._waiting(lambda: self._schema(layout), _is_busy)
         if found is None and readonly:
-            raise LayoutError(f"no table {layout.name} of reflexion_lab found; record with cache.mode=read-write first")
+            raise LayoutError(
+                f"there is no table {layout.name} of reflexion_lab; record with cache.mode=read-write first"
+            )
         if found is None:
             found = self._laid_out(layout)
         if found != layout.schema:

@@ -152,11 +152,11 @@ def test_a_bad_row_is_named_by_file_line_and_field(write, row, said):
 
 
 def test_a_file_without_samples_and_one_that_is_torn_are_errors(write, tmp_path):
-    with pytest.raises(ValueError, match="no sample found"):
+    with pytest.raises(ValueError, match="got no sample, expected"):
         read_samples(write("", ""))
     torn = tmp_path / "torn.gz"
     torn.write_bytes(gzip.compress(b"x" * 1000)[:-9])
     with pytest.raises(ValueError, match="expected a whole gzip file"):
         read_samples(torn)
-    with pytest.raises(ValueError, match=r"no manifest\.json found"):
+    with pytest.raises(ValueError, match=r"got no manifest\.json, expected"):
         read_samples(tmp_path)

@@ -17,6 +17,7 @@ from experiments._tools.parsing_plot import save
 from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, share, show
 from experiments._tools.replies import Words, recorded
 from experiments._tools.replies_parsed import extracted, parse_recorded, parsed
+from reflexion_lab.errors import DataError
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 mpl.use("Agg")
@@ -234,7 +235,7 @@ def test_the_command_prints_json_last(tmp_path, capsys):
 
 
 def test_an_absent_file_shows_before_anything_runs(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"absent\.jsonl: no such file"):
+    with pytest.raises(DataError, match=r"absent\.jsonl: got no file, expected a transcript"):
         command_line(tmp_path / "absent.jsonl")
     (tmp_path / "taken").write_text("")
     with pytest.raises(ValueError, match="--out"):

@@ -334,7 +334,7 @@ def test_only_the_first_rows_are_read_when_asked(transcripts):
 
 
 def test_rows_that_were_not_read_are_not_said_to_hold_nothing(transcripts):
-    with pytest.raises(ValueError, match="no reflection found in the first 0 rows"):
+    with pytest.raises(ValueError, match="got no reflection in the first 0 rows, expected transcripts"):
         recollect([transcripts], limit=0)
 
 

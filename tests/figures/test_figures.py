@@ -329,7 +329,7 @@ def test_seeds_and_words_alone_are_no_sweep(made):
 
 
 def test_a_key_that_no_arm_has_is_said(made):
-    with pytest.raises(ValueError, match=r"recall\.size.*found; expected a dotted config key"):
+    with pytest.raises(ValueError, match=r"key: got 'recall\.size.*, expected a dotted config key"):
         config_curves.drawing(made("retry"), "recall.size")
 
 

@@ -82,7 +82,7 @@ def hidden_checks(test: str) -> tuple[str, ...]:
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
     if not checks:
-        raise DataError(f"expected a function `check` with asserts, got {test[:60]!r}")
+        raise DataError("field $.test", repr(test[:60]), "a function `check` with asserts")
     return tuple(checks)
 
 
@@ -111,7 +111,7 @@ def _parsed(test: str) -> ast.Module:
     try:
         return ast.parse(test)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
-        raise DataError(f"expected Python, got {test[:60]!r} ({problem})") from None
+        raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python") from None
 
 
 def _calling(tree: ast.Module) -> list[ast.stmt]:

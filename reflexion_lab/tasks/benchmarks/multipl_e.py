@@ -48,8 +48,8 @@ def multipl_e(path: str) -> Benchmark:
     `check`. There is no canonical solution.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold such rows; names the file, and line and field of up to ten bad lines.
+        DataError: there is no such file, or it does not hold such rows; names the file, and line and field of
+            up to ten bad lines.
     """
     return read(path, _task)
 
@@ -70,8 +70,8 @@ def _task(row: bytes) -> Task:
     try:
         hidden = hidden_checks(problem.test or problem.tests)
         entry_point = _handed_to_check(problem.test or problem.tests)
-    except ValueError as mistake:
-        raise DataError(f"field $.{field}: {mistake}") from None
+    except DataError as mistake:
+        raise DataError(f"field $.{field}", *mistake.args[1:]) from None
     return checked(
         Task(
             task_id=problem.name,
@@ -88,4 +88,4 @@ def _handed_to_check(test: str) -> str:
         match node:
             case ast.Call(func=ast.Name("check"), args=[ast.Name(name)], keywords=[]):
                 return name
-    raise DataError("expected a call check(NAME), got none")
+    raise DataError("field $.test", "none", "a call check(NAME)")

@@ -42,31 +42,31 @@ def read(
     what a file without any task is told to hold. With `repeats`, rows that make an equal task count once.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold tasks; names the file, and place and field of up to ten bad rows.
+        DataError: there is no such file, or it does not hold tasks; names the file, and place and field of up to ten
+            bad rows.
     """
     file = Path(path)
     endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
     if not file.name.endswith(suffixes):
-        raise DataError(f"{path}: expected a file that ends in {endings}.")
+        raise DataError(path, f"the ending {file.suffix!r}", endings)
     try:
         is_there = file.is_file()
     except OSError:  # a name too long
         is_there = False
     if not is_there:
-        raise DataError(f"{path}: no such file; benchmark.load.path must name a {endings} file.")
+        raise DataError(path, "no file", f"a {endings} file", "benchmark.load.path names it")
     data = file.read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # sources hold "\d" and `1if`, which is for their authors to mend
         tasks = _tasks(path, _rows(path, data), task_of, repeats)
     if not tasks:
-        raise DataError(f"{path}: holds no task", expected=expected)
+        raise DataError(path, "no task", expected)
     stem = file.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
     return Benchmark(name or stem, tasks, hashlib.sha256(data).hexdigest())
 
 
 def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspec.json.decode) -> T:
-    """The row as a `kind`; a ValueError names the field, what was expected and what was found."""
+    """The row as a `kind`; a DataError names the field, what it holds and what was expected."""
     try:
         return msgspec.convert(loads(row), kind)
     except (ValueError, RecursionError) as problem:
@@ -98,13 +98,13 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         text = gunzipped(data) if path.endswith(".gz") else data
     except ValueError as problem:
-        raise DataError(f"{path}: {problem}", expected="whole gzip") from None
+        raise DataError(path, f"gzip that is damaged ({problem})", "whole gzip") from None
     text = text.removeprefix(codecs.BOM_UTF8)
     if path.endswith(".json"):
         try:
             array = msgspec.json.decode(text, type=list[msgspec.Raw])
         except UNREADABLE as problem:
-            raise DataError(f"{path}: expected a JSON array of rows: {problem}.") from None
+            raise DataError(path, f"something else ({problem})", "a JSON array of rows") from None
         yield from ((f"row {number}", bytes(row)) for number, row in enumerate(array, start=1))
     else:
         lines = ((f"line {number}", line) for number, line in enumerate(text.split(b"\n"), start=1))
@@ -142,7 +142,7 @@ def _reworded(message: str) -> str:
     """The decoder's message with the field in front."""
     text, _, path = message.replace("`", "").partition(" - at ")
     if missing := re.fullmatch(r"Object missing required field (.*)", text):
-        return f"field $.{missing[1]}: expected a value, got nothing"
-    if text.startswith("Expected"):
-        return f"field {path or '$'}: {text[0].lower()}{text[1:]}"
-    return f"field $: expected a JSON object, got text that is not JSON: {text}"
+        return f"field $.{missing[1]}: got nothing, expected a value"
+    if sides := re.fullmatch(r"Expected (.*), got (.*)", text):
+        return f"field {path or '$'}: got {sides[2]}, expected {sides[1]}"
+    return f"field {path or '$'}: got text that is not JSON ({text}), expected a JSON object"
