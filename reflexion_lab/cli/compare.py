@@ -44,10 +44,12 @@ def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.analysis.report.table import write_table
     from reflexion_lab.cli.sheets import say_json
+    from reflexion_lab.io.files import writable
 
     _, found = read(options)
     if options.csv:
-        write_table(Path(options.csv), found)
+        with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
+            write_table(Path(options.csv), found)
     if options.json:
         say_json(found)
         return

@@ -78,8 +78,8 @@ def out_folder(out: str) -> Path:
     """The folder of `--out`, made where it is missing. Raises ConfigError where it cannot be one, before minutes are
     spent.
     """
-    try:
+    from reflexion_lab.io.files import writable
+
+    with writable("--out", out, "a folder"):
         Path(out).mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ConfigError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None
     return Path(out)

@@ -56,7 +56,7 @@ def _of_lines(path: Path) -> Iterator[str]:
                 yield from _of_record(where, line, record)
             except UNREADABLE as problem:
                 if line.strip():
-                    yield f"{where}: {problem}; expected JSON; a kill tore it, or the disk"
+                    yield f"{where}: got no JSON ({problem}), expected some; a kill tore it, or the disk"
             except StoreError as problem:
                 yield f"{problem}; nothing below it was checked"
                 return

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.errors import DataError
+from reflexion_lab.errors import ConfigError, DataError
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises of bytes that anybody may have written."""
@@ -22,7 +24,18 @@ def content(path: Path | str, expected: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as problem:
-        raise DataError(f"{path}: it cannot be read ({problem.strerror})", expected=expected) from None
+        raise DataError(path, f"a file that cannot be read ({problem.strerror})", expected) from None
+
+
+@contextmanager
+def writable(key: str, path: Path | str, expected: str) -> Iterator[None]:
+    """Raises ConfigError where what is written within meets an OSError: the option `key` names a `path` that is there
+    as something else, that lies in no folder, or that may not be written.
+    """
+    try:
+        yield
+    except OSError as problem:
+        raise ConfigError(key, f"{str(path)!r} ({problem.strerror})", expected, "name another") from None
 
 
 def check(path: Path | str, expected: str) -> None:

@@ -123,11 +123,8 @@ def whole(episode: Episode) -> Episode:
         ConfigError: it has no `agent_id`.
     """
     if not episode.agent_id:
-        raise ConfigError(
-            f"episode {episode.episode_id or 'without an id'} of task {episode.task_id!r}",
-            "agent_id: ''",
-            "who made the attempt",
-        )
+        which = f"episode {episode.episode_id or 'without an id'} of task {episode.task_id!r}"
+        raise ConfigError(f"{which}, agent_id", repr(""), "who made the attempt")
     if episode.episode_id and episode.timestamp:
         return episode
     return replace(

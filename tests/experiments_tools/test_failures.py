@@ -290,7 +290,7 @@ def test_labels_are_what_counts_where_there_are_some(executed, tmp_path):
     assert [one.typed for one in second] == [False] * len(EVIDENCE)
     held = [one for one in found if one.against == "labels, held out"]
     assert [len(one.cases) for one in held] == [len(executed) // 2] * len(EVIDENCE)
-    with pytest.raises(ValueError, match="none of them"):
+    with pytest.raises(ValueError, match="labels: got 1 of other failures, expected some of failures of these files"):
         compare(executed[:1], {("x", "y"): next(iter(read_labels(table).values()))})
 
 
@@ -334,7 +334,7 @@ def test_the_command_writes_what_it_is_asked_for(transcript, tmp_path, capsys):
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "cases.csv").read_text())))) == 2
     for wrong in (["nowhere.jsonl"], [path, "--out", path]):
         options = command.parser().parse_args(wrong)
-        with pytest.raises(ValueError, match=r"expected transcripts|cannot be a folder"):
+        with pytest.raises(ValueError, match=r"expected transcripts|expected a folder"):
             command.failures(options)
 
 
@@ -366,7 +366,7 @@ def test_what_is_wrong_with_a_draw_or_labels_shows_before_anything_runs(transcri
         "shown.txt exists": ["--draw", str(tmp_path / "shown.csv")],
         "expected a file": ["--draw", str(tmp_path / "cases.txt")],
         "in a folder that exists": ["--draw", str(tmp_path / "none" / "cases.csv")],
-        "none of its 1 labels": ["--labels", str(read)],
+        "read.csv: got 1 labels of other failures, expected some": ["--labels", str(read)],
     }
     for told, given in wrong.items():
         options = command.parser().parse_args([path, *given])

@@ -391,8 +391,8 @@ def test_a_wrong_name_shows_before_anything_runs(tmp_path):
     [
         (["absent.jsonl"], "absent.jsonl: got no file, expected transcripts"),
         (["."], "no file, expected transcripts"),
-        (["log.jsonl.gz", "--out", "log.jsonl.gz"], "--out: 'log.jsonl.gz' cannot be a folder"),
-        (["log.jsonl.gz", "--out", "log.jsonl.gz/deeper"], "cannot be a folder"),
+        (["log.jsonl.gz", "--out", "log.jsonl.gz"], "--out: got 'log.jsonl.gz' \\(File exists\\), expected a folder"),
+        (["log.jsonl.gz", "--out", "log.jsonl.gz/deeper"], r"\(Not a directory\), expected a folder"),
     ],
 )
 def test_a_wrong_place_shows_before_anything_runs(transcripts, monkeypatch, arguments, said):

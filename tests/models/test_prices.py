@@ -144,7 +144,7 @@ def test_a_cap_on_cost_is_refused_where_nobody_knows_the_price(tmp_path):
 
 def test_a_cap_that_no_limit_of_the_reply_could_hold_is_refused(tmp_path):
     served = ("model=openai", "model.model=gpt-4o-mini", "actor=single_shot", f"run_root={tmp_path}")
-    with pytest.raises(ValueError, match=r"model\.extra_body: max_tokens is taken out"):
+    with pytest.raises(ValueError, match=r"model\.extra_body: got no max_tokens, expected max_completion_tokens"):
         load_models(compose(*served, "caps.tokens=5", "model.extra_body={max_tokens:null}"))
 
 

@@ -135,11 +135,11 @@ def test_an_axes_has_room_for_one_arm_which_has_to_be_named(made):
 
 def test_what_cannot_be_drawn_is_said(made, write_run):
     runs = made("reflexion")
-    with pytest.raises(ValueError, match="similarity: no attempt that read"):
+    with pytest.raises(ValueError, match="similarity: got no attempt that read"):
         plot.similarity(runs)
     with pytest.raises(ValueError, match="differences: got no difference to a baseline"):
         plot.differences(runs)
-    with pytest.raises(ValueError, match="survival: no loop with a second attempt"):
+    with pytest.raises(ValueError, match="survival: got no loop with a second attempt"):
         plot.survival(write_run({"a": [(1.0, True)]}, name="single"))
     assert not pyplot.get_fignums()
 

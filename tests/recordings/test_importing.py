@@ -334,7 +334,11 @@ def test_a_test_over_several_lines_is_one(take):
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [("{", "line 1"), ('{"solution": ""}', "solution, expected a transcript"), ("", "no row found")],
+    [
+        ("{", "line 1"),
+        ('{"solution": ""}', "solution, expected a transcript"),
+        ("", "got no row, expected one JSON object a line"),
+    ],
 )
 def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, said):
     path = write(row)

@@ -146,20 +146,24 @@ def test_a_pool_that_is_used_up_tells_its_words_again_and_costs_no_attempt(tmp_p
 
 def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
     shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/0")))
-    with pytest.raises(ValueError, match=r"reflector\.pool: .*run.*t/0 \(attempt 2\).*reflexion arm first"):
+    with pytest.raises(
+        ValueError, match=r"reflector\.pool: got no .*t/0 \(attempt 2\) in .*run, expected one.*reflexion arm first"
+    ):
         shuffled.reflect(task("t/0"), attempt("t/0", 2), [])
 
 
 def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
     for pool, said in {
         tmp_path / "absent": "got no manifest.json, expected",
-        run_folder(tmp_path / "empty"): "no reflection by a model",
-        run_folder(tmp_path / "rules", attempt("t/1", source="rules:index")): "no reflection by a model",
+        run_folder(tmp_path / "empty"): "without a reflection by a model .*, expected one at least",
+        run_folder(
+            tmp_path / "rules", attempt("t/1", source="rules:index")
+        ): "without a reflection by a model .*, expected one at least",
         run_folder(tmp_path / "oracle", attempt("t/1"), feedback_source="oracle"): "about hidden tests",
     }.items():
         with pytest.raises(ValueError, match=rf"reflector\.pool: .*{pool.name}.*{said}.*reflexion arm first"):
             Shuffled([pool])
-    with pytest.raises(ValueError, match=r"reflector\.pool: no folder"):
+    with pytest.raises(ValueError, match=r"reflector\.pool: got no folder, expected a run folder"):
         Shuffled([])
 
 
@@ -221,7 +225,7 @@ def test_the_pool_is_the_run_whose_config_differs_least(tmp_path: Path) -> None:
         ({"model.path": "other.json"}, "another model_fingerprint, reflector_fingerprint"),
         pytest.param({"feedback_source": "none"}, "another feedback_source", marks=pytest.mark.slow),
         pytest.param({"benchmark": "humaneval"}, "another benchmark_digest", marks=pytest.mark.slow),
-        ({"seed": 1}, "no finished run of arm reflexion at seed 1 found"),
+        ({"seed": 1}, "without a finished run of arm reflexion at seed 1, expected one"),
     ],
 )
 def test_runs_of_another_model_feedback_or_benchmark_are_no_pool(

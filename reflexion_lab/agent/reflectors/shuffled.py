@@ -58,8 +58,8 @@ class ShuffledWords:
         if not foreign:
             raise ConfigError(
                 "reflector.pool",
-                f"no reflection on another task than {task.task_id} in {', '.join(self.folders)}",
-                f"one at least, for attempt {attempt.number}",
+                f"no words on another task than {task.task_id} (attempt {attempt.number}) in {', '.join(self.folders)}",
+                "one at least",
                 f"{EXPECTED}, with more tasks",
             )
         others = [told for told in foreign if (task.task_id, told.words) not in self._drawn] or foreign

@@ -101,9 +101,11 @@ def read(path: Path) -> tuple[About, dict[str, bytes]]:
             infos = _checked(path, archive.infolist())
             contents = {name: archive.read(info) for name, info in infos.items()}
     except OSError as problem:
-        raise BundleError(f"{path}: cannot be read ({problem.strerror})", expected="a bundle") from None
+        raise BundleError(path, f"a file that cannot be read ({problem.strerror})", "a bundle") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
-        raise BundleError(f"{path}: damaged, or no bundle ({problem}); have it sent again") from None
+        raise BundleError(
+            path, f"a file that is damaged or none ({problem})", "a bundle", "have it sent again"
+        ) from None
     about = _about(path, contents.pop(ABOUT))
     for name in sorted(contents.keys() | about.members.keys()):
         if name not in contents or sha256(contents[name]) != about.members.get(name):

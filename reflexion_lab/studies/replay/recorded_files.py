@@ -83,14 +83,23 @@ def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
 
 
 def as_lines(path: Path, kind: Kind) -> bytes:
-    """Every row of the file at `path`, sorted, one a line; b"" where there is no file."""
+    """Every row of the file at `path`, sorted, one a line; b"" where there is no file.
+
+    Raises:
+        BundleError: it is another file, or damaged.
+    """
     if not path.is_file():
         return b""
     fields = kind.record.__struct_fields__
-    with closing(connect_readonly(path, kind.layout)) as connection:
-        rows = connection.execute(kind.select)
-        made = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
-        return b"".join(msgspec.json.encode(record) + b"\n" for record in made)
+    try:
+        with closing(connect_readonly(path, kind.layout)) as connection:
+            rows = connection.execute(kind.select)
+            made = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
+            return b"".join(msgspec.json.encode(record) + b"\n" for record in made)
+    except sqlite3.Error as problem:
+        raise BundleError(
+            path, f"a file that is damaged or another ({problem})", "one that a run has written"
+        ) from None
 
 
 def as_file(lines: bytes, kind: Kind, path: Path) -> Path:

@@ -98,7 +98,7 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         text = gunzipped(data) if path.endswith(".gz") else data
     except ValueError as problem:
-        raise DataError(path, f"gzip that is damaged ({problem})", "whole gzip") from None
+        raise DataError(path, problem, "a whole gzip file") from None
     text = text.removeprefix(codecs.BOM_UTF8)
     if path.endswith(".json"):
         try:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from reflexion_lab.errors import DataError
+from reflexion_lab.io.files import content
 from reflexion_lab.records import OUTCOMES, Check, Record
 
 QUICK = Path(__file__).with_suffix(".toml")
@@ -57,6 +58,9 @@ class Attack(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     family: str = ""
 
 
+EXPECTED = "a file with tables [[attack]], or a folder of *.toml"
+
+
 def read(place: Path) -> tuple[Attack, ...]:
     """The attacks of a file, or of every `*.toml` in a folder.
 
@@ -70,19 +74,22 @@ def read(place: Path) -> tuple[Attack, ...]:
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
     found = tuple(attack for path in paths for attack in _of(path))
     if not found:
-        raise DataError(place, "no attack", "a file with tables [[attack]], or a folder of *.toml")
+        raise DataError(place, "no attack", EXPECTED)
     return found
 
 
 def _of(path: Path) -> Iterator[Attack]:
     try:
-        sheet = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Sheet)
+        text = content(path, EXPECTED).decode()
+        sheet = msgspec.convert(tomllib.loads(text), _Sheet)
         for fields in sheet.attack:
             begins = "".join(sheet.pieces[name] for name in msgspec.convert(fields.pop("begins", []), list[str]))
             attack = msgspec.convert({"family": path.stem.replace("_", " "), **fields}, Attack)
             yield msgspec.structs.replace(attack, program=begins + attack.program.replace("{HOME}", repr(HOME)))
     except KeyError as missing:
         raise DataError(f"{path}: {missing} is not in [pieces]") from missing
+    except DataError:
+        raise
     except ValueError as problem:  # also what is no TOML, no UTF-8, and no field of an attack
         raise DataError(f"{path}: {problem}") from problem
 
