@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.retrieval.segments import (
     Array,
     Postings,
@@ -93,9 +93,8 @@ class Counts(Generic[Derived]):
         ConfigError: `min_length` is below 1.
     """
 
-    def __init__(self, derive: Callable[[View], Derived], min_length: int) -> None:
-        if min_length < 1:
-            raise ConfigError("retriever.min_length", min_length, "1 or more characters")
+    @validated
+    def __init__(self, derive: Callable[[View], Derived], min_length: Positive) -> None:
         import numpy as np
 
         self._derive = derive
