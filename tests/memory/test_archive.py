@@ -386,7 +386,7 @@ def test_the_adaptive_omega_goes_from_loop_to_loop():
 
 
 def test_an_impossible_match_is_named():
-    with pytest.raises(ValueError, match=r"memory\.shared\.match: got 'tsk', expected one of task, task_error"):
+    with pytest.raises(ValueError, match=r"Archive\.match: got 'tsk', expected one of task, task_error"):
         archive(match="tsk")
 
 
