@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.loop.stuck import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
 from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Evaluation, Recollection, Task
@@ -22,6 +22,7 @@ class Reflexion:
     `reflect_below`: only below this reward, unless the program broke in another way than by a wrong answer.
     """
 
+    @validated
     def __init__(
         self,
         *,
@@ -33,10 +34,8 @@ class Reflexion:
         stuck: Stuck | None = None,
         reflect_on_last: bool = True,
         reflect_on_success: bool = False,
-        reflect_below: float = 1.0,
+        reflect_below: PositiveShare = 1.0,
     ) -> None:
-        if not 0 < reflect_below <= 1:
-            raise ConfigError("loop.reflect_below", reflect_below, "a reward in (0, 1]")
         self.actor = actor
         self.evaluator = evaluator
         self.reflector = reflector

@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from reflexion_lab.errors import ConfigError, HarnessError
+from reflexion_lab.errors import HarnessError
+from reflexion_lab.limits import Count, NotNegative, check_fields
 from reflexion_lab.records import Record
 from reflexion_lab.storage.sqlite_file import Layout, connect
 
@@ -45,15 +46,13 @@ class Spending(NamedTuple):
 class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be newly spent, of each kind; None: no limit. Replies from the cache are free."""
 
-    calls: int | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    seconds: float | None = None
+    calls: Count | None = None
+    tokens: Count | None = None
+    cost: NotNegative | None = None
+    seconds: NotNegative | None = None
 
     def __post_init__(self) -> None:
-        for name in Spending._fields:
-            if (limit := getattr(self, name)) is not None and not limit >= 0:
-                raise ConfigError(f"caps.{name}", limit, "0 or more, or null for no limit")
+        check_fields(self)
 
     def exceeded(self, spending: Spending) -> str:
         """The first cap that `spending` is above, for seconds also at; "" for none."""

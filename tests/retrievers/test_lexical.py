@@ -133,13 +133,13 @@ def test_documents_without_words_count_as_documents():
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: Jaccard(min_length=0), "retriever.min_length"),
-        (lambda: TfIdf(min_length=-1), "retriever.min_length"),
-        (lambda: BM25(k1=-0.1), "retriever.k1"),
-        (lambda: BM25(k1=float("nan")), "retriever.k1"),
-        (lambda: BM25(k1=float("inf")), "retriever.k1"),
-        (lambda: BM25(b=1.5), "retriever.b"),
-        (lambda: BM25(b=float("nan")), "retriever.b"),
+        (lambda: Jaccard(min_length=0), "Jaccard.min_length"),
+        (lambda: TfIdf(min_length=-1), "TfIdf.min_length"),
+        (lambda: BM25(k1=-0.1), "BM25.k1"),
+        (lambda: BM25(k1=float("nan")), "BM25.k1"),
+        (lambda: BM25(k1=float("inf")), "BM25.k1"),
+        (lambda: BM25(b=1.5), "BM25.b"),
+        (lambda: BM25(b=float("nan")), "BM25.b"),
     ],
 )
 def test_an_argument_out_of_range_is_named(make, named):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Share, validated
 from reflexion_lab.records import DIGITS, Critique, Step
 
 LONGEST = 20_000
@@ -18,11 +19,8 @@ class Convergence:
     `severity_threshold`: a critique below it leaves nothing to mend; in [0, 1].
     """
 
-    def __init__(self, convergence_threshold: float = 0.1, severity_threshold: float = 0.3) -> None:
-        thresholds = {"convergence_threshold": convergence_threshold, "severity_threshold": severity_threshold}
-        for name, value in thresholds.items():
-            if not 0 <= value <= 1:
-                raise ConfigError(f"actor.{name}", value, "a number in [0, 1]")
+    @validated
+    def __init__(self, convergence_threshold: Share = 0.1, severity_threshold: Share = 0.3) -> None:
         self.convergence_threshold = convergence_threshold
         self.severity_threshold = severity_threshold
 

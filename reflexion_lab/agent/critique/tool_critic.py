@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Critique, Evaluation, Task, Trajectory
 
@@ -28,9 +28,8 @@ class ToolCritic:
     less than a test that fails.
     """
 
-    def __init__(self, evaluator: Evaluator, weight: float = 1.0) -> None:
-        if not 0 < weight <= 1:
-            raise ConfigError("critic.weight", weight, "a number above 0 and at most 1")
+    @validated
+    def __init__(self, evaluator: Evaluator, weight: PositiveShare = 1.0) -> None:
         self.evaluator = evaluator
         self.weight = weight
 

@@ -7,19 +7,20 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.prices import FREE, Price
-from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.errors import ModelError
+from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 from reflexion_lab.storage.call_store import PASSING, CallStore
 from reflexion_lab.storage.shared_calls import SharedCalls, opened
 
-MODES = ("off", "read-write", "replay-only")
+Mode = Literal["off", "read-write", "replay-only"]
 _PAID_AGAIN: set[tuple[str, str]] = set()
 """Place and key of the calls that this process asked again after a `wrong_model` reply."""
 
@@ -102,16 +103,15 @@ class CachedModel:
     spent: Usage
     """What the calls took that `model` answered."""
 
+    @validated
     def __init__(
         self,
         model: Model,
         path: str | Path,
-        mode: str = "read-write",
+        mode: Mode = "read-write",
         price: Price = FREE,
         unsaved: Path | None = None,
     ) -> None:
-        if mode not in MODES:
-            raise ConfigError("cache.mode", repr(mode), f"one of {', '.join(MODES)}")
         self.fingerprint = model.fingerprint
         self.slots = model.slots
         self.context = model.context

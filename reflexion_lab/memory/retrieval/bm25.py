@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import NotNegative, Positive, Share, validated
 from reflexion_lab.memory.retrieval.counts import Counts, View
 from reflexion_lab.memory.retrieval.segments import Array, Postings
 from reflexion_lab.protocols import Hit
@@ -32,11 +32,8 @@ class BM25:
         ConfigError: an argument is out of range.
     """
 
-    def __init__(self, k1: float = 1.5, b: float = 0.75, min_length: int = 1) -> None:
-        if not 0 <= k1 < float("inf"):
-            raise ConfigError("retriever.k1", k1, "a finite number of 0 or more")
-        if not 0 <= b <= 1:
-            raise ConfigError("retriever.b", b, "a number in [0, 1]")
+    @validated
+    def __init__(self, k1: NotNegative = 1.5, b: Share = 0.75, min_length: Positive = 1) -> None:
         self._counts = Counts(lambda view: _Scored(view, k1, b), min_length)
 
     def add(self, documents: Sequence[str]) -> None:

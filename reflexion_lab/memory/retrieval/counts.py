@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.retrieval.segments import (
     Array,
     Postings,
@@ -88,14 +87,9 @@ class Counts(Generic[Derived]):
     Args:
         derive: what a scoring keeps of a view; asked at the first query after a change.
         min_length: characters of the shortest word that counts.
-
-    Raises:
-        ConfigError: `min_length` is below 1.
     """
 
     def __init__(self, derive: Callable[[View], Derived], min_length: int) -> None:
-        if min_length < 1:
-            raise ConfigError("retriever.min_length", min_length, "1 or more characters")
         import numpy as np
 
         self._derive = derive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.retrieval.counts import Counts
 from reflexion_lab.protocols import Hit
 
@@ -17,7 +18,8 @@ class Jaccard:
         min_length: characters of the shortest word that counts; 3 is the rule of the `helix` preset.
     """
 
-    def __init__(self, min_length: int = 1) -> None:
+    @validated
+    def __init__(self, min_length: Positive = 1) -> None:
         self._counts = Counts(lambda view: view.sizes.astype(float), min_length)
 
     def add(self, documents: Sequence[str]) -> None:

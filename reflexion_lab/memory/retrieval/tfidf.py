@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.retrieval.counts import Counts, View
 from reflexion_lab.memory.retrieval.segments import Array
 from reflexion_lab.protocols import Hit
@@ -26,7 +27,8 @@ class TfIdf:
         min_length: characters of the shortest word that counts.
     """
 
-    def __init__(self, min_length: int = 1) -> None:
+    @validated
+    def __init__(self, min_length: Positive = 1) -> None:
         self._counts = Counts(_weights, min_length)
 
     def add(self, documents: Sequence[str]) -> None:

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from textwrap import indent
+from typing import Literal
 
 import msgspec
 
 from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.overlap import repeated
@@ -20,7 +22,8 @@ from reflexion_lab.tasks.benchmarks.rows import LINES, checked, decoded, read
 
 SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
 """The authors' own: first and last `task_id`, in both subsets."""
-SUBSETS = ("full", "sanitized")
+Split = Literal["prompt", "test", "validation", "train", "all"]
+Subset = Literal["full", "sanitized"]
 HUB = "google-research-datasets/mbpp"
 
 
@@ -37,8 +40,13 @@ class Problem(msgspec.Struct, frozen=True):
     challenge_test_list: list[str] = []
 
 
+@validated
 def mbpp(
-    path: str | None = None, subset: str = "full", split: str = "test", visible: int = 1, challenge: bool = False
+    path: str | None = None,
+    subset: Subset = "full",
+    split: Split = "test",
+    visible: Count = 1,
+    challenge: bool = False,
 ) -> Benchmark:
     """The problems of a local file (`.jsonl`, `.jsonl.gz` or `.json`, in either public shape), else of the hub.
 
@@ -64,12 +72,6 @@ def mbpp(
         ImportError: the package `datasets` is missing.
         ConnectionError: the hub could not be read.
     """
-    if split not in (*SPLITS, "all"):
-        raise ConfigError("benchmark.load.split", repr(split), f"one of {', '.join(SPLITS)}, all")
-    if subset not in SUBSETS:
-        raise ConfigError("benchmark.load.subset", repr(subset), f"one of {', '.join(SUBSETS)}")
-    if visible < 0:
-        raise ConfigError("benchmark.load.visible", visible, "0 or more asserts to show")
     if path is None:
         return _from_hub(subset, split, visible, challenge)
     first, last = SPLITS.get(split, ("any", "any"))
