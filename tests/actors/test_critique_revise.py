@@ -169,7 +169,7 @@ def test_a_missing_or_wrong_part_is_named(name, parts):
 
 
 def test_thresholds_are_named_as_the_actors():
-    with pytest.raises(ValueError, match=r"actor\.convergence_threshold: 1\.5"):
+    with pytest.raises(ValueError, match=r"actor\.convergence_threshold: got 1\.5"):
         CritiqueRevise(Drafts(), Says(), Drafts(), convergence_threshold=1.5)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import commonprefix
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import DIGITS, Critique, Step
@@ -107,12 +108,11 @@ def edit_distance(before: str, after: str) -> float:
     return distance / longest
 
 
-def _without_common_ends(one: str, other: str) -> tuple[str, str]:
-    shorter = min(len(one), len(other))
-    head = next((n for n in range(shorter) if one[n] != other[n]), shorter)
-    one, other, shorter = one[head:], other[head:], shorter - head
-    tail = next((n for n in range(shorter) if one[-1 - n] != other[-1 - n]), shorter)
-    return one[: len(one) - tail], other[: len(other) - tail]
+def _without_common_ends(before: str, after: str) -> tuple[str, str]:
+    head = len(commonprefix((before, after)))
+    before, after = before[head:], after[head:]
+    tail = len(commonprefix((before[::-1], after[::-1])))
+    return before[: len(before) - tail], after[: len(after) - tail]
 
 
 def _critique(draft: Step) -> Critique:
