@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import DIGITS, Critique, Step
@@ -109,10 +108,16 @@ def edit_distance(before: str, after: str) -> float:
 
 
 def _without_common_ends(before: str, after: str) -> tuple[str, str]:
-    head = len(commonprefix((before, after)))
+    head = _common(before, after)
     before, after = before[head:], after[head:]
-    tail = len(commonprefix((before[::-1], after[::-1])))
+    tail = _common(before[::-1], after[::-1])
     return before[: len(before) - tail], after[: len(after) - tail]
+
+
+def _common(one: str, other: str) -> int:
+    """Characters that both texts begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def _critique(draft: Step) -> Critique:
