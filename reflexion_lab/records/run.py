@@ -48,7 +48,7 @@ class SetAside(Record, frozen=True, kw_only=True):
 
     task_id: str
     outcome: str
-    """One of `protocols.UNANSWERED`."""
+    """One of `errors.UNANSWERED`."""
     problem: str
     """In one line: who was asked, what came back, at which stage and attempt, what to do. Never holds a key."""
     at: str
