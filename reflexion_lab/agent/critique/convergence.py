@@ -105,12 +105,17 @@ def edit_distance(before: str, after: str) -> float:
     return distance / longest
 
 
-def _without_common_ends(one: str, other: str) -> tuple[str, str]:
-    shorter = min(len(one), len(other))
-    head = next((n for n in range(shorter) if one[n] != other[n]), shorter)
-    one, other, shorter = one[head:], other[head:], shorter - head
-    tail = next((n for n in range(shorter) if one[-1 - n] != other[-1 - n]), shorter)
-    return one[: len(one) - tail], other[: len(other) - tail]
+def _without_common_ends(before: str, after: str) -> tuple[str, str]:
+    head = _common(before, after)
+    before, after = before[head:], after[head:]
+    tail = _common(before[::-1], after[::-1])
+    return before[: len(before) - tail], after[: len(after) - tail]
+
+
+def _common(one: str, other: str) -> int:
+    """Characters that both texts begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def _critique(draft: Step) -> Critique:
