@@ -109,7 +109,7 @@ def read_labels(path: Path) -> dict[tuple[str, str], Label]:
                 )
         found[row["file"], row["attempt"]] = Label(part=row["part"], label=row["label"], why=row["why"] or "")
     if twice := [key for key, count in Counter((row["file"], row["attempt"]) for row in rows).items() if count > 1]:
-        raise ConfigError(f"{path}: {' '.join(twice[0])} found more than once", expected="one label a case")
+        raise ConfigError(path, f"{' '.join(twice[0])} more than once", "one label a case")
     if not found:
         raise ConfigError(path, "no label", f"a table with the columns {', '.join(FIELDS)}")
     return found

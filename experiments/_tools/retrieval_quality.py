@@ -119,7 +119,7 @@ def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, 
     if measure not in MEASURES:
         raise ConfigError("measure", repr(measure), f"one of {', '.join(MEASURES)}")
     if [one.task_id for one in first] != [one.task_id for one in second]:
-        raise ConfigError(f"{len(first)} and {len(second)} answers found", expected="two to each query, in one order")
+        raise ConfigError("answers", f"{len(first)} and {len(second)}", "two to each query, in one order")
     gains: dict[str, list[float]] = {}
     for before, after in zip(first, second, strict=True):
         gains.setdefault(before.task_id, []).append(getattr(after, measure) - getattr(before, measure))

@@ -138,7 +138,7 @@ def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipI
         told = f"{bomb.compress_size:,} bytes that unpack to {bomb.file_size:,}"
         raise BundleError(f"{path}: {bomb.filename}: {told}, as no text does", expected="a run's records")
     if (size := sum(info.file_size for info in infos)) > LARGEST:
-        raise BundleError(f"{path}: {size:,} bytes found unpacked", expected=f"at most {LARGEST:,}")
+        raise BundleError(path, f"{size:,} bytes unpacked", f"at most {LARGEST:,}")
     if ABOUT not in found:
         raise BundleError(path, f"no {ABOUT}", "what `reflexion-lab bundle` writes")
     return found
