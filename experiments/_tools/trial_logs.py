@@ -111,21 +111,17 @@ def _number(path: Path) -> int:
 
 def _read(folder: Path, files: dict[int, Path]) -> Trials:
     if missing := sorted(set(range(max(files) + 1)) - files.keys()):
-        raise ConfigError(folder, f"env_results_trial_{missing[0]}.json not", "one for every trial")
+        raise ConfigError(folder, f"no env_results_trial_{missing[0]}.json", "one for every trial")
     solved: dict[str, list[bool]] = {}
     for trial in range(len(files)):
         path = files[trial]
         outcomes = _outcomes(path)
         if trial and (odd := sorted(outcomes.keys() ^ solved.keys())):
-            raise ConfigError(
-                f"{path}: environment {odd[0]} found in one trial alone", expected="the same in all trials"
-            )
+            raise ConfigError(path, f"environment {odd[0]} in one trial alone", "the same in all trials")
         for name, is_success in outcomes.items():
             before = solved.setdefault(name, [])
             if before and before[-1] and not is_success:
-                raise ConfigError(
-                    f"{path}: {name} unsolved found, which was solved before", expected="it to stay solved"
-                )
+                raise ConfigError(path, f"{name} unsolved, which was solved before", "it to stay solved")
             before.append(is_success)
     where = folder.resolve()
     return Trials(world=where.parent.name, name=where.name, solved={name: tuple(has) for name, has in solved.items()})

@@ -137,7 +137,7 @@ CHANGES = [
     ("results.jsonl", lambda one: one.update(attempts=3), "expected 1 to 3, as its result says"),
     ("grades.jsonl", lambda one: one.update(passed=True), "passed=True"),
     ("grades.jsonl", lambda one: one.update(sealed=True), "sealed: got True, expected False"),
-    ("grades.jsonl", lambda one: one.update(number=7), "no such attempt found"),
+    ("grades.jsonl", lambda one: one.update(number=7), "got no such attempt"),
     ("grades.jsonl", lambda one: one.update(checks_total=99), "hidden tests: got 99"),
     ("grades.jsonl", lambda one: one.update(checks_total="many"), "grades.jsonl, line 1"),
 ]

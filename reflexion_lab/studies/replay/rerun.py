@@ -141,7 +141,7 @@ def check_parts(config: Mapping[str, Any]) -> None:
             if current(name) not in parts():
                 raise ConfigError("config", f"the part {name}", "one that conf/ names here", "use its version")
     if any("${" in text for text in _texts(config)):
-        raise ConfigError("config: an interpolation found, ${…}", expected="plain values, as manifests hold them")
+        raise ConfigError("config", "an interpolation, ${…}", "plain values, as manifests hold them")
 
 
 @functools.cache

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -13,10 +11,10 @@ from typing import Literal
 
 import msgspec
 
-from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.datasets_in import HUB
 from reflexion_lab.tasks.benchmarks.overlap import repeated
 from reflexion_lab.tasks.benchmarks.rows import LINES, checked, decoded, read
 
@@ -24,7 +22,7 @@ SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train
 """The authors' own: first and last `task_id`, in both subsets."""
 Split = Literal["prompt", "test", "validation", "train", "all"]
 Subset = Literal["full", "sanitized"]
-HUB = "google-research-datasets/mbpp"
+NAME = "google-research-datasets/mbpp"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -60,45 +58,28 @@ def mbpp(
     asserts. `canonical_solution` is a whole program. `setup` may need a class that only the reference defines.
 
     Args:
-        path: None loads from the hub, with the package `datasets`.
+        path: A file or data set, see `rows.read`; None loads from the hub.
         subset: `full` (974 problems) or `sanitized` (427); a local file is what it is.
         split: `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` takes every row.
         visible: Asserts shown, at least 0.
         challenge: Whether the tests of `challenge_test_list` judge too.
 
     Raises:
-        ConfigError: an argument, or a row, is not as it should be; names the file, and place and field of the row.
-        FileNotFoundError: there is no such file.
-        ImportError: the package `datasets` is missing.
-        ConnectionError: the hub could not be read.
+        ConfigError: an argument is not as it should be.
+        DataError: the file, the package `datasets` or the hub is missing, or a row is not as it should be; names the
+            file, and place and field of the row.
     """
-    if path is None:
-        return _from_hub(subset, split, visible, challenge)
     first, last = SPLITS.get(split, ("any", "any"))
-    task_of = partial(_selected, split=split, visible=visible, challenge=challenge)
-    expected = f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all takes every row"
-    return read(path, task_of, name="mbpp", suffixes=(*LINES, ".json"), expected=expected)
-
-
-def _from_hub(subset: str, split: str, visible: int, challenge: bool) -> Benchmark:
-    instead = "or set benchmark.load.path to a local file of MBPP (.jsonl or .json)"
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise DataError(
-            f"benchmark=mbpp needs the package datasets: pip install 'reflexion_lab[hub]', {instead}"
-        ) from None
-    try:
-        rows = list(load_dataset(HUB, subset, split="+".join(SPLITS) if split == "all" else split))
-    except (OSError, ValueError) as problem:  # what `datasets` raises offline depends on its cache
-        raise DataError(
-            f"{HUB} could not be read from the hub ({' '.join(str(problem).split())}): connect once, {instead}"
-        ) from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sources hold "\d", which is for their authors to mend
-        tasks = tuple(_task(msgspec.convert(row, Problem), visible, challenge) for row in rows)
-    digest = hashlib.sha256(msgspec.json.encode(rows, order="sorted")).hexdigest()
-    return Benchmark("mbpp", tasks, digest)
+    rows_of = split if path else "all"  # the hub's rows of a split are just those
+    task_of = partial(_selected, split=rows_of, visible=visible, challenge=challenge)
+    return read(
+        path or f"{HUB}{NAME}/{subset}/{'+'.join(SPLITS) if split == 'all' else split}",
+        task_of,
+        name="mbpp",
+        suffixes=(*LINES, ".json"),
+        expected=f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all takes every row",
+        instead="set benchmark.load.path to a local file of MBPP (.jsonl or .json)",
+    )
 
 
 def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | None:

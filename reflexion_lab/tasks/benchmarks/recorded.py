@@ -59,10 +59,7 @@ def _task(line: bytes, disjoint: bool) -> Task:
                 f"field $.{field}", "nothing", "that of the problem", "for HumanEval's use benchmark=humaneval"
             )
     shown = examples(row.problem, row.prompt, row.entry_point) if row.visible_tests is None else row.visible_tests
-    try:
-        hidden = hidden_checks(row.test)
-    except ValueError as problem:
-        raise DataError(f"field $.test: {problem}") from None
+    hidden = hidden_checks(row.test)
     shadowed = row.entry_point == "check" or any(re.search(r"\bcheck\(", test) for test in hidden)
     called = re.compile(rf"\b(?:candidate|{re.escape(row.entry_point)})\b")
     tags = {row.bench: True, SHADOWED: shadowed, UNTESTED: not any(map(called.search, hidden))}
