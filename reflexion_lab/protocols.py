@@ -212,7 +212,9 @@ class Store(Protocol):
 
 
 class Retriever(Protocol):
-    """Finds the documents nearest to a query. Adding is cheap: no call rebuilds what is there."""
+    """Finds the documents nearest to a query. An index may be rebuilt by the first query after a change: memory changes
+    between rounds only.
+    """
 
     def add(self, documents: Sequence[str]) -> None:
         """Number `documents` on from the last one. What was added is found by the next `rank`."""
