@@ -382,7 +382,9 @@ class Store(Protocol):
 
 
 class Retriever(Protocol):
-    """Finds the documents nearest to a query. Adding is cheap: no call rebuilds the index."""
+    """Finds the documents nearest to a query. An index may be rebuilt by the first query after a change: memory changes
+    between rounds only.
+    """
 
     def add(self, documents: Sequence[str]) -> None:
         """Index `documents`, numbered on from the last one; the next `rank` finds them."""

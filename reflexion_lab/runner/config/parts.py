@@ -249,7 +249,7 @@ def _cached(
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.agent.models.capped import CappedModel, longest_reply
     from reflexion_lab.agent.models.prices import RECORDED, settled
-    from reflexion_lab.storage.shared_calls import UNSAVED
+    from reflexion_lab.storage.call_store import UNSAVED
 
     price = settled(role, node, lists, meter.caps.cost)
     model = _model(msgspec.json.encode(node, order="sorted"))

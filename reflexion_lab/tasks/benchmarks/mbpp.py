@@ -90,11 +90,11 @@ def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | N
 
 def _task(problem: Problem, visible: int, challenge: bool) -> Task:
     if not (text := (problem.text or problem.prompt).strip()):
-        raise ConfigError("field $.text", "nothing", "the problem in words, here or in $.prompt")
+        raise DataError("field $.text", "nothing", "the problem in words, here or in $.prompt")
     tests = [test.strip() for test in problem.test_list + problem.challenge_test_list * challenge]
     function = _function(problem.code, tests)
     if len(tests) <= visible:
-        raise ConfigError(
+        raise DataError(
             "field $.test_list", len(tests), f"a test beyond the {visible} visible", "lower benchmark.load.visible"
         )
     shown = tests[:visible]
@@ -120,11 +120,11 @@ def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:
         functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
         calls = [node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call)]
     except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
-        raise ConfigError("fields $.code and $.test_list", problem, "Python") from None
+        raise DataError("fields $.code and $.test_list", problem, "Python") from None
     names = Counter(call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id in functions)
     if not names:
         found = f"only {', '.join(functions)}" if functions else "none"
-        raise ConfigError("field $.code", found, "the function that the tests of $.test_list call")
+        raise DataError("field $.code", found, "the function that the tests of $.test_list call")
     return functions[names.most_common(1)[0][0]]
 
 
