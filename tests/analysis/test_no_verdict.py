@@ -120,4 +120,4 @@ def test_a_benchmark_without_any_hidden_test_has_no_pass_at_1(tmp_path, capsys):
     folder = next((tmp_path / "runs").glob("*/manifest.json")).parent
     assert rl.load(folder).runs.pass_at_1.isna().all()
     assert main(["compare", str(folder)]) == 2
-    assert "no task has a hidden verdict" in capsys.readouterr().err
+    assert "no task with a hidden verdict" in capsys.readouterr().err

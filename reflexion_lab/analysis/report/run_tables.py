@@ -55,7 +55,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
         *_convergence(log, figures),
         *_feedback(figures),
         *_reflections(figures),
-        headline(figures),
+        headline(log),
         cells.line(""),
         _costs(figures, log.manifest.prices),
         *map(cells.line, resumed(log.manifest, log.resumptions)),
