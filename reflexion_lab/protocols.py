@@ -290,8 +290,10 @@ class Tracker(Protocol):
     def command(self) -> str:
         """Opens the view in a browser; "" where there is nothing to open."""
 
-    def track(self, folder: Path) -> str:
-        """Log the run in `folder`; returns where to look at it, "" for nowhere."""
+    def track(self, folder: Path, log: Any = None) -> str:
+        """Log the run in `folder`; returns where to look at it, "" for nowhere. `log`: its `analysis.run_log.Log`, if
+        it has been read.
+        """
 
     def track_arms(
         self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reflexion_lab.errors import ConfigError
+
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
@@ -47,7 +49,10 @@ def compare(options: argparse.Namespace) -> None:
 
     _, found = read(options)
     if options.csv:
-        write_table(Path(options.csv), found)
+        try:
+            write_table(Path(options.csv), found)
+        except OSError as problem:
+            raise ConfigError("--csv", f"{options.csv} ({problem.strerror})", "a file that can be written") from None
     if options.json:
         say_json(found)
         return

@@ -120,7 +120,7 @@ def test_figures_are_drawn_in_any_thread(curve, tmp_path):
 
 
 def test_a_run_without_a_curve_says_what_to_do(curve):
-    with pytest.raises(ValueError, match="no curve found"):
+    with pytest.raises(ValueError, match="got no curve"):
         curve(sealed=False)
 
 

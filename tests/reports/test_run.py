@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from reflexion_lab.analysis.report.run_tables import show
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Check, SuiteVerdict, Usage, WrittenTests
 
 RUN = {
@@ -265,3 +266,10 @@ def test_brackets_in_a_task_id_are_printed_as_they_are(shown):
 
 def test_the_path_of_the_run_folder_is_not_broken(shown, tmp_path):
     assert f"run folder: {tmp_path / 'run'}\n" in shown(width=20)
+
+
+def test_a_log_that_was_read_is_not_read_again(write_run, monkeypatch):
+    folder = write_run(RUN)
+    log = Log.read(folder)
+    monkeypatch.setattr(Log, "read", None)
+    show(folder, Console(file=io.StringIO()), log=log)
