@@ -103,11 +103,11 @@ class _Ended(msgspec.Struct):
 
 def drawn(lab: Lab, log: Log, label: str) -> list[Path]:
     """The figures of the run, in its folder."""
-    from reflexion_lab.analysis.figures.convergence import Curve, save_convergence
+    from reflexion_lab.analysis.figures.curves import save_convergence
     from reflexion_lab.analysis.figures.reflections import save_reflections
 
     reflections = save_reflections(lab.folder.path, log, label)
-    convergence = save_convergence(lab.folder.path, [Curve.of(log, label)]) if log.points else None
+    convergence = save_convergence(lab.folder.path, log, label) if log.points else None
     return [path for path in (convergence, reflections) if path]
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.figures.convergence import Curve
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.report.page import page

@@ -10,7 +10,7 @@ import pytest
 
 import reflexion_lab as rl
 from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.figures.convergence import Curve
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -10,7 +10,7 @@ from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.differences import Difference
-from reflexion_lab.analysis.figures.convergence import Curve
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report.markdown import escaped
 from reflexion_lab.analysis.row import Row
 from reflexion_lab.analysis.suite_quality import Confusion
