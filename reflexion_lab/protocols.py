@@ -484,8 +484,11 @@ class Tracker(Protocol):
     def command(self) -> str:
         """The shell command that opens the view; "" where there is nothing to open."""
 
-    def track(self, folder: Path) -> str:
-        """Log the run in `folder`; returns the address of its view, "" for none."""
+    def track(self, folder: Path, log: Any = None) -> str:
+        """Log the run in `folder`; returns the address of its view, "" for none.
+
+        `log` is its `analysis.run_log.Log`, where that has been read already.
+        """
 
     def track_arms(
         self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reflexion_lab.errors import ConfigError
+
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
@@ -47,13 +49,18 @@ def compare(options: argparse.Namespace) -> None:
 
     _, found = read(options)
     if options.csv:
-        write_table(Path(options.csv), found)
+        try:
+            write_table(Path(options.csv), found)
+        except OSError as problem:
+            raise ConfigError("--csv", f"{options.csv} ({problem.strerror})", "a file that can be written") from None
     if options.json:
         say_json(found)
         return
-    console = Console(width=max(WIDTH, Console().width))  # what is narrower would cut figures
+    tables = [as_table(sheet) for sheet in sheets(found)]
+    widest = max(Console().measure(table).minimum for table in tables)
+    console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
     loud = [line(text, "bold white on red") for text in warnings(found)]
-    for part in (*loud, *map(as_table, sheets(found)), *loud):
+    for part in (*loud, *tables, *loud):
         console.print(part)
 
 

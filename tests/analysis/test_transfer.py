@@ -185,7 +185,7 @@ def test_runs_are_paired_with_runs_of_their_own_seed_alone(make_run):
 
 
 def test_runs_without_a_common_seed_are_an_error(make_run):
-    with pytest.raises(FolderError, match="no seed in common: got runs of seed 0 and a baseline of seed 7"):
+    with pytest.raises(FolderError, match="transfer: got runs of seed 0 and a baseline of seed 7"):
         transfer([make_run("with", WITH, seed=0)], [make_run("without", BASELINE, seed=7)])
 
 

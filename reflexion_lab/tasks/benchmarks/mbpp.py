@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
