@@ -92,7 +92,7 @@ def test_what_a_study_lacks_is_named_with_the_file(study, line, changed, told):
 
 def test_a_study_that_is_not_there_begins_no_run(run, study, tmp_path):
     study.unlink()
-    with pytest.raises(ValueError, match=r"my-study\.yaml': no file found"):
+    with pytest.raises(ValueError, match=r"my-study\.yaml': got no file, expected"):
         run()
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*/manifest.json"))
 

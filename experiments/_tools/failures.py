@@ -49,7 +49,7 @@ def failures(options: argparse.Namespace) -> int:
     labels = read_labels(Path(options.labels)) if options.labels else {}
     read = read_failures(options.files, options.limit)
     if labels and not any(one.id in labels for one in read):
-        raise ConfigError(f"{options.labels}: none of its {len(labels)} labels is about a failure of these files")
+        raise ConfigError(options.labels, f"{len(labels)} labels of other failures", "some of failures of these files")
     found = execute(read)
     compared = compare(found, labels, options.seed)
     show(found, compared, Console())

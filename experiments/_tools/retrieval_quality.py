@@ -74,9 +74,7 @@ def answer(task_id: str, found: Sequence[bool], relevant: int, k: int, best_scor
     if k < 1:
         raise ConfigError("k", k, "1 or more")
     if not max(1, sum(found)) <= relevant:
-        raise ConfigError(
-            f"relevant: {relevant} found, {sum(found)} of them in the ranking", expected="1 or more in all"
-        )
+        raise ConfigError("relevant", f"{relevant}, and {sum(found)} in the ranking", "1 or more, and as many at least")
     gained = sum(1 / math.log2(rank + 1) for rank, good in enumerate(found[:k], 1) if good)
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, relevant) + 1))
     first = next((rank for rank, good in enumerate(found, 1) if good), 0)

@@ -131,7 +131,7 @@ def _outcomes(path: Path) -> dict[str, bool]:
     try:
         environments = msgspec.json.decode(content(path, "a trial's results"), type=list[Environment])
     except UNREADABLE as problem:
-        raise ConfigError(f"{path}: {problem}", expected="a list of objects with `name` and `is_success`") from None
+        raise ConfigError(path, problem, "a list of objects with `name` and `is_success`") from None
     found = {one.name: one.is_success for one in environments}
     if len(found) < len(environments) or not found:
         raise ConfigError(path, f"{len(environments)} entries of {len(found)} names", "each once, and one")

@@ -89,14 +89,12 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
     """
     if odd := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
         raise DataError(
-            f"arm {odd[0]}: {unit} unknown", expected="runs that say what every call took", hint="match by another"
+            f"arm {odd[0]}", f"runs of unknown {unit}", "runs that say what every call took", "match by another"
         )
     one, other = _spent(first, unit), _spent(second, unit)
     shared = sorted(case for case in one if case in other)
     if not shared:
-        raise DataError(
-            f"arms {first.label} and {second.label}: no case found in both", expected="the same tasks and seeds"
-        )
+        raise DataError(f"arms {first.label} and {second.label}", "no case in both", "the same tasks at the same seeds")
     one, other = ({case: found[case] for case in shared} for found in (one, other))
     cap, first_caps, second_caps = _matching(one, other, seed)
     return Matched(

@@ -59,13 +59,14 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
         results, grades = fresh.results, fresh.grades
         if lost := sorted(results.keys() - attempts.keys()):
-            where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
-            raise FolderError(where, expected="one at least", hint="delete its line in results.jsonl and resume")
+            found = f"no attempt at {lost[0]}, of which there is a result"
+            mend = "delete its line in results.jsonl and resume"
+            raise FolderError(run.path / "attempts.jsonl", found, "one at least", mend)
         for task_id, result in results.items():
             n = len(attempts[task_id])
             if result.attempts != n or not all(1 <= t <= n for t in (result.submitted, result.best, result.last)):
-                where = f"{run.path / 'results.jsonl'}: a result of {task_id} that does not fit its {n} attempts found"
-                raise FolderError(where, expected="both as the run wrote them", hint="delete that line and resume")
+                found, mend = f"a result of {task_id} that does not fit its {n} attempts", "delete that line and resume"
+                raise FolderError(run.path / "results.jsonl", found, "both as the run wrote them", mend)
         written = fresh.written_tests
         return cls(
             manifest=fresh.manifest,

@@ -169,8 +169,8 @@ def _known(path: Path, strategy: str, feedback_source: str) -> Strategy:
     if name in STRATEGIES:
         return STRATEGIES[name]
     if feedback_source not in FEEDBACK_SOURCES:
-        said = f"{path}: strategy {strategy!r} found, of which it is not known what drove its loop"
-        raise DataError(said, expected=f"one of {', '.join(STRATEGIES)}, or --feedback-source")
+        unknown = f"strategy {strategy!r}, of which it is not known what drove its loop"
+        raise DataError(path, unknown, f"one of {', '.join(STRATEGIES)}, or --feedback-source")
     return Strategy(name or "recorded", feedback_source, 0)
 
 

@@ -107,7 +107,7 @@ def _told_in(folder: str) -> tuple[Told, ...]:
     try:
         run = RunFolder.existing(folder)
         if run.manifest.feedback_source == "oracle":
-            raise FolderError(f"{folder}: feedback_source oracle found, whose words are about hidden tests")
+            raise FolderError(folder, "feedback_source oracle, whose words are about hidden tests", "another")
         failures = [attempt for made in run.attempts.values() for attempt in made if not attempt.evaluation.passed]
     except FolderError as problem:
         raise ConfigError(f"reflector.pool: {problem}", hint=EXPECTED) from None

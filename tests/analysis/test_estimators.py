@@ -57,7 +57,7 @@ def test_a_cut_knows_nothing_of_later_attempts(attempt):
 
 
 def test_a_cut_before_the_first_attempt_is_refused(attempt):
-    with pytest.raises(ValueError, match="t = 0"):
+    with pytest.raises(ValueError, match="t: got 0, before which there is no attempt, expected 1 or more"):
         submitted_at([attempt("a", 1, 1.0)], 0)
 
 

@@ -158,5 +158,5 @@ def test_a_file_without_samples_and_one_that_is_torn_are_errors(write, tmp_path)
     torn.write_bytes(gzip.compress(b"x" * 1000)[:-9])
     with pytest.raises(ValueError, match="expected a whole gzip file"):
         read_samples(torn)
-    with pytest.raises(ValueError, match=r"no manifest\.json found"):
+    with pytest.raises(ValueError, match=r"got no manifest\.json, expected"):
         read_samples(tmp_path)

@@ -208,7 +208,7 @@ def test_nothing_is_imported_when_one_of_the_files_is_bad(lab, fill, held, episo
         lab("memory", "import", good, bad, "--store", other)
     assert held(Episode, other) == []
     for nothing in (tmp_path / "absent.jsonl", tmp_path):
-        with pytest.raises(ValueError, match="found; expected"):
+        with pytest.raises(ValueError, match=r"got (no file|a folder), expected"):
             lab("memory", "import", good, nothing, "--store", other)
     assert held(Episode, other) == []
 
@@ -296,7 +296,7 @@ def test_prompts_come_from_the_benchmark_that_a_run_names(lab, place, held, tmp_
 
 
 def test_what_hidden_tests_have_taught_stays_outside(lab, place, held, run):
-    with pytest.raises(ValueError, match="feedback_source oracle found"):
+    with pytest.raises(ValueError, match="got feedback_source oracle, whose words are about hidden tests, expected"):
         lab("memory", "import", run(feedback_source="oracle"), "--store", place)
     assert held(Episode) == []
 
@@ -327,9 +327,9 @@ def test_every_bad_line_of_an_export_is_named(lab, fill, episode, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"kind":"episodes","schema":9}\n', "schema 9 found"),
-        ('{"episode_id":"x"}\n', "no header found"),
-        ('{"kind":"dreams","schema":1}\n{}\n', "no header found"),
+        ('{"kind":"episodes","schema":9}\n', "got schema 9, expected"),
+        ('{"episode_id":"x"}\n', "got no header, expected"),
+        ('{"kind":"dreams","schema":1}\n{}\n', "got no header, expected"),
     ],
 )
 def test_an_export_without_a_header_of_ours_is_named_once(lab, tmp_path, text, said):

@@ -72,8 +72,8 @@ def test_runs_are_named_in_many_ways_and_each_counts_once(two):
     [
         ("nowhere", "nowhere: got no manifest.json"),
         ("nowhere/*", "expected a pattern that fits run folders"),
-        (7, "int: found as a run; expected a folder, a pattern"),
-        (Holder(runs=None), "Holder: found as a run"),
+        (7, "runs: got something of type int, expected a folder, a pattern"),
+        (Holder(runs=None), "runs: got something of type Holder, expected a folder"),
         ("def f():\n" * 1000, "no path, expected a run folder"),
         ("a\0b", "expected a run folder"),
     ],

@@ -152,7 +152,7 @@ def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path
 
 def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
     for pool, said in {
-        tmp_path / "absent": "no manifest.json found",
+        tmp_path / "absent": "got no manifest.json, expected",
         run_folder(tmp_path / "empty"): "no reflection by a model",
         run_folder(tmp_path / "rules", attempt("t/1", source="rules:index")): "no reflection by a model",
         run_folder(tmp_path / "oracle", attempt("t/1"), feedback_source="oracle"): "about hidden tests",
@@ -171,7 +171,9 @@ def test_the_config_names_pool_and_seed(tmp_path: Path) -> None:
 
 
 def test_the_config_demands_a_pool() -> None:
-    with pytest.raises(ValueError, match=r"reflector\.pool: no folder found; run the reflexion arm first"):
+    with pytest.raises(
+        ValueError, match=r"reflector\.pool: got no folder, expected a run folder; run the reflexion arm first"
+    ):
         wire(instantiate(compose("reflector=shuffled").reflector), {})
 
 

@@ -112,8 +112,8 @@ class RunFolder:
         except UNREADABLE as problem:
             raise FolderError(f"{path}: {problem}", expected=f"a manifest of schema {SCHEMA_VERSION}") from None
         if found.schema_version > SCHEMA_VERSION:
-            what = f"schema {found.schema_version} found; this version reads schema {SCHEMA_VERSION}"
-            raise FolderError(f"{path}: {what}; use the version of reflexion_lab that wrote it, or a newer one")
+            mend = "use the version of reflexion_lab that wrote it, or a newer one"
+            raise FolderError(path, f"schema {found.schema_version}", f"{SCHEMA_VERSION} at most", mend)
         return found
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -150,8 +150,8 @@ class RunFolder:
             with self._files.held():
                 yield
         except Held:
-            said = "another process writes into this run; expected it to be at an end; wait for it, or stop it"
-            raise FolderError(f"{self.path}: {said}") from None
+            said = f"{self.path}: another process writes into this run"
+            raise FolderError(said, hint="wait for it, or stop it") from None
 
     @property
     def is_untouched(self) -> bool:
@@ -281,7 +281,7 @@ def _named(run: object) -> list[RunFolder]:
     if isinstance(several := getattr(run, "runs", run), Iterable):
         return folders(*several)
     expected = "a folder, a pattern such as runs/*, a run or a sweep"
-    raise FolderError("runs", f"a {type(run).__name__}", expected)
+    raise FolderError("runs", f"something of type {type(run).__name__}", expected)
 
 
 def _matching(run: str) -> list[RunFolder]:

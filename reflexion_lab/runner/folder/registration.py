@@ -131,9 +131,10 @@ def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registrat
     found, digest = read(folders[0] / FILE), digests.pop()
     if found.digest != digest:
         raise DataError(
-            f"study: {folders[0] / FILE} has the digest {found.digest}",
-            expected=f"{digest}, which the run began with",
-            hint="put the registered file back",
+            folders[0] / FILE,
+            f"digest {found.digest}",
+            f"{digest}, which the run began with",
+            "put the registered file back",
         )
     return found
 
@@ -182,7 +183,7 @@ def _strays(registration: Registration, run: Manifest) -> Iterator[str]:
         yield f"seed {run.seed} was not registered"
     for field, found in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
         if found != (wanted := getattr(registration, field)):
-            yield f"{field} {found} found, registered was {wanted}"
+            yield f"{field} is {found}, registered was {wanted}"
 
 
 class _Label(NamedTuple):

@@ -130,13 +130,13 @@ def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipI
         raise BundleError(path, f"{len(infos)} members", f"at most {MOST}, each once")
     for name, info in found.items():
         if name != ABOUT and not NAME.fullmatch(name):
-            raise BundleError(f"{path}: a member {name!r} found, which no bundle has")
+            raise BundleError(path, f"a member {name!r}", "the files of a run alone")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
-            raise BundleError(f"{path}: {name} is a link or encrypted", expected="a plain file")
+            raise BundleError(f"{path}, {name}", "a link or encrypted member", "a plain file")
     if bomb := next((info for info in infos if info.file_size > max(SMALL, RATIO * info.compress_size)), None):
         told = f"{bomb.compress_size:,} bytes that unpack to {bomb.file_size:,}"
-        raise BundleError(f"{path}: {bomb.filename}: {told}, as no text does", expected="a run's records")
+        raise BundleError(f"{path}, {bomb.filename}", f"{told}, as no text does", "a run's records")
     if (size := sum(info.file_size for info in infos)) > LARGEST:
         raise BundleError(path, f"{size:,} bytes unpacked", f"at most {LARGEST:,}")
     if ABOUT not in found:

@@ -171,9 +171,7 @@ def _data(config: Mapping[str, Any]) -> str | None:
     if "path" not in load:
         return None
     if not load["path"]:
-        raise BundleError(
-            "benchmark.load.path: null found, which asks the hub", expected="a file, so that it can travel"
-        )
+        raise BundleError("benchmark.load.path", "null, which asks the hub", "a file, so that it can travel")
     path = str(load["path"])
     if not Path(path).is_file():
         raise BundleError(

@@ -34,7 +34,9 @@ class Benchmark:
     def __post_init__(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)
         if repeated := [task_id for task_id, count in counts.items() if count > 1]:
-            raise ConfigError(f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}; rename.")
+            raise ConfigError(
+                f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}", hint="rename one"
+            )
         if not self.digest:
             data = msgspec.json.encode(self.tasks, order="sorted")
             object.__setattr__(self, "digest", hashlib.sha256(data).hexdigest())
@@ -102,7 +104,7 @@ class Benchmark:
         """
         wanted = {ids} if isinstance(ids, str) else set(ids)
         if not wanted:
-            raise ConfigError("benchmark.ids: names no task; leave it null for all.")
+            raise ConfigError("benchmark.ids", "no task", "one at least", "leave it null for all")
         if unknown := sorted(wanted - self._by_id.keys()):
             raise ConfigError("benchmark.ids: " + " ".join(map(self._unknown, unknown)))
         return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in wanted))

@@ -70,8 +70,8 @@ def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
         compute: Runs the canonical solutions of a release file, in a sandbox; hub rows need none.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold such rows, or needs `compute`; names the file, and line and field.
+        DataError: there is no such file, or it does not hold such rows, or needs `compute`; names the file,
+            and line and field.
     """
     return read(path, partial(_task, compute=compute))
 

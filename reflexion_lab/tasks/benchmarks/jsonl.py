@@ -15,14 +15,14 @@ def jsonl(path: str) -> Benchmark:
     The benchmark is named as the file, without suffix; its digest is that of the file's bytes.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold tasks; names the file, and line and field of up to ten bad lines.
+        DataError: there is no such file, or it does not hold tasks; names the file, and line and field of up
+            to ten bad lines.
     """
     return read(path, _task)
 
 
 def _task(line: bytes) -> Task:
-    """The task of one line; a ValueError names the field, what was expected and what was found."""
+    """The task of one line; a DataError names the field, what it holds and what was expected."""
     if unknown := sorted(decoded(line, dict[str, object]).keys() - set(Task.__struct_fields__)):
         expected = ", ".join(Task.__struct_fields__)
         raise DataError(f"field $.{unknown[0]}", "this name", f"one of {expected}")

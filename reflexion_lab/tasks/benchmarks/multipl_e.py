@@ -48,8 +48,8 @@ def multipl_e(path: str) -> Benchmark:
     `check`. There is no canonical solution.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold such rows; names the file, and line and field of up to ten bad lines.
+        DataError: there is no such file, or it does not hold such rows; names the file, and line and field of
+            up to ten bad lines.
     """
     return read(path, _task)
 

@@ -45,8 +45,8 @@ def recorded(path: str, disjoint: bool = True) -> Benchmark:
     tags are `bench`, `entry_point_not_tested` and `check_shadowed`. There is no canonical solution.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold such rows, or one problem in two forms; names the file, lines and fields.
+        DataError: there is no such file, or it does not hold such rows, or one problem in two forms; names
+            the file, lines and fields.
     """
     return read(path, partial(_task, disjoint=disjoint), repeats=True)
 

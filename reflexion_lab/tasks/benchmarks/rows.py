@@ -83,7 +83,7 @@ def read(
 
 
 def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspec.json.decode) -> T:
-    """The row as a `kind`; a ValueError names the field, what was expected and what was found."""
+    """The row as a `kind`; a DataError names the field, what it holds and what was expected."""
     try:
         return msgspec.convert(loads(row), kind)
     except (ValueError, RecursionError) as problem:
@@ -128,7 +128,7 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         text = gunzipped(data) if path.endswith(".gz") else data
     except ValueError as problem:
-        raise DataError(f"{path}: {problem}", expected="whole gzip") from None
+        raise DataError(path, f"gzip that is damaged ({problem})", "whole gzip") from None
     text = text.removeprefix(codecs.BOM_UTF8)
     if path.endswith(".json"):
         try:

@@ -90,4 +90,4 @@ def check_weights(weights: Mapping[str, float]) -> None:
     """
     if not any(weights.values()):
         keys = ", ".join(f"evaluator.{name}_weight" for name in weights)
-        raise ConfigError(f"{keys}: 0 found in each", expected="one above 0 at least")
+        raise ConfigError(keys, "0 in each", "one above 0 at least")
