@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from reflexion_lab.errors import FolderError
+from reflexion_lab.errors import FolderError, LabError
 from reflexion_lab.io.jsonl_log import FolderLost
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.compose import Lab, assemble
@@ -115,7 +115,7 @@ def track(lab: Lab, log: Log | None = None) -> str:
     """Show the run to the tracker. A tracker that fails is said so and loses nothing: the folder is the truth."""
     try:
         return lab.tracker.track(lab.folder.path, log)
-    except OSError as problem:
+    except (OSError, LabError) as problem:
         print(f"not tracked: {one_line(problem)}", file=sys.stderr)
         return ""
 
@@ -125,6 +125,6 @@ def track_arms(cfg: DictConfig, runs: Sequence[Path]) -> dict[str, str]:
     try:
         tracker: Tracker = instantiate(cfg.tracker, "tracker")
         return tracker.track_arms(runs) if runs else {}
-    except (OSError, ValueError) as problem:
+    except (OSError, LabError) as problem:
         print(f"arms not tracked: {one_line(problem)}", file=sys.stderr)
         return {}
