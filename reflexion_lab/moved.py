@@ -27,6 +27,7 @@ MOVED = {
     "executors.local": "studies.scale.local_executor",
     "extract": "text.replies.extract",
     "figures": "analysis.figures",
+    "figures.convergence": "analysis.figures.curves",
     "launchers": "studies.scale",
     "launchers.joblib": "studies.scale.joblib_launcher",
     "launchers.ray": "studies.scale.ray_launcher",

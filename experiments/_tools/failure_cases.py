@@ -61,7 +61,7 @@ def compare(failures: Sequence[Failure], labels: Mapping[tuple[str, str], Label]
     ]
     read = [(one, labels[one.id]) for one in failed if one.id in labels]
     if labels and not read:
-        raise ConfigError("labels", f"{len(labels)} of other failures", "some of failures of these files")
+        raise ConfigError("labels", f"{len(labels)}, none of them about a failure of these files", "one that is")
     parts = {part: (part,) for part in PARTS} | {"held out": HELD_OUT}
     for against, among in parts.items():
         if chosen := [(one, label.label) for one, label in read if label.part in among]:

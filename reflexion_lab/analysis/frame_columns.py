@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.progression import (
     breakthroughs,
     diminishing_returns,
@@ -131,6 +133,38 @@ MEMORY: Columns = {
     "source_task": ("category", lambda row: row.of.task),
     "source_number": ("Int64", lambda row: row.of.number),
 }
+
+
+def metric_columns(level: metrics.Level) -> Columns:
+    """The registered metrics of attempts, tasks or runs; a run's pooled values of the other two are its, too."""
+    if level == "attempt":
+        return {one.name: (_dtype(one), partial(_of_attempt, one)) for one in metrics.of_level("attempt")}
+    if level == "task":
+        return {one.name: (_dtype(one), partial(_of_task, one)) for one in metrics.of_level("task")}
+    columns: Columns = {}
+    for one in metrics.of_level("run", "task", "attempt"):
+        for is_upper_bound in (False, True):  # a pass@1 and an upper bound are two columns
+            columns[one.key(is_upper_bound)] = "Float64", partial(_of_run, one, is_upper_bound)
+    return {name: column for name, column in columns.items() if name not in RUNS}
+
+
+def _dtype(metric: metrics.Metric) -> str:
+    return "boolean" if metric.unit == "share" else "Float64"
+
+
+def _of_attempt(metric: metrics.Metric, row: Any) -> object:
+    return metric.of(row.attempt, row.grade)
+
+
+def _of_task(metric: metrics.Metric, loop: Any) -> object:
+    grades = {grade.number: grade for grade in loop.grades if grade}
+    return metric.of(loop.attempts, grades)
+
+
+def _of_run(metric: metrics.Metric, is_upper_bound: bool, run: Any) -> float | None:
+    is_other = run.is_upper_bound != is_upper_bound and metric.key(False) != metric.key(True)
+    name = metric.key()
+    return None if is_other else metrics.numbers(name, metric.in_run(run.log)).get(name)
 
 
 def _verdict(evaluation: Evaluation) -> bool | None:

@@ -3,8 +3,8 @@
     frames = load("runs/*")
 
 Rows join on `run_id`, `task_id` and `number`. Tasks whose loops have not ended are left out. What hidden tests said
-stands in columns whose names begin with `hidden_`, and in `pass_at_1` and `upper_bound` of a run; missing (NA) where a
-verdict still is.
+stands in columns whose names begin with `hidden_`, in `pass_at_1` and `upper_bound` of a run, and in the registered
+metrics (`analysis.metrics`), the last columns of runs, tasks and attempts; missing (NA) where a verdict still is.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from reflexion_lab.analysis.frame_columns import (
     RUNS,
     TASKS,
     Columns,
+    metric_columns,
 )
 from reflexion_lab.analysis.frame_rows import Made, Run, attempts, checks, memories, reflections
 from reflexion_lab.records import Usage
@@ -80,10 +81,11 @@ def load(*runs: object, texts: bool = False) -> Frames:
     read = [Run(folder) for folder in some_folders(*runs)]
     loops = [loop for run in read for loop in run.loops]
     made = list(attempts(loops))
+    wordy = ATTEMPT_TEXTS if texts else {}
     return Frames(
-        runs=_frame(read, RUNS | _swept(read)),
-        tasks=_frame(loops, HEAD | TASKS),
-        attempts=_frame(made, HEAD | NUMBER | ATTEMPTS | _by_role(made) | (ATTEMPT_TEXTS if texts else {})),
+        runs=_frame(read, RUNS | metric_columns("run") | _swept(read)),
+        tasks=_frame(loops, HEAD | TASKS | metric_columns("task")),
+        attempts=_frame(made, HEAD | NUMBER | ATTEMPTS | _by_role(made) | metric_columns("attempt") | wordy),
         checks=_frame(list(checks(made)), HEAD | NUMBER | CHECKS | (CHECK_TEXTS if texts else {})),
         reflections=_frame(list(reflections(made)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
         memory=_frame(list(memories(made)), HEAD | NUMBER | MEMORY),

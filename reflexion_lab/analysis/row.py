@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.budgets import matched, per_solved
 from reflexion_lab.analysis.differences import AS_RUN, Cut, Difference, compared
@@ -79,6 +80,8 @@ class Row(Record, frozen=True, kw_only=True):
     unknown."""
     cost_per_solved: Estimate | None
     """Likewise."""
+    metrics: dict[str, metrics.Value]
+    """Registered metrics of attempts, tasks and arms that have a value, by `Metric.key`."""
 
 
 def row(
@@ -127,6 +130,7 @@ def row(
         spent=tallies(arm),
         tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
         cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
+        metrics=metrics.in_arm(arm),
     )
 
 

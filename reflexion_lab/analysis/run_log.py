@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -25,8 +26,11 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.folder.folder import RunFolder
 
 
-class Log(Record, frozen=True, kw_only=True):
-    """A run folder, read once: the tasks whose loops have ended, in the order in which they did."""
+class Log(Record, frozen=True, kw_only=True, dict=True):
+    """A run folder, read once: the tasks whose loops have ended, in the order in which they did.
+
+    What is derived from it is computed once a log.
+    """
 
     manifest: Manifest
     results: dict[str, TaskResult]
@@ -84,10 +88,15 @@ class Log(Record, frozen=True, kw_only=True):
         return replace(self, attempts=attempts, results=results, written=written)
 
     @property
+    def is_upper_bound(self) -> bool:
+        """Hidden tests drove its loops: none of its figures is a pass@1."""
+        return self.manifest.feedback_source == "oracle"
+
+    @cached_property
     def every(self) -> list[Attempt]:
         return [attempt for made in self.attempts.values() for attempt in made]
 
-    @property
+    @cached_property
     def submitted(self) -> dict[str, tuple[Attempt, Grade]]:
         """By task, what was submitted and its hidden verdict; tasks still to be graded are left out."""
         chosen = {task_id: submitted_at(made) for task_id, made in self.attempts.items()}
@@ -97,12 +106,12 @@ class Log(Record, frozen=True, kw_only=True):
             if (task_id, attempt.number) in self.grades
         }
 
-    @property
+    @cached_property
     def no_verdict(self) -> tuple[str, ...]:
         """Tasks on which the hidden tests say nothing, sorted; they are in no rate's n."""
         return tuple(sorted(without_verdict(self.grades.values()) & self.attempts.keys()))
 
-    @property
+    @cached_property
     def is_graded(self) -> bool:
         """Every attempt has its hidden verdict; an interrupted run has those of submissions alone."""
         return all((attempt.task_id, attempt.number) in self.grades for attempt in self.every)
@@ -112,7 +121,7 @@ class Log(Record, frozen=True, kw_only=True):
         """The grades; empty until `is_graded`."""
         return self.grades if self.is_graded else {}
 
-    @property
+    @cached_property
     def points(self) -> list[Point]:
         """The convergence curve, up to the longest loop; empty until `is_graded`."""
         return self.curve(max((len(made) for made in self.attempts.values()), default=0))
@@ -122,7 +131,7 @@ class Log(Record, frozen=True, kw_only=True):
         before = sum(written.usage.tokens for written in self.written.values())
         return curve(self.attempts, self.grades, n_attempts, before) if self.attempts and self.is_graded else []
 
-    @property
+    @cached_property
     def judged(self) -> list[tuple[Attempt, Grade]]:
         """Every attempt with its hidden verdict; empty until `is_graded`."""
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.records import Attempt, Grade, Record, Usage
+from reflexion_lab.records import Record, Usage
 
 
 class Tallies(Record, frozen=True, kw_only=True):
@@ -29,9 +30,9 @@ def tallies(arm: Arm) -> Tallies:
     own = (usage for attempt, _ in judged for usage in attempt.usage.values())
     return Tallies(
         usage=total([*written, *own]),
-        extraction_failures=Rate.of(sum(not attempt.trajectory.solution.strip() for attempt, _ in judged), n),
-        timeouts=Rate.of(sum("timeout" in _outcomes(*pair) for pair in judged), n),
-        harness_errors=Rate.of(sum("harness_error" in _outcomes(*pair) for pair in judged), n),
+        extraction_failures=Rate.of(sum(metrics.extraction_failures(*pair) for pair in judged), n),
+        timeouts=Rate.of(sum(metrics.timeouts(*pair) for pair in judged), n),
+        harness_errors=Rate.of(sum(metrics.harness_error(*pair) for pair in judged), n),
     )
 
 
@@ -42,8 +43,3 @@ def total(usages: Iterable[Usage]) -> Usage:
         for one in usages
     ]
     return Usage(**dict(zip(Usage.__struct_fields__, map(sum, zip(*amounts, strict=True)), strict=False)))
-
-
-def _outcomes(attempt: Attempt, grade: Grade) -> set[str]:
-    evaluation = attempt.evaluation
-    return {evaluation.outcome, grade.outcome, *(check.outcome for check in evaluation.checks)}

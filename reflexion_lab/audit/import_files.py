@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterable, Sequence
-from os import cpu_count
 from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.audit.audit import LIMITS, PATIENT
 from reflexion_lab.audit.import_attempts import Prompts
 from reflexion_lab.audit.import_manifest import Terms
 from reflexion_lab.audit.import_runs import Imported, Importer
 from reflexion_lab.audit.importing import Recording, read_recordings
+from reflexion_lab.audit.stored_programs import StoredPrograms
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.io.gunzip import gunzipped
@@ -23,8 +21,6 @@ from reflexion_lab.runner.progress import Progress
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.benchmarks.recorded import recorded
-from reflexion_lab.tasks.sandbox.cached import CachedSandbox
-from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 HIDDEN = ("own", "humaneval")
 
@@ -60,7 +56,7 @@ def import_files(
     """
     if hidden not in ("", *HIDDEN):
         raise ConfigError("hidden", repr(hidden), f"one of {', '.join(HIDDEN)}, or nothing")
-    read, out, workers = _prompts(prompts), Path(out), workers or cpu_count() or 1
+    read, out = _prompts(prompts), Path(out)
     chosen = _chosen(paths, feedback_source, only)
     load = functools.cache(_loaded)
     whose = ((path, found, _whose(path, found, hidden)) for path, found in chosen)
@@ -68,11 +64,8 @@ def import_files(
     longest = _longest(recording for recording, _ in runs)
     out.mkdir(parents=True, exist_ok=True)
     progress = Progress(sum(len(recording.loops) for recording, _ in runs), quiet=quiet)
-    with (
-        contextlib.closing(CachedSandbox(Sandbox(LIMITS, servers=workers), executions)) as executor,
-        contextlib.closing(CachedSandbox(Sandbox(PATIENT, servers=1), executions)) as patient,
-    ):
-        importer = Importer(out, executor, patient, workers)
+    with StoredPrograms(workers, cache=executions) as programs:
+        importer = Importer(out, programs)
         try:
             return [importer.take(run, terms, longest[_variant(run)], progress) for run, terms in runs]
         finally:

@@ -55,8 +55,8 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
 def _same_benchmark(path: Path, manifest: Manifest) -> Benchmark:
     benchmark = benchmark_of(path, manifest)
     if benchmark.digest != manifest.benchmark_digest:
-        other = f"{benchmark.name} with digest {benchmark.digest[:12]}"
-        raise FolderError(path, other, f"{manifest.benchmark_digest[:12]}, which the run was made with")
+        got = f"{benchmark.name} with digest {benchmark.digest[:12]}"
+        raise FolderError(path, got, f"{manifest.benchmark_digest[:12]}, which the run was made with")
     return benchmark
 
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.audit.known_tasks import task_of
 from reflexion_lab.audit.rows import Row, read_rows
+from reflexion_lab.audit.transcripts import Step, Transcript
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record, Task
 
@@ -79,7 +80,7 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
 
 def _of(row: Row, attempts: bool) -> Iterator[Sample]:
     if "attempts" in row.fields:
-        return _transcript(row, attempts)
+        return _transcript(Transcript.of(row), attempts)
     if "completion" in row.fields:
         return iter([_human_eval(row)])
     if "solution" in row.fields or "is_solved" in row.fields:
@@ -113,26 +114,22 @@ def _stands_alone(solution: str, entry_point: str) -> bool:
     return bool(defines) or not next(lines, "").startswith((" ", "\t"))
 
 
-def _transcript(row: Row, every: bool) -> Iterator[Sample]:
-    task = task_of(row, row.text("problem", "") or row.text("task_id"))
-    attempts = row.fields["attempts"]
-    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
-        raise row.wrong("attempts", repr(attempts)[:60], "a list of objects")
-    steps = [replace(row, fields=attempt) for attempt in attempts]
+def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
+    task, steps = row.task, row.steps
     alone = isinstance(row.fields.get("test"), str)
     programs = [_attempted(step, task.prompt, alone) for step in steps]
     sample = _sample(row, task, program="", logged=row.verdict("logged_is_solved"))
     if every:
-        for number, (step, program) in enumerate(zip(steps, programs, strict=True)):
-            logged, seen = step.verdict("own_pass"), (*sample.feedback, *_asserts(step.fields.get("feedback")))
-            name = f"{sample.id}/{number}"
-            yield replace(sample, id=name, program=program, logged=logged, feedback=tuple(dict.fromkeys(seen)))
+        for step, program in zip(steps, programs, strict=True):
+            feedback = tuple(dict.fromkeys((*sample.feedback, *_asserts(step.fields.get("feedback")))))
+            name, logged = f"{sample.id}/{step.number - 1}", step.verdict("own_pass")
+            yield replace(sample, id=name, program=program, logged=logged, feedback=feedback)
         return
-    seen = tuple(assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
+    seen = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
     yield replace(sample, program=_final(row, programs), feedback=tuple(dict.fromkeys((*sample.feedback, *seen))))
 
 
-def _final(row: Row, programs: list[str]) -> str:
+def _final(row: Transcript, programs: list[str]) -> str:
     """The attempt that the row names as its solution; the solution itself where none is; else the last attempt."""
     chosen = row.fields.get("solution_is_attempt")
     if chosen is None:
@@ -142,12 +139,12 @@ def _final(row: Row, programs: list[str]) -> str:
     return programs[chosen]
 
 
-def _attempted(step: Row, prompt: str, alone: bool) -> str:
+def _attempted(step: Step, prompt: str, alone: bool) -> str:
     """`code` stands alone beside the row's own test.
 
     Rows without one hold what completes the prompt, and were judged behind the usual imports.
     """
-    code = step.text("code", "") or step.text("raw", "")
+    code = step.code or step.raw
     if not code.strip() or (alone and step.fields.get("code")):
         return code
     return ("" if alone else IMPORTS) + completed(prompt, code)

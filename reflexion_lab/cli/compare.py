@@ -53,9 +53,11 @@ def compare(options: argparse.Namespace) -> None:
     if options.json:
         say_json(found)
         return
-    console = Console(width=max(WIDTH, Console().width))  # what is narrower would cut figures
+    tables = [as_table(sheet) for sheet in sheets(found)]
+    widest = max(Console().measure(table).minimum for table in tables)
+    console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
     loud = [line(text, "bold white on red") for text in warnings(found)]
-    for part in (*loud, *map(as_table, sheets(found)), *loud):
+    for part in (*loud, *tables, *loud):
         console.print(part)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Above0, Count, Positive, PositiveShare, validated
 from reflexion_lab.protocols import Stop
 from reflexion_lab.records import DIGITS, Attempt, Usage
 
@@ -26,9 +26,8 @@ class Passed:
     The threshold counts tests alone, whatever else the reward is made of.
     """
 
-    def __init__(self, threshold: float = 1.0) -> None:
-        if not 0 < threshold <= 1:
-            raise ConfigError("loop.confidence_threshold", threshold, "a share in (0, 1]")
+    @validated
+    def __init__(self, threshold: PositiveShare = 1.0) -> None:
         self.threshold = threshold
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
@@ -49,11 +48,8 @@ class MaxAttempts:
     gets somewhere may go on.
     """
 
-    def __init__(self, max_attempts: int = 3, extra_attempts: int = 0) -> None:
-        if max_attempts < 1:
-            raise ConfigError("loop.max_attempts", max_attempts, "1 or more")
-        if extra_attempts < 0:
-            raise ConfigError("loop.extra_attempts", extra_attempts, "0 or more")
+    @validated
+    def __init__(self, max_attempts: Positive = 3, extra_attempts: Count = 0) -> None:
         self.max_attempts = max_attempts
         self.extra_attempts = extra_attempts
 
@@ -70,9 +66,8 @@ class TimeOut:
     stops where the first one did.
     """
 
-    def __init__(self, seconds: float = 300.0) -> None:
-        if seconds <= 0:
-            raise ConfigError("loop.timeout", seconds, "seconds above 0")
+    @validated
+    def __init__(self, seconds: Above0 = 300.0) -> None:
         self.seconds = seconds
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
@@ -94,9 +89,8 @@ class Cancelled:
 class Plateau:
     """So many attempts in a row that were no better than the best before them."""
 
-    def __init__(self, attempts: int = 2) -> None:
-        if attempts < 1:
-            raise ConfigError("stop.plateau.attempts", attempts, "1 or more")
+    @validated
+    def __init__(self, attempts: Positive = 2) -> None:
         self.attempts = attempts
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
@@ -110,11 +104,8 @@ class DiminishingReturns:
     Where nothing has been gained yet there is nothing to diminish: that is a plateau.
     """
 
-    def __init__(self, gain: float = 0.1, attempts: int = 2) -> None:
-        if not 0 < gain <= 1:
-            raise ConfigError("stop.diminishing_returns.gain", gain, "a reward in (0, 1]")
-        if attempts < 1:
-            raise ConfigError("stop.diminishing_returns.attempts", attempts, "1 or more")
+    @validated
+    def __init__(self, gain: PositiveShare = 0.1, attempts: Positive = 2) -> None:
         self.gain = gain
         self.attempts = attempts
 
@@ -132,11 +123,11 @@ class Budget:
     A cached reply counts what it took when it was first drawn, so that a replayed run stops where the first one did.
     """
 
-    def __init__(self, calls: int | None = None, tokens: int | None = None, cost: float | None = None) -> None:
+    @validated
+    def __init__(
+        self, calls: Positive | None = None, tokens: Positive | None = None, cost: Above0 | None = None
+    ) -> None:
         self.limits = {"calls": calls, "tokens": tokens, "cost": cost}
-        for name, limit in self.limits.items():
-            if limit is not None and limit <= 0:
-                raise ConfigError(f"stop.budget.{name}", limit, "more than 0, or null for no limit")
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         spent = sum((usage for past in (*history, attempt) for usage in past.usage.values()), Usage())

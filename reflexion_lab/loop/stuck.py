@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Annotated
 
-from reflexion_lab.errors import ConfigError
+from msgspec import Meta
+
+from reflexion_lab.limits import validated
 from reflexion_lab.records import Attempt
 
 
@@ -16,9 +19,8 @@ class Stuck:
     failures with their values: another wrong answer is another failure.
     """
 
-    def __init__(self, after: int | None = 3) -> None:
-        if after is not None and after < 2:
-            raise ConfigError("loop.stuck_after", after, "2 or more, or null for never")
+    @validated
+    def __init__(self, after: Annotated[int, Meta(ge=2)] | None = 3) -> None:
         self.after = after
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:

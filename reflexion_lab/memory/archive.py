@@ -13,7 +13,8 @@ from itertools import groupby, pairwise
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError, StoreError
+from reflexion_lab.errors import StoreError
+from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
 from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.extraction import Extraction
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
@@ -21,7 +22,7 @@ from reflexion_lab.memory.mistakes import Mistakes
 from reflexion_lab.memory.omega import DEFAULT, adapted
 from reflexion_lab.memory.packing import lessons_within
 from reflexion_lab.memory.recount import recount
-from reflexion_lab.memory.texts import MATCHES, asked, query
+from reflexion_lab.memory.texts import Match, asked, query
 from reflexion_lab.memory.wisdom import WisdomBook
 from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollection, Record, Session, Task, Wisdom
@@ -30,22 +31,17 @@ from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollec
 class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many lessons of other loops the actor reads, the nearest ones; 0 shows none."""
 
-    wisdom: int = 0
-    mistakes: int = 0
-    insights: int = 0
+    wisdom: Count = 0
+    mistakes: Count = 0
+    insights: Count = 0
     """The newest, of other loops and of its own."""
-    min_score: float = 0.0
+    min_score: Share = 0.0
     """Least score of wisdom and mistakes, inclusive; scores are those of the retriever."""
-    max_tokens: int = 600
+    max_tokens: Count = 600
     """What all of them may fill; what does not fit is left out."""
 
-    def check(self) -> None:
-        """Raises ConfigError: a value is out of its range."""
-        for name in ("wisdom", "mistakes", "insights", "max_tokens"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"memory.shared.shown.{name}", getattr(self, name), "0 or more")
-        if not 0 <= self.min_score <= 1:
-            raise ConfigError("memory.shared.shown.min_score", self.min_score, "a score in [0, 1]")
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class Learnt(Record, frozen=True, kw_only=True):
@@ -63,7 +59,7 @@ class Archive:
         store: where they are kept. One that fails costs nothing but its own copy: the run folder has every attempt.
         retriever: makes an empty retriever; episodes, wisdom and mistakes have one each.
         shown: how many lessons the actor reads.
-        match: which text of an episode is compared with the task: one of `texts.MATCHES`.
+        match: which text of an episode is compared with the task.
         same_task: whether what earlier runs did on the very same task is recalled; pass@1 then means another thing.
         max_episodes: how many are held; the oldest leave first.
         retire_after, retire_below: wisdom read by so many attempts, of which a smaller share passed, is shown no more.
@@ -72,23 +68,21 @@ class Archive:
         ConfigError: a value is impossible.
     """
 
+    @validated
     def __init__(
         self,
         store: Store,
         retriever: Callable[[], Retriever],
         *,
         shown: Shown | None = None,
-        match: str = "task_error",
+        match: Match = "task_error",
         same_task: bool = False,
         max_episodes: int = 1000,
-        retire_after: int = 5,
-        retire_below: float = 0.2,
+        retire_after: Positive = 5,
+        retire_below: Share = 0.2,
     ) -> None:
-        if match not in MATCHES:
-            raise ConfigError("memory.shared.match", repr(match), f"one of {', '.join(MATCHES)}")
         self.store = store
         self.shown = shown or Shown()
-        self.shown.check()
         self.match = match
         self.same_task = same_task
         self.omega = DEFAULT

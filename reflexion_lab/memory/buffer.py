@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import validated
 from reflexion_lab.memory.index import Index
-from reflexion_lab.memory.texts import document
+from reflexion_lab.memory.texts import Match, document
 from reflexion_lab.protocols import Hit, Retriever
 from reflexion_lab.records import Episode
 
@@ -36,11 +37,10 @@ class EpisodeBuffer:
     total: int
     """Episodes ever stored, evicted ones included."""
 
+    @validated
     def __init__(
-        self, max_episodes: int = DEFAULT_EPISODES, retriever: Retriever | None = None, match: str = "task"
+        self, max_episodes: int = DEFAULT_EPISODES, retriever: Retriever | None = None, match: Match = "task"
     ) -> None:
-        if not isinstance(max_episodes, int) or isinstance(max_episodes, bool):
-            raise ConfigError("memory.max_episodes", repr(max_episodes), "an int")
         self.capacity = max_episodes if max_episodes > 0 else DEFAULT_EPISODES
         self._retriever = NoRetriever() if retriever is None else retriever
         self._match = match

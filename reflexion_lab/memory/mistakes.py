@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.texts import signature
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task
@@ -34,11 +34,8 @@ class Mistakes:
         ConfigError: a number is out of its range.
     """
 
-    def __init__(self, retriever: Retriever, max_entries: int = 1000, threshold: float = 0.25) -> None:
-        if not isinstance(max_entries, int) or isinstance(max_entries, bool) or max_entries < 1:
-            raise ConfigError("memory.mistakes.max_entries", repr(max_entries), "an int of 1 or more")
-        if not isinstance(threshold, int | float) or isinstance(threshold, bool) or not 0 <= threshold <= 1:
-            raise ConfigError("memory.mistakes.threshold", repr(threshold), "a number in 0..1")
+    @validated
+    def __init__(self, retriever: Retriever, max_entries: Positive = 1000, threshold: Share = 0.25) -> None:
         self.max_entries = max_entries
         self.threshold = threshold
         self._retriever = retriever

@@ -6,8 +6,9 @@ The paper shows 1 to 3 (Reflexion, arXiv 2303.11366, section 3); on HumanEval 1 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Count
 from reflexion_lab.records import UNKNOWN, Episode, Task
 
 DEFAULT, LEAST, MOST = 3, 1, 10
@@ -20,19 +21,10 @@ BY_VERIFICATION_TYPE = {
     "combined": 3,
     "manual_review": 5,
 }
-RULES = ("all", "by_complexity", "by_verification_type", "dynamic", "adaptive", *BY_COMPLEXITY)
-
-
-def checked(omega: int | str) -> int | str:
-    """`omega` itself.
-
-    Raises:
-        ConfigError: it is neither an int of 0 or more nor the name of a rule.
-    """
-    as_number = isinstance(omega, int) and not isinstance(omega, bool) and omega >= 0
-    if not as_number and omega not in RULES:
-        raise ConfigError("recall.omega", repr(omega), f"an int of 0 or more, or one of {', '.join(RULES)}")
-    return omega
+Rule = Literal[
+    "all", "by_complexity", "by_verification_type", "dynamic", "adaptive", "simple", "moderate", "complex", "maximum"
+]
+Omega = Count | Rule
 
 
 def capacity(omega: int | str, own: Sequence[Episode], task: Task, adapted_so_far: int = DEFAULT) -> int:

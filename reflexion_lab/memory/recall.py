@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.omega import DEFAULT, capacity, checked
+from reflexion_lab.limits import Count, Share, validated
+from reflexion_lab.memory.omega import DEFAULT, Omega, capacity
 from reflexion_lab.memory.packing import Tokens, foreign_words, packed, window
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import Episode, Recollection, Task
@@ -17,15 +17,16 @@ from reflexion_lab.text.prompts.length import estimated
 class Window:
     """The newest Ω episodes of the task at hand.
 
-    `omega`: an int ≥ 0 (0 shows nothing) or one of `omega.RULES`. `max_tokens`: what the shown episodes may fill; the
+    `omega`: an int ≥ 0 (0 shows nothing) or the name of a rule. `max_tokens`: what the shown episodes may fill; the
     newest is shortened to it, older ones that do not fit are named in `Recollection.left_out`.
     """
 
     reads_other_tasks = False
 
-    def __init__(self, omega: int | str = DEFAULT, max_tokens: int = 1000, tokens: Tokens = estimated) -> None:
-        self.omega = checked(omega)
-        self.max_tokens = _at_least("max_tokens", max_tokens, 0)
+    @validated
+    def __init__(self, omega: Omega = DEFAULT, max_tokens: Count = 1000, tokens: Tokens = estimated) -> None:
+        self.omega = omega
+        self.max_tokens = max_tokens
         self.tokens = tokens
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
@@ -40,12 +41,13 @@ class Similar:
     `min_score`: least score, inclusive; scores are those of the retriever. `max_tokens`: what they may fill.
     """
 
-    def __init__(self, k: int = 3, min_score: float = 0.25, max_tokens: int = 1000, tokens: Tokens = estimated) -> None:
-        self.k = _at_least("k", k, 0)
-        if not 0 <= min_score <= 1:
-            raise ConfigError("recall.min_score", min_score, "a score in [0, 1]")
+    @validated
+    def __init__(
+        self, k: Count = 3, min_score: Share = 0.25, max_tokens: Count = 1000, tokens: Tokens = estimated
+    ) -> None:
+        self.k = k
         self.min_score = min_score
-        self.max_tokens = _at_least("max_tokens", max_tokens, 0)
+        self.max_tokens = max_tokens
         self.tokens = tokens
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
@@ -56,12 +58,13 @@ class Similar:
 class WindowThenSimilar:
     """What `Similar` finds, then what `Window` shows; `max_tokens` bounds each of the two."""
 
+    @validated
     def __init__(
         self,
-        omega: int | str = DEFAULT,
-        k: int = 3,
-        min_score: float = 0.25,
-        max_tokens: int = 1000,
+        omega: Omega = DEFAULT,
+        k: Count = 3,
+        min_score: Share = 0.25,
+        max_tokens: Count = 1000,
         tokens: Tokens = estimated,
     ) -> None:
         self.window = Window(omega, max_tokens, tokens)
@@ -76,9 +79,3 @@ class WindowThenSimilar:
 def _shown(selected: Sequence[Episode], packed: Sequence[Episode], omega: int | None = None) -> Recollection:
     kept = Recollection(episodes=tuple(packed), omega=omega)
     return replace(kept, left_out=tuple(sorted(Recollection(episodes=tuple(selected)).ids - kept.ids)))
-
-
-def _at_least(name: str, value: int, least: int) -> int:
-    if value < least:
-        raise ConfigError(f"recall.{name}", value, f"{least} or more")
-    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.archive import Archive, Learnt
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.mistakes import mistakes_of
@@ -34,16 +34,15 @@ class Rounds:
         ConfigError: `size` is below 1.
     """
 
+    @validated
     def __init__(
         self,
         archive: Archive,
-        size: int,
+        size: Positive,
         run_id: str,
         agent_id: str,
         tell: Callable[[Sequence[Learnt]], None] = lambda learnt: None,
     ) -> None:
-        if size < 1:
-            raise ConfigError("memory.shared.round_size", size, "1 task or more")
         self.archive = archive
         self.size = size
         self.run_id = run_id

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 from reflexion_lab.records import Episode, Evaluation, Task
 
-MATCHES = ("task", "task_error", "task_code")
+Match = Literal["task", "task_error", "task_code"]
+MATCHES = get_args(Match)
 """What retrieval compares: the task's text; with the error signature; with the program."""
 SHOWN = 3
 """Failing checks that enter a signature."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.protocols import Hit, Retriever
 from reflexion_lab.records import Wisdom
 from reflexion_lab.text.replies.tokens import tokens
@@ -25,11 +26,8 @@ class WisdomBook:
         ConfigError: a value is out of its range.
     """
 
-    def __init__(self, retriever: Retriever, retire_after: int = 5, retire_below: float = 0.2) -> None:
-        if retire_after < 1:
-            raise ConfigError("memory.shared.retire_after", repr(retire_after), "an int of 1 or more")
-        if not 0 <= retire_below <= 1:
-            raise ConfigError("memory.shared.retire_below", repr(retire_below), "a share in [0, 1]")
+    @validated
+    def __init__(self, retriever: Retriever, retire_after: Positive = 5, retire_below: Share = 0.2) -> None:
         self.retire_after = retire_after
         self.retire_below = retire_below
         self._retriever = retriever

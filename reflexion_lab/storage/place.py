@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import Store
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
@@ -16,7 +17,8 @@ DAY = 24 * 60 * 60
 PLACES = 'a folder, a file *.sqlite or *.db, sqlite:///path, postgresql://user:password@host/database, or "" for none'
 
 
-def opened(place: str | Path, retention_days: float | None = None) -> Store:
+@validated
+def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     """The store at `place`: JSON lines in a folder, a SQLite file, PostgreSQL, or, for "", one that the process takes
     with it. Records older than `retention_days` are removed at once; None keeps all.
 
@@ -24,8 +26,6 @@ def opened(place: str | Path, retention_days: float | None = None) -> Store:
         ConfigError: `place` is none of these, or `retention_days` is not above 0.
         StoreError: the store cannot be opened.
     """
-    if retention_days is not None and not retention_days > 0:
-        raise ConfigError("store.retention_days", retention_days, "days above 0, or null to keep all")
     store = _store(str(place))
     if retention_days is not None and (removed := store.prune(time.time() - retention_days * DAY)):
         warnings.warn(

@@ -138,7 +138,7 @@ def test_the_selection_never_runs_a_hidden_test(sandbox, task):
 
 
 @pytest.mark.parametrize(
-    ("options", "name"), [({"n": 0}, "actor.n"), ({"n": 1.5}, "actor.n"), ({"rule": "x"}, "actor.rule")]
+    ("options", "name"), [({"n": 0}, "Candidates.n"), ({"n": 1.5}, "Candidates.n"), ({"rule": "x"}, "Candidates.rule")]
 )
 def test_impossible_options_are_named(sandbox, options, name):
     with pytest.raises(ValueError, match=f"{name}: "):

@@ -112,7 +112,7 @@ def test_a_threshold_of_zero_never_converges():
 @pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
 @pytest.mark.parametrize("name", ["convergence_threshold", "severity_threshold"])
 def test_thresholds_outside_zero_to_one_are_refused_by_name(name, value):
-    with pytest.raises(ValueError, match=f"actor.{name}: "):
+    with pytest.raises(ValueError, match=f"Convergence.{name}: "):
         Convergence(**{name: value})
 
 

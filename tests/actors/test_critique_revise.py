@@ -150,7 +150,7 @@ def test_the_generator_alone_reads_memory_and_its_own_turns_are_kept(task):
 
 @pytest.mark.parametrize("count", [0, 11, 2.5])
 def test_iterations_are_one_to_ten(count):
-    with pytest.raises(ValueError, match=r"actor\.max_iterations: "):
+    with pytest.raises(ValueError, match=r"CritiqueRevise\.max_iterations: "):
         CritiqueRevise(Drafts(), Says(), Drafts(), max_iterations=count)
 
 
@@ -169,7 +169,7 @@ def test_a_missing_or_wrong_part_is_named(name, parts):
 
 
 def test_thresholds_are_named_as_the_actors():
-    with pytest.raises(ValueError, match=r"actor\.convergence_threshold: got 1\.5, expected a number"):
+    with pytest.raises(ValueError, match=r"CritiqueRevise\.convergence_threshold: got 1\.5"):
         CritiqueRevise(Drafts(), Says(), Drafts(), convergence_threshold=1.5)
 
 

@@ -424,8 +424,8 @@ def test_a_turn_shows_less_and_less():
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"style": "prose"}, "actor.style"),
-        ({"max_steps": 0}, "actor.max_steps"),
+        ({"style": "prose"}, "ReAct.style"),
+        ({"max_steps": 0}, "ReAct.max_steps"),
         ({"max_observation": 9}, "max_obs"),
     ],
 )

@@ -170,7 +170,7 @@ def test_arms_without_a_case_in_common_are_refused(make_arm):
 
 @pytest.mark.parametrize("work", [spent, accuracy_by_spending, per_solved, lambda arm, unit: at(arm, unit, 1.0)])
 def test_an_unknown_unit_is_refused(make_arm, work):
-    with pytest.raises(ValueError, match="unit: got 'hours', expected one of calls, tokens, cost"):
+    with pytest.raises(ValueError, match="unit: got 'hours'"):
         work(make_arm(HISTORIES), "hours")
 
 

@@ -152,7 +152,7 @@ def test_a_bad_row_is_named_by_file_line_and_field(write, row, said):
 
 
 def test_a_file_without_samples_and_one_that_is_torn_are_errors(write, tmp_path):
-    with pytest.raises(ValueError, match="got no sample, expected"):
+    with pytest.raises(ValueError, match="got no sample"):
         read_samples(write("", ""))
     torn = tmp_path / "torn.gz"
     torn.write_bytes(gzip.compress(b"x" * 1000)[:-9])

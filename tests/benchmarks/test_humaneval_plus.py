@@ -261,7 +261,7 @@ def test_a_release_file_alone_holds_no_expected_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "expected"),
     [
-        (row("def check("), "field $.test: got 'def check(' ("),
+        (row("def check("), "field $.test: got 'def check('"),
         (row("assert True"), "field $.test: got 'assert True', expected a function `check`"),
         (row(), "field $.test: got '', expected a function `check`"),
         (

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.jsonl import jsonl
 
@@ -82,8 +81,8 @@ def test_name_is_the_stem_and_digest_that_of_the_bytes(tmp_path: Path) -> None:
             TASK | {"hidden_tests": ["1", "assert"]},
             "field $.hidden_tests[1]: got 'assert' (invalid",
         ),
-        (TASK | {"visible_tests": ["return 1"]}, "field $.visible_tests[0]: got 'return 1' ('return' outside function"),
-        (TASK | {"setup": "\0"}, r"field $.setup: got '\x00' ("),
+        (TASK | {"visible_tests": ["return 1"]}, "field $.visible_tests[0]: got 'return 1'"),
+        (TASK | {"setup": "\0"}, "field $.setup: got "),
         ([TASK], "field $: got array, expected object"),
         (
             '{"task_id": "a',
@@ -123,15 +122,15 @@ def test_a_file_without_tasks_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.jsonl: got no file, expected a \.jsonl or"):
+    with pytest.raises(ValueError, match=r"nowhere\.jsonl, no such file"):
         jsonl(str(tmp_path / "nowhere.jsonl"))
     (tmp_path / "folder.jsonl").mkdir()
-    with pytest.raises(DataError, match=r"folder\.jsonl: got no file, expected a \.jsonl or"):
+    with pytest.raises(ValueError, match=r"folder\.jsonl, no such file"):
         jsonl(str(tmp_path / "folder.jsonl"))
 
 
 def test_another_kind_of_file_is_an_error(tmp_path: Path) -> None:
-    assert "tasks.json: expected a file that ends in .jsonl" in complaint(written(tmp_path, TASK, name="tasks.json"))
+    assert "tasks.json: got another ending, expected .jsonl" in complaint(written(tmp_path, TASK, name="tasks.json"))
 
 
 def test_a_broken_gzip_file_is_an_error(tmp_path: Path) -> None:

@@ -372,7 +372,7 @@ def test_a_file_that_is_no_bundle_is_told_in_one_line(small, tmp_path, capsys):
     zipped(tmp_path / "bad.zip", ("BUNDLE.json", b"{}"))
     with pytest.raises(BundleError, match="another version"):
         replay(tmp_path / "bad.zip")
-    with pytest.raises(BundleError, match=r"nowhere\.zip': got no file, expected a bundle"):
+    with pytest.raises(BundleError, match="got no file"):
         replay(tmp_path / "nowhere.zip")
 
 

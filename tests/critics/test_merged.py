@@ -84,5 +84,5 @@ def test_costs_messages_and_seconds_are_summed(task):
 
 
 def test_no_critic_at_all_is_refused():
-    with pytest.raises(ValueError, match=r"critic\.critics: "):
+    with pytest.raises(ValueError, match=r"Merged\.critics: "):
         Merged([])

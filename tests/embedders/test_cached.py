@@ -261,7 +261,7 @@ def test_a_read_only_file_is_read_at_the_cost_of_one_warning(nobody):
 def test_a_full_disk_costs_one_warning_and_what_is_kept_is_still_read(cached, path):
     cached.embed(TEXTS[:5])
     # SQLite's own bound on a file's size fails as a full disk does.
-    cached._connection.execute("PRAGMA max_page_count = 1")
+    cached._table.rows("PRAGMA max_page_count = 1", ())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         many = [f"{'long ' * 10}{number}" for number in range(500)]

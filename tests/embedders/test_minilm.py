@@ -95,5 +95,5 @@ def test_missing_weights_are_named_with_how_to_install_them():
 
 
 def test_a_negative_number_of_threads_is_refused():
-    with pytest.raises(ValueError, match=r"embedder\.threads: got -1, expected"):
+    with pytest.raises(ValueError, match=r"MiniLM\.threads: got -1, expected"):
         MiniLM(threads=-1)

@@ -158,7 +158,7 @@ def test_what_was_never_tested_is_not_turned_into_a_verdict(task, sandbox):
 @pytest.mark.parametrize("name", ["false_negative", "false_positive"])
 @pytest.mark.parametrize("rate", [-0.1, 1.1])
 def test_a_rate_that_is_no_share_is_named(name, rate):
-    with pytest.raises(ValueError, match=rf"evaluator\.{name}: got {rate}"):
+    with pytest.raises(ValueError, match=rf"Noisy\.{name}: got {rate}"):
         Noisy(Says(), **{name: rate})
 
 

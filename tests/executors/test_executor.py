@@ -30,7 +30,7 @@ def test_a_run_without_an_executor_is_carried_out_here(tmp_path):
 
 @pytest.mark.parametrize("value", [{"workers": 0}, {"cpus": 0}])
 def test_an_impossible_value_is_named(value):
-    with pytest.raises(ConfigError, match=rf"executor\.{next(iter(value))}: got 0, expected 1 or more"):
+    with pytest.raises(ConfigError, match=rf"Cluster\.{next(iter(value))}: got 0, expected 1 or more"):
         Cluster(**value)
 
 

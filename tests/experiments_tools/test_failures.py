@@ -109,11 +109,11 @@ def test_tracebacks_are_those_of_python_with_and_without_source_lines(executed):
 
 
 def test_a_program_that_does_not_end_is_a_time_out_and_one_that_passes_raises_nothing(transcript, monkeypatch):
-    from experiments._tools import failing_attempts as failures
+    from reflexion_lab.audit import stored_programs
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
-    monkeypatch.setattr(failures, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
-    monkeypatch.setattr(failures, "PATIENT", Limits(wall_seconds=1.0, cpu_seconds=1))
+    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
+    monkeypatch.setattr(stored_programs, "PATIENT", Limits(wall_seconds=1.0, cpu_seconds=1))
     path = transcript(row("a", "while True: pass", "return x + 1"))
     endless, passing = execute(read_failures([path]), workers=1, quiet=True)
     assert (endless.raised, endless.truth, endless.traceback) == ("timeout", "timeout", "timed out")

@@ -63,5 +63,5 @@ def test_never_is_never():
 
 @pytest.mark.parametrize("after", [1, 0, -3])
 def test_once_is_no_repeat(after):
-    with pytest.raises(ValueError, match=rf"loop\.stuck_after: got {after}, expected 2 or more"):
+    with pytest.raises(ValueError, match=rf"Stuck\.after: got {after}, expected 2 or more"):
         Stuck(after)

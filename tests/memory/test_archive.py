@@ -361,14 +361,14 @@ def test_lessons_keep_to_their_tokens_and_the_ids_are_those_that_are_read():
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        (Shown(min_score=2.0), r"memory\.shared\.shown\.min_score: got 2\.0, expected a score in \[0, 1\]"),
-        (Shown(wisdom=-1), r"memory\.shared\.shown\.wisdom: got -1, expected 0 or more"),
-        (Shown(max_tokens=-1), r"memory\.shared\.shown\.max_tokens: got -1"),
+        ({"min_score": 2.0}, r"Shown\.min_score: got 2\.0, expected 0 to 1"),
+        ({"wisdom": -1}, r"Shown\.wisdom: got -1, expected 0 or more"),
+        ({"max_tokens": -1}, r"Shown\.max_tokens: got -1"),
     ],
 )
 def test_impossible_numbers_of_lessons_are_named(shown, said):
     with pytest.raises(ValueError, match=said):
-        archive(shown=shown)
+        Shown(**shown)
 
 
 def test_the_oldest_leave_at_capacity():
@@ -386,7 +386,7 @@ def test_the_adaptive_omega_goes_from_loop_to_loop():
 
 
 def test_an_impossible_match_is_named():
-    with pytest.raises(ValueError, match=r"memory\.shared\.match: got 'tsk', expected one of task, task_error"):
+    with pytest.raises(ValueError, match=r"Archive\.match: got 'tsk', expected one of task, task_error"):
         archive(match="tsk")
 
 

@@ -46,7 +46,7 @@ def test_a_capacity_of_nothing_means_a_thousand(asked, capacity):
 
 @pytest.mark.parametrize("wrong", ["5", 2.5, None, True])
 def test_a_capacity_that_is_no_int_is_named(wrong):
-    with pytest.raises(ValueError, match=r"memory\.max_episodes"):
+    with pytest.raises(ValueError, match=r"EpisodeBuffer\.max_episodes"):
         EpisodeBuffer(wrong)
 
 

@@ -59,7 +59,7 @@ def test_another_tasks_episodes_are_not_shown():
 
 @pytest.mark.parametrize("omega", [-1, 1.5, "some", True, None])
 def test_an_impossible_omega_is_named(omega):
-    with pytest.raises(ValueError, match=r"recall\.omega"):
+    with pytest.raises(ValueError, match=r"Window\.omega"):
         Window(omega)
 
 

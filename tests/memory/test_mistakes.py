@@ -59,7 +59,7 @@ def attempt(number, message="", change="", outcome="fail", **fields):
     + [("threshold", 1.5), ("threshold", -0.1), ("threshold", float("nan")), ("threshold", "0.5")],
 )
 def test_a_bound_that_is_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=rf"memory\.mistakes\.{field}"):
+    with pytest.raises(ValueError, match=rf"Mistakes\.{field}"):
         Mistakes(Jaccard(), **{field: value})
 
 

@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.omega import RULES, adapted, by_verification_type, capacity, checked, dynamic
+from reflexion_lab.memory.omega import adapted, by_verification_type, capacity, dynamic
+from reflexion_lab.memory.recall import Window
 from reflexion_lab.records import Episode, Reflection, Task
 
 
@@ -94,8 +95,8 @@ def test_adaptive_goes_on_from_where_the_last_loops_left_it():
 
 @pytest.mark.parametrize("omega", [-1, 1.5, "some", True, None])
 def test_an_impossible_omega_is_named_with_what_would_do(omega):
-    with pytest.raises(ValueError, match=rf"recall\.omega: .* expected an int of 0 or more, or one of {RULES[0]}"):
-        checked(omega)
+    with pytest.raises(ValueError, match=r"Window\.omega: .* expected an int of 0 or more, or one of all"):
+        Window(omega)
 
 
 def test_an_unknown_verdict_does_not_move_the_adaptive_omega():

@@ -88,10 +88,10 @@ def test_of_another_tasks_episode_its_task_counts_too():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Similar(k=-1), r"recall\.k: got -1"),
-        (lambda: Similar(min_score=1.5), r"recall\.min_score: got 1\.5"),
-        (lambda: Window(max_tokens=-1), r"recall\.max_tokens: got -1"),
-        (lambda: WindowThenSimilar(omega=-2), r"recall\.omega: got -2"),
+        (lambda: Similar(k=-1), r"Similar\.k: got -1"),
+        (lambda: Similar(min_score=1.5), r"Similar\.min_score: got 1\.5"),
+        (lambda: Window(max_tokens=-1), r"Window\.max_tokens: got -1"),
+        (lambda: WindowThenSimilar(omega=-2), r"WindowThenSimilar\.omega: got -2"),
     ],
 )
 def test_an_impossible_value_is_named(make, said):

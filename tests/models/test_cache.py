@@ -233,7 +233,7 @@ def test_replay_only_never_asks_the_model(cached, scripted, path):
 
 
 def test_an_unknown_mode_is_named(scripted, path):
-    with pytest.raises(ValueError, match=r"cache\.mode: got 'write', expected one of off, read-write"):
+    with pytest.raises(ValueError, match=r"CachedModel\.mode: got 'write', expected one of off, read-write"):
         CachedModel(scripted, path, "write")
 
 

@@ -67,7 +67,7 @@ def test_an_empty_recording_is_refused(tmp_path):
 
 
 def test_no_slots_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"model\.slots: got 0"):
+    with pytest.raises(ValueError, match=r"ReplayModel\.slots: got 0"):
         ReplayModel(tmp_path / "calls", slots=0)
 
 

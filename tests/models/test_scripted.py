@@ -71,7 +71,7 @@ def test_what_was_received_is_kept_word_for_word():
 
 @pytest.mark.parametrize(("field", "value"), [("seconds", -1.0), ("slots", 0)])
 def test_an_argument_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=rf"model\.{field}: got {value}"):
+    with pytest.raises(ValueError, match=rf"ScriptedModel\.{field}: got {value}"):
         ScriptedModel(lambda messages: "", **{field: value})
 
 

@@ -131,7 +131,7 @@ def test_a_prompt_of_no_task_of_its_is_an_error():
 
 @pytest.mark.parametrize("name", ["first", "spread", "repair", "damage"])
 def test_an_impossible_chance_is_named(name):
-    with pytest.raises(ValueError, match=rf"model\.{name}: got 1\.5"):
+    with pytest.raises(ValueError, match=rf"SimulatedModel\.{name}: got 1\.5"):
         SimulatedModel(TASKS, **{name: 1.5})
 
 

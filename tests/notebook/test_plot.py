@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.budgets import accuracy_by_spending
-from reflexion_lab.analysis.figures.convergence import Curve, convergence
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.notebook import plot
 from reflexion_lab.runner.folder.folder import folders
 
@@ -167,5 +167,4 @@ def test_a_curve_over_seeds_calls_its_n_cases(made):
     (arm,) = arms(folders(made("words")))
     curve = Curve.over(arm)
     assert "n = 24 cases (a task at a seed)" in curve.facts
-    (text,) = [text for text in convergence(curve, pyplot.figure().add_subplot()).texts if text.get_gid() == "caption"]
-    assert "of several seeds bootstrap" in text.get_text()
+    assert "bootstrap over tasks and seeds" in caption(plot.curves(made("words")))

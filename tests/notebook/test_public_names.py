@@ -41,7 +41,7 @@ def test_importing_the_lab_loads_nothing_heavy():
 
 
 def test_every_public_name_is_there_is_listed_and_says_what_it_does():
-    assert len(rl.__all__) == 12
+    assert len(rl.__all__) == 13
     assert set(rl.__all__) <= set(dir(rl))
     for name in rl.__all__:
         assert getattr(rl, name).__doc__, name

@@ -229,12 +229,12 @@ def test_both_ends_of_a_long_program_stay() -> None:
 
 @pytest.mark.parametrize("name", ["max_description", "max_evidence", "max_code"])
 def test_a_bound_below_one_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"reflector\.{name}"):
+    with pytest.raises(ValueError, match=rf"LLMReflector\.{name}"):
         LLMReflector(Says(REPLY), Sampling(), **{name: 0})
 
 
 def test_a_negative_number_of_priors_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"reflector\.max_priors"):
+    with pytest.raises(ValueError, match=r"LLMReflector\.max_priors"):
         LLMReflector(Says(REPLY), Sampling(), max_priors=-1)
 
 
@@ -510,7 +510,7 @@ def test_a_grammar_defines_every_rule_that_it_uses(grammar: str) -> None:
 
 
 def test_an_unknown_shape_is_named() -> None:
-    with pytest.raises(ValueError, match=r"reflector\.shape: got 'prose', expected one of fields, service, session"):
+    with pytest.raises(ValueError, match=r"LLMReflector\.shape: got 'prose', expected one of fields, service, session"):
         LLMReflector(Says(REPLY), Sampling(), shape="prose")
 
 

@@ -238,7 +238,7 @@ def test_enough_is_what_the_config_says() -> None:
 
 
 def test_a_number_of_cases_below_one_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"reflector\.enough"):
+    with pytest.raises(ValueError, match=r"Rules\.enough"):
         Rules(enough=0)
 
 

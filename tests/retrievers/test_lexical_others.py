@@ -57,10 +57,10 @@ def test_what_a_hybrid_s_retriever_places_below_the_depth_does_not_count():
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"retrievers": [BM25()]}, "retriever.retrievers"),
-        ({"retrievers": [BM25(), Jaccard()], "depth": 0}, "retriever.depth"),
-        ({"retrievers": [BM25(), Jaccard()], "constant": -1}, "retriever.constant"),
-        ({"retrievers": [BM25(), Jaccard()], "constant": float("nan")}, "retriever.constant"),
+        ({"retrievers": [BM25()]}, "Hybrid.retrievers"),
+        ({"retrievers": [BM25(), Jaccard()], "depth": 0}, "Hybrid.depth"),
+        ({"retrievers": [BM25(), Jaccard()], "constant": -1}, "Hybrid.constant"),
+        ({"retrievers": [BM25(), Jaccard()], "constant": float("nan")}, "Hybrid.constant"),
     ],
 )
 def test_an_argument_of_a_hybrid_that_is_out_of_range_is_named(arguments, named):

@@ -87,7 +87,7 @@ def test_without_drafts_the_suite_stays_and_without_a_suite_nothing_is_drafted(t
 
 
 def test_fewer_drafts_than_none_are_refused(task, sandbox):
-    with pytest.raises(ValueError, match=r"suite_writer\.agreement: got -1"):
+    with pytest.raises(ValueError, match=r"DualAgreement\.agreement: got -1"):
         DualAgreement(Suite(), Drafts(), sandbox, -1)
 
 

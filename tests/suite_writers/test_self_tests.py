@@ -83,10 +83,10 @@ def test_tests_that_the_task_shows_are_dropped_on_demand(task):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"style": "poem"}, "suite_writer.style: got 'poem'"),
-        ({"max_tests": 0}, "suite_writer.max_tests: got 0"),
-        ({"max_chars": 0}, "suite_writer.max_chars: got 0, expected 1 to 2000"),
-        ({"max_chars": 9999}, "suite_writer.max_chars: got 9999"),
+        ({"style": "poem"}, "SelfTests.style: got 'poem'"),
+        ({"max_tests": 0}, "SelfTests.max_tests: got 0"),
+        ({"max_chars": 0}, "SelfTests.max_chars: got 0, expected 1 to 2000"),
+        ({"max_chars": 9999}, "SelfTests.max_chars: got 9999"),
     ],
 )
 def test_an_impossible_value_is_named_as_in_the_config(options, said):

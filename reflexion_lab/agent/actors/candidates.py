@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.critique_revise import costs, drafted
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Actor, Evaluator
 from reflexion_lab.records import WITHHELD, Evaluation, Recollection, Step, Task, Trajectory, Usage
 
-RULES = ("first", "best", "vote")
+Rule = Literal["first", "best", "vote"]
 
 
 class Candidates:
@@ -26,11 +27,8 @@ class Candidates:
     `ended`: `passed`, `max_candidates` or `no_tests`. Candidates differ only if `actor` samples above temperature 0.
     """
 
-    def __init__(self, actor: Actor, evaluator: Evaluator, n: int = 3, rule: str = "best") -> None:
-        if not isinstance(n, int) or n < 1:
-            raise ConfigError("actor.n", repr(n), "an int of 1 or more")
-        if rule not in RULES:
-            raise ConfigError("actor.rule", repr(rule), f"one of {', '.join(RULES)}")
+    @validated
+    def __init__(self, actor: Actor, evaluator: Evaluator, n: Positive = 3, rule: Rule = "best") -> None:
         self.actor = actor
         self.evaluator = evaluator
         self.n = n

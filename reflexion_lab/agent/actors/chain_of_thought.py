@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.asking import Asking
+from reflexion_lab.text.prompts.asking import Asking, Style
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.blocks import STATEMENT, THOUGHT, blocks, without_thoughts
 
@@ -20,7 +20,7 @@ class ChainOfThought:
     begins with, and the model goes on with comment lines and then code.
     """
 
-    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: str = "chat") -> None:
+    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: Style = "chat") -> None:
         self.ask = Asking(model, sampling, prompts, style)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.tools import Asked, Observation, run_tests, use
 from reflexion_lab.agent.actors.transcript import DROPPED, Said, Turn, first_that_fits, read
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Evaluator, Model, Sandbox
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
-from reflexion_lab.text.prompts.asking import STYLES, room
+from reflexion_lab.text.prompts.asking import Style, room
 from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts, known_examples
 from reflexion_lab.text.replies.extract import extract
@@ -45,15 +47,16 @@ class ReAct:
         evaluator: the run's, which must not be noisy: `run_tests` asks the sandbox.
     """
 
+    @validated
     def __init__(
         self,
         model: Model,
         sandbox: Sandbox,
         sampling: Sampling,
         prompts: Prompts | None = None,
-        style: str = "chat",
-        max_steps: int = 6,
-        max_observation: int = 600,
+        style: Style = "chat",
+        max_steps: Positive = 6,
+        max_observation: Annotated[int, Meta(ge=80)] = 600,
         evaluator: Evaluator | None = None,
     ) -> None:
         if getattr(evaluator, "is_noisy", False):
@@ -62,12 +65,6 @@ class ReAct:
                 "noisy with actor=react, whose run_tests reads the true verdict from the sandbox",
                 "another actor or evaluator",
             )
-        if style not in STYLES:
-            raise ConfigError("actor.style", repr(style), f"one of {', '.join(STYLES)}")
-        if max_steps < 1:
-            raise ConfigError("actor.max_steps", max_steps, "1 or more")
-        if max_observation < 80:
-            raise ConfigError("actor.max_observation", max_observation, "80 characters or more")
         self.model = model
         self.sandbox = sandbox
         self.sampling = replace(sampling, stop=tuple(dict.fromkeys((*sampling.stop, STOP))))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
+from reflexion_lab.text.shorten import cut, line
 
 TOOLS = ("run_tests", "run_code", "finish")
 SHOWN = 3
@@ -13,6 +15,7 @@ SHOWN = 3
 EXPECTED = (
     f"A turn is a thought, a line `Action:` with one of {', '.join(TOOLS)}, and behind `Program:` its code in a block."
 )
+shortened, one_line = partial(cut, mark=" ..."), partial(line, mark=" ...")
 TRIVIAL = "assert True"
 """The check of a run that is only watched."""
 
@@ -93,14 +96,9 @@ def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) ->
     return Observation(shortened(f"{text}\n{ended}".rstrip(), limit), error, execution.seconds)
 
 
-def shortened(text: str, limit: int) -> str:
-    """At most `limit` characters of `text`, three dots where something is missing."""
-    return text if len(text) <= limit else f"{text[: max(limit - 4, 0)].rstrip()} ..."[: max(limit, 0)]
-
-
 def quoted(text: str, limit: int) -> str:
     """`text` in at most `limit` characters, every line behind `> `: none of it can be taken for a turn of the actor."""
-    return shortened("\n".join(f"> {line}" for line in text.strip().splitlines()), limit)
+    return shortened("\n".join(f"> {row}" for row in text.strip().splitlines()), limit)
 
 
 def _verdict(execution: Execution) -> str:
@@ -109,7 +107,7 @@ def _verdict(execution: Execution) -> str:
     if not failing:
         return f"{len(checks)} of {len(checks)} tests passed. finish hands the function in."
     lines = [f"{len(checks) - len(failing)} of {len(checks)} tests passed. Failing:"]
-    lines += [f"- {_one_line(check.name, 200)}  # {_found(check)}" for check in failing[:SHOWN]]
+    lines += [f"- {one_line(check.name, 200)}  # {_found(check)}" for check in failing[:SHOWN]]
     if len(failing) > SHOWN:
         lines.append(f"- and {len(failing) - SHOWN} more")
     if execution.output.strip():
@@ -119,19 +117,15 @@ def _verdict(execution: Execution) -> str:
 
 def _found(check: Check) -> str:
     if check.outcome == "fail":
-        return _one_line(check.message, 250) or "the assertion is false"
+        return one_line(check.message, 250) or "the assertion is false"
     return _error(check)
 
 
 def _error(check: Check, draft_lines: int = 0) -> str:
     """The exception and its place; lines up to `draft_lines` are the draft's, later ones the snippet's."""
-    what = _one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
+    what = one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
     if not check.line:
         return what
     if draft_lines and check.line > draft_lines:
         return f"{what} (line {check.line - draft_lines} of the code)"
     return f"{what} (line {check.line} of the program)"
-
-
-def _one_line(text: str, limit: int) -> str:
-    return shortened(" ".join(text.split()), limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Share, validated
 from reflexion_lab.records import DIGITS, Critique, Step
 
 LONGEST = 20_000
@@ -18,11 +19,8 @@ class Convergence:
     `severity_threshold`: a critique below it leaves nothing to mend; in [0, 1].
     """
 
-    def __init__(self, convergence_threshold: float = 0.1, severity_threshold: float = 0.3) -> None:
-        thresholds = {"convergence_threshold": convergence_threshold, "severity_threshold": severity_threshold}
-        for name, value in thresholds.items():
-            if not 0 <= value <= 1:
-                raise ConfigError(f"actor.{name}", value, "a number in [0, 1]")
+    @validated
+    def __init__(self, convergence_threshold: Share = 0.1, severity_threshold: Share = 0.3) -> None:
         self.convergence_threshold = convergence_threshold
         self.severity_threshold = severity_threshold
 
@@ -107,12 +105,17 @@ def edit_distance(before: str, after: str) -> float:
     return distance / longest
 
 
-def _without_common_ends(one: str, other: str) -> tuple[str, str]:
-    shorter = min(len(one), len(other))
-    head = next((n for n in range(shorter) if one[n] != other[n]), shorter)
-    one, other, shorter = one[head:], other[head:], shorter - head
-    tail = next((n for n in range(shorter) if one[-1 - n] != other[-1 - n]), shorter)
-    return one[: len(one) - tail], other[: len(other) - tail]
+def _without_common_ends(before: str, after: str) -> tuple[str, str]:
+    head = _common(before, after)
+    before, after = before[head:], after[head:]
+    tail = _common(before[::-1], after[::-1])
+    return before[: len(before) - tail], after[: len(after) - tail]
+
+
+def _common(one: str, other: str) -> int:
+    """Characters that both texts begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def _critique(draft: Step) -> Critique:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Annotated
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.convergence import Convergence, best
 from reflexion_lab.errors import ConfigError, CritiqueError, ModelError, Unanswered
+from reflexion_lab.limits import Share, validated
 from reflexion_lab.protocols import Actor, Critic, Reviser
 from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory, Usage
-
-MOST = 10
-"""Iterations that may be asked for."""
 
 
 class CritiqueRevise:
@@ -31,14 +31,15 @@ class CritiqueRevise:
 
     revises = True
 
+    @validated
     def __init__(
         self,
         generator: Actor,
         critic: Critic,
         reviser: Reviser,
-        max_iterations: int = 3,
-        convergence_threshold: float = 0.1,
-        severity_threshold: float = 0.3,
+        max_iterations: Annotated[int, Meta(ge=1, le=10)] = 3,
+        convergence_threshold: Share = 0.1,
+        severity_threshold: Share = 0.3,
     ) -> None:
         for name, part, method in (
             ("actor.generator", generator, "act"),
@@ -47,8 +48,6 @@ class CritiqueRevise:
         ):
             if not callable(getattr(part, method, None)):
                 raise ConfigError(name, type(part).__name__, f"a part with a method `{method}`")
-        if not isinstance(max_iterations, int) or not 1 <= max_iterations <= MOST:
-            raise ConfigError("actor.max_iterations", repr(max_iterations), f"an int of 1 to {MOST}")
         self.generator = generator
         self.critic = critic
         self.reviser = reviser

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Critique, Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.asking import Asking, room
+from reflexion_lab.text.prompts.asking import Asking, Style, room
 from reflexion_lab.text.prompts.excerpt import longest
 from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
@@ -23,7 +23,7 @@ class LLMReviser:
     context has no room for the draft its middle is left out, after the few-shot examples and the later issues.
     """
 
-    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: str = "chat") -> None:
+    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: Style = "chat") -> None:
         self.ask = Asking(model, sampling, prompts, style)
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:

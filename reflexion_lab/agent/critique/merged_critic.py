@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
-from reflexion_lab.errors import ConfigError, CritiqueError, ModelError, Unanswered
+from msgspec import Meta
+
+from reflexion_lab.errors import CritiqueError, ModelError, Unanswered
+from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Critic
 from reflexion_lab.records import Critique, Task, Usage
 
@@ -20,9 +24,8 @@ class Merged:
     One that fails is left out, its words and its cost are kept; if all fail, that is a CritiqueError.
     """
 
-    def __init__(self, critics: Sequence[Critic]) -> None:
-        if not critics:
-            raise ConfigError("critic.critics", "none", "one or more")
+    @validated
+    def __init__(self, critics: Annotated[Sequence[Critic], Meta(min_length=1)]) -> None:
         self.critics = tuple(critics)
 
     def critique(self, task: Task, program: str) -> Critique:

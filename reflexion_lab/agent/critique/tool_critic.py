@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Critique, Evaluation, Task, Trajectory
+from reflexion_lab.text import failures
 
 SHOWN = 3
 """Failing checks that are spelled out; the rest is counted."""
 SOURCES = {"unit_tests": "tests", "type_check": "types"}
 """How a critique names who speaks; other verification types keep their names."""
-IN_WORDS = {
-    "fail": "it does not hold",
-    "timeout": "time ran out",
-    "memory": "memory ran out",
-    "early_exit": "the program ended before its checks did",
-}
+OUTCOMES = {**failures.OUTCOMES, "fail": "it does not hold", "error": "error"}
 UNJUDGED = {"no_tests": "the task shows no test", "harness_error": "the tool did not run"}
 
 
@@ -28,9 +24,8 @@ class ToolCritic:
     less than a test that fails.
     """
 
-    def __init__(self, evaluator: Evaluator, weight: float = 1.0) -> None:
-        if not 0 < weight <= 1:
-            raise ConfigError("critic.weight", weight, "a number above 0 and at most 1")
+    @validated
+    def __init__(self, evaluator: Evaluator, weight: PositiveShare = 1.0) -> None:
         self.evaluator = evaluator
         self.weight = weight
 
@@ -59,17 +54,13 @@ class ToolCritic:
 def issues_of(evaluation: Evaluation) -> Iterator[str]:
     """The failing checks in words, one each; where none fails, what else the evaluator has to say."""
     failing = evaluation.failures
-    yield from map(describe, failing[:SHOWN])
+    yield from map(_described, failing[:SHOWN])
     if len(failing) > SHOWN:
         yield f"{len(failing) - SHOWN} more checks fail"
     if not failing:
         yield from evaluation.issues
 
 
-def describe(check: Check) -> str:
-    """The check's source, or the line of the program that a tool points at, and what came of it."""
-    # `assert` says it already: the type is news only when it is another exception.
-    error = "" if check.error_type == "AssertionError" and check.message else check.error_type
-    found = ": ".join(part for part in (error, " ".join(check.message.split())[:250]) if part)
+def _described(check: Check) -> str:
     where = f" (line {check.line} of the program)" if check.line else ""
-    return f"`{' '.join(check.name.split())[:200]}` -> {found or IN_WORDS.get(check.outcome, check.outcome)}{where}"
+    return failures.described(check, where, OUTCOMES, chars=250, mark="")

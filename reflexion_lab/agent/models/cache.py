@@ -7,19 +7,19 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.prices import FREE, Price
-from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.errors import ModelError
+from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 from reflexion_lab.storage.call_store import PASSING, CallStore
-from reflexion_lab.storage.shared_calls import SharedCalls, opened
 
-MODES = ("off", "read-write", "replay-only")
+Mode = Literal["off", "read-write", "replay-only"]
 _PAID_AGAIN: set[tuple[str, str]] = set()
 """Place and key of the calls that this process asked again after a `wrong_model` reply."""
 
@@ -102,16 +102,15 @@ class CachedModel:
     spent: Usage
     """What the calls took that `model` answered."""
 
+    @validated
     def __init__(
         self,
         model: Model,
         path: str | Path,
-        mode: str = "read-write",
+        mode: Mode = "read-write",
         price: Price = FREE,
         unsaved: Path | None = None,
     ) -> None:
-        if mode not in MODES:
-            raise ConfigError("cache.mode", repr(mode), f"one of {', '.join(MODES)}")
         self.fingerprint = model.fingerprint
         self.slots = model.slots
         self.context = model.context
@@ -120,7 +119,7 @@ class CachedModel:
         self.spent = Usage()
         self._model = model
         self._mode = mode
-        self._store = None if mode == "off" else opened(path, readonly=mode == "replay-only", unsaved=unsaved)
+        self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only", unsaved=unsaved)
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[Completion]] = {}
 
@@ -150,7 +149,7 @@ class CachedModel:
                 del self._under_way[key]
         return mine.result()
 
-    def _answer(self, store: CallStore | SharedCalls, key: str, body: bytes, request: _Request) -> Completion:
+    def _answer(self, store: CallStore, key: str, body: bytes, request: _Request) -> Completion:
         stored = store.get(key)
         is_passing = stored is not None and stored.finish_reason in PASSING
         is_paid_again = stored is not None and stored.finish_reason == "wrong_model"
@@ -192,7 +191,7 @@ class CachedModel:
 
     def open(self) -> None:
         """Begin a cache file that is not there yet; before, it begins with the first call. Raises ModelError."""
-        if isinstance(self._store, CallStore):
+        if self._store is not None:
             self._store.open()
 
     def close(self) -> None:

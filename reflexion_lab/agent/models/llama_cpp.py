@@ -12,6 +12,7 @@ from typing import Any
 
 from reflexion_lab.agent.models.draws import draw_seed
 from reflexion_lab.errors import ConfigError, DataError, ModelError
+from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -30,16 +31,15 @@ class LlamaCppModel:
         repeat_penalty: above 1 discourages loops, which small models fall into.
     """
 
+    @validated
     def __init__(
         self,
         path: str = "smollm2",
-        slots: int = 16,
-        context: int = 2048,
-        threads: int = 0,
+        slots: Positive = 16,
+        context: Count = 2048,
+        threads: Count = 0,
         repeat_penalty: float = 1.0,
     ) -> None:
-        if slots < 1:
-            raise ConfigError("model.slots", slots, "1 or more")
         self.path = smollm2() if path == "smollm2" else Path(path).expanduser()
         if not self.path.is_file():
             raise ConfigError("model.path", f"no file at {self.path}", "a GGUF file, or smollm2")

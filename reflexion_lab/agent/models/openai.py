@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from reflexion_lab.agent.models.answers import TurnedDown, is_out_of_credit, read, turned_down
 from reflexion_lab.agent.models.api_keys import ApiKey
@@ -19,6 +20,7 @@ from reflexion_lab.agent.models.requests import LONGEST_WAIT, connect, outcome_o
 from reflexion_lab.agent.models.served_names import is_same
 from reflexion_lab.errors import ConfigError, ModelError, Unanswered
 from reflexion_lab.io.terminal_text import plain
+from reflexion_lab.limits import Above0, Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 
@@ -56,6 +58,7 @@ class OpenAIModel:
 
     only_chats = "model=openai, whose models chat"
 
+    @validated
     def __init__(
         self,
         model: str,
@@ -64,26 +67,19 @@ class OpenAIModel:
         *,
         api_key_file: str | None = None,
         answers_as: Sequence[str] | None = None,
-        retries: int = 5,
-        timeout: float = 120.0,
-        deadline: float = 1800.0,
-        requests_per_minute: float | None = None,
-        slots: int = 8,
-        context: int = 0,
-        price_per_million: Sequence[float] | None = None,
+        retries: Count = 5,
+        timeout: Above0 = 120.0,
+        deadline: Above0 = 1800.0,
+        requests_per_minute: Above0 | None = None,
+        slots: Positive = 8,
+        context: Count = 0,
+        price_per_million: Annotated[Sequence[float], Meta(min_length=2, max_length=3)] | None = None,
         extra_body: Mapping[str, object] | None = None,
     ) -> None:
-        per_minute, prices = requests_per_minute, price_per_million
+        prices = price_per_million
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
-        _check("base_url", base_url, _is_web(base_url), "an address that begins with http:// or https://")
-        _check("answers_as", answers_as, not isinstance(answers_as, str), "a list of names, or null")
-        _check("retries", retries, retries >= 0, "0 or more")
-        _check("timeout", timeout, timeout > 0, "seconds, more than 0")
-        _check("deadline", deadline, deadline > 0, "seconds, more than 0")
-        _check("requests_per_minute", per_minute, per_minute is None or per_minute > 0, "more than 0, or null")
-        _check("slots", slots, slots >= 1, "1 or more")
-        _check("context", context, context >= 0, "0 or more")
-        _check("price_per_million", prices, prices is None or len(prices) in (2, 3), "two or three prices, or null")
+        if not _is_web(base_url):
+            raise ConfigError("model.base_url", repr(base_url), "an address that begins with http:// or https://")
         self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
         self.slots = slots
         self.context = context
@@ -93,7 +89,7 @@ class OpenAIModel:
         self._extra = dict(extra_body or {})
         self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
         self._key.read()  # a missing one shows before anything is written
-        self._client = connect(base_url, retries, timeout, deadline, Pace(per_minute))
+        self._client = connect(base_url, retries, timeout, deadline, Pace(requests_per_minute))
         place = urlsplit(str(self._client.base_url))
         host = place.netloc.rpartition("@")[2]
         self._place = f"{place.scheme}://{host}{place.path}"
@@ -210,11 +206,6 @@ class OpenAIModel:
     def _shown(self, text: str) -> str:
         """What a server said, without keys and without anything that a terminal would obey."""
         return plain(self._key.hidden(text))
-
-
-def _check(field: str, found: object, good: bool, expected: str) -> None:
-    if not good:
-        raise ConfigError(f"model.{field}", repr(found), expected)
 
 
 def _is_web(base_url: str | None) -> bool:

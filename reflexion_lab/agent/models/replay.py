@@ -8,9 +8,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.cache import call_key, unseen
-from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.errors import ModelError
+from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling
-from reflexion_lab.storage.shared_calls import opened
+from reflexion_lab.storage.call_store import CallStore
 
 
 class ReplayModel:
@@ -25,12 +26,11 @@ class ReplayModel:
         ModelError: the cache cannot be used, holds no such model, or does not hold a call.
     """
 
-    def __init__(self, path: str | Path, fingerprint: str = "", slots: int = 64, context: int = 0) -> None:
-        if slots < 1:
-            raise ConfigError("model.slots", slots, "1 or more")
+    @validated
+    def __init__(self, path: str | Path, fingerprint: str = "", slots: Positive = 64, context: Count = 0) -> None:
         self.slots = slots
         self.context = context
-        self._store = opened(path, readonly=True)
+        self._store = CallStore(path, readonly=True)
         self.fingerprint = self._choose(fingerprint)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:

@@ -13,6 +13,7 @@ import msgspec
 
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.files import UNREADABLE, content
+from reflexion_lab.limits import Count, NotNegative, Positive, validated
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 
 
@@ -47,19 +48,16 @@ class ScriptedModel:
     received: list[tuple[Message, ...]]
     """The messages of every call so far, in the order of arrival."""
 
+    @validated
     def __init__(
         self,
         reply: Callable[[Sequence[Message]], str],
         *,
-        seconds: float = 0.0,
+        seconds: NotNegative = 0.0,
         name: str = "scripted",
-        slots: int = 64,
-        context: int = 0,
+        slots: Positive = 64,
+        context: Count = 0,
     ) -> None:
-        if seconds < 0:
-            raise ConfigError("model.seconds", seconds, "0 or more")
-        if slots < 1:
-            raise ConfigError("model.slots", slots, "1 or more")
         self.fingerprint = f"scripted:{name}"
         self.slots = slots
         self.context = context

@@ -11,6 +11,7 @@ import msgspec
 
 from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.text.prompts.excerpt import without_docstrings
 
@@ -45,23 +46,20 @@ class SimulatedModel:
 
     only_chats = "model=simulated, which answers whole prompts"
 
+    @validated
     def __init__(
         self,
         tasks: Sequence[Task],
         *,
-        first: float = 0.825,
-        spread: float = 0.5,
-        repair: float = 0.366,
-        damage: float = 0.475,
+        first: Share = 0.825,
+        spread: Share = 0.5,
+        repair: Share = 0.366,
+        damage: Share = 0.475,
         seed: int = 0,
-        slots: int = 64,
-        context: int = 0,
+        slots: Positive = 64,
+        context: Count = 0,
         price_per_million: Sequence[float] = (0.0, 0.0),
     ) -> None:
-        chances = {"first": first, "spread": spread, "repair": repair, "damage": damage}
-        for name, chance in chances.items():
-            if not 0 <= chance <= 1:
-                raise ConfigError(f"model.{name}", chance, "a share in [0, 1]")
         if unsolved := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
             raise ConfigError(f"model: {unsolved[0]} has no canonical solution; simulated needs one of every task")
         self.repair, self.damage = repair, damage
@@ -70,7 +68,7 @@ class SimulatedModel:
         self._tasks = {task.prompt.strip(): task for task in tasks}
         self._first = {task.task_id: _chance(f"{seed}:{task.task_id}", first, spread) for task in tasks}
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
-        data = msgspec.json.encode([list(chances.values()), seed, [list(pair) for pair in _known(tasks)]])
+        data = msgspec.json.encode([[first, spread, repair, damage], seed, [list(pair) for pair in _known(tasks)]])
         self.fingerprint = f"simulated:{hashlib.sha256(data).hexdigest()[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from reflexion_lab.agent.reflectors.classes import classify
 from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation
 from reflexion_lab.text import shorten
+from reflexion_lab.text.failures import OUTCOMES, described
 
 _BY_OUTCOME = {
     "timeout": "timeout",
@@ -14,12 +15,7 @@ _BY_OUTCOME = {
     **dict.fromkeys(WITHHELD, "unknown"),
 }
 
-_IN_WORDS = {
-    "fail": "it did not hold",
-    "error": "it raised an error",
-    "timeout": "time ran out",
-    "memory": "memory ran out",
-    "early_exit": "the program ended before its checks did",
+_OUTCOMES = OUTCOMES | {
     "no_tests": "there was no check to run",
     "extraction_failed": "no program could be found in my reply, which must hold one whole function",
     "refusal": "I refused to answer, and gave no program",
@@ -46,15 +42,11 @@ def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:
 
 
 def describe(attempt: Attempt, check: Check | None) -> str:
-    """One line: the check, what it found and where; without a check, how the evaluation ended."""
+    """One line: the check, its failure and where; without a check, how the evaluation ended."""
     if check is None:
         outcome = attempt.evaluation.outcome
-        return shorten.line(_IN_WORDS.get(outcome, f"the checks ended in {outcome}"), 200)
-    # `assert` says it already: the type is news only when it is another exception.
-    error = "" if check.error_type == "AssertionError" and check.message else check.error_type
-    found = ": ".join(part for part in (error, shorten.line(check.message, 300)) if part)
-    found = found or _IN_WORDS.get(check.outcome, check.outcome)
-    return f"`{shorten.line(check.name, 200)}` -> {found}{_where(attempt.trajectory.solution, check.line)}"
+        return shorten.line(_OUTCOMES.get(outcome, f"the checks ended in {outcome}"), 200)
+    return described(check, _where(attempt.trajectory.solution, check.line), _OUTCOMES)
 
 
 def _where(solution: str, line: int) -> str:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, ParseError, parse_fields
 from reflexion_lab.agent.reflectors.grammars import SERVICE, SESSION, SUCCESS
-from reflexion_lab.errors import ConfigError, ModelError, Unanswered
+from reflexion_lab.errors import ModelError, Unanswered
+from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
 from reflexion_lab.text.prompts.asking import room
@@ -19,9 +20,8 @@ from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import bounded
 
 Kind = Literal["generation_failed", "parse_error", "timeout"]
-
-
-SHAPES = {
+Shape = Literal["fields", "service", "session"]
+SHAPES: dict[Shape, tuple[tuple[str, str], tuple[str, str]]] = {
     "fields": (("reflect", GRAMMAR), ("reflect_success", SUCCESS)),
     "service": (("reflect_service", SERVICE), ("reflect_service", SERVICE)),
     "session": (("reflect_session", SESSION), ("reflect_session", SESSION)),
@@ -51,31 +51,25 @@ class LLMReflector:
     context, few-shot examples go first, then the oldest priors, then more of the middle of program and evidence, and
     last of the task's text.
 
-    `shape`: one of `SHAPES`. `constrained`: a model that supports grammars cannot but write it. How long a call may
+    `shape`: see `SHAPES`. `constrained`: a model that supports grammars cannot but write it. How long a call may
     take is the model's own config.
     """
 
+    @validated
     def __init__(
         self,
         model: Model,
         sampling: Sampling,
         prompts: Prompts | None = None,
         *,
-        max_description: int = 1000,
-        max_evidence: int = 2000,
-        max_code: int = 2000,
-        max_priors: int = 3,
-        shape: str = "fields",
+        max_description: Positive = 1000,
+        max_evidence: Positive = 2000,
+        max_code: Positive = 2000,
+        max_priors: Count = 3,
+        shape: Shape = "fields",
         constrained: bool = True,
     ) -> None:
-        if shape not in SHAPES:
-            raise ConfigError("reflector.shape", repr(shape), f"one of {', '.join(SHAPES)}")
         self.limits = {"description": max_description, "evidence": max_evidence, "code": max_code}
-        for name, value in self.limits.items():
-            if value < 1:
-                raise ConfigError(f"reflector.max_{name}", value, "at least 1 character")
-        if max_priors < 0:
-            raise ConfigError("reflector.max_priors", max_priors, "0 (show none) or more")
         self.model = model
         self.sampling = sampling
         self.prompts = prompts or Prompts()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.agent.reflectors.llm import evidence
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 from reflexion_lab.text.prompts.length import estimated
@@ -52,9 +52,8 @@ CUT = 320
 class FeedbackOnly:
     """The failing checks once more, in the place of words: no diagnosis, no advice. Costs nothing."""
 
-    def __init__(self, max_evidence: int = 2000) -> None:
-        if max_evidence < 1:
-            raise ConfigError("reflector.max_evidence", max_evidence, "at least 1 character")
+    @validated
+    def __init__(self, max_evidence: Positive = 2000) -> None:
         self.max_evidence = max_evidence
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -10,10 +11,11 @@ from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.agent.reflectors.llm import ReflectionError
 from reflexion_lab.agent.reflectors.quality import FLAGS, flags
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
-POLICIES = ("flag", "retry", "reject")
+ReviewPolicy = Literal["flag", "retry", "reject"]
 SEVERE = ("no_action", "generic", "duplicate")
 
 
@@ -31,9 +33,8 @@ class Reviewed:
     would undo it.
     """
 
-    def __init__(self, first: Reflector, policy: str = "flag", severe: Sequence[str] = SEVERE) -> None:
-        if policy not in POLICIES:
-            raise ConfigError("quality.policy", repr(policy), f"one of {', '.join(POLICIES)}")
+    @validated
+    def __init__(self, first: Reflector, policy: ReviewPolicy = "flag", severe: Sequence[str] = SEVERE) -> None:
         if strange := sorted(set(severe) - FLAGS.keys()):
             raise ConfigError("quality.severe", ", ".join(strange), f"some of {', '.join(FLAGS)}")
         self.first = first

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.agent.reflectors.classes import CLASSES
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
@@ -26,9 +26,8 @@ class Rules:
     cases already hold second and third tries, so a measured figure is not lowered again.
     """
 
-    def __init__(self, known: Known | None = None, enough: int = 20) -> None:
-        if enough < 1:
-            raise ConfigError("reflector.enough", enough, "at least 1 case")
+    @validated
+    def __init__(self, known: Known | None = None, enough: Positive = 20) -> None:
         self.known = known
         self.enough = enough
 

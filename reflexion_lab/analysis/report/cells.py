@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import visible
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ def rate(found: Rate, unit: str = "tasks") -> str:
         return f"not known (0 {unit})"
     share = f"{100 * found.share:.1f} % {interval(found.low, found.high)}"
     return f"{share} ({found.k} of {found.n} {unit}, Wilson 95 %)"
+
+
+def estimate(found: Estimate) -> str:
+    """A share with its interval: 34.2 % [26.3, 43.0]."""
+    return f"{100 * found.value:.1f} % {interval(found.low, found.high)}"
 
 
 def counts(found: Mapping[str, int]) -> str:

@@ -41,13 +41,16 @@ CONFUSION = (
 """Rows of the table on feedback tests: counts of programs, then shares."""
 
 
-def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
-    """Print a run: its tasks, convergence, headline figures and costs, and loudly what is wrong with it.
+def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | None = None) -> None:
+    """Print a run: its warnings, tasks, convergence, figures and costs.
+
+    Args:
+        log: the run, if it has been read.
 
     Raises:
         FolderError: a file of the run cannot be read.
     """
-    log = Log.read(run, texts=False)
+    log = log or Log.read(run, texts=False)
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
     tables = [
@@ -55,7 +58,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
         *_convergence(log, figures),
         *_feedback(figures),
         *_reflections(figures),
-        headline(figures),
+        headline(log),
         cells.line(""),
         _costs(figures, log.manifest.prices),
         *map(cells.line, resumed(log.manifest, log.resumptions)),

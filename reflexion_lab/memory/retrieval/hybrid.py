@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Annotated
 
-from reflexion_lab.errors import ConfigError
+from msgspec import Meta
+
+from reflexion_lab.limits import NotNegative, Positive, validated
 from reflexion_lab.protocols import Hit, Retriever
 
 
@@ -24,13 +27,13 @@ class Hybrid:
         ConfigError: an argument is out of range.
     """
 
-    def __init__(self, retrievers: Sequence[Retriever], depth: int = 50, constant: float = 60.0) -> None:
-        if len(retrievers) < 2:
-            raise ConfigError("retriever.retrievers", len(retrievers), "2 or more to fuse")
-        if depth < 1:
-            raise ConfigError("retriever.depth", depth, "1 or more hits")
-        if not 0 <= constant < math.inf:
-            raise ConfigError("retriever.constant", constant, "a finite number of 0 or more")
+    @validated
+    def __init__(
+        self,
+        retrievers: Annotated[Sequence[Retriever], Meta(min_length=2)],
+        depth: Positive = 50,
+        constant: NotNegative = 60.0,
+    ) -> None:
         self.depth = depth
         self.constant = constant
         self.retrievers = list(retrievers)

@@ -6,29 +6,19 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 
+from reflexion_lab import limits
 from reflexion_lab.errors import ConfigError, LabError
+from reflexion_lab.limits import Above0, Count, Positive, PositiveShare
 from reflexion_lab.records import Record, Sampling
 
 T = TypeVar("T")
 
-PLAIN = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "str | Path": str,
-    "bool": bool,
-    "int | None": int | None,
-    "float | None": float | None,
-    "Sequence[float]": list[float],
-    "Sequence[str]": list[str],
-}
-"""The annotations whose values a config can hold; values of others are for their constructors to check."""
 DOES = {
     "model": "complete",
     "actor": "act",
@@ -48,14 +38,14 @@ DOES = {
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The values under `loop`."""
 
-    max_attempts: int
-    extra_attempts: int
-    confidence_threshold: float
-    timeout: float
-    stuck_after: int | None
+    max_attempts: Positive
+    extra_attempts: Count
+    confidence_threshold: PositiveShare
+    timeout: Above0
+    stuck_after: Annotated[int, msgspec.Meta(ge=2)] | None
     reflect_on_last: bool
     reflect_on_success: bool
-    reflect_below: float
+    reflect_below: PositiveShare
 
 
 def wire(partial: functools.partial[Any], parts: Mapping[str, Any], key: str = "") -> Any:
@@ -82,6 +72,16 @@ def wire(partial: functools.partial[Any], parts: Mapping[str, Any], key: str = "
     return fit(key, _made(key, partial, {**given, **inner}))
 
 
+def construct(key: str, factory: Callable[..., T], **values: Any) -> T:
+    """What `factory` makes of values from the config's section `key`, whose names are those of its parameters.
+
+    Raises:
+        ConfigError: a value beyond its limits, under the config's key.
+    """
+    limits.check(factory, values, key)
+    return factory(**values)
+
+
 def fit(key: str, part: T) -> T:
     """The part itself. Raises ConfigError: it cannot do what parts under that key do."""
     if (does := DOES.get(key)) and not callable(getattr(part, does, None)):
@@ -103,8 +103,15 @@ def converted(key: str, node: Any, kind: type[T]) -> T:
         if strange := re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", str(problem)):
             below = strange[2].split(".") if strange[2] else []
             raise unknown(".".join((key, *below, strange[1])), _fields(kind, below)) from None
-        said = re.sub(r"(.*) - at `\$\.?([^`]*)`", rf"{key}.\2: \1", str(problem))
-        raise ConfigError(said if said.startswith(f"{key}.") else f"{key}: {said}") from None
+        said, _, place = str(problem).rstrip("`").partition(" - at `$")
+        path = re.findall(r"[^.\[\]]+", place)
+        found = plain(node)
+        for step in path:
+            found = found.get(step) if isinstance(found, dict) else found[int(step)] if step.isdigit() else found
+        expected = limits.expected_at(kind, path, found)
+        if expected and said.startswith(("Expected", "Invalid")):
+            raise ConfigError(f"{key}{place}", repr(found), expected) from None
+        raise ConfigError(said if said.startswith(f"{key}.") else f"{key}{place}: {said}") from None
 
 
 def unknown(key: str, names: Iterable[str]) -> ConfigError:
@@ -208,13 +215,9 @@ def _check(partial: functools.partial[Any], named: Mapping[str, inspect.Paramete
     for name, value in partial.keywords.items():
         if name not in named and not _takes_any(named):
             raise unknown(_below(key, name), named)
-        annotation = str(named[name].annotation) if name in named else ""
-        if annotation == "Sampling":
+        if name in named and named[name].annotation == "Sampling":
             converted(_below(key, name), value, Sampling)
-        try:
-            msgspec.convert(value, PLAIN.get(annotation, object))
-        except msgspec.ValidationError:
-            raise ConfigError(_below(key, name), repr(value), annotation) from None
+    limits.check(partial.func, partial.keywords, key)
 
 
 def _names(factory: Any) -> Sequence[str] | None:

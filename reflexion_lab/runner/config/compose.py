@@ -21,7 +21,7 @@ from reflexion_lab.protocols import Begun, Executor, Model, Sandbox, Stop, Suite
 from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.arm_checks import doubts
-from reflexion_lab.runner.config.build import LoopValues, asked, capability, converted, nearest, plain, wire
+from reflexion_lab.runner.config.build import LoopValues, asked, capability, construct, converted, nearest, plain, wire
 from reflexion_lab.runner.config.messages import hydras_own, in_hydras_words
 from reflexion_lab.runner.config.parts import (
     ROLES,
@@ -316,8 +316,11 @@ def loop_factory(
         return Reflexion(
             actor=wire(made["actor"], parts, "actor"),
             evaluator=parts["evaluator"],
-            reflector=Reviewed(
-                wire(made["reflector"], {**parts, "model": draws["reflector"]}, "reflector"), **plain(cfg.quality)
+            reflector=construct(
+                "quality",
+                Reviewed,
+                first=wire(made["reflector"], {**parts, "model": draws["reflector"]}, "reflector"),
+                **plain(cfg.quality),
             ),
             memory=EpisodicMemory(
                 recall,

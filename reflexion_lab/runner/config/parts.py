@@ -18,7 +18,7 @@ from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.protocols import Embedder, Model, Pool, Store
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.build import asks_for, called, capability, converted, plain, wire
+from reflexion_lab.runner.config.build import asks_for, called, capability, construct, converted, plain, wire
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.storage.ledger import Caps
 
@@ -102,9 +102,11 @@ def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
         return None
     shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
     parts = {"embedder": load_embedder(cfg)}
-    return Archive(
-        store or instantiate(cfg.store, "store"),
-        lambda: wire(instantiate(cfg.retriever, "retriever"), parts, "retriever"),
+    return construct(
+        "memory.shared",
+        Archive,
+        store=store or instantiate(cfg.store, "store"),
+        retriever=lambda: wire(instantiate(cfg.retriever, "retriever"), parts, "retriever"),
         shown=shown,
         match=shared.match,
         same_task=shared.same_task,
@@ -199,8 +201,9 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Ben
     if isinstance(loaded, functools.partial):
         loaded = wire(loaded, {"compute": sandbox and sandbox.values}, "benchmark.load")
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
-    chosen = whole.select(
-        limit=cfg.benchmark.limit, sample=cfg.benchmark.sample, seed=cfg.seed, ids=plain(cfg.benchmark.ids)
+    node = cfg.benchmark
+    chosen = construct(
+        "benchmark", whole.select, limit=node.limit, sample=node.sample, seed=cfg.seed, ids=plain(node.ids)
     )
     if not len(chosen):
         raise ConfigError("benchmark: no task is left after ids, sample and limit", expected="at least one")
@@ -246,7 +249,7 @@ def _cached(
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.agent.models.capped import CappedModel, longest_reply
     from reflexion_lab.agent.models.prices import RECORDED, settled
-    from reflexion_lab.storage.shared_calls import UNSAVED
+    from reflexion_lab.storage.call_store import UNSAVED
 
     price = settled(role, node, lists, meter.caps.cost)
     model = _model(msgspec.json.encode(node, order="sorted"))
@@ -254,7 +257,8 @@ def _cached(
         model = wire(model, {"tasks": load_benchmark(cfg).tasks}, "model")
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
-    return CachedModel(model, cfg.cache.path, cfg.cache.mode, price, Path(cfg.run_root) / UNSAVED)
+    where = {"path": cfg.cache.path, "mode": cfg.cache.mode, "unsaved": Path(cfg.run_root) / UNSAVED}
+    return construct("cache", CachedModel, model=model, price=price, **where)
 
 
 def _check_secrets(place: str, node: Mapping[str, Any]) -> None:

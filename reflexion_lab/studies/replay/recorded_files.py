@@ -16,8 +16,8 @@ from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.memory.embedders import cached
 from reflexion_lab.records import Record
 from reflexion_lab.storage import call_store
-from reflexion_lab.storage.shared_calls import SharedCalls
-from reflexion_lab.storage.sqlite_file import Layout, connect, connect_readonly
+from reflexion_lab.storage.sqlite_file import connect, connect_readonly
+from reflexion_lab.storage.table import Layout
 from reflexion_lab.studies.replay.bundle import BundleError
 
 
@@ -74,7 +74,7 @@ VECTORS = Kind(
 
 def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
     """The file at `path` with the calls of these models from PostgreSQL's call cache at `url`. Raises ModelError."""
-    calls = SharedCalls(url, readonly=True)
+    calls = call_store.CallStore(url, readonly=True)
     with closing(calls), closing(connect(path, CALLS.layout)) as connection:
         connection.execute("BEGIN")
         connection.executemany(CALLS.insert, map(msgspec.structs.astuple, calls.calls(fingerprints)))

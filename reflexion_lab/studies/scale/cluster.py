@@ -17,6 +17,7 @@ from typing import Any
 from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.limits import NotNegative, Positive, validated
 from reflexion_lab.protocols import Begun, Loop, Stored
 from reflexion_lab.records import Episode, Mistake, Record
 from reflexion_lab.studies.scale.crew import Crew
@@ -41,12 +42,14 @@ class Cluster:
         HarnessError: (later) the cluster cannot be had.
     """
 
+    @validated
     def __init__(
-        self, address: str | None = None, workers: int | None = None, cpus: int = 1, patience: float = 300.0
+        self,
+        address: str | None = None,
+        workers: Positive | None = None,
+        cpus: Positive = 1,
+        patience: NotNegative = 300.0,
     ) -> None:
-        for name, value in (("workers", workers), ("cpus", cpus)):
-            if value is not None and value < 1:
-                raise ConfigError(f"executor.{name}", value, "1 or more")
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("executor: ray is not installed; pip install 'reflexion_lab[ray]'")
         self.address = address or os.environ.get("RAY_ADDRESS")

@@ -19,7 +19,7 @@ from random import Random
 from textwrap import indent
 from typing import Any
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics_pool import Case, Pool, body_of, chosen, pool
 from reflexion_lab.tasks.benchmarks.basics_template import Template, templates
@@ -29,7 +29,8 @@ TRIES = 20
 """Draws of examples before a prompt is let come twice."""
 
 
-def basics(seed: int = 0, n: int = 40) -> list[Task]:
+@validated
+def basics(seed: int = 0, n: Positive = 40) -> list[Task]:
     """Draw `n` tasks; the first ones are the same for every `n`, and any prefix mixes the levels.
 
     Once every template had its turn, each is drawn again, with another name, constant and other calls as long as they
@@ -39,8 +40,6 @@ def basics(seed: int = 0, n: int = 40) -> list[Task]:
     Raises:
         ConfigError: `n` is below 1.
     """
-    if n < 1:
-        raise ConfigError("benchmark.load.n", n, "1 or more")
     return list(_drawn(seed, n))
 
 

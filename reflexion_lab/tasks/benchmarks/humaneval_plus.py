@@ -16,10 +16,9 @@ import msgspec
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.humaneval import CONTRADICTED, helpers
+from reflexion_lab.tasks.benchmarks.humaneval import examples, helpers
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
 from reflexion_lab.tasks.benchmarks.tolerance import CLOSE, UNREADABLE, Case, checks, helper
-from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 Compute = Callable[[str, str, Sequence[str]], Sequence[str | None]]
 """Takes a program, its entry point, and calls `candidate(...)`; returns each value as a literal, None for none."""
@@ -93,13 +92,11 @@ def _task(line: bytes, compute: Compute | None) -> Task:
         raise DataError(f"field $.{field}", "none", "inputs for which the reference has a right value")
     if left_out := inputs - len(hidden):
         tags = (f"{LEFT_OUT}:{left_out}",)
-    contradicted = CONTRADICTED.get(problem.task_id, {})
-    shown = visible_tests(problem.prompt, problem.entry_point)
     task = Task(
         task_id=problem.task_id,
         prompt=problem.prompt,
         entry_point=problem.entry_point,
-        visible_tests=tuple(test for test in shown if test not in contradicted),
+        visible_tests=examples(problem.task_id, problem.prompt, problem.entry_point),
         setup=helpers(problem.prompt, problem.entry_point, "\n".join(hidden)) + helper(problem.entry_point, hidden),
         canonical_solution=problem.canonical_solution,
         tags=tags,

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import ast
-import hashlib
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from textwrap import indent
+from typing import Literal
 
 import msgspec
 
-from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.errors import DataError
+from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.datasets_in import HUB
 from reflexion_lab.tasks.benchmarks.overlap import repeated
 from reflexion_lab.tasks.benchmarks.rows import LINES, checked, decoded, read
 
 SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
 """The authors' own: first and last `task_id`, in both subsets."""
-SUBSETS = ("full", "sanitized")
-HUB = "google-research-datasets/mbpp"
+Split = Literal["prompt", "test", "validation", "train", "all"]
+Subset = Literal["full", "sanitized"]
+NAME = "google-research-datasets/mbpp"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -37,8 +39,13 @@ class Problem(msgspec.Struct, frozen=True):
     challenge_test_list: list[str] = []
 
 
+@validated
 def mbpp(
-    path: str | None = None, subset: str = "full", split: str = "test", visible: int = 1, challenge: bool = False
+    path: str | None = None,
+    subset: Subset = "full",
+    split: Split = "test",
+    visible: Count = 1,
+    challenge: bool = False,
 ) -> Benchmark:
     """The problems of a local file (`.jsonl`, `.jsonl.gz` or `.json`, in either public shape), else of the hub.
 
@@ -52,7 +59,7 @@ def mbpp(
     asserts. `canonical_solution` is a whole program. `setup` may need a class that only the reference defines.
 
     Args:
-        path: None loads from the hub, with the package `datasets`.
+        path: A file or data set, see `rows.read`; None loads from the hub.
         subset: `full` (974 problems) or `sanitized` (427); a local file is what it is.
         split: `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` takes every row.
         visible: Asserts shown, at least 0.
@@ -60,42 +67,20 @@ def mbpp(
 
     Raises:
         ConfigError: an argument is not as it should be.
-        DataError: there is no such file, the package `datasets` is missing, the hub could not be read, or a row is not
-            as it should be; names the file, and place and field of the row.
+        DataError: the file, the package `datasets` or the hub is missing, or a row is not as it should be; names the
+            file, and place and field of the row.
     """
-    if split not in (*SPLITS, "all"):
-        raise ConfigError("benchmark.load.split", repr(split), f"one of {', '.join(SPLITS)}, all")
-    if subset not in SUBSETS:
-        raise ConfigError("benchmark.load.subset", repr(subset), f"one of {', '.join(SUBSETS)}")
-    if visible < 0:
-        raise ConfigError("benchmark.load.visible", visible, "0 or more asserts to show")
-    if path is None:
-        return _from_hub(subset, split, visible, challenge)
     first, last = SPLITS.get(split, ("any", "any"))
-    task_of = partial(_selected, split=split, visible=visible, challenge=challenge)
-    expected = f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all takes every row"
-    return read(path, task_of, name="mbpp", suffixes=(*LINES, ".json"), expected=expected)
-
-
-def _from_hub(subset: str, split: str, visible: int, challenge: bool) -> Benchmark:
-    instead = "or set benchmark.load.path to a local file of MBPP (.jsonl or .json)"
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise DataError(
-            f"benchmark=mbpp needs the package datasets: pip install 'reflexion_lab[hub]', {instead}"
-        ) from None
-    try:
-        rows = list(load_dataset(HUB, subset, split="+".join(SPLITS) if split == "all" else split))
-    except (OSError, ValueError) as problem:  # what `datasets` raises offline depends on its cache
-        raise DataError(
-            f"{HUB} could not be read from the hub ({' '.join(str(problem).split())}): connect once, {instead}"
-        ) from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sources hold "\d", which is for their authors to mend
-        tasks = tuple(_task(msgspec.convert(row, Problem), visible, challenge) for row in rows)
-    digest = hashlib.sha256(msgspec.json.encode(rows, order="sorted")).hexdigest()
-    return Benchmark("mbpp", tasks, digest)
+    rows_of = split if path else "all"  # the hub's rows of a split are just those
+    task_of = partial(_selected, split=rows_of, visible=visible, challenge=challenge)
+    return read(
+        path or f"{HUB}{NAME}/{subset}/{'+'.join(SPLITS) if split == 'all' else split}",
+        task_of,
+        name="mbpp",
+        suffixes=(*LINES, ".json"),
+        expected=f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all takes every row",
+        instead="set benchmark.load.path to a local file of MBPP (.jsonl or .json)",
+    )
 
 
 def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | None:

@@ -18,6 +18,7 @@ from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.io.gunzip import gunzipped
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.datasets_in import HUB, dataset_name, dataset_rows, is_dataset
 
 T = TypeVar("T")
 
@@ -34,35 +35,51 @@ def read(
     suffixes: tuple[str, ...] = LINES,
     expected: str = "one JSON object a line",
     repeats: bool = False,
+    instead: str = "",
 ) -> Benchmark:
-    """The tasks of the file at `path`, which ends in one of `suffixes`; a `.json` file holds one array of rows.
+    """The tasks of a file or data set.
 
-    `task_of` makes the task of a row, or None for a row to skip; its ValueError says which field is wrong and why.
-    `name` is that of the file, without suffix, unless given; the digest is that of the file's bytes. `expected` is
-    what a file without any task is told to hold. With `repeats`, rows that make an equal task count once.
+    Parameters
+    ----------
+    path : str
+        A file that ends in one of `suffixes` (a `.json` file holds one array of rows), or what `dataset_rows` reads:
+        a `.parquet` file, a folder of `save_to_disk`, `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`.
+    task_of : callable
+        Makes the task of a row, or None for a row to skip; its DataError says which field is wrong and why.
+    name : str
+        Of the benchmark; by default the file's or the data set's.
+    expected : str
+        What the error says of a source without any task.
+    repeats : bool
+        Rows that make an equal task count once.
+    instead : str
+        What to do where the package `datasets` or the hub is missing.
 
-    Raises:
-        DataError: there is no such file, or it does not hold tasks; names the file, and place and field of up to ten
-            bad rows.
+    Returns
+    -------
+    Benchmark
+        Its digest is that of the file's bytes; of a saved folder and of the hub that of the rows.
+
+    Raises
+    ------
+    DataError
+        The source is missing or does not hold tasks; names it, and place and field of up to ten bad rows.
     """
-    file = Path(path)
-    endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
-    if not file.name.endswith(suffixes):
-        raise DataError(path, f"the ending {file.suffix!r}", endings)
-    try:
-        is_there = file.is_file()
-    except OSError:  # a name too long
-        is_there = False
-    if not is_there:
-        raise DataError(path, "no file", f"a {endings} file", "benchmark.load.path names it")
-    data = file.read_bytes()
+    if is_dataset(path):
+        encoded, digest = dataset_rows(path, instead)
+        name = name or dataset_name(path)
+        rows = iter([(f"row {number}", row) for number, row in enumerate(encoded, start=1)])
+    else:
+        data = _content(path, suffixes)
+        digest = hashlib.sha256(data).hexdigest()
+        name = name or Path(path).name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+        rows = _rows(path, data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sources hold "\d" and `1if`, which is for their authors to mend
-        tasks = _tasks(path, _rows(path, data), task_of, repeats)
+        warnings.simplefilter("ignore")  # sources hold "\d" and `1if`, which is for their authors to fix
+        tasks = _tasks(path, rows, task_of, repeats)
     if not tasks:
         raise DataError(path, "no task", expected)
-    stem = file.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
-    return Benchmark(name or stem, tasks, hashlib.sha256(data).hexdigest())
+    return Benchmark(name, tasks, digest)
 
 
 def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspec.json.decode) -> T:
@@ -93,6 +110,19 @@ def checked(task: Task) -> Task:
     return task
 
 
+def _content(path: str, suffixes: tuple[str, ...]) -> bytes:
+    endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
+    if not path.endswith(suffixes):
+        raise DataError(path, "another ending", f"{endings}, .parquet, a saved data set, or {HUB}OWNER/NAME")
+    try:
+        is_there = Path(path).is_file()
+    except OSError:  # a name too long
+        is_there = False
+    if not is_there:
+        raise DataError("benchmark.load.path", f"{path}, no such file", f"a {endings} file")
+    return Path(path).read_bytes()
+
+
 def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     """Every row with its place in the file."""
     try:
@@ -104,7 +134,7 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
         try:
             array = msgspec.json.decode(text, type=list[msgspec.Raw])
         except UNREADABLE as problem:
-            raise DataError(path, f"something else ({problem})", "a JSON array of rows") from None
+            raise DataError(path, f"no array ({problem})", "a JSON array of rows") from None
         yield from ((f"row {number}", bytes(row)) for number, row in enumerate(array, start=1))
     else:
         lines = ((f"line {number}", line) for number, line in enumerate(text.split(b"\n"), start=1))
@@ -143,6 +173,6 @@ def _reworded(message: str) -> str:
     text, _, path = message.replace("`", "").partition(" - at ")
     if missing := re.fullmatch(r"Object missing required field (.*)", text):
         return f"field $.{missing[1]}: got nothing, expected a value"
-    if sides := re.fullmatch(r"Expected (.*), got (.*)", text):
-        return f"field {path or '$'}: got {sides[2]}, expected {sides[1]}"
+    if wrong := re.fullmatch(r"Expected (.*), got (.*)", text):
+        return f"field {path or '$'}: got {wrong[2]}, expected {wrong[1]}"
     return f"field {path or '$'}: got text that is not JSON ({text}), expected a JSON object"

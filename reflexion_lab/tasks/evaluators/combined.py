@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import NotNegative, validated
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.static import StaticCheck, chosen
@@ -30,12 +30,13 @@ class Combined:
     `output` and `seconds` are those of the tests.
     """
 
+    @validated
     def __init__(
         self,
         sandbox: Sandbox,
-        tests_weight: float = WEIGHTS["tests"],
-        types_weight: float = WEIGHTS["types"],
-        lint_weight: float = WEIGHTS["lint"],
+        tests_weight: NotNegative = WEIGHTS["tests"],
+        types_weight: NotNegative = WEIGHTS["types"],
+        lint_weight: NotNegative = WEIGHTS["lint"],
         type_tool: str = "ty",
         lint_tool: str = "ruff",
     ) -> None:
@@ -87,9 +88,6 @@ def check_weights(weights: Mapping[str, float]) -> None:
     Raises:
         ConfigError: a weight is negative or no finite number, or all of them are 0.
     """
-    for name, weight in weights.items():
-        if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-            raise ConfigError(f"evaluator.{name}_weight", repr(weight), "a number of 0 or more")
     if not any(weights.values()):
         keys = ", ".join(f"evaluator.{name}_weight" for name in weights)
         raise ConfigError(keys, "0 in each", "one above 0 at least")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Share, validated
 from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.combined import FEEDBACK_CHARS, Combined, weighted_mean
@@ -37,12 +38,10 @@ class Noisy:
 
     is_noisy = True
 
+    @validated
     def __init__(
-        self, evaluator: Evaluator, false_negative: float = 0.0, false_positive: float = 0.0, seed: int = 0
+        self, evaluator: Evaluator, false_negative: Share = 0.0, false_positive: Share = 0.0, seed: int = 0
     ) -> None:
-        for name, rate in (("false_negative", false_negative), ("false_positive", false_positive)):
-            if not 0 <= rate <= 1:
-                raise ConfigError(f"evaluator.{name}", rate, "a share in [0, 1]")
         if isinstance(evaluator, StaticCheck | TrajectoryHeuristics):
             kind = type(evaluator).__name__
             raise ConfigError("evaluator.evaluator", f"{kind}, which runs no tests", "UnitTests or Combined")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from reflexion_lab.errors import ConfigError
+from msgspec import Meta
+
+from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Task, WrittenTests
 from reflexion_lab.tasks.evaluators.self_tests_asserts import LONGEST, Sieve, asserts
@@ -21,6 +23,7 @@ class SelfTests:
         drop_visible: leave out tests that the task itself shows.
     """
 
+    @validated
     def __init__(
         self,
         model: Model,
@@ -28,16 +31,10 @@ class SelfTests:
         prompts: Prompts | None = None,
         *,
         style: Literal["chat", "continuation"] = "chat",
-        max_tests: int = 6,
-        max_chars: int = 500,
+        max_tests: Positive = 6,
+        max_chars: Annotated[int, Meta(ge=1, le=LONGEST)] = 500,
         drop_visible: bool = False,
     ) -> None:
-        if style not in ("chat", "continuation"):
-            raise ConfigError("suite_writer.style", repr(style), "chat or continuation")
-        if max_tests < 1:
-            raise ConfigError("suite_writer.max_tests", max_tests, "1 or more")
-        if not 1 <= max_chars <= LONGEST:
-            raise ConfigError("suite_writer.max_chars", max_chars, f"1 to {LONGEST}")
         self.model = model
         self.sampling = sampling
         self.prompts = prompts or Prompts()

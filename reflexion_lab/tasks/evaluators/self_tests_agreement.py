@@ -6,7 +6,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Count, validated
 from reflexion_lab.protocols import Actor, Sandbox, SuiteWriter
 from reflexion_lab.records import Recollection, Task, Trajectory, WrittenTests
 
@@ -21,9 +21,8 @@ class DualAgreement:
     included, is part of the suite's usage.
     """
 
-    def __init__(self, writer: SuiteWriter, drafter: Actor, sandbox: Sandbox, agreement: int = 0) -> None:
-        if agreement < 0:
-            raise ConfigError("suite_writer.agreement", agreement, "0 (no filter) or a number of drafts")
+    @validated
+    def __init__(self, writer: SuiteWriter, drafter: Actor, sandbox: Sandbox, agreement: Count = 0) -> None:
         self.writer = writer
         self.drafter = drafter
         self.sandbox = sandbox

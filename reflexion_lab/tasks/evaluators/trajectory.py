@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Evaluation, Task, Trajectory
 
 PASSABLE = 50
@@ -30,9 +30,8 @@ class TrajectoryHeuristics:
     Nothing here ran a test: `passed` is False and the outcome `no_tests`, however high the score.
     """
 
-    def __init__(self, max_turns: int = 10) -> None:
-        if not isinstance(max_turns, int) or max_turns < 0:
-            raise ConfigError("evaluator.max_turns", repr(max_turns), "an int of 0 or more")
+    @validated
+    def __init__(self, max_turns: Count = 10) -> None:
         self.max_turns = max_turns
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:

@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from reflexion_lab.errors import ConfigError, HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.limits import Above0, Positive, check_fields
 from reflexion_lab.records import Record
 from reflexion_lab.tasks.sandbox.harness import ASK, STATUS, sweep
 
@@ -30,23 +31,21 @@ GRACE = 10.0
 class Limits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one execution may use."""
 
-    cpu_seconds: float = 2.0
+    cpu_seconds: Above0 = 2.0
     """At least; more where the canonical solution is known to need it."""
-    cpu_factor: float = 10.0
+    cpu_factor: Above0 = 10.0
     """Times the canonical solution's own CPU seconds."""
-    wall_seconds: float = 4.0
+    wall_seconds: Above0 = 4.0
     """For `cpu_seconds`; more in proportion."""
-    memory_mb: int = 512
-    file_mb: int = 4
+    memory_mb: Positive = 512
+    file_mb: Positive = 4
     """Of one file; the private folder, the report and the captured output count as files."""
-    open_files: int = 64
-    output_chars: int = 2000
+    open_files: Positive = 64
+    output_chars: Positive = 2000
     """Of what the program printed, kept for feedback."""
 
     def __post_init__(self) -> None:
-        for field in self.__struct_fields__:
-            if not getattr(self, field) > 0:
-                raise ConfigError(f"sandbox.limits.{field}", repr(getattr(self, field)), "a number above 0")
+        check_fields(self)
 
     def times(self, canonical: float) -> tuple[float, int]:
         """Wall seconds and whole CPU seconds of a task whose canonical solution uses `canonical` CPU seconds."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Task, Trajectory
 from reflexion_lab.text.prompts.length import estimated
@@ -15,7 +15,7 @@ from reflexion_lab.text.replies.extract import Extraction, extract
 from reflexion_lab.text.replies.readings import Reader
 from reflexion_lab.text.replies.syntax import Parser
 
-STYLES = ("chat", "continuation")
+Style = Literal["chat", "continuation"]
 ENVELOPE = 64
 """Tokens that a server may put around the messages: roles, and a system message of its own."""
 
@@ -59,9 +59,8 @@ class Asking:
     all of that with what the model adds.
     """
 
-    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: str = "chat") -> None:
-        if style not in STYLES:
-            raise ConfigError("style", repr(style), f"one of {', '.join(STYLES)}")
+    @validated
+    def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: Style = "chat") -> None:
         self.model = model
         self.sampling = sampling
         self.prompts = prompts or Prompts()

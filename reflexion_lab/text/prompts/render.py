@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Episode, Recollection, Record
 from reflexion_lab.text.prompts.excerpt import shortened
 from reflexion_lab.text.prompts.filters import FILTERS
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 SUFFIX = ".md.jinja"
-VARIANTS = ("default", "terse", "paper_style")
+Variant = Literal["default", "terse", "paper_style"]
+VARIANTS = get_args(Variant)
 
 
 class Example(Record, frozen=True, kw_only=True):
@@ -57,15 +59,14 @@ class Fitted(NamedTuple):
 class Prompts:
     """The templates of one variant, with so many few-shot examples.
 
-    `variant`: one of `VARIANTS`; what it has no file `NAME.VARIANT.md.jinja` for is as in `default`, included
+    `variant`: what it has no file `NAME.VARIANT.md.jinja` for is as in `default`, included
     templates too.
     `examples`: how many of our own examples stand before the task, the first ones; where a template shows any.
     """
 
-    def __init__(self, variant: str = "default", examples: int = 0) -> None:
-        if variant not in VARIANTS:
-            raise ConfigError("prompts.variant", repr(variant), f"one of {', '.join(VARIANTS)}")
-        if not 0 <= examples <= len(known_examples()):
+    @validated
+    def __init__(self, variant: Variant = "default", examples: Count = 0) -> None:
+        if examples > len(known_examples()):
             raise ConfigError("prompts.examples", examples, f"0 to {len(known_examples())}")
         self.variant = variant
         self.examples = known_examples()[:examples]

@@ -1,0 +1,178 @@
+"""Limits of parameters, stated in their annotations and checked by one function, for configs and for Python alike.
+
+In: `max_steps: Positive = 6` of a constructor. Out: ConfigError, `ReAct.max_steps: got 0, expected 1 or more`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from reflexion_lab.errors import ConfigError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+PositiveShare = Annotated[float, Meta(gt=0, le=1)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Above0 = Annotated[float, Meta(gt=0)]
+
+NOUNS = {int: "an int", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
+LATER = {"Sequence": Sequence, "Mapping": Mapping, "Path": Path}
+"""Names that a module may import for annotations alone."""
+
+
+def validated(function: Callable[P, T]) -> Callable[P, T]:
+    """A constructor, or a function, whose arguments are checked against its annotations before it is called.
+
+    Raises
+    ------
+    ConfigError
+        By the decorated one: an argument of another type than annotated, beyond its limits, or not finite.
+    """
+    names = list(inspect.signature(function).parameters)
+    owner = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        check(function, {**dict(zip(names, args, strict=False)), **kwargs}, owner)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def check(factory: Callable[..., Any], values: Mapping[str, Any], key: str) -> None:
+    """Check values against the annotations of a class's or a function's parameters; others than plain ones pass.
+
+    Parameters
+    ----------
+    key
+        Where the values stand: a dotted config key, or the name of what is called.
+
+    Raises
+    ------
+    ConfigError
+        A value is of another type than annotated, beyond its limits, or not finite.
+    """
+    kinds = _kinds(factory)
+    for name, value in values.items():
+        if (kind := kinds.get(name)) is None:
+            continue
+        plain = str(value) if isinstance(value, Path) else value.tolist() if hasattr(value, "tolist") else value
+        try:
+            msgspec.convert(plain, kind)
+        except msgspec.ValidationError:
+            raise ConfigError(f"{key}.{name}" if key else name, repr(value), expected(kind, plain)) from None
+        if isinstance(plain, float) and not math.isfinite(plain):
+            raise ConfigError(f"{key}.{name}" if key else name, value, "a finite number")
+
+
+def check_fields(record: Any) -> None:
+    """Check the fields of a struct against their annotations. Raises ConfigError as `check`."""
+    kind = type(record)
+    check(kind, {name: getattr(record, name) for name in kind.__struct_fields__}, kind.__name__)
+
+
+def expected(kind: Any, value: Any = None) -> str:
+    """What a value of an annotation can be, in words; without the type's noun where `value` is of the type."""
+    options = [option for option in _options(kind) if option is not type(None)]
+    texts = [_expected(option, value if len(options) == 1 else None) for option in options]
+    return ", or ".join([*texts, "null"] if len(options) < len(_options(kind)) else texts)
+
+
+def expected_at(kind: Any, path: Sequence[str], value: Any) -> str:
+    """As `expected`, of the value at `path` within a value of a struct's type; "" for what has no words here."""
+    option: Any = next((option for option in _options(kind) if option is not type(None)), Any)
+    if is_struct := hasattr(option, "__struct_fields__"):
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(option)}
+        if path and path[0] in fields:
+            return expected_at(fields[path[0]], path[1:], value)
+    plain = _plain(kind)
+    return expected(plain, value) if plain is not Any else "a section of keys" if is_struct else ""
+
+
+def _expected(kind: Any, value: Any) -> str:
+    bare, limits = (kind.__origin__, kind.__metadata__) if get_origin(kind) is Annotated else (kind, ())
+    if get_origin(bare) is Literal:
+        return f"one of {', '.join(map(str, get_args(bare)))}"
+    bounds = next((limit for limit in limits if isinstance(limit, Meta)), Meta())
+    if get_origin(bare) is list:
+        item = get_args(bare)[0]
+        each = "" if item is Any else f", each {expected(item)}"
+        return (_between(bounds.min_length, bounds.max_length) or "a list") + each
+    if get_origin(bare) is dict:
+        return f"a mapping, each value {expected(get_args(bare)[1])}"
+    noun, span = NOUNS[bare], _between(bounds.ge, bounds.le) or _above(bounds)
+    is_such = isinstance(value, (int, float) if bare is float else bare) and not isinstance(value, bool)
+    if not span or (is_such and isinstance(value, int | float) and not math.isnan(value)):
+        return span or noun
+    return f"{noun} {span}" if span.startswith("above") else f"{noun} of {span}"
+
+
+def _between(least: float | None, most: float | None) -> str:
+    if least is None:
+        return ""
+    return f"{least} or more" if most is None else f"{least} to {most}"
+
+
+def _above(bounds: Meta) -> str:
+    if bounds.gt is None:
+        return ""
+    return f"above {bounds.gt}" if bounds.le is None else f"above {bounds.gt}, at most {bounds.le}"
+
+
+@functools.cache
+def _kinds(factory: Callable[..., Any]) -> Mapping[str, Any]:
+    """By parameter, the type that its values are converted to for the check; parameters of parts are left out."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    init = getattr(factory, "__init__", None)
+    owner = init if inspect.isclass(factory) and inspect.isfunction(init) else factory
+    names = vars(sys.modules.get(getattr(owner, "__module__", ""), types))
+    kinds = {}
+    for parameter in parameters:
+        holder = type("", (), {"__annotations__": {"value": parameter.annotation}})
+        try:
+            annotation = get_type_hints(holder, names, LATER, include_extras=True)["value"]
+        except (NameError, TypeError, AttributeError, SyntaxError):  # a part, imported for the type checker alone
+            continue
+        if parameter.kind is not parameter.VAR_KEYWORD and (kind := _plain(annotation)) is not Any:
+            kinds[parameter.name] = kind
+    return kinds
+
+
+def _plain(annotation: Any) -> Any:
+    """The annotation in types of values that a config can hold; Any for those of parts."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if annotation in list(NOUNS) or origin is Literal:
+        return annotation
+    if origin is Annotated:
+        is_list = get_origin(inner[0]) in (list, Sequence)
+        kind = list[Any] if (bare := _plain(inner[0])) is Any and is_list else bare
+        return kind if kind is Any else Annotated[(kind, *inner[1:])]
+    kinds = [_plain(part) for part in inner if part is not ...]
+    if not kinds or Any in kinds:
+        return str if annotation is Path else Any
+    if origin in (Union, types.UnionType):
+        return Union[tuple(kinds)]  # noqa: UP007
+    if origin in (list, Sequence, tuple):
+        return list[kinds[0]]  # type: ignore[valid-type]
+    return dict[str, kinds[1]] if origin in (dict, Mapping) else Any  # type: ignore[valid-type]
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
