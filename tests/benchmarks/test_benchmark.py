@@ -117,5 +117,5 @@ def test_a_limit_beyond_the_end_is_the_whole() -> None:
 
 @pytest.mark.parametrize("limit", [0, -3])
 def test_a_limit_below_one_is_an_error(limit: int) -> None:
-    with pytest.raises(ValueError, match=f"benchmark.limit: got {limit}, expected at least 1"):
+    with pytest.raises(ValueError, match=f"select.limit: got {limit}, expected 1 or more, or null"):
         LETTERS.select(limit=limit)

@@ -176,7 +176,7 @@ def test_a_json_file_without_an_array_is_an_error(tmp_path: Path) -> None:
     [({"split": "tests"}, "split"), ({"subset": "mini"}, "subset"), ({"visible": -1}, "visible")],
 )
 def test_an_impossible_argument_is_named_as_its_config_key(options: dict[str, Any], key: str) -> None:
-    with pytest.raises(ValueError, match=rf"benchmark\.load\.{key}: "):
+    with pytest.raises(ValueError, match=rf"mbpp\.{key}: got .*, expected "):
         mbpp(**options)
 
 

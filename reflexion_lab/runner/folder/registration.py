@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reflexion_lab.errors import DataError
+from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Manifest, Record
 
@@ -99,6 +99,8 @@ def read(path: Path | str) -> Registration:
     try:
         return msgspec.yaml.decode(text, type=Registration)
     except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: a key that cannot be one
+        if isinstance(cause := problem.__cause__, LabError):
+            raise DataError(f"study: {path}: {cause.problem}", hint=cause.hint) from None
         said = " ".join(str(problem).split())
         raise DataError(f"study: {path}: {said}", expected=f"a {FILE} as docs/guides/sweep.md shows one") from None
 
