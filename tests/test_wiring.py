@@ -26,7 +26,7 @@ def part(**values):
 
 @pytest.mark.parametrize("value", ["two", 1.5, None, True, [1]])
 def test_a_value_of_another_type_is_named_by_its_key(value):
-    with pytest.raises(ConfigError, match=r"^actor\.inner\.n: got .*, expected int$"):
+    with pytest.raises(ConfigError, match=r"^actor\.inner\.n: got .*, expected an int$"):
         wire(part(inner=part(n=value)), {"model": "m"}, "actor")
 
 
