@@ -98,7 +98,10 @@ def test_an_unknown_role_is_named(config):
 
 @pytest.mark.parametrize(
     ("override", "said"),
-    [("model=openai", r"^model\.model: no value"), ("model@roles.critic=gguf", r"^roles\.critic\.path: no value")],
+    [
+        ("model=openai", r"^model\.model: got no value"),
+        ("model@roles.critic=gguf", r"^roles\.critic\.path: got no value"),
+    ],
 )
 def test_a_model_without_its_name_is_told_where(config, override, said):
     with pytest.raises(ConfigError, match=said):

@@ -22,8 +22,8 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.parts import instantiate, wire
 from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import line
@@ -221,7 +221,7 @@ def test_templates_leave_empty_fields_out() -> None:
 def test_every_reflector_of_the_config_can_be_made(name: str) -> None:
     cfg = compose(f"reflector={name}", "seed=7")
     parts = {"model": None, "prompts": None, "known": None}
-    made = wire(instantiate(cfg.reflector), parts)
+    made = build(cfg.reflector, "reflector", parts)
     assert getattr(made, "seed", 7) == 7
     assert callable(made.reflect)
 

@@ -20,9 +20,9 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import lines
-from reflexion_lab.runner.config.parts import instantiate, wire
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.pool import Shuffled
 from reflexion_lab.studies.sweep import Sweep, sweep
@@ -169,7 +169,7 @@ def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
 
 def test_the_config_names_pool_and_seed(tmp_path: Path) -> None:
     pool = run_folder(tmp_path / "run", attempt("t/1"))
-    made = wire(instantiate(compose("reflector=shuffled", f"reflector.pool=[{pool}]", "seed=5").reflector), {})
+    made = build(compose("reflector=shuffled", f"reflector.pool=[{pool}]", "seed=5").reflector, "reflector")
     assert made.seed == 5
     assert made.folders == (str(pool),)
 
@@ -178,7 +178,7 @@ def test_the_config_demands_a_pool() -> None:
     with pytest.raises(
         ValueError, match=r"reflector\.pool: got no folder, expected a run folder; run the reflexion arm first"
     ):
-        wire(instantiate(compose("reflector=shuffled").reflector), {})
+        build(compose("reflector=shuffled").reflector, "reflector")
 
 
 def script(path: Path, words: str) -> str:
