@@ -28,7 +28,7 @@ _OUTCOMES = OUTCOMES | {
 
 
 def reflection_on(attempt: Attempt, source: str, **fields: Any) -> Reflection:
-    """A reflection with these fields; without one the category is that of the evidence, and any other field is empty."""
+    """A reflection with these fields: by default the category is that of the evidence, and any other is empty."""
     default: dict[str, Any] = {
         "root_cause": "",
         "what_went_wrong": "",

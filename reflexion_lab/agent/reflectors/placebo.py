@@ -68,8 +68,8 @@ class Generic:
 
 
 class LengthMatched:
-    """Replaces each text of `first` by random nouns of equal length in tokens (`prompts.length.estimated`), also where a
-    template cuts both. Confidence, category and `text`, the reply, stay those of `first`.
+    """Replaces each text of `first` by random nouns of equal length in tokens (`prompts.length.estimated`), also where
+    a template cuts both. Confidence, category and `text`, the reply, stay those of `first`.
     """
 
     def __init__(self, first: Reflector, seed: int = 0) -> None:
