@@ -1,7 +1,9 @@
-"""Records for tests: a call names what matters to it, the rest has a plain default."""
+"""Records for tests: a call names what matters to it, the rest has a plain default. And cases: `pairwise`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
 from typing import Any
 
 from reflexion_lab.records import (
@@ -127,3 +129,13 @@ class Replies:
     def prompt(self) -> str:
         """The last message of the last call."""
         return self.asked[-1][0][-1].content
+
+
+def pairwise(*factors: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Cases, one value a factor, in which every two values of different factors meet: far fewer than the product."""
+    cases = list(product(*(range(len(values)) for values in factors)))
+    missing = {pair for case in cases for pair in combinations(enumerate(case), 2)}
+    while missing:
+        case = max(cases, key=lambda case: len(missing.intersection(combinations(enumerate(case), 2))))
+        missing.difference_update(combinations(enumerate(case), 2))
+        yield tuple(values[place] for values, place in zip(factors, case, strict=True))

@@ -153,8 +153,7 @@ def test_lengths_in_the_prompt_are_bounded() -> None:
     assert len(prompt) < 1000 + 2000 + 2000 + 1200 + len(frame) + 200
 
 
-@pytest.mark.parametrize("length", [10, 11, 1000])
-@pytest.mark.parametrize("limit", [1, 2, 10, 11])
+@pytest.mark.parametrize(("length", "limit"), make.pairwise((10, 11, 1000), (1, 2, 10, 11)))
 def test_a_bound_is_exact_and_spares_what_fits(length: int, limit: int) -> None:
     task = Task(task_id="t", prompt="λ" * length, entry_point="f")
     prompt = prompt_for(attempt_with(WRONG), task=task, max_description=limit)
@@ -273,13 +272,12 @@ LONG = Task(task_id="t/1", prompt="a description of it " * 60, entry_point="f")
 WORST = Task(task_id="t/1", prompt="€" * 3000, entry_point="f")
 
 
-@pytest.mark.parametrize("task", [TASK, LONG, WORST])
-@pytest.mark.parametrize("letter", ["x = [1, 2] * 9  # why\n", "é€…", "}"])
-def test_the_prompt_never_exceeds_the_models_context(task: Task, letter: str) -> None:
-    checks = [Check(name=letter * 60, outcome="error", error_type="E", message=letter * 90) for _ in range(9)]
-    attempt = attempt_with(*checks, solution=letter * 3000)
-    episodes = [episode(n, letter * 90, letter * 90) for n in (1, 2, 3)]
-    for context in (600, 900, 1300, 2048, 8192):
+def test_the_prompt_never_exceeds_the_models_context() -> None:
+    letters, contexts = ("x = [1, 2] * 9  # why\n", "é€…", "}"), (600, 900, 1300, 2048, 8192)
+    for task, letter, context in make.pairwise((TASK, LONG, WORST), letters, contexts):
+        checks = [Check(name=letter * 60, outcome="error", error_type="E", message=letter * 90) for _ in range(9)]
+        attempt = attempt_with(*checks, solution=letter * 3000)
+        episodes = [episode(n, letter * 90, letter * 90) for n in (1, 2, 3)]
         prompt, limit = fitted(context, task, attempt, episodes, examples=3)
         assert estimated(prompt) <= limit, context
         assert "Attempt: 2" in prompt, context
