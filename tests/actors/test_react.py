@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.react import STOP, ReAct
-from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Said, Turn, layouts, read
+from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Reply, Turn, layouts, read
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Completion, Recollection, Sampling, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
@@ -399,7 +399,7 @@ def test_turns_of_many_shapes_are_read(reply, said):
 
 
 def test_a_turn_shows_less_and_less():
-    turn = Turn(2, Said("word " * 200, "run_tests", "", "x = 1\n" * 200), "seen " * 100)
+    turn = Turn(2, Reply("word " * 200, "run_tests", "", "x = 1\n" * 200), "seen " * 100)
     sizes = [len(turn.spoken(level) + turn.observed(level)) for level in range(len(LEVELS))]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 220
