@@ -165,9 +165,9 @@ def synthetic(attempts, root):
     found["peak_mb_summary"] = peak()
     with Path(os.devnull).open("w") as nowhere:
         seconds["report"] = clocked(lambda: show(folder, Console(file=nowhere)))
-    from reflexion_lab.runner.config.parts import instantiate
+    from reflexion_lab.runner.config.build import build
 
-    tracker = instantiate(cfg.tracker)
+    tracker = build(cfg.tracker, "tracker")
     tracker.prepare()
     seconds["mlflow"] = clocked(lambda: tracker.track(folder.path))
     disk = sum(path.stat().st_size for path in folder.path.iterdir())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+from typing import Any
 
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.build import wire
+from reflexion_lab.runner.config.build import build
 
 
 class Part:
@@ -16,32 +16,42 @@ class Part:
 
 
 class Maker:
-    def __init__(self, make_part: object) -> None:
-        self.made = make_part(model="other")
+    def __init__(self, make_part: Any) -> None:
+        self.part = make_part(model="other")
 
 
-def part(**values):
-    return functools.partial(Part, **values)
+def node(cls: type = Part, **values: object) -> dict[str, object]:
+    return {"_target_": f"{__name__}.{cls.__name__}", **values}
 
 
-@pytest.mark.parametrize("value", ["two", 1.5, None, True, [1]])
-def test_a_value_of_another_type_is_named_by_its_key(value):
-    with pytest.raises(ConfigError, match=r"^actor\.inner\.n: got .*, expected an int$"):
-        wire(part(inner=part(n=value)), {"model": "m"}, "actor")
+def test_a_value_of_another_type_is_named_by_its_key():
+    for value in ("two", 1.5, None, True, [1]):
+        with pytest.raises(ConfigError, match=r"^actor\.inner\.n: got .*, expected an int$"):
+            build(node(inner=node(n=value)), "actor", {"model": "m"})
 
 
-def test_a_value_that_nobody_asked_for_is_named():
-    with pytest.raises(
-        ConfigError, match=r"^actor\.wings: unknown key; expected actor\.\w+, the nearest of model, n, share"
-    ):
-        wire(part(wings=2), {"model": "m"}, "actor")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (node(wings=2), r"^actor\.wings: unknown key; expected actor\.\w+, the nearest of model, n, share"),
+        (node(Maker), r"^actor: Maker cannot be made of these values \(missing a required argument: 'make_part'\)$"),
+        ({"_target_": "no.such"}, r"^actor\._target_: got 'no\.such', expected the dotted name .*No module named 'no'"),
+        ({"_target_": "os.path.no"}, r"^actor\._target_: got 'os\.path\.no', expected the dotted name"),
+        ({"_target_": "builtins.dict"}, r"^actor: got _target_ dict, expected a class or function of a part$"),
+        (node(), r"^actor: its _target_ makes a Part; expected a part that has `act`$"),
+    ],
+)
+def test_what_cannot_be_built_is_named_by_its_key(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        build(wrong, "actor", {"model": "m"})
 
 
-@pytest.mark.parametrize("share", [1, 0.5, None])
-def test_whole_numbers_are_numbers_and_null_is_one_where_it_may_be(share):
-    assert wire(part(share=share), {"model": "m"}).share == share
+def test_whole_numbers_are_numbers_and_null_is_one_where_it_may_be():
+    for share in (1, 0.5, None):
+        assert build(node(share=share), "", {"model": "m"}).share == share
 
 
-def test_a_part_that_is_still_to_be_made_gets_the_parts_of_who_asks():
-    made = wire(functools.partial(Maker, make_part=part()), {"model": "m", "inner": part(inner=None)})
-    assert (made.made.model, made.made.inner.model) == ("other", "other")
+def test_own_values_go_before_parts_and_parts_are_built_for_who_asks():
+    maker = build(node(Maker, make_part=node()), "", {"model": "m", "inner": node(inner=None)})
+    assert (maker.part.model, maker.part.inner.model) == ("other", "other")
+    assert build(node(model="own"), "", {"model": "m"}).model == "own"

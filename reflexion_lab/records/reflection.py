@@ -72,3 +72,16 @@ class Reflection(Record, frozen=True, kw_only=True):
     problem: str = ""
     """Why the fallback stepped in; "" when it did not."""
     usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that it says, empty texts included."""
+        return (
+            self.root_cause,
+            self.what_went_wrong,
+            self.what_to_change,
+            self.what_worked,
+            self.key_insight,
+            *self.action_items,
+            *self.lessons,
+        )

@@ -14,9 +14,9 @@ import msgspec
 from reflexion_lab.errors import FolderError, LabError
 from reflexion_lab.io.jsonl_log import FolderLost
 from reflexion_lab.protocols import Tracker
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import Lab, assemble
 from reflexion_lab.runner.config.messages import one_line
-from reflexion_lab.runner.config.parts import instantiate
 from reflexion_lab.runner.progress import in_notebook
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def track(lab: Lab, log: Log | None = None) -> str:
 def track_arms(cfg: DictConfig, runs: Sequence[Path]) -> dict[str, str]:
     """Show the arms that `runs` make to the tracker; returns where to look. As with a run, nothing is lost by it."""
     try:
-        tracker: Tracker = instantiate(cfg.tracker, "tracker")
+        tracker: Tracker = build(cfg.tracker, "tracker")
         return tracker.track_arms(runs) if runs else {}
     except (OSError, LabError) as problem:
         print(f"arms not tracked: {one_line(problem)}", file=sys.stderr)

@@ -23,10 +23,11 @@ from msgspec.structs import replace
 from reflexion_lab.agent.models.capped import CapReached
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Tracker
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
 from reflexion_lab.runner.config.messages import harmless, in_full, mendable, one_line
-from reflexion_lab.runner.config.parts import instantiate, snapshot_path
+from reflexion_lab.runner.config.parts import snapshot_path
 from reflexion_lab.studies.cell_states import CellState, read_states, record
 from reflexion_lab.studies.finished import Run, Runs, What, harness_problem, kept
 from reflexion_lab.studies.run import finish, track_arms
@@ -128,7 +129,7 @@ class Sweep:
     @property
     def tracker(self) -> Tracker:
         """That of its cells."""
-        made: Tracker = instantiate(self.cells[0].cfg.tracker, "tracker")
+        made: Tracker = build(self.cells[0].cfg.tracker, "tracker")
         return made
 
     def track(self) -> dict[str, str]:

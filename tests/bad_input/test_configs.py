@@ -123,8 +123,6 @@ NO_SUCH_PARTS = {
     "recall._target_=builtins.dict": "recall",
     "store._target_=builtins.dict": "store",
     "prompts._target_=builtins.dict": "prompts",
-    "actor._partial_=false": "actor",
-    "reflector._partial_=false": "reflector",
     "stop=[plateau] stop.plateau._target_=builtins.dict": "stop.plateau",
 }
 OWN_CONFIGS = {

@@ -8,9 +8,9 @@ from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Recollection
-from reflexion_lab.runner.config.build import wire
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose, loop_factory
-from reflexion_lab.runner.config.parts import Models, instantiate, load_models
+from reflexion_lab.runner.config.parts import Models, load_models
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.text.prompts.render import Prompts
 
@@ -21,7 +21,7 @@ def wired(sandbox, *overrides):
     cfg = compose(*overrides)
     parts = {"model": MODEL, "sandbox": sandbox, "prompts": Prompts()}
     for name in ("evaluator", "critic", "reviser", "actor"):
-        parts[name] = wire(instantiate(cfg[name]), parts)
+        parts[name] = build(cfg[name], name, parts)
     return parts
 
 

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.records import Check, Evaluation, Trajectory
-from reflexion_lab.runner.config.build import wire
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import assemble, compose
-from reflexion_lab.runner.config.parts import instantiate
 from reflexion_lab.tasks.evaluators.combined import Combined
 from reflexion_lab.tasks.evaluators.noisy import FALSE_NEGATIVE, FALSE_POSITIVE, Noisy
 from reflexion_lab.tasks.evaluators.static import StaticCheck
@@ -164,7 +163,7 @@ def test_a_rate_that_is_no_share_is_named(name, rate):
 
 def test_the_config_wraps_the_unit_tests_and_takes_the_seed_of_the_run(sandbox):
     cfg = compose("evaluator=noisy", "evaluator.false_negative=0.2", "seed=7")
-    noisy = wire(instantiate(cfg.evaluator), {"sandbox": sandbox}, "evaluator")
+    noisy = build(cfg.evaluator, "evaluator", {"sandbox": sandbox})
     assert (type(noisy.evaluator), noisy.false_negative, noisy.seed) == (UnitTests, 0.2, 7)
 
 

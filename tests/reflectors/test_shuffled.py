@@ -9,73 +9,35 @@ from pathlib import Path
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Evaluation,
-    Manifest,
-    MemoryState,
-    Reflection,
-    Task,
-    Trajectory,
-    Usage,
-)
+from reflexion_lab.records import Attempt, Check, Task, Usage
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import lines
-from reflexion_lab.runner.config.parts import instantiate, wire
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.pool import Shuffled
 from reflexion_lab.studies.sweep import Sweep, sweep
+from tests import builders as make
 
 LATE = Check(name="assert f() == 1", outcome="timeout")
 
 
 def attempt(task_id: str, number: int = 1, source: str = "llm", words: str = "", passed: bool = False) -> Attempt:
-    said = Reflection(
-        reflection_id=f"{task_id}#{number}",
-        about_attempt=number,
+    said = make.reflection(
+        number,
         root_cause=words or f"cause {task_id} {number}",
-        what_went_wrong="w",
-        what_to_change="c",
         confidence=0.75,
         source=source,
         category="assertion",
         flags=("short",),
         usage=Usage(calls=1, completion_tokens=9),
     )
-    return Attempt(
-        task_id=task_id,
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution="x", strategy="s"),
-        evaluation=Evaluation(passed=passed, outcome="pass" if passed else "timeout", reward=0.0, checks=(LATE,)),
-        reflection=said,
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
+    judged = {"passed": passed, "outcome": "pass" if passed else "timeout"}
+    return make.attempt(LATE, judged=judged, task_id=task_id, number=number, reflection=said)
 
 
 def run_folder(path: Path, *attempts: Attempt, feedback_source: str = "visible") -> Path:
     folder = RunFolder(path)
-    folder.write_manifest(
-        Manifest(
-            run_id=path.name,
-            created_at="",
-            seed=0,
-            config={},
-            config_digest="",
-            git_commit="",
-            dirty=False,
-            package_versions={},
-            benchmark="b",
-            benchmark_digest="",
-            n_expected=1,
-            prompt_digests={},
-            model_fingerprint="",
-            slots=1,
-            feedback_source=feedback_source,
-            isolation=(),
-        )
-    )
+    folder.write_manifest(make.manifest(path.name, feedback_source=feedback_source))
     for one in attempts:
         folder.append("attempts.jsonl", one)
     folder.close()
@@ -169,7 +131,7 @@ def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
 
 def test_the_config_names_pool_and_seed(tmp_path: Path) -> None:
     pool = run_folder(tmp_path / "run", attempt("t/1"))
-    made = wire(instantiate(compose("reflector=shuffled", f"reflector.pool=[{pool}]", "seed=5").reflector), {})
+    made = build(compose("reflector=shuffled", f"reflector.pool=[{pool}]", "seed=5").reflector, "reflector")
     assert made.seed == 5
     assert made.folders == (str(pool),)
 
@@ -178,7 +140,7 @@ def test_the_config_demands_a_pool() -> None:
     with pytest.raises(
         ValueError, match=r"reflector\.pool: got no folder, expected a run folder; run the reflexion arm first"
     ):
-        wire(instantiate(compose("reflector=shuffled").reflector), {})
+        build(compose("reflector=shuffled").reflector, "reflector")
 
 
 def script(path: Path, words: str) -> str:

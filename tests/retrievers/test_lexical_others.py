@@ -10,8 +10,8 @@ from reflexion_lab.memory.retrieval.hybrid import Hybrid
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.tfidf import TfIdf
 from reflexion_lab.protocols import Hit
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.parts import instantiate, wire
 
 
 class Fixed:
@@ -103,13 +103,13 @@ def test_recency_is_newest_first_whatever_the_query():
     [("jaccard", Jaccard), ("tfidf", TfIdf), ("bm25", BM25), ("random", Random), ("recency", Recency)],
 )
 def test_every_config_makes_its_retriever(name, made):
-    retriever = wire(instantiate(compose(f"retriever={name}").retriever), {})
+    retriever = build(compose(f"retriever={name}").retriever, "retriever")
     retriever.add(["sort a list"])
     assert isinstance(retriever, made)
     assert [hit.number for hit in retriever.rank("sort", 1)] == [0]
 
 
-def test_the_config_of_the_hybrid_names_partials():
-    partial = instantiate(compose("retriever=hybrid").retriever)
-    assert partial.func is Hybrid
-    assert [each.func.__name__ for each in partial.keywords["retrievers"]] == ["BM25", "EmbeddingRetriever"]
+def test_the_config_of_the_hybrid_builds_its_retrievers():
+    hybrid = build(compose("retriever=hybrid").retriever, "retriever", {"embedder": object()})
+    assert isinstance(hybrid, Hybrid)
+    assert [type(part).__name__ for part in hybrid.retrievers] == ["BM25", "EmbeddingRetriever"]

@@ -5,9 +5,8 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.models.draws import Draws
 from reflexion_lab.records import Completion, Recollection, Trajectory, Usage, WrittenTests
-from reflexion_lab.runner.config.build import wire
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose, suite_writer_factory
-from reflexion_lab.runner.config.parts import instantiate
 from reflexion_lab.tasks.evaluators.self_tests_agreement import DualAgreement
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.prompts.render import Prompts
@@ -112,7 +111,7 @@ def test_drafts_are_other_draws_than_the_candidates_of_the_loop(task, sandbox):
     suite_writer_factory(cfg, model, sandbox)().write(task.public)
     drafts = model.calls[1:]
     parts = {"model": Draws(model), "evaluator": UnitTests(sandbox), "prompts": prompts}
-    wire(instantiate(cfg.actor, "actor"), parts, "actor").act(task.public, Recollection())
+    build(cfg.actor, "actor", parts).act(task.public, Recollection())
     candidates = model.calls[1 + len(drafts) :]
     assert (len(drafts), len(candidates)) == (3, 3)
     assert [call[:2] for call in drafts] == [call[:2] for call in candidates]

@@ -1,4 +1,4 @@
-"""A verdict of tools as a critique: tests that were run, a type checker, a linter. No model is asked."""
+"""Critiques by tools: tests, a type checker, a linter. No model call."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from reflexion_lab.records import UNKNOWN, Check, Critique, Evaluation, Task, Tr
 from reflexion_lab.text import failures
 
 SHOWN = 3
-"""Failing checks that are spelled out; the rest is counted."""
+"""Failing checks in words; the rest is counted."""
 SOURCES = {"unit_tests": "tests", "type_check": "types"}
-"""How a critique names who speaks; other verification types keep their names."""
+"""`Critique.source` by verification type, where it differs."""
 OUTCOMES = {**failures.OUTCOMES, "fail": "it does not hold", "error": "error"}
 UNJUDGED = {"no_tests": "the task shows no test", "harness_error": "the tool did not run"}
 
 
 class ToolCritic:
-    """Judges a draft as `evaluator` does: severity 1 - reward, score reward, a failing check an issue.
+    """The evaluation of a draft as a critique: severity 1 - reward, score reward, an issue for each failing check.
 
-    `weight` in (0, 1] is what its findings count: severity and confidence are multiplied by it. A linter's remark is
-    less than a test that fails.
+    Parameters
+    ----------
+    evaluator : Evaluator
+    weight : float
+        Factor of severity and confidence in (0, 1]: a linter's remark counts less than a failing test.
     """
 
     @validated
@@ -30,14 +33,14 @@ class ToolCritic:
         self.weight = weight
 
     def critique(self, task: Task, program: str) -> Critique:
-        """A draft of which nothing could be found out has severity 1 and confidence 0, whatever the weight: no loop
-        ends because nobody looked. Raises HarnessError alone.
+        """A draft that could not be judged has severity 1 and confidence 0, whatever the weight: a loop never ends
+        for want of a verdict. Raises HarnessError alone.
         """
         evaluation = self.evaluator.evaluate(task, Trajectory(solution=program, strategy="draft"))
         source = SOURCES.get(evaluation.verification_type, evaluation.verification_type)
         if evaluation.outcome in UNKNOWN:
-            why = evaluation.issues or (UNJUDGED[evaluation.outcome],)
-            issues = tuple(f"Nothing was found out: {reason}" for reason in why)
+            reasons = evaluation.issues or (UNJUDGED[evaluation.outcome],)
+            issues = tuple(f"Nothing was found out: {reason}" for reason in reasons)
             return Critique(severity=1.0, issues=issues, confidence=0.0, source=source, seconds=evaluation.seconds)
         return Critique(
             severity=self.weight * (1 - evaluation.reward),
@@ -52,7 +55,7 @@ class ToolCritic:
 
 
 def issues_of(evaluation: Evaluation) -> Iterator[str]:
-    """The failing checks in words, one each; where none fails, what else the evaluator has to say."""
+    """The failing checks in words; where none fails, the evaluator's other issues."""
     failing = evaluation.failures
     yield from map(_described, failing[:SHOWN])
     if len(failing) > SHOWN:

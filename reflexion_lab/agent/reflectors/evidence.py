@@ -1,9 +1,11 @@
-"""What an evaluation shows of a failure: its class, and the failing checks in words."""
+"""Evidence of a failure: its class, its failing checks in words, and a reflection that rests on it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from reflexion_lab.agent.reflectors.classes import classify
-from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation
+from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Reflection
 from reflexion_lab.text import shorten
 from reflexion_lab.text.failures import OUTCOMES, described
 
@@ -23,6 +25,24 @@ _OUTCOMES = OUTCOMES | {
     "context_overflow": "the prompt was too long for me, and no program was written",
     "wrong_model": "another model answered, whose reply does not count",
 }
+
+
+def reflection_on(attempt: Attempt, source: str, **fields: Any) -> Reflection:
+    """A reflection with these fields: by default the category is that of the evidence, and any other is empty."""
+    default: dict[str, Any] = {
+        "root_cause": "",
+        "what_went_wrong": "",
+        "what_to_change": "",
+        "confidence": 0.0,
+        "confidence_source": "none",
+        "category": classify_evaluation(attempt.evaluation)[0],
+    }
+    return Reflection(
+        reflection_id=f"{attempt.task_id}#{attempt.number}",
+        about_attempt=attempt.number,
+        source=source,
+        **default | fields,
+    )
 
 
 def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:

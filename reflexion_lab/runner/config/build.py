@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import inspect
@@ -15,11 +16,11 @@ import msgspec
 from reflexion_lab import limits
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.limits import Above0, Count, Positive, PositiveShare
-from reflexion_lab.records import Record, Sampling
+from reflexion_lab.records import Record
 
 T = TypeVar("T")
 
-DOES = {
+METHODS = {
     "model": "complete",
     "actor": "act",
     "evaluator": "evaluate",
@@ -32,7 +33,7 @@ DOES = {
     "suite_writer": "write",
     "tracker": "track",
 }
-"""By config key, what a part that stands there can do."""
+"""By config key, the method of the parts that stand there."""
 
 
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,28 +49,91 @@ class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reflect_below: PositiveShare
 
 
-def wire(partial: functools.partial[Any], parts: Mapping[str, Any], key: str = "") -> Any:
-    """Call a partial with those `parts` that its constructor names; partials among its arguments and among the parts
-    come first, and what it has of its own goes before a part of that name. `key`: where the config has it.
+def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
+    """The part that a config node describes: the class or function of its `_target_`, called with its other values and
+    with those of `parts` that it names; its own values go first. Nodes among the values, and among the parts, are
+    built before it, with the same parts.
 
-    An argument `make_…` is handed over as a function that makes the part, again and again, with some parts changed:
-    `make_actor(model=other)`.
+    A parameter `make_…` gets a function that builds its node again and again, with some parts changed:
+    `make_actor(model=other)`. `_partial_` is a word of Hydra's that needs no answer here.
 
-    Raises:
-        ConfigError: an argument that the constructor does not have, or of another type than it asks for.
+    Parameters
+    ----------
+    key
+        Where the config has the node.
+
+    Raises
+    ------
+    ConfigError
+        There is no such class, it does not have a parameter, a value is beyond its limits, or what comes out cannot
+        do what parts under that key do.
     """
-    if not isinstance(partial, functools.partial):
-        raise ConfigError(key, "_partial_: false", "true: its constructor is called by the lab")
-    named = _parameters(partial, key)
-    _check(partial, named, key)
-    inner = {
-        name: functools.partial(_make, value, parts, _below(key, name))
+    node, parts = plain(node), parts or {}
+    target = _target(node, key)
+    values = _values(node, key, parts)
+    if record := _record(target):
+        return converted(key, values, record)
+    named = _parameters(target, key)
+    if not _takes_any(named) and (strange := [name for name in values if name not in named]):
+        raise unknown(_below(key, strange[0]), named)
+    limits.check(target, values, key)
+    values |= {name: _built(part, name, parts) for name, part in parts.items() if name in named and name not in values}
+    return _fit(key, _call(target, node.get("_args_", ()), values, key))
+
+
+def _values(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The node's own arguments, with the parts within them built; those without a value are left out."""
+    return {
+        name: functools.partial(_rebuilt, value, _below(key, name), parts)
         if name.startswith("make_")
-        else _wired(value, parts, _below(key, name))
-        for name, value in partial.keywords.items()
+        else _built(value, _below(key, name), parts)
+        for name, value in node.items()
+        if not name.startswith("_") and value != "???"
     }
-    given = {name: _wired(part, parts, name) for name, part in parts.items() if name in named and name not in inner}
-    return fit(key, _made(key, partial, {**given, **inner}))
+
+
+def _built(value: Any, key: str, parts: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_built(item, key, parts) for item in value]
+    return build(value, key, parts) if isinstance(value, dict) and "_target_" in value else value
+
+
+def _rebuilt(node: Any, key: str, parts: Mapping[str, Any], **changed: Any) -> Any:
+    return build(node, key, {**parts, **changed})
+
+
+def _target(node: Mapping[str, Any], key: str) -> Any:
+    try:
+        return located(str(node["_target_"]))
+    except (ImportError, AttributeError, ValueError) as problem:
+        expected = "the dotted name of a class or function"
+        raise ConfigError(f"{key}._target_", repr(node["_target_"]), f"{expected} ({problem})") from problem
+
+
+def _record(target: Any) -> type[Record] | None:
+    """The record whose own converter `target` is, as `Sampling.of`."""
+    owner = getattr(target, "__self__", None)
+    return owner if isinstance(owner, type) and issubclass(owner, Record) else None
+
+
+def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key: str) -> Any:
+    try:
+        inspect.signature(target).bind(*arguments, **values)
+    except TypeError as problem:
+        raise ConfigError(f"{key}: {target.__qualname__} cannot be made of these values ({problem})") from None
+    try:
+        return target(*arguments, **values)
+    except Exception as problem:
+        if not isinstance(problem, LabError):
+            problem.add_note(f"while making {key} of its config")
+        raise
+
+
+def _fit(key: str, part: T) -> T:
+    """The part itself. Raises ConfigError: it cannot do what parts under that key do."""
+    if (method := METHODS.get(key)) and not callable(getattr(part, method, None)):
+        raise ConfigError(f"{key}: its _target_ makes a {type(part).__name__}", expected=f"a part that has `{method}`")
+    return part
 
 
 def construct(key: str, factory: Callable[..., T], **values: Any) -> T:
@@ -80,19 +144,6 @@ def construct(key: str, factory: Callable[..., T], **values: Any) -> T:
     """
     limits.check(factory, values, key)
     return factory(**values)
-
-
-def fit(key: str, part: T) -> T:
-    """The part itself. Raises ConfigError: it cannot do what parts under that key do."""
-    if (does := DOES.get(key)) and not callable(getattr(part, does, None)):
-        raise ConfigError(f"{key}: its _target_ makes a {type(part).__name__}", expected=f"a part that has `{does}`")
-    return part
-
-
-def called(partial: functools.partial[Any], key: str) -> Any:
-    """What a partial makes of the values that it has, all of them from the config. Raises ConfigError as `wire`."""
-    _check(partial, _parameters(partial, key), key)
-    return fit(key, _made(key, partial, {}))
 
 
 def converted(key: str, node: Any, kind: type[T]) -> T:
@@ -133,27 +184,25 @@ def nearest(key: str, known: Iterable[str]) -> str:
     return max(known, key=likeness)
 
 
-def check_targets(key: str, node: Any) -> None:
-    """Raises ConfigError: a part of the lab within the config node under `key`, in use or not, has a key that its
-    constructor does not take.
-    """
-    from hydra.utils import get_object
+def check_targets(key: str, node: Any, is_recorded: bool = False) -> None:
+    """Import the parts that the config node under `key` names, in use or not.
 
-    if isinstance(node, list):
-        for number, item in enumerate(node):
-            check_targets(f"{key}.{number}", item)
-    if not isinstance(node, dict):
+    Raises
+    ------
+    ConfigError
+        A part of the lab has a key that its constructor does not take; a config that is recorded may have such keys.
+    """
+    for name, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        check_targets(_below(key, str(name)), value, is_recorded)
+    if not isinstance(node, dict) or "_target_" not in node:
         return
-    if str(target := node.get("_target_")).startswith("reflexion_lab."):
-        try:
-            names = _names(get_object(str(target)))
-        except (ImportError, TypeError, ValueError):  # instantiating it says so
-            names = None
-        for name in node:
-            if names is not None and name not in names and not name.startswith("_"):
-                raise unknown(_below(key, name), names)
-    for name, value in node.items():
-        check_targets(_below(key, name), value)
+    names = None
+    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
+        names = _names(located(str(node["_target_"])))
+    if is_recorded or names is None or not str(node["_target_"]).startswith("reflexion_lab."):
+        return
+    if strange := [name for name in node if name not in names and not name.startswith("_")]:
+        raise unknown(_below(key, strange[0]), names)
 
 
 def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: bool = True) -> Any:
@@ -167,31 +216,30 @@ def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: b
         Whether a subclass that does not say otherwise can do the same.
     """
     try:
-        target = _located(str(node.get("_target_")))
-    except (ImportError, AttributeError, ValueError):  # instantiating it says so
+        target = located(str(node.get("_target_")))
+    except (ImportError, AttributeError, ValueError):  # building it says so
         return default
     owner = getattr(target, "__self__", target)
     return getattr(owner, name, default) if is_inherited else getattr(owner, "__dict__", {}).get(name, default)
 
 
-def _located(name: str) -> Any:
-    """The module, or the object within one, of a dotted name."""
-    holder, _, last = name.rpartition(".")
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as problem:
-        if not holder or not (problem.name or "").startswith(name.partition(".")[0]):
-            raise
-    return getattr(_located(holder), last)
+def located(name: str) -> Any:
+    """The module, or the object within one, of a dotted name. Raises ImportError, AttributeError."""
+    top, *steps = name.split(".")
+    place, part = top, import_module(top)
+    for step in steps:
+        place = f"{place}.{step}"
+        part = getattr(part, step) if hasattr(part, step) or not inspect.ismodule(part) else import_module(place)
+    return part
 
 
-def asks_for(part: Any, name: str) -> bool:
-    """Whether the constructor of a partial, or of one among its arguments, takes an argument `name`."""
-    if isinstance(part, list):
-        return any(asks_for(one, name) for one in part)
-    if not isinstance(part, functools.partial):
+def takes(node: Any, name: str) -> bool:
+    """Whether the constructor of a config node, or of one within it, has a parameter `name`."""
+    if isinstance(node, list):
+        return any(takes(item, name) for item in node)
+    if not isinstance(node, dict) or "_target_" not in node:
         return False
-    return name in inspect.signature(part.func).parameters or asks_for(list(part.keywords.values()), name)
+    return name in _parameters(_target(node, ""), "") or takes(list(node.values()), name)
 
 
 def asked() -> tuple[tuple[str, ...], str]:
@@ -211,20 +259,11 @@ def plain(node: Any, resolve: bool = True) -> Any:
     return OmegaConf.to_container(node, resolve=resolve) if OmegaConf.is_config(node) else node
 
 
-def _check(partial: functools.partial[Any], named: Mapping[str, inspect.Parameter], key: str) -> None:
-    for name, value in partial.keywords.items():
-        if name not in named and not _takes_any(named):
-            raise unknown(_below(key, name), named)
-        if name in named and named[name].annotation == "Sampling":
-            converted(_below(key, name), value, Sampling)
-    limits.check(partial.func, partial.keywords, key)
-
-
-def _names(factory: Any) -> Sequence[str] | None:
-    """What a part's class or function takes, by name; None where that is anything."""
-    if fields := getattr(getattr(factory, "__self__", None), "__struct_fields__", None):
-        return tuple(fields)  # a record's own converter
-    named = inspect.signature(factory).parameters
+def _names(target: Any) -> Sequence[str] | None:
+    """The parameters of a part's class or function; None where it takes any."""
+    if record := _record(target):
+        return record.__struct_fields__
+    named = inspect.signature(target).parameters
     return None if _takes_any(named) else list(named)
 
 
@@ -239,36 +278,13 @@ def _fields(kind: Any, path: Sequence[str]) -> list[str]:
     return _fields(fields[path[0]], path[1:]) if path else list(fields)
 
 
-def _parameters(partial: functools.partial[Any], key: str) -> Mapping[str, inspect.Parameter]:
+def _parameters(target: Any, key: str) -> Mapping[str, inspect.Parameter]:
     try:
-        return inspect.signature(partial.func).parameters
+        return inspect.signature(target).parameters
     except (TypeError, ValueError):
-        found = getattr(partial.func, "__qualname__", partial.func)
-        raise ConfigError(key, f"_target_ {found}", "a class or function of a part") from None
-
-
-def _made(key: str, partial: functools.partial[Any], values: Mapping[str, Any]) -> Any:
-    try:
-        inspect.signature(partial.func).bind(*partial.args, **{**partial.keywords, **values})
-    except TypeError as problem:
-        raise ConfigError(f"{key}: {partial.func.__qualname__} cannot be made of these values ({problem})") from None
-    try:
-        return partial(**values)
-    except Exception as problem:
-        if not isinstance(problem, LabError):
-            problem.add_note(f"while making {key} of its config")
-        raise
+        name = getattr(target, "__qualname__", target)
+        raise ConfigError(key, f"_target_ {name}", "a class or function of a part") from None
 
 
 def _below(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
-
-
-def _make(partial: functools.partial[Any], parts: Mapping[str, Any], key: str, **changed: Any) -> Any:
-    return wire(partial, {**parts, **changed}, key)
-
-
-def _wired(value: Any, parts: Mapping[str, Any], key: str) -> Any:
-    if isinstance(value, list):
-        return [_wired(item, parts, key) for item in value]
-    return wire(value, parts, key) if isinstance(value, functools.partial) else value

@@ -152,8 +152,8 @@ def check(cfg: Any) -> None:
 
 
 def check_keys(cfg: Any) -> None:
-    """Raises ConfigError: a key that nobody reads. A top-level key is one of `SETTINGS`, or of a reader's own
-    that a value elsewhere reads by an interpolation; a key of a part is a parameter of its constructor.
+    """Import the parts. Raises ConfigError: a key that nobody reads. A top-level key is one of `SETTINGS`, or of a
+    reader's own that a value elsewhere reads by an interpolation; a key of a part is a parameter of its constructor.
     """
     from reflexion_lab.memory.archive import Shown
     from reflexion_lab.storage.ledger import Caps

@@ -21,14 +21,23 @@ from reflexion_lab.protocols import Begun, Executor, Model, Sandbox, Stop, Suite
 from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.arm_checks import doubts
-from reflexion_lab.runner.config.build import LoopValues, asked, capability, construct, converted, nearest, plain, wire
+from reflexion_lab.runner.config.build import (
+    LoopValues,
+    asked,
+    build,
+    capability,
+    check_targets,
+    construct,
+    converted,
+    nearest,
+    plain,
+)
 from reflexion_lab.runner.config.messages import hydras_own, in_hydras_words
 from reflexion_lab.runner.config.parts import (
     ROLES,
     Models,
     cached,
     embedder_fingerprint,
-    instantiate,
     keeps,
     load_archive,
     load_benchmark,
@@ -172,8 +181,7 @@ def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
         ConfigError: a value is impossible, nobody reads a key, or a resumed run began with another config.
     """
     settings.check(cfg)
-    if not is_recorded:
-        settings.check_keys(cfg)
+    settings.check_keys(cfg) if not is_recorded else check_targets("", plain(cfg), is_recorded)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
     if cfg.feedback_source == "oracle" and keeps(cfg):
@@ -194,7 +202,7 @@ def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
 
 def load_executor(cfg: DictConfig) -> Executor:
     """What the config names; this process, where it names nothing, as an old manifest."""
-    executor: Executor = instantiate(
+    executor: Executor = build(
         cfg.executor or {"_target_": "reflexion_lab.studies.scale.local_executor.Local"}, "executor"
     )
     return executor
@@ -215,7 +223,6 @@ def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) 
     models = load_models(cfg)
     held.callback(models.close)
     tried = load_archive(cfg, InMemory()) if shares(cfg) else None
-    loop_factory(cfg, models, sandbox, tried)  # imports a reader's own parts, whose digests the manifest holds
     manifest = described(cfg, benchmark, models, sandbox.layers, _provenance(cfg, tried))
     if draws_from_runs(cfg):
         runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
@@ -225,7 +232,7 @@ def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) 
     suite_writer = (
         suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
     )
-    tracker = instantiate(cfg.tracker, "tracker")
+    tracker = build(cfg.tracker, "tracker")
     if archive := load_archive(cfg):
         held.callback(archive.close)
     models.open()
@@ -296,32 +303,24 @@ def loop_factory(
     from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
-    made = {
-        name: instantiate(cfg[name], name)
-        for name in ("actor", "evaluator", "critic", "reviser", "reflector")
-        if name in cfg
-    }
-    recall, prompts = wire(instantiate(cfg.recall, "recall"), {}, "recall"), instantiate(cfg.prompts, "prompts")
+    nodes = {name: plain(cfg[name]) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
+    recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     converted("loop", cfg.loop, LoopValues)  # a value of another type shows here, by its key
-    stuck = Stuck(cfg.loop.stuck_after)
+    quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
         parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NothingKnown(), "models": draws}
-        parts |= {"model": draws["actor"], "evaluator": wire(made["evaluator"], parts, "evaluator")}
-        parts["critic"] = wire(made["critic"], {**parts, "model": draws["critic"]}, "critic")
-        parts["reviser"] = made["reviser"]  # wired where it is asked for: its model is the one of that actor
+        parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
+        parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
+        parts["reviser"] = nodes["reviser"]  # built by the actor that asks for it, whose model it has
+        reflector = build(nodes["reflector"], "reflector", {**parts, "model": draws["reflector"]})
         return Reflexion(
-            actor=wire(made["actor"], parts, "actor"),
+            actor=build(nodes["actor"], "actor", {**parts, "model": draws["actor"]}),
             evaluator=parts["evaluator"],
-            reflector=construct(
-                "quality",
-                Reviewed,
-                first=wire(made["reflector"], {**parts, "model": draws["reflector"]}, "reflector"),
-                **plain(cfg.quality),
-            ),
+            reflector=construct("quality", Reviewed, first=reflector, **quality),
             memory=EpisodicMemory(
                 recall,
                 cfg.memory.max_episodes,
@@ -362,7 +361,7 @@ def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
         MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
         TimeOut(cfg.loop.timeout),
         stuck,
-        *(instantiate(rule, f"stop.{name}") for name, rule in cfg.stop.items()),
+        *(build(rule, f"stop.{name}") for name, rule in cfg.stop.items()),
     )
 
 
@@ -375,13 +374,11 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
     style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
     if style == "continuation" and capability(node, "only_chats", ""):
         raise ConfigError("suite_writer", f"{style} with {capability(node, 'only_chats', '')}", "suite_writer=chat")
-    partial, prompts = instantiate(cfg.suite_writer, "suite_writer"), instantiate(cfg.prompts, "prompts")
+    node, parts = plain(cfg.suite_writer), {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
 
     def writer() -> SuiteWriter:
-        made: SuiteWriter = wire(
-            partial, {"model": Draws(model, first=SUITE_DRAWS), "sandbox": sandbox, "prompts": prompts}, "suite_writer"
-        )
-        return made
+        suite_writer: SuiteWriter = build(node, "suite_writer", {**parts, "model": Draws(model, first=SUITE_DRAWS)})
+        return suite_writer
 
     writer()  # an impossible value shows before anything is written
     return writer

@@ -18,8 +18,7 @@ from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.protocols import Embedder, Model, Pool, Store
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.build import asks_for, called, capability, construct, converted, plain, wire
-from reflexion_lab.runner.config.messages import one_line
+from reflexion_lab.runner.config.build import build, capability, construct, converted, plain, takes
 from reflexion_lab.storage.ledger import Caps
 
 if TYPE_CHECKING:
@@ -105,8 +104,8 @@ def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
     return construct(
         "memory.shared",
         Archive,
-        store=store or instantiate(cfg.store, "store"),
-        retriever=lambda: wire(instantiate(cfg.retriever, "retriever"), parts, "retriever"),
+        store=store or build(cfg.store, "store"),
+        retriever=lambda: build(cfg.retriever, "retriever", parts),
         shown=shown,
         match=shared.match,
         same_task=shared.same_task,
@@ -145,12 +144,12 @@ def load_embedder(cfg: DictConfig) -> Embedder:
     from reflexion_lab.memory.embedders.cached import CachedEmbedder
 
     path = None if cfg.cache.mode == "off" else cfg.cache.embeddings
-    return CachedEmbedder(wire(instantiate(cfg.embedder, "embedder"), {}, "embedder"), path)
+    return CachedEmbedder(build(cfg.embedder, "embedder"), path)
 
 
 def embedder_fingerprint(cfg: DictConfig, archive: Archive | None) -> str:
     """Whose vectors retrieval compares; "" where it compares none."""
-    if archive is None or not asks_for(instantiate(cfg.retriever, "retriever"), "embedder"):
+    if archive is None or not takes(plain(cfg.retriever), "embedder"):
         return ""
     try:
         return load_embedder(cfg).fingerprint
@@ -197,9 +196,7 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Ben
     """The selected tasks, under the digest of the whole data set. `sandbox` computes what a data set leaves out."""
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
-    loaded = instantiate(cfg.benchmark.load, "benchmark.load")
-    if isinstance(loaded, functools.partial):
-        loaded = wire(loaded, {"compute": sandbox and sandbox.values}, "benchmark.load")
+    loaded = build(cfg.benchmark.load, "benchmark.load", {"compute": sandbox and sandbox.values})
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
     node = cfg.benchmark
     chosen = construct(
@@ -252,9 +249,10 @@ def _cached(
     from reflexion_lab.storage.call_store import UNSAVED
 
     price = settled(role, node, lists, meter.caps.cost)
-    model = _model(msgspec.json.encode(node, order="sorted"))
-    if isinstance(model, functools.partial):  # one that needs to know the tasks
-        model = wire(model, {"tasks": load_benchmark(cfg).tasks}, "model")
+    if takes(node, "tasks"):
+        model = build(node, "model", {"tasks": load_benchmark(cfg).tasks})
+    else:
+        model = _model(msgspec.json.encode(node, order="sorted"))
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
     where = {"path": cfg.cache.path, "mode": cfg.cache.mode, "unsaved": Path(cfg.run_root) / UNSAVED}
@@ -302,7 +300,7 @@ def _within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
 
 @functools.cache
 def _model(node: bytes) -> Model:
-    model: Model = instantiate(msgspec.json.decode(node), "model")
+    model: Model = build(msgspec.json.decode(node), "model")
     return model
 
 
@@ -310,20 +308,3 @@ def load_limits(cfg: DictConfig) -> Any:
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
     return converted("sandbox.limits", cfg.sandbox.limits, Limits)
-
-
-def instantiate(node: Any, key: str = "") -> Any:
-    """The part of a config node, or the partial that makes it. `key`: where the config has it.
-
-    Raises:
-        ConfigError: there is no such class or function, it takes no such values, or it makes no part of that kind.
-    """
-    from hydra.errors import InstantiationException
-    from hydra.utils import instantiate as hydra_instantiate
-
-    try:
-        partial = hydra_instantiate(node, _convert_="all", _partial_=True)
-    except InstantiationException as problem:
-        said = one_line(problem)
-        raise ConfigError(said if said.startswith(key) else f"{key}: {said}") from problem
-    return partial if node.get("_partial_") else called(partial, key)
