@@ -55,7 +55,7 @@ def test_every_entry_of_our_list_has_a_day_in_the_past_and_a_source():
 def test_an_entry_that_lacks_its_day_or_source_is_refused_by_name(tmp_path, lacking):
     path = own_file(tmp_path)
     path.write_text("\n".join(line for line in path.read_text().splitlines() if f"{lacking}:" not in line))
-    with pytest.raises(ValueError, match=rf"prices\.path: .*own\.yaml cannot be used .*{lacking}"):
+    with pytest.raises(ValueError, match=rf"prices\.path: got .*own\.yaml \(.*{lacking}.*, expected a file of entries"):
         read(str(path))
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Completion, Record
 
@@ -114,9 +114,8 @@ def _entries(path: Path, key: str) -> list[Entry]:
     try:
         return msgspec.yaml.decode(content(path, "a price file"), type=list[Entry])
     except (ValueError, TypeError, *UNREADABLE) as problem:
-        raise ConfigError(
-            f"{key}: {path} cannot be used ({problem})", expected="entries as in conf/prices.yaml"
-        ) from None
+        why = problem.args[1] if isinstance(problem, DataError) else " ".join(str(problem).split())
+        raise ConfigError(key, f"{path} ({why})", "a file of entries as in conf/prices.yaml") from None
 
 
 def look_up(model: str, host: str, lists: Sequence[Sequence[Entry]]) -> Price:
