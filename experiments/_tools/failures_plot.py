@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from experiments._tools import output
 from experiments._tools.failing_attempts import Failure
 from experiments._tools.failure_cases import RULES, SHOWN, Comparison
 from experiments._tools.failures_report import as_rows, problems
 from experiments._tools.forest import forest
+from experiments._tools.output import legend_above
 from reflexion_lab.analysis.figures.style import INK, caption
 from reflexion_lab.analysis.stats.intervals import Estimate
 
@@ -40,30 +42,14 @@ def draw(found: Sequence[Comparison], failures: Sequence[Failure], figure: Figur
     files = len({one.file for one in failures})
     told = f"{len(failures)} failing attempts at {problems(failures)} problems, from {files} files of recorded runs."
     caption(panels[0], f"{told}\n{METHOD}")
-    handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1, 0, 0), "ncols": 6, "borderaxespad": 2.2}
-    panels[0].legend(handles.values(), handles, **place, frameon=False, labelcolor=INK, fontsize=9)
+    legend_above(panels[0])
     return figure
 
 
 def save(found: Sequence[Comparison], failures: Sequence[Failure], folder: Path) -> list[Path]:
     """Write `table.csv` and `figure.svg` into `folder`, and name them."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    folder.mkdir(parents=True, exist_ok=True)
-    table, picture = folder / "table.csv", folder / "figure.svg"
-    rows = list(as_rows(found))
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    drawn = draw(found, failures, Figure(facecolor="white"))
-    FigureCanvasSVG(drawn)
-    with mpl.rc_context({"svg.hashsalt": "failures"}):  # equal numbers, equal bytes
-        drawn.savefig(picture, bbox_inches="tight", pad_inches=0.2, metadata={"Date": None})
-    return [table, picture]
+    drawing = partial(draw, found, failures)
+    return output.save(list(as_rows(found)), drawing, folder, salt="failures", line_end="\n", pad_inches=0.2)
 
 
 def _recalls(one: Comparison) -> dict[str, dict[str, Estimate]]:

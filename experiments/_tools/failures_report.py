@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from experiments._tools.failing_attempts import Failure
 from experiments._tools.failure_cases import OURS, RULES, SHOWN, Comparison
 from experiments._tools.failure_scores import Case, Score, share
-from experiments._tools.parsing_report import ENOUGH
+from experiments._tools.output import show_sheet
 from reflexion_lab.analysis.report.cells import interval
-from reflexion_lab.analysis.report.sheets import Sheet, as_table
+from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def show(failures: Sequence[Failure], found: Sequence[Comparison], console: Cons
     """Print what was executed, each type of exception, all scores, and for the evidence that readers saw each class."""
     held = [one for one in found if one.against == "labels, held out" and one.evidence == SHOWN]
     for sheet in (executed(failures), by_type(found), overall(found), *map(by_class, held)):
-        table = as_table(sheet)
-        table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
-        console.print(table, crop=False)
+        show_sheet(sheet, console)
 
 
 def executed(failures: Sequence[Failure]) -> Sheet:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import textwrap
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments._tools import output
 from experiments._tools.forest import forest
 from experiments._tools.parsing_report import as_rows, grouped, key, share
 from experiments._tools.replies_parsed import Parsing
@@ -50,24 +51,8 @@ def draw(parsing: Parsing, figure: Figure) -> Figure:
 
 def save(parsing: Parsing, folder: Path) -> list[Path]:
     """Write `table.csv` and, where there are completions, `figure.svg` into `folder`, and name them."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    folder.mkdir(parents=True, exist_ok=True)
-    table, picture = folder / "table.csv", folder / "figure.svg"
-    rows = list(as_rows(parsing))
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    if not parsing.replies:
-        return [table]
-    drawn = draw(parsing, Figure(facecolor="white"))
-    FigureCanvasSVG(drawn)
-    with mpl.rc_context({"svg.hashsalt": "parsing"}):  # equal numbers, equal bytes
-        drawn.savefig(picture, bbox_inches="tight", pad_inches=0.2, metadata={"Date": None})
-    return [table, picture]
+    drawing = partial(draw, parsing) if parsing.replies else None
+    return output.save(list(as_rows(parsing)), drawing, folder, salt="parsing", pad_inches=0.2)
 
 
 def _causes(parsing: Parsing, ax: Axes) -> Axes:

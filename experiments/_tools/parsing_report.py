@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from experiments._tools.output import show_sheet
 from experiments._tools.parsing_causes import CAUSES
 from experiments._tools.replies import Reply, Words
 from experiments._tools.replies_parsed import Parsing
 from reflexion_lab.analysis.report.cells import interval
-from reflexion_lab.analysis.report.sheets import Sheet, as_table
+from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal_text import visible
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 Case = TypeVar("Case", Words, Reply)
 WORD = {True: "pass", False: "fail"}
 INTERVALS = "95 % intervals: Wilson, discounted for cases that share a task."
-ENOUGH = 1000
-"""Characters for any sheet of figures."""
 
 
 def show(parsing: Parsing, console: Console) -> None:
@@ -31,9 +30,7 @@ def show(parsing: Parsing, console: Console) -> None:
     if parsing.replies:
         sheets += [replies(parsing, "model"), replies(parsing, "rule"), disagreements(parsing)]
     for sheet in sheets:
-        table = as_table(sheet)
-        table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
-        console.print(table, crop=False)
+        show_sheet(sheet, console)
     for line in alarms(parsing):
         console.print(visible(line), style="bold white on red", markup=False, highlight=False, soft_wrap=True)
 

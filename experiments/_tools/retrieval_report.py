@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from experiments._tools.output import show_sheet
 from experiments._tools.probes import Probe
 from experiments._tools.recollected import Recollected
 from experiments._tools.retrieval_quality import Estimate
@@ -23,8 +24,6 @@ BASELINE, PLAIN = "jaccard", "task"
 """The retriever and the text that the others are paired with, where they were asked."""
 MIN_SCORE = 0.25
 """That of `recall=similar`."""
-ENOUGH = 1000
-"""Characters for any sheet of figures."""
 
 
 def show(recollected: Recollected, comparison: Comparison, console: Console) -> None:
@@ -35,15 +34,8 @@ def show(recollected: Recollected, comparison: Comparison, console: Console) -> 
             console.print(f"{probe.name}: no query has a relevant document in its pool", highlight=False)
             continue
         for sheet in (found, partial(gained, over="retriever"), partial(gained, over="match"), reached):
-            _print(sheet(comparison, probe.name), console)
-    _print(speeds(comparison), console)
-
-
-def _print(sheet: Sheet, console: Console) -> None:
-    """As wide as its figures are: a narrow terminal breaks its lines, where rich would cut figures and names off."""
-    table = as_table(sheet)
-    table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
-    console.print(table, crop=False)
+            show_sheet(sheet(comparison, probe.name), console)
+    show_sheet(speeds(comparison), console)
 
 
 def contents(recollected: Recollected) -> Sheet:

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments._tools import output
 from experiments._tools.trial_logs import Trials
 from experiments._tools.trials_report import COLUMNS, as_rows
 from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, MARKERS, caption, watermark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def save(trials: Sequence[Trials], folder: Path) -> list[Path]:
     """Write `trials.svg` and, with the same numbers and the differences, `trials.csv`; returns both paths."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    folder.mkdir(parents=True, exist_ok=True)
     worlds = list(dict.fromkeys(one.world for one in trials))
-    figure = Figure(figsize=(5.4 * len(worlds), 4.4), facecolor="white", layout="constrained")
-    FigureCanvasSVG(figure)
-    panels = figure.subplots(1, len(worlds), sharey=True, squeeze=False)[0]
-    for world, ax in zip(worlds, panels, strict=True):
-        success([one for one in trials if one.world == world], ax)
-    path = folder / "trials.svg"
-    with matplotlib.rc_context({"svg.hashsalt": "reflexion_lab"}):
-        figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
-    with (folder / "trials.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(as_rows(trials))
-    return [path, folder / "trials.csv"]
+
+    def draw(figure: Figure) -> None:
+        figure.set_size_inches(5.4 * len(worlds), 4.4)
+        figure.set_layout_engine("constrained")
+        panels = figure.subplots(1, len(worlds), sharey=True, squeeze=False)[0]
+        for world, ax in zip(worlds, panels, strict=True):
+            success([one for one in trials if one.world == world], ax)
+
+    rows = [dict.fromkeys(COLUMNS, "") | row for row in as_rows(trials)]
+    return output.save(rows, draw, folder, salt="reflexion_lab", names=("trials.csv", "trials.svg"))
 
 
 def success(trials: Sequence[Trials], ax: Axes) -> Axes:

@@ -9,7 +9,8 @@ from reflexion_lab.analysis.canonical_form import bare, differences, essence, fi
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Attempt, Manifest, Record
-from reflexion_lab.studies.replay.rerun import Rerun
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.text.shorten import cut
 
 RECORDS = {
     "attempts": "attempts",
@@ -48,14 +49,26 @@ class Sameness(Record, frozen=True, kw_only=True):
         return next((f"{row.name}: {row.told}" for row in self.rows if not row.same), "")
 
 
-def compare(then: Log, told: Mapping[str, Any], again: Rerun) -> Sameness:
-    """`told`: the headline figures of `then`, as they were told when it was packed."""
-    now = Log.read(again.folder)
+def compare(then: Log, told: Mapping[str, Any], folder: RunFolder, problem: ModelError | None) -> Sameness:
+    """A run and its replay.
+
+    Parameters
+    ----------
+    then : Log
+        The run.
+    told : mapping
+        Its headline figures, as they were when it was packed.
+    folder : RunFolder
+        The replay.
+    problem : ModelError, optional
+        A reply that the replay asked for and that was not recorded: it ended there.
+    """
+    now = Log.read(folder)
     rows = [*_conditions(then.manifest, now.manifest), _beginning(then, now)]
-    if again.problem:
-        rows.append(_gone_astray(then, again.folder.attempts, again.problem))
+    if problem:
+        rows.append(_gone_astray(then, folder.attempts, problem))
     rows += _records(then, now)
-    if not again.problem:
+    if not problem:
         rows += _figures(told, figures(now))
     return Sameness(rows=tuple(rows), notes=tuple(_notes(then.manifest, now.manifest)))
 
@@ -155,12 +168,7 @@ def _place(found: Sequence[tuple[str, Any, Any]]) -> str:
     if not found:
         return ""
     at, one, other = found[0]
-    return f"{at}: {_short(one)} then, {_short(other)} here"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return f"{at}: {cut(repr(one), SHOWN)} then, {cut(repr(other), SHOWN)} here"
 
 
 def _row(name: str, same: bool, if_same: str, if_not: str) -> Row:

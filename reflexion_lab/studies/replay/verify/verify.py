@@ -19,14 +19,11 @@ from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import resumed, versions
 from reflexion_lab.studies.replay import bundle
-from reflexion_lab.studies.replay.verify import digests, lines
+from reflexion_lab.studies.replay.verify import digests
 from reflexion_lab.studies.replay.verify.execution import NAME as EXECUTED
 from reflexion_lab.studies.replay.verify.execution import executed
 from reflexion_lab.studies.replay.verify.finding import Finding, Verification, equal, unlike
-from reflexion_lab.studies.replay.verify.loops import loops
-from reflexion_lab.studies.replay.verify.metrics import NAME as METRICS
-from reflexion_lab.studies.replay.verify.metrics import metrics
-from reflexion_lab.studies.replay.verify.verdicts import verdicts
+from reflexion_lab.studies.replay.verify.records import FIGURES, Lines, loops, metrics, read, verdicts
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 
@@ -43,7 +40,7 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
     """
     with _unpacked(path) as folder:
         manifest = RunFolder.existing(folder).manifest
-        found = lines.read(folder)
+        found = read(folder)
         benchmark, data = _benchmark(folder, manifest)
         findings = [
             digests.of_files(folder),
@@ -56,7 +53,7 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
         notes = resumed(manifest, found.resumptions)
         notes += [f"a torn line, which counts for nothing: {where}" for where in found.torn]
         if found.finding.disagreements:
-            findings.append(Finding(name=METRICS, unchecked="records cannot be read"))
+            findings.append(Finding(name=FIGURES, unchecked="records cannot be read"))
         else:
             more, told = _records(folder, found, manifest, benchmark)
             findings += more
@@ -68,7 +65,7 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
 
 
 def _records(
-    folder: Path, found: lines.Lines, manifest: Manifest, benchmark: Benchmark | None
+    folder: Path, found: Lines, manifest: Manifest, benchmark: Benchmark | None
 ) -> tuple[list[Finding], list[str]]:
     run = RunFolder(folder)
     attempts = run.attempts
@@ -79,7 +76,7 @@ def _records(
     try:
         figures, absent = metrics(folder, Log.read(run))
     except FolderError as problem:  # what is missing is told above
-        return [*findings, Finding(name=METRICS, unchecked=str(problem))], []
+        return [*findings, Finding(name=FIGURES, unchecked=str(problem))], []
     told = [f"{', '.join(absent)}: not in summary.json, which an earlier version wrote"] if absent else []
     return [*findings, figures], told
 
@@ -99,7 +96,7 @@ def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Find
     return None if same.disagreements else found, same
 
 
-def _tasks(found: lines.Lines, benchmark: Benchmark) -> Finding:
+def _tasks(found: Lines, benchmark: Benchmark) -> Finding:
     """Each graded task is one of the benchmark, and has as many hidden tests."""
     hidden = {task.task_id: len(task.hidden_tests) for task in benchmark}
     wrong = [
@@ -113,7 +110,7 @@ def _tasks(found: lines.Lines, benchmark: Benchmark) -> Finding:
 def _execute(folder: Path, so_far: list[Finding], benchmark: Benchmark | None, sample: int | None) -> Finding:
     if benchmark is None:
         return Finding(name=EXECUTED, unchecked="its benchmark is not here")
-    if any(finding.name == METRICS and finding.unchecked.startswith(str(folder)) for finding in so_far):
+    if any(finding.name == FIGURES and finding.unchecked.startswith(str(folder)) for finding in so_far):
         return Finding(name=EXECUTED, unchecked="records are missing")
     return executed(Log.read(RunFolder(folder)), benchmark, sample)
 
