@@ -28,39 +28,49 @@ METHOD = (
 )
 
 
-def draw(found: Sequence[Comparison], failures: Sequence[Failure], figure: Figure) -> Figure:
+def draw(comparisons: Sequence[Comparison], failures: Sequence[Failure], figure: Figure) -> Figure:
     """Fill an empty figure: recall by class with the type in the traceback, and without it against the labels."""
-    typed = next(one for one in found if one.typed and one.evidence == "traceback")
-    read = [one for one in found if one.against == "labels, held out" and one.evidence == SHOWN]
-    shown = [typed, *read]
-    figure.set_size_inches(5.4 * len(shown), 1.2 + 0.62 * max(len(one.scores[0].classes) for one in shown))
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    typed = next(comparison for comparison in comparisons if comparison.typed and comparison.evidence == "traceback")
+    read = [
+        comparison
+        for comparison in comparisons
+        if comparison.against == "labels, held out" and comparison.evidence == SHOWN
+    ]
+    panels_of = [typed, *read]
+    figure.set_size_inches(
+        5.4 * len(panels_of), 1.2 + 0.62 * max(len(comparison.scores[0].classes) for comparison in panels_of)
+    )
+    panels = figure.subplots(1, len(panels_of), squeeze=False)[0]
     figure.subplots_adjust(wspace=0.34)
-    for ax, one in zip(panels, shown, strict=True):
-        forest(_recalls(one), ax, "recall")
-        _title(ax, one)
-    files = len({one.file for one in failures})
-    told = f"{len(failures)} failing attempts at {problems(failures)} problems, from {files} files of recorded runs."
-    caption(panels[0], f"{told}\n{METHOD}")
+    for ax, comparison in zip(panels, panels_of, strict=True):
+        forest(_recalls(comparison), ax, "recall")
+        _title(ax, comparison)
+    files = len({comparison.file for comparison in failures})
+    sources = f"{len(failures)} failing attempts at {problems(failures)} problems, from {files} files of recorded runs."
+    caption(panels[0], f"{sources}\n{METHOD}")
     legend_above(panels[0])
     return figure
 
 
-def save(found: Sequence[Comparison], failures: Sequence[Failure], folder: Path) -> list[Path]:
+def save(comparisons: Sequence[Comparison], failures: Sequence[Failure], folder: Path) -> list[Path]:
     """Write `table.csv` and `figure.svg` into `folder`, and name them."""
-    drawing = partial(draw, found, failures)
-    return output.save(list(as_rows(found)), drawing, folder, salt="failures", line_end="\n", pad_inches=0.2)
+    drawing = partial(draw, comparisons, failures)
+    return output.save(list(as_rows(comparisons)), drawing, folder, salt="failures", line_end="\n", pad_inches=0.2)
 
 
-def _recalls(one: Comparison) -> dict[str, dict[str, Estimate]]:
+def _recalls(comparison: Comparison) -> dict[str, dict[str, Estimate]]:
     rows: dict[str, dict[str, Estimate]] = {}
     for rules in RULES:
-        for kind in one.score(rules).classes:
-            found = Estimate(value=kind.recall.share, low=kind.recall.low, high=kind.recall.high)
-            rows.setdefault(f"{kind.name}\nn = {kind.recall.n}", {})[rules] = found
+        for kind in comparison.score(rules).classes:
+            estimate = Estimate(value=kind.recall.share, low=kind.recall.low, high=kind.recall.high)
+            rows.setdefault(f"{kind.name}\nn = {kind.recall.n}", {})[rules] = estimate
     return rows
 
 
-def _title(ax: Axes, one: Comparison) -> None:
-    what = f"{one.evidence}, type raised" if one.typed else f"{one.evidence}, no type, read by hand, held out"
-    ax.set_title(f"{what}: n = {len(one.cases)}", fontsize=10, loc="left", color=INK)
+def _title(ax: Axes, comparison: Comparison) -> None:
+    what = (
+        f"{comparison.evidence}, type raised"
+        if comparison.typed
+        else f"{comparison.evidence}, no type, read by hand, held out"
+    )
+    ax.set_title(f"{what}: n = {len(comparison.cases)}", fontsize=10, loc="left", color=INK)

@@ -37,8 +37,8 @@ def draw(comparison: Comparison, sources: Sequence[str], figure: Figure) -> Figu
         ax.set_title(f"{probe.name}: {n_of(comparison, probe)}", fontsize=10, loc="left", color=INK)
         if ax is not panels[0]:
             ax.set_yticklabels([])
-    told = f"{comparison.documents} documents from {', '.join(sources)}; seed {comparison.seed}."
-    caption(panels[0], f"{told}\n{METHOD}")
+    sources_line = f"{comparison.documents} documents from {', '.join(sources)}; seed {comparison.seed}."
+    caption(panels[0], f"{sources_line}\n{METHOD}")
     legend_above(panels[0])
     return figure
 

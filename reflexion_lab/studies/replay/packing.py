@@ -63,14 +63,19 @@ class Packed(NamedTuple):
 def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Store | None = None) -> Packed:
     """Write the bundle of a finished run to `out`.
 
-    Args:
-        calls: the call cache that the run used, a file or PostgreSQL's URL, where it is no longer the one that its
-            config names.
-        store: what the run read at its beginning, where that was anything.
+    Parameters
+    ----------
+    calls : str or Path, optional
+        The call cache that the run used, a file or PostgreSQL's URL, where it is no longer the one that its config
+        names.
+    store : Store, optional
+        What the run read at its beginning, where that was anything.
 
-    Raises:
-        BundleError: the run is not finished, something that it read is gone, its replay differs, or it holds a key
-            or a path of this machine.
+    Raises
+    ------
+    BundleError
+        The run is not finished, something that it read is gone, its replay differs, or it holds a key or a path of this
+        machine.
     """
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:
@@ -202,8 +207,8 @@ def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder
         raise BundleError("the run read a store when it began", expected="it, so that it is packed too: --store PLACE")
     held = Jsonl(folder)
     if store is not None:
-        episodes = [one for one in store.read(Episode) if not one.session_id.startswith(f"{run_id}/")]
-        mistakes = [one for one in store.read(Mistake) if not one.mistake_id.startswith(f"mistake-{run_id}/")]
+        episodes = [record for record in store.read(Episode) if not record.session_id.startswith(f"{run_id}/")]
+        mistakes = [record for record in store.read(Mistake) if not record.mistake_id.startswith(f"mistake-{run_id}/")]
         held.append(episodes[: beginning.episodes])
         held.append(mistakes[: beginning.mistakes])
     held.append(beginning.wisdom)
@@ -239,8 +244,8 @@ def portable(manifest: Manifest) -> Manifest:
     """
     config = {key: value for key, value in manifest.config.items() if key not in HOW_NOT_WHAT or key in KEPT}
     config = {key: _without_places(value) for key, value in without_logins(config).items()}
-    made = replace(manifest.provenance, overrides=())  # they hold places too, and the config says it all
-    return replace(manifest, config=config, provenance=made)
+    provenance = replace(manifest.provenance, overrides=())  # they hold places too, and the config says it all
+    return replace(manifest, config=config, provenance=provenance)
 
 
 def check_secrets(members: Mapping[str, bytes], run: Path) -> None:

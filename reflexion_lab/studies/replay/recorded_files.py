@@ -89,15 +89,17 @@ def as_lines(path: Path, kind: Kind) -> bytes:
     fields = kind.record.__struct_fields__
     with closing(connect_readonly(path, kind.layout)) as connection:
         rows = connection.execute(kind.select)
-        made = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
-        return b"".join(msgspec.json.encode(record) + b"\n" for record in made)
+        records = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
+        return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def as_file(lines: bytes, kind: Kind, path: Path) -> Path:
     """The file at `path` with these rows.
 
-    Raises:
-        BundleError: a line is no such record.
+    Raises
+    ------
+    BundleError
+        A line is no such record.
     """
     try:
         rows = [msgspec.json.decode(line, type=kind.record).row for line in lines.splitlines()]

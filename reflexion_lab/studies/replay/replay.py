@@ -64,9 +64,12 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
     """Carry out the run of `manifest` again. Its caches are new ones in `folder`: afterwards `calls.sqlite` there holds
     what it asked its models, and nothing else. Its own folder comes below `run_root`, else below `folder` too.
 
-    Raises:
-        ConfigError: its config names parts that this version does not have, or the benchmark is another one here.
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    ConfigError
+        Its config names parts that this version does not have, or the benchmark is another one here.
+    HarnessError
+        The sandbox is broken.
     """
     check_parts(manifest.config)
     lab = assemble(restored(config_of(manifest, supplies, folder, run_root or folder)), is_recorded=True)
@@ -140,8 +143,10 @@ def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:
 def check_parts(config: Mapping[str, Any]) -> None:
     """A config from elsewhere may name parts of this version alone: any other name would be a program to run.
 
-    Raises:
-        ConfigError: it names something else, or holds an interpolation.
+    Raises
+    ------
+    ConfigError
+        It names something else, or holds an interpolation.
     """
     for node in _dicts(config):
         target = node.get("_target_")
@@ -187,10 +192,14 @@ class Replayed(NamedTuple):
 def replay(path: Path, out: Path | None = None) -> Replayed:
     """Unpack the bundle at `path`, carry its run out again and compare; with `out`, keep the new run below that folder.
 
-    Raises:
-        BundleError: the file is no bundle, is damaged, or does not hold a run.
-        ValueError: the run needs parts that this version does not have.
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    BundleError
+        The file is no bundle, is damaged, or does not hold a run.
+    ValueError
+        The run needs parts that this version does not have.
+    HarnessError
+        The sandbox is broken.
     """
     about, members = bundle.read(path)
     with Scratch() as scratch:

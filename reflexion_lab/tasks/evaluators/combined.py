@@ -84,8 +84,10 @@ def weighted_mean(weights: Mapping[str, float], components: Mapping[str, float])
 def check_weights(weights: Mapping[str, float]) -> None:
     """Refuse weights that make no mean.
 
-    Raises:
-        ConfigError: a weight is negative or no finite number, or all of them are 0.
+    Raises
+    ------
+    ConfigError
+        A weight is negative or no finite number, or all of them are 0.
     """
     for name, weight in weights.items():
         if not isinstance(weight, int | float) or not 0 <= weight < math.inf:

@@ -126,8 +126,10 @@ class CachedSandbox:
     def open(self, is_new: bool = True) -> None:
         """Open the file now, not with the first execution; unless `is_new`, only one that is there already.
 
-        Raises:
-            HarnessError: it cannot be used.
+        Raises
+        ------
+        HarnessError
+            It cannot be used.
         """
         with contextlib.suppress(OSError):  # a name too long: whoever begins the file says so
             if self._path is not None and (is_new or Path(self._path).exists()):

@@ -86,15 +86,15 @@ def read(folder: Path) -> Lines:
 def loops(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> list[Finding]:
     """`attempts`: by task, those that count, in order."""
     results = {result.task_id: result for result in lines.results}
-    made = {task: attempts.get(task, ()) for task in results}
-    every = sum(map(len, made.values()))
+    by_task = {task: attempts.get(task, ()) for task in results}
+    every = sum(map(len, by_task.values()))
     return [
         _counted("tasks that ended", manifest.n_expected, _ended(lines, manifest, attempts)),
-        _counted("attempts", every, _numbered(lines, results, made)),
-        _counted("submissions", len(results), _submitted(results, made, manifest)),
-        _counted("ends of loops", len(results), _stopped(results, made)),
-        _counted("changes between attempts", every, _changed(made)),
-        _counted("hidden verdicts", len(lines.grades), _graded(lines, results, made)),
+        _counted("attempts", every, _numbered(lines, results, by_task)),
+        _counted("submissions", len(results), _submitted(results, by_task, manifest)),
+        _counted("ends of loops", len(results), _stopped(results, by_task)),
+        _counted("changes between attempts", every, _changed(by_task)),
+        _counted("hidden verdicts", len(lines.grades), _graded(lines, results, by_task)),
         *_suites(lines, manifest),
     ]
 
@@ -113,7 +113,7 @@ def _ended(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Att
 
 
 def _numbered(
-    lines: Lines, results: Mapping[str, TaskResult], made: Mapping[str, Sequence[Attempt]]
+    lines: Lines, results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]
 ) -> Iterator[Disagreement]:
     last: Counter[str] = Counter()
     for attempt in lines.attempts:
@@ -121,53 +121,53 @@ def _numbered(
         if attempt.number not in (1, last[task] + 1):  # 1: a loop that was broken off begins anew
             yield unlike(f"{task}, attempt after {last[task]}", attempt.number, last[task] + 1)
         last[task] = attempt.number
-    for task, found in made.items():
-        numbers, n = [attempt.number for attempt in found], results[task].attempts
+    for task, history in by_task.items():
+        numbers, n = [attempt.number for attempt in history], results[task].attempts
         if numbers != list(range(1, n + 1)):
             yield unlike(f"{task}, attempts", numbers, f"1 to {n}, as its result says")
 
 
 def _submitted(
-    results: Mapping[str, TaskResult], made: Mapping[str, Sequence[Attempt]], manifest: Manifest
+    results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]], manifest: Manifest
 ) -> Iterator[Disagreement]:
-    for task, found in made.items():
-        if not found:
+    for task, history in by_task.items():
+        if not history:
             continue
         expected = {
-            "submitted": submitted_at(found).number,
-            "best": best_of(found).number,
-            "last": found[-1].number,
+            "submitted": submitted_at(history).number,
+            "best": best_of(history).number,
+            "last": history[-1].number,
             "feedback_source": manifest.feedback_source,
         }
         yield from _unlike_fields(task, results[task], expected)
 
 
-def _stopped(results: Mapping[str, TaskResult], made: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
-    for task, found in made.items():
-        for attempt in found:
-            where, reason, is_last = f"{task}, attempt {attempt.number}", attempt.stop_reason, attempt is found[-1]
+def _stopped(results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
+    for task, history in by_task.items():
+        for attempt in history:
+            where, reason, is_last = f"{task}, attempt {attempt.number}", attempt.stop_reason, attempt is history[-1]
             if bool(reason) != is_last:
                 yield unlike(f"{where}, stop_reason", reason or "none", "one" if is_last else "none before the end")
             if reason == "passed" and not attempt.evaluation.passed:
                 yield unlike(
                     f"{where}, stop_reason", reason, f"another, its checks ended in {attempt.evaluation.outcome}"
                 )
-        if found:
-            yield from _unlike_fields(task, results[task], {"stop_reason": found[-1].stop_reason})
+        if history:
+            yield from _unlike_fields(task, results[task], {"stop_reason": history[-1].stop_reason})
 
 
-def _changed(made: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
-    for task, found in made.items():
-        for number, attempt in enumerate(found):
-            expected = delta(attempt.evaluation, found[:number])
+def _changed(by_task: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
+    for task, history in by_task.items():
+        for number, attempt in enumerate(history):
+            expected = delta(attempt.evaluation, history[:number])
             if attempt.delta != expected:
                 yield unlike(f"{task}, attempt {attempt.number}, delta", attempt.delta, expected)
 
 
 def _graded(
-    lines: Lines, results: Mapping[str, TaskResult], made: Mapping[str, Sequence[Attempt]]
+    lines: Lines, results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]
 ) -> Iterator[Disagreement]:
-    known = {(task, attempt.number) for task, found in made.items() for attempt in found}
+    known = {(task, attempt.number) for task, history in by_task.items() for attempt in history}
     counts = Counter((grade.task_id, grade.number) for grade in lines.grades)
     yield from (unlike(f"{task}, attempt {number}, grades", n, 1) for (task, number), n in counts.items() if n > 1)
     for task, number in sorted(known - counts.keys()):
@@ -185,8 +185,8 @@ def _sound(where: str, grade: Grade) -> Iterator[Disagreement]:
     """A pass is all of the tests, and one at least."""
     passed = 0 < grade.checks_total == grade.checks_passed
     if (grade.passed, grade.outcome == "pass") != (passed, passed):
-        found = f"passed={grade.passed}, {grade.outcome}"
-        yield unlike(where, found, f"passed={passed}, since {grade.checks_passed} of {grade.checks_total} tests passed")
+        got = f"passed={grade.passed}, {grade.outcome}"
+        yield unlike(where, got, f"passed={passed}, since {grade.checks_passed} of {grade.checks_total} tests passed")
     if not 0 <= grade.checks_in_place <= grade.checks_total:
         yield unlike(f"{where}, checks_in_place", grade.checks_in_place, f"0 to {grade.checks_total}")
 
@@ -205,16 +205,16 @@ def _suites(lines: Lines, manifest: Manifest) -> Iterator[Finding]:
 
 def _unlike_fields(task: str, result: TaskResult, expected: Mapping[str, object]) -> Iterator[Disagreement]:
     for field, value in expected.items():
-        if (found := getattr(result, field)) != value:
-            yield unlike(f"{task}, {field}", found, value)
+        if (got := getattr(result, field)) != value:
+            yield unlike(f"{task}, {field}", got, value)
 
 
-def verdicts(made: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]) -> Finding:
+def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]) -> Finding:
     """Of an evaluator of the reader's own only what holds for any: nobody knows here what its reward is made of."""
     evaluator = config.get("evaluator")
     named = str(evaluator.get("_target_", "")) if isinstance(evaluator, dict) else ""
     is_ours = named.startswith("reflexion_lab.") or "recorded" in config
-    every = [attempt for attempts in made.values() for attempt in attempts]
+    every = [attempt for attempts in by_task.values() for attempt in attempts]
     wrong: list[Disagreement] = []
     for attempt in every:
         where = f"{attempt.task_id}, attempt {attempt.number}"
@@ -222,39 +222,39 @@ def verdicts(made: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]) -
     return Finding(name="feedback verdicts", told=str(len(every)), disagreements=tuple(wrong))
 
 
-def _unlike_checks(where: str, found: Evaluation, evaluator: object, is_ours: bool) -> Iterator[Disagreement]:
+def _unlike_checks(where: str, evaluation: Evaluation, evaluator: object, is_ours: bool) -> Iterator[Disagreement]:
     for field in ("reward", "confidence"):
-        if not 0 <= (value := getattr(found, field)) <= 1:
+        if not 0 <= (value := getattr(evaluation, field)) <= 1:
             yield unlike(f"{where}, {field}", value, "0 to 1")
-    for outcome in (found.outcome, *(check.outcome for check in found.checks)):
+    for outcome in (evaluation.outcome, *(check.outcome for check in evaluation.checks)):
         if outcome not in OUTCOMES:
             yield unlike(f"{where}, outcome", outcome, "one of records.OUTCOMES")
-    expected = _by_checks(found, evaluator) if is_ours else {}
+    expected = _by_checks(evaluation, evaluator) if is_ours else {}
     for field, value in expected.items():
-        if getattr(found, field) != value:
-            yield unlike(f"{where}, {field}", getattr(found, field), f"{value!r}, by its checks")
+        if getattr(evaluation, field) != value:
+            yield unlike(f"{where}, {field}", getattr(evaluation, field), f"{value!r}, by its checks")
 
 
-def _by_checks(found: Evaluation, evaluator: object) -> dict[str, object]:
+def _by_checks(evaluation: Evaluation, evaluator: object) -> dict[str, object]:
     """What the checks say; {} where the kind of verdict is none of ours."""
-    if found.verification_type in ("type_check", "lint"):
-        failing = [check.outcome for check in found.checks if check.outcome != "pass"]
+    if evaluation.verification_type in ("type_check", "lint"):
+        failing = [check.outcome for check in evaluation.checks if check.outcome != "pass"]
         outcome = failing[0] if failing else "pass"
         return {"passed": not failing, "outcome": outcome, "reward": float(not failing)}
-    if found.verification_type == "trajectory":
+    if evaluation.verification_type == "trajectory":
         return {"passed": False, "outcome": "no_tests"}
-    tests = [check.outcome for check in found.checks if check.kind == "test"]
-    if found.verification_type not in BY_TESTS or (not tests and found.verification_type in BY_TESTS[2:]):
+    tests = [check.outcome for check in evaluation.checks if check.kind == "test"]
+    if evaluation.verification_type not in BY_TESTS or (not tests and evaluation.verification_type in BY_TESTS[2:]):
         return {}
     failing = [outcome for outcome in tests if outcome != "pass"]
     outcome = (failing[0] if failing else "pass") if tests else "no_tests"
-    reward = _mean(found, evaluator) if found.verification_type == "combined" else found.pass_rate
+    reward = _mean(evaluation, evaluator) if evaluation.verification_type == "combined" else evaluation.pass_rate
     return {"passed": outcome == "pass", "outcome": outcome, "reward": reward}
 
 
-def _mean(found: Evaluation, evaluator: object) -> float:
+def _mean(evaluation: Evaluation, evaluator: object) -> float:
     """The weighted mean of the components, that of the tests being the share that passed."""
-    parts = {name: found.pass_rate if name == "tests" else share for name, share in found.components.items()}
+    parts = {name: evaluation.pass_rate if name == "tests" else share for name, share in evaluation.components.items()}
     weights = _weights(evaluator)
     return weighted_mean(weights, {name: share for name, share in parts.items() if name in weights})
 
@@ -283,8 +283,8 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
     then.pop("ended_at", None)  # a time, and no figure of the records
     absent = tuple(_absent(then, now))
     wrong = tuple(
-        unlike(f"{FILE}, {at}", one, f"{other!r}, by the records")
-        for at, one, other in differences(then, now)
+        unlike(f"{FILE}, {at}", before, f"{after!r}, by the records")
+        for at, before, after in differences(then, now)
         if at not in absent
     )
     return Finding(name=FIGURES, told=f"{_leaves(now)} figures", disagreements=wrong), absent
