@@ -327,9 +327,9 @@ def test_every_bad_line_of_an_export_is_named(lab, fill, episode, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"kind":"episodes","schema":9}\n', "schema 9 found"),
-        ('{"episode_id":"x"}\n', "no header found"),
-        ('{"kind":"dreams","schema":1}\n{}\n', "no header found"),
+        ('{"kind":"episodes","schema":9}\n', "got schema 9"),
+        ('{"episode_id":"x"}\n', "got no header"),
+        ('{"kind":"dreams","schema":1}\n{}\n', "got no header"),
     ],
 )
 def test_an_export_without_a_header_of_ours_is_named_once(lab, tmp_path, text, said):

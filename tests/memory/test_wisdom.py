@@ -216,8 +216,8 @@ def test_an_upsert_of_another_text_is_found_once_and_by_the_new_text_alone():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"retire_after": 0}, "memory.shared.retire_after: 0"),
-        ({"retire_below": 1.5}, "memory.shared.retire_below: 1.5"),
+        ({"retire_after": 0}, "memory.shared.retire_after: got 0"),
+        ({"retire_below": 1.5}, "memory.shared.retire_below: got 1.5"),
     ],
 )
 def test_impossible_values_are_named(options, said):

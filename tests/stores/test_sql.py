@@ -211,7 +211,7 @@ def test_a_sqlite_file_of_another_program_is_refused_and_left_alone(tmp_path):
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("CREATE TABLE schema_version (version INTEGER); CREATE TABLE t (x)")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"another program found; name another file"):
+    with pytest.raises(StoreError, match=r"file of another program; name another file"):
         Sql(path)
     assert path.read_bytes() == before
 
