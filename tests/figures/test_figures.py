@@ -396,3 +396,20 @@ def test_labels_are_spread_in_order_and_stay_inside():
     assert spread([0.99, 1.0, 0.0], 0.1, 0, 1) == pytest.approx([0.9, 1.0, 0.0])
     assert spread([0.5] * 11, 0.5, 0, 1) == pytest.approx([place / 10 for place in range(11)])
     assert spread([], 0.1, 0, 1) == []
+
+
+def test_a_figure_is_one_function(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "REGISTRY", list(drawing.REGISTRY))
+
+    @drawing.figure(5)
+    def lengths(arms):
+        numbers = [arm.longest for arm in arms]
+        table = [(arm.label, arm.longest) for arm in arms]
+        panel = lambda ax: ax.bar(range(len(numbers)), numbers) and ax  # noqa: E731
+        return drawing.Drawing("lengths", "Longest loops", [panel], ("arm", "attempts"), table, "Attempts.")
+
+    found = made("retry", "simple")
+    figures = save_figures(tmp_path, compare(found), found)
+    assert figures[0].name == "lengths"
+    assert figures[0].path.read_bytes().startswith(b"\x89PNG")
+    assert [row["attempts"] for row in rows(figures[0])] == ["3", "1"]

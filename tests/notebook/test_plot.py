@@ -139,7 +139,7 @@ def test_what_cannot_be_drawn_is_said(made, write_run):
         plot.similarity(runs)
     with pytest.raises(ValueError, match="differences: got no difference to a baseline"):
         plot.differences(runs)
-    with pytest.raises(ValueError, match="survival: no loop with a second attempt"):
+    with pytest.raises(ValueError, match="survival: got no loop with a second attempt"):
         plot.survival(write_run({"a": [(1.0, True)]}, name="single"))
     assert not pyplot.get_fignums()
 

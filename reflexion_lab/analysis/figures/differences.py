@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.differences import Difference
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
+from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import (
     COLOURS,
     FAINT,
     INK,
-    SMALL,
     UPPER_BOUND,
     Style,
     beside,
     folded,
     frame,
+    note,
     watermark,
 )
 from reflexion_lab.analysis.report import cells
@@ -52,8 +52,7 @@ def differences(rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
             y = place + (number - (len(found) - 1) / 2) * 0.36
             _line(one, BUDGETS[number], y, ax)
             text = f"{cells.estimate(one.estimate, signed=True).replace('-', '−')}  {_said(row, one)}"
-            where: Style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-            ax.annotate(text, (1, y), (8, 0), **where, annotation_clip=False, **SMALL)
+            note(ax, y, text)
     ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
     ax.set_yticks(range(len(rows)), [_name(row) for row in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
@@ -69,6 +68,7 @@ def differences(rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
     return frame(ax, "x")
 
 
+@figure(30, is_compared=True)
 def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     """None where there is no difference: one arm, no baseline, or all were refused."""
     rows = [row for row in comparison.rows if _both(row)]
