@@ -11,8 +11,8 @@ from matplotlib.text import Text
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.budgets import accuracy_by_spending
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
 from reflexion_lab.analysis.figures import budgets as budget_plots
 from reflexion_lab.analysis.figures import config_curves, curves, drawing
 from reflexion_lab.analysis.figures import outcome_map as outcome_panels
@@ -26,7 +26,7 @@ from reflexion_lab.analysis.figures.saved import save_figures
 from reflexion_lab.analysis.figures.style import COLOURS, look, spread
 from reflexion_lab.analysis.figures.survival import survival, unsolved
 from reflexion_lab.analysis.figures.transitions import transition_bars
-from reflexion_lab.analysis.transitions import transitions
+from reflexion_lab.analysis.learning.transitions import transitions
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.differences import Difference
+from reflexion_lab.analysis.comparison.differences import Difference
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import (
     COLOURS,
@@ -22,7 +23,6 @@ from reflexion_lab.analysis.figures.style import (
     watermark,
 )
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.row import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.calibration import Bin, Calibration
 from reflexion_lab.analysis.figures.drawing import Drawing, save
 from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, SMALL, Style, frame
-from reflexion_lab.analysis.reflections import Group, ReflectionFigures, reflections
+from reflexion_lab.analysis.learning.calibration import Bin, Calibration
+from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures, reflections
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import COLOURS, SMALL, Style, frame, per_cent, watermark
-from reflexion_lab.analysis.transitions import Moves, Transitions, transitions
+from reflexion_lab.analysis.learning.transitions import Moves, Transitions, transitions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.reflections import Group, ReflectionFigures
+from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.headline import headline
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, as_table, listed, percent
