@@ -90,14 +90,16 @@ def read_failures(paths: Sequence[Path | str], limit: int | None = None) -> list
 
     `limit`: only the first so many of each file.
 
-    Raises:
-        OSError, ValueError: a file cannot be read as transcripts, or none of them holds a failing attempt.
+    Raises
+    ------
+    OSError, ValueError
+        A file cannot be read as transcripts, or none of them holds a failing attempt.
     """
-    found = [failure for path in map(Path, paths) for failure in _read(path, limit)]
-    if not found:
+    failures = [failure for path in map(Path, paths) for failure in _read(path, limit)]
+    if not failures:
         names = ", ".join(map(str, paths)) or "no file"
         raise ConfigError(names, "no failing attempt", "transcripts whose `attempts` hold `own_pass`")
-    return found
+    return failures
 
 
 def _read(path: Path, limit: int | None) -> list[Failure]:
@@ -121,8 +123,10 @@ def execute(failures: Sequence[Failure], workers: int | None = None, quiet: bool
 
     A program whose time was over gets more of it, alone, before that is believed.
 
-    Raises:
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    HarnessError
+        The sandbox is broken.
     """
     with StoredPrograms(workers) as programs, counter("failures", "program", len(failures), quiet) as bar:
         executed = programs.map(_run, failures, key=_key, again=_timed_out, each=lambda _: bar.update())
@@ -145,8 +149,8 @@ def _run(sandbox: CachedSandbox, failure: Failure) -> Failure:
     if not evaluation.passed and evaluation.outcome not in UNKNOWN:
         stopped = evaluation.outcome == "timeout"
         text = TIMED_OUT if stopped else evaluation.failures[0].message
-        told = None if stopped else _told(sandbox, sample)
-        raised, message, traceback, source = told or (evaluation.outcome, text, text, text)
+        report = None if stopped else _told(sandbox, sample)
+        raised, message, traceback, source = report or (evaluation.outcome, text, text, text)
     return replace(failure, raised=raised, message=message, traceback=traceback, source=source, evaluation=evaluation)
 
 
@@ -154,8 +158,8 @@ def _told(sandbox: CachedSandbox, sample: Sample) -> tuple[str, str, str, str] |
     """What CPython says of program and tests in one text; None where it did not come to say anything."""
     source = "\n".join([sample.program, f"candidate = {sample.entry_point}", *sample.tests])
     harness = HARNESS.format(half=LONGEST // 2)
-    [said] = sandbox.values(f"SOURCE = {source!r}\n{harness}", "told", ["told()"])
-    value = ast.literal_eval(said) if said else None
+    [literal] = sandbox.values(f"SOURCE = {source!r}\n{harness}", "told", ["told()"])
+    value = ast.literal_eval(literal) if literal else None
     return value if isinstance(value, tuple) else None
 
 

@@ -62,9 +62,12 @@ def recollect(paths: Sequence[Path | str], limit: int | None = None, workers: in
 
     `limit`: only the first so many rows of each file.
 
-    Raises:
-        OSError, ValueError: a file cannot be read as transcripts, or none of them holds a reflection.
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    OSError, ValueError
+        A file cannot be read as transcripts, or none of them holds a reflection.
+    HarnessError
+        The sandbox is broken.
     """
     logged = [attempt for path in map(Path, paths) for attempt in _read(path, limit)]
     if not logged:
@@ -73,15 +76,15 @@ def recollect(paths: Sequence[Path | str], limit: int | None = None, workers: in
         raise ConfigError(names, f"no reflection{where}", "transcripts with `attempts` that hold `reflection`")
     with StoredPrograms(workers) as programs:
         verdicts = programs.map(_verdict, logged)
-    shown = [
+    failing = [
         (attempt, verdict)
         for attempt, verdict in zip(logged, verdicts, strict=True)
         if verdict.failures and verdict.outcome not in UNKNOWN
     ]
     return Recollected(
         sources=tuple(Path(path).name for path in paths),
-        episodes=tuple(_episode(attempt, verdict) for attempt, verdict in shown),
-        unshown=len(logged) - len(shown),
+        episodes=tuple(_episode(attempt, verdict) for attempt, verdict in failing),
+        unshown=len(logged) - len(failing),
     )
 
 
@@ -128,5 +131,5 @@ def _episode(logged: Logged, evaluation: Evaluation) -> Episode:
         reflection=reflection,
         memory=EMPTY,
     )
-    made = episode_of(logged.task, attempt, logged.session, logged.model)
-    return replace(made, metadata={**made.metadata, ENTRY_POINT: logged.task.entry_point})
+    episode = episode_of(logged.task, attempt, logged.session, logged.model)
+    return replace(episode, metadata={**episode.metadata, ENTRY_POINT: logged.task.entry_point})

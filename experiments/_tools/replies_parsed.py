@@ -42,20 +42,22 @@ def parse_recorded(
 
     `limit`: only the first so many rows of each file. A time-out is believed after a second, longer try, alone.
 
-    Raises:
-        OSError, ValueError: a file cannot be read as transcripts, or none holds a reflection or a completion.
+    Raises
+    ------
+    OSError, ValueError
+        A file cannot be read as transcripts, or none holds a reflection or a completion.
     """
     start = time.monotonic()
     for path in paths:
         if not Path(path).is_file():
             raise DataError(path, "no such file", "a transcript (.jsonl, .jsonl.gz)")
-    found = [one for path in map(Path, paths) for one in recorded(path, limit)]
-    if not found:
+    records = [record for path in map(Path, paths) for record in recorded(path, limit)]
+    if not records:
         where = "" if limit is None else f" in the first {limit} rows"
         names = ", ".join(map(str, paths)) or "no file"
         raise ConfigError(names, f"no reply{where}", "transcripts whose `attempts` hold `reflection` or `raw`")
-    words = [parsed(one) for one in found if isinstance(one, Words)]
-    replies = [extracted(one) for one in found if isinstance(one, Reply)]
+    words = [parsed(record) for record in records if isinstance(record, Words)]
+    replies = [extracted(record) for record in records if isinstance(record, Reply)]
     return Parsing(
         sources=tuple(Path(path).name for path in paths),
         words=tuple(words),
@@ -90,10 +92,10 @@ def extracted(reply: Reply) -> Reply:
 def _comes_back(text: str, form: Callable[[Mapping[str, str]], str]) -> bool:
     """Whether the parser reads `text` as each of the three texts, once a model has put it in form."""
     try:
-        said = parse_fields(form(dict.fromkeys(LABELS[:3], text) | {LABELS[3]: "0.5"}))
+        fields = parse_fields(form(dict.fromkeys(LABELS[:3], text) | {LABELS[3]: "0.5"}))
     except ParseError:
         return False
-    return said.root_cause == said.what_went_wrong == said.what_to_change == text
+    return fields.root_cause == fields.what_went_wrong == fields.what_to_change == text
 
 
 def _lines(values: Mapping[str, str]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.estimators import Paired
-from reflexion_lab.analysis.reflections import ReflectionFigures
-from reflexion_lab.analysis.reflections import reflections as reflection_figures
+from reflexion_lab.analysis.learning.reflections import ReflectionFigures
+from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.suite_quality import (

@@ -101,8 +101,10 @@ def audit_files(
 ) -> list[Audit]:
     """Each file or run folder in turn, named as a file, or by its whole path where two have one name.
 
-    Raises:
-        OSError, ValueError: a file cannot be read as samples; that one is absent shows before any is executed.
+    Raises
+    ------
+    OSError, ValueError
+        A file cannot be read as samples; that one is absent shows before any is executed.
     """
     for path in paths:
         if not Path(path).exists():
@@ -126,8 +128,10 @@ def audit(
     Equal programs with equal tests are executed once. `attempts`: every attempt of a transcript, not only the solution.
     `limit`: only the first so many samples; what rows are missing is still told of the whole file.
 
-    Raises:
-        OSError, ValueError: the file cannot be read as samples.
+    Raises
+    ------
+    OSError, ValueError
+        The file cannot be read as samples.
     """
     for name, value in (("limit", limit), ("workers", workers)):
         if value is not None and value < 1:
@@ -169,8 +173,8 @@ def describe(check: Check) -> str:
         return "the log holds no program"
     if check.outcome == "fail":
         sides = f"expected {check.expected}, got {check.actual}" if check.expected or check.actual else check.message
-        told = sides and sides not in check.name  # an assert's own message stands in it
-        return f"{check.name[:150]}: {sides if told else 'the assertion is false'}"
+        adds = sides and sides not in check.name  # an assert's own message stands in it
+        return f"{check.name[:150]}: {sides if adds else 'the assertion is false'}"
     return f"{check.error_type or check.outcome}: {check.message}".removesuffix(": ")
 
 

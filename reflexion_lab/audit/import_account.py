@@ -82,18 +82,23 @@ def account(
 ) -> Account:
     """What became of `recording`.
 
-    Args:
-        made: the attempts by task.
-        tasks: all of the benchmark's.
-        excluded: rows that were left out, beyond those that could not be read.
-        verdict: the field of an attempt that holds the recorded verdict of the same hidden tests.
+    Parameters
+    ----------
+    made : mapping
+        The attempts by task.
+    tasks : sequence of str
+        All of the benchmark's.
+    excluded : sequence of tuple[str, str]
+        Rows that were left out, beyond those that could not be read.
+    verdict : str
+        The field of an attempt that holds the recorded verdict of the same hidden tests.
     """
     loops = [loop for loop in recording.loops if loop.task_id in made]
     chosen = {loop.task_id: submitted_by_source(loop) for loop in loops}
-    ours = {task_id: submitted_at(found).number for task_id, found in made.items()}
+    ours = {task_id: submitted_at(attempts).number for task_id, attempts in made.items()}
     named = {task_id: number for task_id, number in chosen.items() if number is not None}
     judged = [passed for case in named.items() if (passed := _hidden(grades[case])) is not None]
-    every = [attempt for found in made.values() for attempt in found]
+    every = [attempt for attempts in made.values() for attempt in attempts]
     steps = [step for loop in loops for step in loop.steps]
     without = [f"{a.task_id}/{a.number}" for a in every if not a.trajectory.solution.strip()]
     has_loop = recording.known.feedback_source != "none"
@@ -112,8 +117,8 @@ def account(
         without_program=tuple(without),
         without_feedback=sum(not loop.tests for loop in loops) if has_loop else 0,
         overlapping=overlapping,
-        went_on=sum(any(a.evaluation.passed for a in found[:-1]) for found in made.values()),
-        ended_early=sum(found[-1].stop_reason == "recorded_end" for found in made.values()) if has_loop else 0,
+        went_on=sum(any(a.evaluation.passed for a in attempts[:-1]) for attempts in made.values()),
+        ended_early=sum(attempts[-1].stop_reason == "recorded_end" for attempts in made.values()) if has_loop else 0,
         feedback=agreement(every, [step.passed_feedback for step in steps], [_tried(a) for a in every]),
         hidden=agreement(
             every, [s.verdict(verdict) for s in steps], [_hidden(grades[a.task_id, a.number]) for a in every]

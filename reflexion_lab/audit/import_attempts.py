@@ -93,7 +93,7 @@ def trajectory(recording: Recording, step: Step, task: Task, prompts: Prompts) -
 def attempts(
     recording: Recording,
     loop: Transcript,
-    made: Sequence[Trajectory],
+    trajectories: Sequence[Trajectory],
     evaluations: Sequence[Evaluation],
     longest: int,
 ) -> list[Attempt]:
@@ -101,34 +101,34 @@ def attempts(
 
     `longest`: attempts of the longest loop of all runs of the variant.
     """
-    found: list[Attempt] = []
-    for number, (step, one, evaluation) in enumerate(zip(loop.steps, made, evaluations, strict=True), 1):
+    history: list[Attempt] = []
+    for number, (step, made, evaluation) in enumerate(zip(loop.steps, trajectories, evaluations, strict=True), 1):
         is_last = number == len(loop.steps)
-        found.append(
+        history.append(
             Attempt(
                 task_id=loop.task_id,
                 number=number,
                 recalled=(),
-                trajectory=one,
+                trajectory=made,
                 evaluation=evaluation,
                 reflection=reflection(step, f"{recording.run}/{loop.task_id}/{number}", number),
-                delta=delta(evaluation, found),
+                delta=delta(evaluation, history),
                 memory=NO_MEMORY,
                 stop_reason=_ended(longest, number, evaluation) if is_last else "",
             )
         )
-    return found
+    return history
 
 
-def result(task_id: str, made: Sequence[Attempt], feedback_source: str) -> TaskResult:
+def result(task_id: str, attempts: Sequence[Attempt], feedback_source: str) -> TaskResult:
     """The end of a task's loop by our rules; what the source submitted stands in `recorded.json`."""
     return TaskResult(
         task_id=task_id,
-        attempts=len(made),
-        submitted=submitted_at(made).number,
-        best=best_of(made).number,
-        last=made[-1].number,
-        stop_reason=made[-1].stop_reason,
+        attempts=len(attempts),
+        submitted=submitted_at(attempts).number,
+        best=best_of(attempts).number,
+        last=attempts[-1].number,
+        stop_reason=attempts[-1].stop_reason,
         feedback_source=feedback_source,
         duration=0.0,
     )

@@ -54,9 +54,12 @@ class Importer:
 
         `longest`: the longest loop of all runs of its variant.
 
-        Raises:
-            DataError: the folder that is there holds something else.
-            HarnessError: the sandbox is broken.
+        Raises
+        ------
+        DataError
+            The folder that is there holds something else.
+        HarnessError
+            The sandbox is broken.
         """
         manifest = describe(recording, terms, longest, self.programs.sandbox)
         folder = self.out / manifest.run_id
@@ -67,14 +70,14 @@ class Importer:
         shutil.rmtree(draft.path, ignore_errors=True)
         draft.write_manifest(manifest)
         try:
-            found = self._execute(recording, terms, longest, draft, progress)
+            summary = self._execute(recording, terms, longest, draft, progress)
         finally:
             draft.close()
-        found = replace(found, same_as="" if same_as == recording.run else same_as)
-        draft.write_json("recorded.json", msgspec.to_builtins(found))
+        summary = replace(summary, same_as="" if same_as == recording.run else same_as)
+        draft.write_json("recorded.json", msgspec.to_builtins(summary))
         seal(draft)
         draft.path.replace(folder)
-        return Imported(folder, found, True)
+        return Imported(folder, summary, True)
 
     def _execute(
         self, recording: Recording, terms: Terms, longest: int, folder: RunFolder, progress: Progress
@@ -87,8 +90,8 @@ class Importer:
         made = self._attempts(recording, loops, terms, longest, progress)
         for attempt in itertools.chain.from_iterable(made.values()):
             folder.append("attempts.jsonl", attempt)
-        for task_id, found in made.items():
-            folder.append("results.jsonl", result(task_id, found, recording.known.feedback_source))
+        for task_id, history in made.items():
+            folder.append("results.jsonl", result(task_id, history, recording.known.feedback_source))
         grades = self._grades(made, known, lenient if terms.lenient else _as_it_is, progress)
         for grade in grades.values():
             folder.append("grades.jsonl", grade)
@@ -188,8 +191,8 @@ def _kept(folder: Path, manifest: Manifest) -> Account:
 
 def _digest(recording: Recording) -> str:
     """Of all that was recorded of its attempts."""
-    told = sorted((loop.task_id, [step.fields for step in loop.steps]) for loop in recording.loops)
-    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+    recorded = sorted((loop.task_id, [step.fields for step in loop.steps]) for loop in recording.loops)
+    return hashlib.sha256(msgspec.json.encode(recorded, order="deterministic")).hexdigest()
 
 
 def _place(loop: Transcript) -> str:

@@ -105,9 +105,12 @@ def read_recordings(paths: Sequence[Path | str], feedback_source: str = "") -> l
 
     `feedback_source`: what drove loops of a strategy that is not in `STRATEGIES`.
 
-    Raises:
-        OSError: a file cannot be read.
-        DataError: a file holds no transcript; or a strategy is unknown and `feedback_source` does not say.
+    Raises
+    ------
+    OSError
+        A file cannot be read.
+    DataError
+        A file holds no transcript; or a strategy is unknown and `feedback_source` does not say.
     """
     return [recording for path in paths for recording in _recordings(Path(path), feedback_source)]
 
@@ -116,15 +119,15 @@ def _recordings(path: Path, feedback_source: str) -> Iterator[Recording]:
     rows: dict[tuple[str, ...], list[Row]] = {}
     for row in read_rows(path):
         if "attempts" not in row.fields:
-            found = ", ".join(list(row.fields)[:6]) or "no field"
-            raise DataError(f"{path}, line {row.line}", found, "a transcript, with `attempts`")
+            fields = ", ".join(list(row.fields)[:6]) or "no field"
+            raise DataError(f"{path}, line {row.line}", fields, "a transcript, with `attempts`")
         rows.setdefault(tuple(row.text(name, "") for name in ("source", "model", "strategy", "run")), []).append(row)
     if not rows:
         raise DataError(path, "no row", "one JSON object a line, one a problem and run")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     recordings = []
-    for (source, model, strategy, run), made in rows.items():
-        loops, excluded = _loops(made)
+    for (source, model, strategy, run), of_run in rows.items():
+        loops, excluded = _loops(of_run)
         known = _known(path, strategy, feedback_source)
         recording = Recording(
             file=path.name,

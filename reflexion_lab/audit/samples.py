@@ -61,18 +61,21 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
 
     `attempts`: of transcripts and run folders every attempt, not only the one that counts.
 
-    Raises:
-        OSError: there is no such file, or it cannot be read.
-        DataError: it holds no samples; names the file and, where there is one, line and field.
+    Raises
+    ------
+    OSError
+        There is no such file, or it cannot be read.
+    DataError
+        It holds no samples; names the file and, where there is one, line and field.
     """
     path = Path(path)
     if path.is_dir():
         from reflexion_lab.audit.own_runs import run_samples
 
-        found: Iterable[Sample] = run_samples(path, attempts)
+        every: Iterable[Sample] = run_samples(path, attempts)
     else:
-        found = (sample for row in read_rows(path) for sample in _of(row, attempts))
-    samples = list(_unique(found))
+        every = (sample for row in read_rows(path) for sample in _of(row, attempts))
+    samples = list(_unique(every))
     if not samples:
         raise DataError(path, "no sample", "one JSON object a line")
     return samples
@@ -86,16 +89,16 @@ def _of(row: Row, attempts: bool) -> Iterator[Sample]:
     if "solution" in row.fields or "is_solved" in row.fields:
         return iter([_reflexion_log(row)])
     expected = "`completion` (human-eval), `solution` (Reflexion logs) or `attempts` (transcripts) among them"
-    found = f"the fields {', '.join(list(row.fields)[:8])}" if row.fields else "no field"
-    raise DataError(f"{row.file}, line {row.line}", found, expected)
+    names = f"the fields {', '.join(list(row.fields)[:8])}" if row.fields else "no field"
+    raise DataError(f"{row.file}, line {row.line}", names, expected)
 
 
 def _human_eval(row: Row) -> Sample:
     """Judged as the original does: prompt + completion."""
     task = task_of(row, row.text("task_id"))
     logged = row.verdict("passed")
-    if logged is None and isinstance(said := row.fields.get("result"), str):
-        logged = said == "passed"
+    if logged is None and isinstance(verdict := row.fields.get("result"), str):
+        logged = verdict == "passed"
     return _sample(row, task, program=task.prompt + row.text("completion"), logged=logged)
 
 
@@ -176,14 +179,14 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
     )
 
 
-def _asserts(shown: Any) -> Iterator[str]:
+def _asserts(feedback: Any) -> Iterator[str]:
     """Every assert in whatever a log holds of feedback: text, lists, objects of lists."""
-    if isinstance(shown, str):
-        yield from (line.strip() for line in shown.splitlines() if line.strip().startswith("assert "))
-    elif isinstance(shown, dict):
-        yield from (found for part in shown.values() for found in _asserts(part))
-    elif isinstance(shown, list):
-        yield from (found for part in shown for found in _asserts(part))
+    if isinstance(feedback, str):
+        yield from (line.strip() for line in feedback.splitlines() if line.strip().startswith("assert "))
+    elif isinstance(feedback, dict):
+        yield from (assertion for part in feedback.values() for assertion in _asserts(part))
+    elif isinstance(feedback, list):
+        yield from (assertion for part in feedback for assertion in _asserts(part))
 
 
 def _unique(samples: Iterable[Sample]) -> Iterator[Sample]:

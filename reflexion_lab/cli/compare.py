@@ -63,7 +63,7 @@ def compare(options: argparse.Namespace) -> None:
 
 def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     """Raises ValueError: the runs cannot be compared; what is wrong, and of which run."""
-    from reflexion_lab.analysis.side_by_side import side_by_side
+    from reflexion_lab.analysis.comparison.side_by_side import side_by_side
     from reflexion_lab.runner.folder.folder import folders
 
     by = tuple(key.strip() for key in options.by.split(",") if key.strip())

@@ -151,7 +151,7 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
 
 
 def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
-    from reflexion_lab.analysis.transfer import transfer
+    from reflexion_lab.analysis.learning.transfer import transfer
     from reflexion_lab.cli.sheets import say
     from reflexion_lab.cli.transfer_report import lines
     from reflexion_lab.runner.folder.folder import RunFolder

@@ -163,7 +163,7 @@ class SharedTable:
             event.listen(engine, "connect", _read_only)
         schema = self._waiting(lambda: self._schema(engine), _is_busy)
         if schema is None and self._readonly:
-            raise LayoutError(f"no table {layout.name} of reflexion_lab found; record with cache.mode=read-write first")
+            raise LayoutError(f"no table {layout.name} of reflexion_lab; record with cache.mode=read-write first")
         if schema is None:
             schema = self._created(engine)
         if schema != layout.server_schema:

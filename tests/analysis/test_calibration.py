@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from reflexion_lab.analysis.calibration import Forecast, calibration, equal_width
+from reflexion_lab.analysis.learning.calibration import Forecast, calibration, equal_width
 from reflexion_lab.analysis.stats.intervals import wilson
 
 

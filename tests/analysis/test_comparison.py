@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Case, arms
-from reflexion_lab.analysis.budgets import matched
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.budgets import matched
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import mcnemar, paired_difference, wilson
 from reflexion_lab.records import Usage

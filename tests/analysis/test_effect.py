@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from reflexion_lab.analysis.effect import FEWEST, effect
+from reflexion_lab.analysis.learning.effect import FEWEST, effect
 from reflexion_lab.analysis.stats.intervals import apart, clustered, wilson
 
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.learning.transfer import transfer
 from reflexion_lab.analysis.stats.intervals import mcnemar
-from reflexion_lab.analysis.transfer import transfer
 from reflexion_lab.errors import FolderError
 from reflexion_lab.runner.folder.folder import RunFolder
 

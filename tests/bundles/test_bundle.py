@@ -312,7 +312,7 @@ def test_a_run_whose_replay_differs_is_not_packed(tmp_path):
 
 def test_a_run_that_is_not_finished_or_kept_no_calls_is_not_packed(tmp_path):
     run = carried_out(tmp_path / "here", "model=scripted", "cache.mode=off")
-    with pytest.raises(BundleError, match=r"calls\.sqlite: got no call cache, expected one, which"):
+    with pytest.raises(BundleError, match="got no call cache"):
         pack(run, tmp_path / "run.zip")
     lines = (run.path / "results.jsonl").read_text().splitlines(keepends=True)
     (run.path / "results.jsonl").write_text("".join(lines[:-1]))

@@ -23,7 +23,7 @@ from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.runner.folder.manifest import named
 from reflexion_lab.runner.folder.registration import read as read_study
 from reflexion_lab.studies.replay import bundle
-from reflexion_lab.studies.replay.rerun import check_parts
+from reflexion_lab.studies.replay.replay import check_parts
 
 SOURCES = sorted(Path(reflexion_lab.__file__).parent.rglob("*.py"))
 RUNS_WHAT_IT_READS = {"pickle", "cloudpickle", "dill", "shelve", "joblib", "marshal", "torch", "yaml", "code", "codeop"}

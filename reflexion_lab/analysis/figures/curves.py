@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.estimators import Point
-from reflexion_lab.analysis.figures.drawing import Drawing, facts, save
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, save
 from reflexion_lab.analysis.figures.style import (
     INK,
     SMALL,
@@ -21,9 +21,9 @@ from reflexion_lab.analysis.figures.style import (
     Style,
     frame,
     look,
+    mark_bounds,
     per_cent,
     spread,
-    watermark,
 )
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import bands
@@ -116,11 +116,11 @@ def curves(found: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     per_cent(ax.yaxis)
     _names(found, shifts, ax)
-    if above := [curve.label for curve in found if curve.is_upper_bound]:
-        watermark(ax, above, height=0.05)
+    mark_bounds(ax, [curve.label for curve in found if curve.is_upper_bound])
     return frame(ax, "y")
 
 
+@figure(10, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     """Of one arm or more."""
     longest = max(arm.longest for arm in arms)

@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.calibration import Bin, Calibration
 from reflexion_lab.analysis.figures.drawing import Drawing, save
 from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, SMALL, Style, frame
-from reflexion_lab.analysis.reflections import Group, ReflectionFigures, reflections
+from reflexion_lab.analysis.learning.calibration import Bin, Calibration
+from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures, reflections
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 
@@ -43,7 +44,7 @@ def reliability(found: Calibration, ax: Axes, label: str = "") -> Axes:
     dots: Style = {"marker": "o", "markersize": 7, "markeredgecolor": "white", "linewidth": 1.2}
     shares = [one.came_true.share for one in found.bins]
     ax.plot(confidences, shares, color=COLOURS[0], gid="shares", zorder=4, **dots)
-    score = f"Brier {found.brier.value:.3f} [{found.brier.low:.3f}, {found.brier.high:.3f}]"
+    score = f"Brier {cells.estimate(found.brier, digits=3, scale=1)}"
     _title(ax, f"{label}\n{score}".strip())
     ax.set(xlim=(-0.02, 1.02), ylim=(FLOOR, 1.02), yticks=TICKS, xlabel="confidence")
     ax.set_ylabel("share of next attempts that passed", loc="top")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report.difference_sheet import difference_sheet
 from reflexion_lab.analysis.report.headline import text
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, amount, listed, percent, percents, share
-from reflexion_lab.analysis.row import Row
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.io.terminal_text import plain
 

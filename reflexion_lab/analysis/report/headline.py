@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.sheets import listed, p_value, points
+from reflexion_lab.analysis.report.sheets import listed, p_value, percents, points
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Summary, summary
@@ -42,7 +42,7 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
         is_empty = isinstance(value, Rate) and not value.n and metric.name != "pass_at_1"
         if not is_empty and metric.name not in left_out:
             label = metric.label.replace("pass@1", "upper bound") if log.is_upper_bound else metric.label
-            yield label, text(metric, value)
+            yield f"{label}, attempts" if metric.level == "attempt" else label, text(metric, value)
     for part in (_verdicts, _suites, _reflections, _memory, _exclusions):
         yield from part(figures)
 
@@ -52,7 +52,7 @@ def text(metric: metrics.Metric, value: metrics.Value) -> str:
     if isinstance(value, Rate):
         said = cells.rate(value, metric.cases)
     elif isinstance(value, Estimate):
-        shown = f"{points(value)} points" if metric.unit == "points" else cells.estimate(value)
+        shown = f"{points(value)} points" if metric.unit == "points" else f"{percents(value)} %"
         said = f"{shown}, {metric.interval}" if metric.interval else shown
     elif metric.unit == "p":
         said = p_value(value)
@@ -92,8 +92,7 @@ def _reflections(figures: Summary) -> Iterator[tuple[str, str]]:
         yield "reflections", cells.counts(figures.reflections)
     calibrations = figures.reflection_figures.calibration if figures.reflection_figures else {}
     for name, calibration in calibrations.items():
-        score = calibration.brier
-        brier = f"Brier {score.value:.3f} [{score.low:.3f}, {score.high:.3f}]"
+        brier = f"Brier {cells.estimate(calibration.brier, digits=3, scale=1)}"
         naive = f"{calibration.uncertainty:.3f} by always naming the share that passed"
         error = f"calibration error {calibration.error:.3f}, up to {calibration.error_by_chance:.3f} by chance"
         means = f"mean {calibration.confidence:.2f}, {calibration.came_true.k} of {calibration.n} passed"

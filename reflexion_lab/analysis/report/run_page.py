@@ -7,22 +7,19 @@ from itertools import groupby
 
 from reflexion_lab.analysis.report import cells, pieces
 from reflexion_lab.analysis.report.headline import facts
-from reflexion_lab.analysis.report.run_tables import warnings
+from reflexion_lab.analysis.report.run_tables import usage, warnings
 from reflexion_lab.analysis.report.tasks import RESULTS, TaskLine, task_lines
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import Summary, summary
-from reflexion_lab.records import Usage
-
-Rows = list[tuple[str, str]]
 
 
 def overview(log: Log, is_linked: bool = False) -> str:
     """The run as HTML; with `is_linked`, tasks lead to `#task=…`, as the page of a run has them."""
     figures = summary(log)
     groups = [(name, RESULTS[name], list(tasks)) for name, tasks in groupby(task_lines(log), lambda task: task.result)]
-    lines, costs = list(_facts(log)), list(_costs(log, figures))
-    made = pieces.macro("run", "overview")
-    return made(arm(log), figures, list(warnings(log, figures)), lines, log.points, groups, costs, link, is_linked)
+    loud, lines = list(warnings(log, figures)), list(_facts(log))
+    draw = pieces.macro("run", "overview")
+    return draw(arm(log), figures, loud, lines, log.points, groups, usage(log), link, is_linked)
 
 
 def sentence(log: Log) -> str:
@@ -59,17 +56,3 @@ def _facts(log: Log) -> Iterator[tuple[str, str]]:
     yield "arm", arm(log)
     yield "tasks", f"{len(log.results)} of {log.manifest.n_expected}"
     yield from facts(log)
-
-
-def _costs(log: Log, figures: Summary) -> Iterator[tuple[str, ...]]:
-    """Role, calls, prompt and completion tokens, the model's seconds, cost."""
-    prices = log.manifest.prices
-    rows = figures.usage | {"all": sum(figures.usage.values(), Usage())}
-    for role, usage in rows.items():
-        if not usage.calls:
-            continue
-        is_unknown = usage.calls and not usage.tokens  # a recorded run whose log counts none
-        is_unpriced = "unknown" in (prices.values() if role == "all" else [prices.get(role, prices.get("actor"))])
-        spent = f"{usage.prompt_tokens:,}", f"{usage.completion_tokens:,}", f"{usage.seconds:,.1f}"
-        cost = "unknown" if is_unpriced or is_unknown else f"{usage.cost:,.4f}"
-        yield role, f"{usage.calls:,}", *(("unknown",) * 3 if is_unknown else spent), cost

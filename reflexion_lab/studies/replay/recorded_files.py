@@ -94,8 +94,8 @@ def as_lines(path: Path, kind: Kind) -> bytes:
     try:
         with closing(connect_readonly(path, kind.layout)) as connection:
             rows = connection.execute(kind.select)
-            made = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
-            return b"".join(msgspec.json.encode(record) + b"\n" for record in made)
+            records = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
+            return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
     except sqlite3.Error as problem:
         raise BundleError(
             path, f"a file that is damaged or another ({problem})", "one that a run has written"
@@ -105,8 +105,10 @@ def as_lines(path: Path, kind: Kind) -> bytes:
 def as_file(lines: bytes, kind: Kind, path: Path) -> Path:
     """The file at `path` with these rows.
 
-    Raises:
-        BundleError: a line is no such record.
+    Raises
+    ------
+    BundleError
+        A line is no such record.
     """
     try:
         rows = [msgspec.json.decode(line, type=kind.record).row for line in lines.splitlines()]

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.differences import Difference
+from reflexion_lab.analysis.comparison.differences import Difference
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.curves import Curve
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.markdown import escaped
-from reflexion_lab.analysis.row import Row
 from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
@@ -137,8 +138,7 @@ def _said(one: Difference | None, row: Row) -> str:
     """As in `+0.312 [+0.188, +0.425]`; "" for none."""
     if one is None:
         return ""
-    said, bound = one.estimate, "bound " * row.is_upper_bound
-    return f"{bound}{said.value:+.3f} [{said.low:+.3f}, {said.high:+.3f}]"
+    return "bound " * row.is_upper_bound + cells.estimate(one.estimate, digits=3, scale=1, signed=True)
 
 
 def _sentence(one: Difference, found: Comparison) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.estimators import Point
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.markdown import escaped
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Log, Summary
@@ -130,7 +131,7 @@ def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
 
 def interval(found: Estimate | Rate) -> str:
     """As in `[0.625, 0.877]`: one column of a table in the place of two."""
-    return f"[{found.low:.3f}, {found.high:.3f}]"
+    return cells.interval(found.low, found.high, digits=3, scale=1)
 
 
 def note(log: Log, found: Summary, folder: Path) -> str:

@@ -63,8 +63,10 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     top-level statement with an assert is one check; what stands before it, also outside `check`, comes along.
     What follows the last assert is dropped, and so is what calls `check`, outside it: the sandbox does that.
 
-    Raises:
-        DataError: `test` is no Python, or has no such function, or no assert in it.
+    Raises
+    ------
+    DataError
+        `test` is no Python, or has no such function, or no assert in it.
     """
     tree, lines = _parsed(test), test.split("\n")
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
@@ -84,9 +86,9 @@ def hidden_checks(test: str) -> tuple[str, ...]:
 
 def helpers(prompt: str, entry_point: str, test: str) -> str:
     """What `prompt` holds before the entry point, if `test` calls a function of it: programs may leave it out."""
-    before, found, _ = prompt.partition(f"def {entry_point}(")
+    before, definition, _ = prompt.partition(f"def {entry_point}(")
     functions = (node.name for node in ast.parse(before).body if isinstance(node, ast.FunctionDef))
-    return before if found and any(f"{name}(" in test for name in functions) else ""
+    return before if definition and any(f"{name}(" in test for name in functions) else ""
 
 
 def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
@@ -117,12 +119,12 @@ def _parsed(test: str) -> ast.Module:
 
 def _calling(tree: ast.Module) -> list[ast.stmt]:
     """The top-level statements that call `check`, or a function that does."""
-    names, found = {"check"}, list[ast.stmt]()
+    names, statements = {"check"}, list[ast.stmt]()
     for node in tree.body:
         if not names.isdisjoint(part.id for part in ast.walk(node) if isinstance(part, ast.Name)):
-            found.append(node)
+            statements.append(node)
             names |= {node.name} if isinstance(node, ast.FunctionDef) else set()
-    return found
+    return statements
 
 
 def _is_metadata(node: ast.stmt) -> bool:

@@ -57,7 +57,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
-    """The tasks of `path` (`.jsonl` or `.jsonl.gz`), rows of the hub or of EvalPlus' release file.
+    """The tasks of `path` (see `rows.read`): rows of the hub or of EvalPlus' release.
 
     Hidden tests: one a distinct input, `assert candidate(...) == ...` or, with the tolerance of `tolerance.py`,
     `assert abs(candidate(...) - x) <= ...` or `assert close(candidate(...), [...], atol)`; `close` is in `setup`.
@@ -65,13 +65,17 @@ def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
     value is left out and counted in a tag. Visible tests are those of HumanEval; the hidden ones repeat some.
     `canonical_solution` is the body that completes `prompt`.
 
-    Args:
-        path: A local file.
-        compute: Runs the canonical solutions of a release file, in a sandbox; hub rows need none.
+    Parameters
+    ----------
+    path : str
+        A local file.
+    compute : Compute, optional
+        Runs the canonical solutions of a release file, in a sandbox; hub rows need none.
 
-    Raises:
-        DataError: there is no such file, or it does not hold such rows, or needs `compute`; names the file,
-            and line and field.
+    Raises
+    ------
+    DataError
+        There is no such file, or it does not hold such rows, or needs `compute`; names the file, and line and field.
     """
     return read(path, partial(_task, compute=compute))
 
@@ -82,8 +86,8 @@ def _task(line: bytes, compute: Compute | None) -> Task:
     if problem.base_input is not None:
         inputs, cases, atol = _released(problem, problem.base_input, compute)
         hidden = checks(problem.entry_point, cases, atol)
-    elif found := _of_test(problem.test):
-        inputs, (cases, atol) = len(found[0]), found
+    elif literals := _of_test(problem.test):
+        inputs, (cases, atol) = len(literals[0]), literals
         hidden = checks(problem.entry_point, cases, atol)
     else:
         inputs, hidden, tags = 1, (_whole(problem.test),), (NOT_SPLIT,)
@@ -116,9 +120,9 @@ def _of_test(test: str) -> tuple[list[Case], float] | None:
                 ast.Assign([ast.Name("inputs")], ast.List(inputs)),
                 ast.Assign([ast.Name("results")], ast.List(results)),
                 ast.For() as loop,
-            ] if len(inputs) == len(results) and (found := LOOP.fullmatch(ast.unparse(loop))):
+            ] if len(inputs) == len(results) and (matched := LOOP.fullmatch(ast.unparse(loop))):
                 cases = [_case(lines, given, result) for given, result in zip(inputs, results, strict=True)]
-                return list({case.arguments: case for case in cases}.values()), float(found[1] or found[2])
+                return list({case.arguments: case for case in cases}.values()), float(matched[1] or matched[2])
     except (*UNREADABLE, StopIteration):
         pass
     return None
@@ -170,7 +174,7 @@ def _source(value: object) -> str:
     """`repr`, with infinities and NaN as Python reads them."""
     special = {"inf": "1e309", "nan": "float('nan')"}
     strings = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-    return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda found: found[1] or special[found[0]], repr(value))
+    return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda part: part[1] or special[part[0]], repr(value))
 
 
 def _whole(test: str) -> str:

@@ -58,17 +58,26 @@ def mbpp(
     annotations are left out and a default that is no literal reads None. Its docstring is the text and the visible
     asserts. `canonical_solution` is a whole program. `setup` may need a class that only the reference defines.
 
-    Args:
-        path: A file or data set, see `rows.read`; None loads from the hub.
-        subset: `full` (974 problems) or `sanitized` (427); a local file is what it is.
-        split: `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` takes every row.
-        visible: Asserts shown, at least 0.
-        challenge: Whether the tests of `challenge_test_list` judge too.
+    Parameters
+    ----------
+    path : str, optional
+        A file or data set, see `rows.read`; None loads from the hub.
+    subset : str, default "full"
+        `full` (974 problems) or `sanitized` (427); a local file is what it is.
+    split : str, default "test"
+        `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` takes every row.
+    visible : int, default 1
+        Asserts shown, at least 0.
+    challenge : bool, default False
+        Whether the tests of `challenge_test_list` judge too.
 
-    Raises:
-        ConfigError: an argument is not as it should be.
-        DataError: the file, the package `datasets` or the hub is missing, or a row is not as it should be; names the
-            file, and place and field of the row.
+    Raises
+    ------
+    ConfigError
+        An argument is not as it should be.
+    DataError
+        The file, the package `datasets` or the hub is missing, or a row is not as it should be; names the file, and
+        place and field of the row.
     """
     first, last = SPLITS.get(split, ("any", "any"))
     rows_of = split if path else "all"  # the hub's rows of a split are just those
@@ -98,16 +107,16 @@ def _task(problem: Problem, visible: int, challenge: bool) -> Task:
         raise DataError(
             "field $.test_list", len(tests), f"a test beyond the {visible} visible", "lower benchmark.load.visible"
         )
-    shown = tests[:visible]
-    both = repeated(tests, shown, function.name)
+    examples = tests[:visible]
+    both = repeated(tests, examples, function.name)
     if len(both) == len(tests):
-        shown, both = [], ()
+        examples, both = [], ()
     return checked(
         Task(
             task_id=f"MBPP/{problem.task_id}",
-            prompt=_prompt(function, text, shown),
+            prompt=_prompt(function, text, examples),
             entry_point=function.name,
-            visible_tests=tuple(shown),
+            visible_tests=tuple(examples),
             hidden_tests=tuple(test for test in tests if test not in both),
             setup="\n".join([*problem.test_imports, problem.test_setup_code]).strip(),
             canonical_solution=problem.code.replace("\r\n", "\n"),
@@ -124,19 +133,19 @@ def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:
         raise DataError("fields $.code and $.test_list", problem, "Python") from None
     names = Counter(call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id in functions)
     if not names:
-        found = f"only {', '.join(functions)}" if functions else "none"
-        raise DataError("field $.code", found, "the function that the tests of $.test_list call")
+        got = f"only {', '.join(functions)}" if functions else "none"
+        raise DataError("field $.code", got, "the function that the tests of $.test_list call")
     return functions[names.most_common(1)[0][0]]
 
 
-def _prompt(function: ast.FunctionDef, text: str, shown: Sequence[str]) -> str:
+def _prompt(function: ast.FunctionDef, text: str, examples: Sequence[str]) -> str:
     arguments = function.args
     for argument in ast.walk(arguments):
         if isinstance(argument, ast.arg):
             argument.annotation = None
     arguments.defaults = [_literal(node) for node in arguments.defaults]
     arguments.kw_defaults = [node and _literal(node) for node in arguments.kw_defaults]
-    docstring = "\n".join([text, *([""] if shown else []), *shown])
+    docstring = "\n".join([text, *([""] if examples else []), *examples])
     docstring = docstring.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     body = indent(f'"""\n{docstring}\n"""\n', "    ")
     return f"def {function.name}({ast.unparse(arguments)}):\n{body}"

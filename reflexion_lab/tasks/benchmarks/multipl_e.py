@@ -41,15 +41,16 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def multipl_e(path: str) -> Benchmark:
-    """The tasks of `path`, `.jsonl` or `.jsonl.gz`; ids are the rows' names.
+    """The tasks of `path`, `.jsonl`, `.jsonl.gz` or a data set (see `rows.read`); ids are the rows' names.
 
     Visible tests are the prompt's own examples, without those that HumanEval's canonical solution fails; the mbpp
     rows show none. Hidden tests are `check`, split up; the entry point is the function that the row hands to
     `check`. There is no canonical solution.
 
-    Raises:
-        DataError: there is no such file, or it does not hold such rows; names the file, and line and field of
-            up to ten bad lines.
+    Raises
+    ------
+    DataError
+        There is no such file, or it does not hold such rows; names the file, and line and field of up to ten bad lines.
     """
     return read(path, _task)
 

@@ -93,20 +93,22 @@ def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspe
 def checked(task: Task) -> Task:
     """The task itself, if it has an id, its entry point may name a function, and its tests are Python.
 
-    Raises:
-        DataError: names the field.
+    Raises
+    ------
+    DataError
+        Names the field.
     """
     if not task.task_id or "\x00" in task.task_id:
-        found = repr(task.task_id) if task.task_id else "an empty str"
-        raise DataError("field $.task_id", found, "a name")
+        got = repr(task.task_id) if task.task_id else "an empty str"
+        raise DataError("field $.task_id", got, "a name")
     if not task.entry_point.isidentifier() or keyword.iskeyword(task.entry_point):
         raise DataError("field $.entry_point", repr(task.entry_point), "a Python identifier")
     for field, source in _sources(task):
         try:
             compile(source, field, "exec", dont_inherit=True)
         except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
-            found = f"{source[:60]!r} ({problem})"
-            raise DataError(f"field $.{field}", found, "Python") from None
+            got = f"{source[:60]!r} ({problem})"
+            raise DataError(f"field $.{field}", got, "Python") from None
     return task
 
 

@@ -85,8 +85,10 @@ def weighted_mean(weights: Mapping[str, float], components: Mapping[str, float])
 def check_weights(weights: Mapping[str, float]) -> None:
     """Refuse weights that make no mean.
 
-    Raises:
-        ConfigError: a weight is negative or no finite number, or all of them are 0.
+    Raises
+    ------
+    ConfigError
+        A weight is negative or no finite number, or all of them are 0.
     """
     if not any(weights.values()):
         keys = ", ".join(f"evaluator.{name}_weight" for name in weights)

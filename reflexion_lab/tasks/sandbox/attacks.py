@@ -68,14 +68,16 @@ def read(place: Path) -> tuple[Attack, ...]:
     A program that `begins` with texts of the table `[pieces]` has them before its own; `{HOME}` in it is the user's
     home, as a literal.
 
-    Raises:
-        DataError: there is none, or a file holds something else.
+    Raises
+    ------
+    DataError
+        There is none, or a file holds something else.
     """
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
-    found = tuple(attack for path in paths for attack in _of(path))
-    if not found:
+    attacks = tuple(attack for path in paths for attack in _of(path))
+    if not attacks:
         raise DataError(place, "no attack", EXPECTED)
-    return found
+    return attacks
 
 
 def _of(path: Path) -> Iterator[Attack]:
@@ -133,12 +135,12 @@ def judge(sandbox: Runs, attack: Attack) -> Verdict:
             checks = sandbox.run(attack.probe, "f", list(CHECKS)).checks
     except Exception as problem:  # whatever a candidate makes the lab raise is what we look for
         return Verdict(attack=attack, outcome="harness_error", right=False, detail=f"the lab raised {problem!r}"[:300])
-    told = next((check for check in checks if check.outcome == "pass"), checks[0])
-    right = told.outcome in attack.expected and all(map(sound, checks))
-    if told.outcome == "error" and attack.raises:
-        right = right and told.error_type in attack.raises
-    detail = f"{told.error_type}: {told.message}" if told.error_type else told.message
-    return Verdict(attack=attack, outcome=told.outcome, right=right, detail=detail[:300], mode=told.mode)
+    decisive = next((check for check in checks if check.outcome == "pass"), checks[0])
+    right = decisive.outcome in attack.expected and all(map(sound, checks))
+    if decisive.outcome == "error" and attack.raises:
+        right = right and decisive.error_type in attack.raises
+    detail = f"{decisive.error_type}: {decisive.message}" if decisive.error_type else decisive.message
+    return Verdict(attack=attack, outcome=decisive.outcome, right=right, detail=detail[:300], mode=decisive.mode)
 
 
 def sound(check: Check) -> bool:
@@ -201,7 +203,7 @@ def descendants(ancestor: int) -> set[tuple[int, str]]:
 
 def line(process: int, processes: dict[int, tuple[int, str]]) -> list[int]:
     """The ancestors of a process, nearest first."""
-    found: list[int] = []
-    while (process := processes.get(process, (0, ""))[0]) and process not in found:
-        found.append(process)
-    return found
+    ancestors: list[int] = []
+    while (process := processes.get(process, (0, ""))[0]) and process not in ancestors:
+        ancestors.append(process)
+    return ancestors

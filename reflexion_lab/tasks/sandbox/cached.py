@@ -127,7 +127,10 @@ class CachedSandbox:
     def open(self, is_new: bool = True) -> None:
         """Open the file now, not with the first execution; unless `is_new`, only an existing one.
 
-        Raises HarnessError when it cannot be used.
+        Raises
+        ------
+        HarnessError
+            It cannot be used.
         """
         with contextlib.suppress(OSError):  # a name too long: the first execution says so
             if self._table is not None and (is_new or Path(self._table.place).exists()):

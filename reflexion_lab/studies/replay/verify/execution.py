@@ -36,8 +36,10 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
 
     A time-out that only one of the two saw is believed after another, longer try.
 
-    Raises:
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    HarnessError
+        The sandbox is broken.
     """
     chosen = _chosen(log, n)
     recorded = log.manifest.config.get("recorded")

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.spending import UNITS, is_known, reflecting, spent
+from reflexion_lab.analysis.comparison.spending import UNITS, is_known, reflecting, spent
 from reflexion_lab.analysis.stats.bootstrap import ratio
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.stats.matching import Equal, Path, equal

@@ -56,13 +56,13 @@ class OwnServer:
 
     def run(self, program: str, *arguments: str) -> None:
         command = [str(self._programs / program), *arguments]
-        ended = subprocess.run(
+        process = subprocess.run(
             command, check=False, cwd=self._folder, env=ENVIRONMENT, capture_output=True, text=True, **self._user
         )
-        if ended.returncode:
+        if process.returncode:
             log = self._folder / "log"
-            said = ended.stderr + ended.stdout + (log.read_text()[-2000:] if log.is_file() else "")
-            raise StoreError(f"{' '.join(command)}: exit code {ended.returncode}; it said: {said}")
+            output = process.stderr + process.stdout + (log.read_text()[-2000:] if log.is_file() else "")
+            raise StoreError(f"{' '.join(command)}: exit code {process.returncode}; its output: {output}")
 
 
 @contextmanager

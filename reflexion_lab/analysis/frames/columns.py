@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.progression import (
+from reflexion_lab.analysis.learning.progression import (
     breakthroughs,
     diminishing_returns,
     errors_removed,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.budgets import UNITS
-from reflexion_lab.analysis.differences import corrected
-from reflexion_lab.analysis.row import Row, row
+from reflexion_lab.analysis.comparison.budgets import UNITS
+from reflexion_lab.analysis.comparison.differences import corrected
+from reflexion_lab.analysis.comparison.row import Row, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder.registration import Registration

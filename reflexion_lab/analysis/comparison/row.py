@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.budgets import matched, per_solved
-from reflexion_lab.analysis.differences import AS_RUN, Cut, Difference, compared
-from reflexion_lab.analysis.spending import UNITS, currencies, is_known
+from reflexion_lab.analysis.comparison.budgets import matched, per_solved
+from reflexion_lab.analysis.comparison.differences import AS_RUN, Cut, Difference, compared
+from reflexion_lab.analysis.comparison.spending import UNITS, currencies, is_known
+from reflexion_lab.analysis.comparison.tallies import Tallies, tallies
+from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.area import area
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
-from reflexion_lab.analysis.tallies import Tallies, tallies
-from reflexion_lab.analysis.transitions import Moves, ends
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record
 from reflexion_lab.runner.folder.registration import Registration, exploratory

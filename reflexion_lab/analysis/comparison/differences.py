@@ -27,7 +27,7 @@ Verdicts = Mapping[Case, bool]
 
 
 class Cut(Record, frozen=True, kw_only=True):
-    """Two arms at equal mean spending; see `analysis.budgets`."""
+    """Two arms at equal mean spending; see `analysis.comparison.budgets`."""
 
     shorter: str
     """The arm whose loops were cut; "" where both spend the same."""
@@ -95,8 +95,8 @@ def compared(
     """`p_holm` is `p_tasks` until `corrected`.
 
     Args:
-        equal: what `analysis.budgets` says of the difference at one budget, where both sides were cut to it: verdicts
-            that were cut once know nothing of the chance in the cutting.
+        equal: the difference at one budget, where both sides were cut to it (`comparison.budgets`): verdicts that were
+            cut once know nothing of the chance in the cutting.
         least: a registered minimum; what is smaller counts as not detected.
 
     Raises:

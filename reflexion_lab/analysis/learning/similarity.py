@@ -12,11 +12,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.clusters import by_task
+from reflexion_lab.analysis.learning.clusters import by_task
+from reflexion_lab.analysis.learning.task_texts import task_text
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import Estimate
-from reflexion_lab.analysis.task_texts import task_text
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import UNKNOWN, Attempt, Record
 from reflexion_lab.text.replies.tokens import tokens
