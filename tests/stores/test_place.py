@@ -41,7 +41,7 @@ def test_a_single_file_is_sent_to_the_import(tmp_path, name):
 
 @pytest.mark.parametrize("days", [0, -1.0, float("nan")])
 def test_retention_is_above_zero_days(days):
-    with pytest.raises(ValueError, match=r"store\.retention_days"):
+    with pytest.raises(ValueError, match=r"opened\.retention_days: got .*, expected .*above 0, or null"):
         opened("", days)
 
 
