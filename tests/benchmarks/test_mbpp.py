@@ -222,5 +222,5 @@ def test_an_unreachable_hub_says_what_to_do_in_one_line(monkeypatch: pytest.Monk
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match=r"pip install 'reflexion_lab\[hub\]'; .*set benchmark\.load\.path"):
+    with pytest.raises(ValueError, match=r"pip install datasets; .*set benchmark\.load\.path"):
         mbpp()

@@ -33,5 +33,5 @@ def test_every_table_is_a_data_set_and_another_name_is_refused(write_run):
 
 def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match=r"pip install 'reflexion_lab\[hub\]'"):
+    with pytest.raises(ValueError, match=r"pip install datasets"):
         rl.to_dataset("runs/*")

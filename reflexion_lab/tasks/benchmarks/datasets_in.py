@@ -14,7 +14,7 @@ import msgspec
 from reflexion_lab.errors import DataError
 
 HUB = "hf://datasets/"
-INSTALL = "pip install 'reflexion_lab[hub]'"
+INSTALL = "pip install datasets"
 
 
 def is_dataset(path: str) -> bool:
