@@ -4,7 +4,9 @@ replies depend on what it reads, and small runs, written to disk as the runner w
 from __future__ import annotations
 
 import gc
+import gzip
 import itertools
+import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -295,3 +297,17 @@ def _result(task_id: str, history: Sequence[Attempt], chosen: int, feedback_sour
         feedback_source=feedback_source,
         duration=2.0,
     )
+
+
+@pytest.fixture
+def write_rows(tmp_path: Path) -> Callable[..., Path]:
+    """Writes rows to a file as JSON, one a line; text stays as it is, and what ends in `.gz` is packed."""
+    numbers = itertools.count(1)
+
+    def write(*rows: object, name: str = "") -> Path:
+        path = tmp_path / (name or f"log{next(numbers)}.jsonl")
+        lines = "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows).encode()
+        path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
+        return path
+
+    return write

@@ -90,10 +90,7 @@ def read_failures(paths: Sequence[Path | str], limit: int | None = None) -> list
 
     `limit`: only the first so many of each file.
 
-    Raises
-    ------
-    OSError, ValueError
-        A file cannot be read as transcripts, or none of them holds a failing attempt.
+    Raises OSError, ValueError: a file cannot be read as transcripts, or none of them holds a failing attempt.
     """
     failures = [failure for path in map(Path, paths) for failure in _read(path, limit)]
     if not failures:
@@ -123,10 +120,7 @@ def execute(failures: Sequence[Failure], workers: int | None = None, quiet: bool
 
     A program whose time was over gets more of it, alone, before that is believed.
 
-    Raises
-    ------
-    HarnessError
-        The sandbox is broken.
+    Raises HarnessError: the sandbox is broken.
     """
     with StoredPrograms(workers) as programs, counter("failures", "program", len(failures), quiet) as bar:
         executed = programs.map(_run, failures, key=_key, again=_timed_out, each=lambda _: bar.update())

@@ -48,10 +48,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 def compare(failures: Sequence[Failure], labels: Mapping[tuple[str, str], Label], seed: int = 0) -> list[Comparison]:
     """Against what was raised, with and without its type; then against the labels, without it, by parts.
 
-    Raises
-    ------
-    ConfigError
-        No failure failed when it was executed, or none of the labels is about one.
+    Raises ConfigError: no failure failed when it was executed, or none of the labels is about one.
     """
     failed = [failure for failure in failures if failure.raised]
     if not failed:

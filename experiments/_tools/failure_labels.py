@@ -87,11 +87,8 @@ def write_cases(drawn: Sequence[Failure], path: Path, fresh: bool = False) -> li
 def read_labels(path: Path) -> dict[tuple[str, str], Label]:
     """By file and attempt.
 
-    Raises
-    ------
-    ConfigError
-        It cannot be read, a row lacks a field, or holds a label or a part that does not exist, or an attempt comes
-        twice.
+    Raises ConfigError: it cannot be read, a row lacks a field, or holds a label or a part that does not exist, or an
+    attempt comes twice.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -80,10 +80,7 @@ def macro_f1(cases: Sequence[Case], rules: str, minus: str = "", seed: int = 0) 
     F1 = 2 TP / (truths + guesses) (van Rijsbergen 1979, ch. 7). Percentile bootstrap over problems (Efron and
     Tibshirani 1993, ch. 13); a class that a resample lacks is left out of its mean.
 
-    Raises
-    ------
-    ConfigError
-        There is no case.
+    Raises ConfigError: there is no case.
     """
     import numpy as np
 

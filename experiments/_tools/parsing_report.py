@@ -69,10 +69,7 @@ def reflections(parsing: Parsing) -> Sheet:
 def replies(parsing: Parsing, by: str) -> Sheet:
     """By `model` or by `rule` of extraction: programs found, and their verdicts beside the logged ones.
 
-    Raises
-    ------
-    ConfigError
-        `by` is neither.
+    Raises ConfigError: `by` is neither.
     """
     rows = [
         (

@@ -62,12 +62,8 @@ def recollect(paths: Sequence[Path | str], limit: int | None = None, workers: in
 
     `limit`: only the first so many rows of each file.
 
-    Raises
-    ------
-    OSError, ValueError
-        A file cannot be read as transcripts, or none of them holds a reflection.
-    HarnessError
-        The sandbox is broken.
+    Raises OSError, ValueError: a file cannot be read as transcripts, or none of them holds a reflection. HarnessError:
+    the sandbox is broken.
     """
     logged = [attempt for path in map(Path, paths) for attempt in _read(path, limit)]
     if not logged:

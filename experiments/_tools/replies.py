@@ -90,10 +90,7 @@ def recorded(path: Path, limit: int | None = None) -> Iterator[Words | Reply]:
 
     `limit`: of the first so many rows.
 
-    Raises
-    ------
-    OSError, ValueError
-        The file cannot be read as a transcript.
+    Raises OSError, ValueError: the file cannot be read as a transcript.
     """
     for row in read_transcripts(path, limit):
         for step in row.steps:

@@ -42,10 +42,7 @@ def parse_recorded(
 
     `limit`: only the first so many rows of each file. A time-out is believed after a second, longer try, alone.
 
-    Raises
-    ------
-    OSError, ValueError
-        A file cannot be read as transcripts, or none holds a reflection or a completion.
+    Raises OSError, ValueError: a file cannot be read as transcripts, or none holds a reflection or a completion.
     """
     start = time.monotonic()
     for path in paths:

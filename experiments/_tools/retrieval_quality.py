@@ -96,10 +96,7 @@ def answer(task_id: str, hits: Sequence[bool], relevant: int, k: int, best_score
 def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
     """Means over queries with 95 % intervals.
 
-    Raises
-    ------
-    ConfigError
-        There is no answer.
+    Raises ConfigError: there is no answer.
     """
     if not answers:
         raise ConfigError(NO_QUERY)
@@ -119,10 +116,7 @@ def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
 def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, seed: int = 0) -> Estimate:
     """Mean of second - first over the same queries in the same order, in [-1, 1]; bootstrap over tasks.
 
-    Raises
-    ------
-    ConfigError
-        The answers are not about the same tasks in the same order, there is none, or no such measure.
+    Raises ConfigError: the answers are not about the same tasks in the same order, there is none, or no such measure.
     """
     if measure not in MEASURES:
         raise ConfigError("measure", repr(measure), f"one of {', '.join(MEASURES)}")

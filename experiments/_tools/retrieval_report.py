@@ -68,10 +68,7 @@ def found(comparison: Comparison, probe: str) -> Sheet:
 def gained(comparison: Comparison, probe: str, over: str) -> Sheet:
     """Paired differences of nDCG@k: over the baseline retriever (`over="retriever"`) or over plain task text ("match").
 
-    Raises
-    ------
-    ConfigError
-        `over` is neither.
+    Raises ConfigError: `over` is neither.
     """
     if over not in ("retriever", "match"):
         raise ConfigError("over", repr(over), "retriever or match")

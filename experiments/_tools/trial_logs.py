@@ -71,11 +71,8 @@ class Pairing(Record, frozen=True, kw_only=True):
 def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
     """Every log folder among `folders` and below them, in the order of their names.
 
-    Raises
-    ------
-    ConfigError
-        There is none; a file is not what it should be; a trial is missing; the environments of two trials differ; or
-        one that was solved is unsolved later.
+    Raises ConfigError: there is none; a file is not what it should be; a trial is missing; the environments of two
+    trials differ; or one that was solved is unsolved later.
     """
     trials_read = [trials for folder in folders for trials in _below(Path(folder))]
     if not trials_read:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reflexion_lab.agent.reflectors.fields import ParseError, parse_fields
+from reflexion_lab.agent.reflectors.fields import Fields, ParseError, parse_fields
 from reflexion_lab.audit.importing import Recording
 from reflexion_lab.audit.samples import IMPORTS, completed
 from reflexion_lab.audit.transcripts import Step, Transcript
@@ -144,18 +144,7 @@ def reflection(step: Step, name: str, number: int) -> Reflection | None:
     try:
         fields = parse_fields(text)
     except ParseError:
-        return Reflection(
-            reflection_id=name,
-            about_attempt=number,
-            root_cause="",
-            what_went_wrong="",
-            what_to_change="",
-            confidence=0.0,
-            source="recorded",
-            confidence_source="none",
-            text=text,
-            usage=Usage(calls=1),
-        )
+        fields = Fields(root_cause="", what_went_wrong="", what_to_change="", confidence=0.0, is_stated=False)
     return Reflection(
         reflection_id=name,
         about_attempt=number,

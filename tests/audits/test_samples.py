@@ -1,7 +1,7 @@
 """Samples of strangers: each format gives the program that its log judged; mistakes have a file, line and field."""
 
+import functools
 import gzip
-import json
 
 import pytest
 
@@ -15,16 +15,8 @@ OTHER, NOTED = "def triple(x):\n    return 3 * x\n", "# twice\n    return 2 * x\
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Writes rows to a file; text stays as it is."""
-
-    def write(*rows, name="log.jsonl"):
-        lines = "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
-        path = tmp_path / name
-        path.write_bytes(gzip.compress(lines.encode()) if name.endswith(".gz") else lines.encode())
-        return path
-
-    return write
+def write(write_rows):
+    return functools.partial(write_rows, name="log.jsonl")
 
 
 def transcript(**fields):

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import itertools
 import json
 import random
 import traceback
@@ -47,16 +46,8 @@ def row(problem, *bodies, passes=(), **fields):
 
 
 @pytest.fixture
-def transcript(tmp_path):
-    """Writes rows to a file."""
-    numbers = itertools.count(1)
-
-    def transcript(*rows):
-        path = tmp_path / f"t{next(numbers)}.jsonl"
-        path.write_text("".join(json.dumps(one) + "\n" for one in rows))
-        return path
-
-    return transcript
+def transcript(write_rows):
+    return write_rows
 
 
 @pytest.fixture
@@ -79,7 +70,7 @@ def test_only_attempts_that_their_log_calls_failed_are_read(transcript):
 
 
 def test_files_without_a_failure_are_named(transcript):
-    with pytest.raises(ValueError, match=r"t1\.jsonl.*no failing attempt"):
+    with pytest.raises(ValueError, match=r"log1\.jsonl.*no failing attempt"):
         read_failures([transcript(row("a", "return x + 1", passes=("return x + 1",)))])
 
 

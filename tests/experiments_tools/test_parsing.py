@@ -44,11 +44,9 @@ def fenced(*blocks):
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(write_rows):
     def run(*rows, **options):
-        file = tmp_path / "log.jsonl"
-        file.write_text("\n".join(map(json.dumps, rows)))
-        return parse_recorded([file], workers=2, quiet=True, **options)
+        return parse_recorded([write_rows(*rows)], workers=2, quiet=True, **options)
 
     return run
 

@@ -1,8 +1,8 @@
 """Recorded runs of other systems become runs of ours: executed again, with nothing invented and nothing dropped."""
 
 import contextlib
+import functools
 import io
-import json
 from collections import Counter
 
 import pytest
@@ -42,13 +42,8 @@ def transcript(*attempts, problem="own/1", **fields):
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write(*rows, name="log.jsonl"):
-        path = tmp_path / name
-        path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
-        return path
-
-    return write
+def write(write_rows):
+    return functools.partial(write_rows, name="log.jsonl")
 
 
 @pytest.fixture

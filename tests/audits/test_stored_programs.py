@@ -1,0 +1,60 @@
+"""Many programs at once, each time-out once more and alone, equal ones once."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from reflexion_lab.audit.stored_programs import LIMITS, PATIENT, StoredPrograms, never
+from reflexion_lab.tasks.sandbox.sandbox import Limits
+
+
+def verdict(outcome):
+    return SimpleNamespace(outcome=outcome)
+
+
+def test_verdicts_come_in_order_and_equal_items_are_judged_once():
+    judged, seen = [], []
+    with StoredPrograms(2) as programs:
+        verdicts = programs.map(
+            lambda _, item: judged.append(item) or verdict(item), ["b", "a", "b"], key=str, each=seen.append
+        )
+    assert [each.outcome for each in verdicts] == ["b", "a", "b"] == [each.outcome for each in seen]
+    assert sorted(judged) == ["a", "b"]
+
+
+def test_a_time_out_is_judged_again_when_nothing_else_runs_and_with_more_time():
+    running, calls, seen = set(), [], []
+
+    def judge(sandbox, item):
+        running.add(item)
+        calls.append((item, sandbox.limits, threading.current_thread() is threading.main_thread(), len(running)))
+        running.discard(item)
+        return verdict("timeout" if sandbox.limits == LIMITS and item != "quick" else "pass")
+
+    with StoredPrograms(2) as programs:
+        verdicts = programs.map(judge, ["slow", "quick", "slow", "slower"], key=str, each=seen.append)
+    assert [each.outcome for each in verdicts] == ["pass"] * 4 == [each.outcome for each in seen]
+    again = [call for call in calls if call[1] != LIMITS]
+    assert again == [("slow", PATIENT, True, 1), ("slower", PATIENT, True, 1)] == calls[-2:]
+
+
+def test_the_second_time_is_never_shorter_than_the_first_and_other_limits_stay():
+    limits = Limits(wall_seconds=90.0, cpu_seconds=3.0, memory_mb=99)
+    given = []
+    with StoredPrograms(1, limits) as programs:
+        programs.map(lambda sandbox, _: given.append(sandbox.limits) or verdict("timeout"), ["endless"])
+        programs.map(lambda sandbox, _: given.append(sandbox.limits) or verdict("timeout"), ["endless"], again=never)
+    assert given == [limits, Limits(wall_seconds=90.0, cpu_seconds=10, memory_mb=99), limits]
+
+
+def test_an_error_of_one_stops_the_rest():
+    judged = []
+
+    def judge(_, item):
+        judged.append(item)
+        raise RuntimeError("the sandbox is broken")
+
+    with StoredPrograms(1) as programs, pytest.raises(RuntimeError, match="broken"):
+        programs.map(judge, list(range(100)))
+    assert len(judged) < 100
