@@ -59,13 +59,15 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
         results, grades = fresh.results, fresh.grades
         if lost := sorted(results.keys() - attempts.keys()):
-            where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
-            raise FolderError(where, expected="one at least", hint="delete its line in results.jsonl and resume")
+            problem = f"no attempt at {lost[0]}, which has a result"
+            hint = "delete its line in results.jsonl and resume"
+            raise FolderError(run.path / "attempts.jsonl", problem, "at least one", hint)
         for task_id, result in results.items():
             n = len(attempts[task_id])
             if result.attempts != n or not all(1 <= t <= n for t in (result.submitted, result.best, result.last)):
-                where = f"{run.path / 'results.jsonl'}: a result of {task_id} that does not fit its {n} attempts found"
-                raise FolderError(where, expected="both as the run wrote them", hint="delete that line and resume")
+                problem = f"a result of {task_id} that does not fit its {n} attempts"
+                hint = "delete that line and resume"
+                raise FolderError(run.path / "results.jsonl", problem, "both as the run wrote them", hint)
         written = fresh.written_tests
         return cls(
             manifest=fresh.manifest,

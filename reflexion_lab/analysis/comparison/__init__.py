@@ -92,13 +92,9 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
 def _check_prices(rows: Sequence[Row], unit: str) -> None:
     """Raises ConfigError."""
     if unit == "cost" and (free := [one.arm for one in rows if unit in one.unknown]):
-        raise ConfigError(
-            f"unit: cost found, but {free[0]} has no prices", expected="runs with them", hint="take tokens or calls"
-        )
+        raise ConfigError("unit", f"cost, but {free[0]} has no prices", "runs with them", "take tokens or calls")
     if unit == "cost" and len(paid := sorted({name for one in rows for name in one.currencies})) > 1:
-        raise ConfigError(
-            f"unit: cost found, in {', '.join(paid)}", expected="one currency", hint="take tokens or calls"
-        )
+        raise ConfigError("unit", f"cost, in {', '.join(paid)}", "one currency", "take tokens or calls")
 
 
 def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
@@ -110,7 +106,7 @@ def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
     if label in able:
         return able[label]
     if any(arm.label == label for arm in arms):
-        raise ConfigError(f"baseline: {label!r} found, an upper bound", expected="an arm that saw no hidden test")
+        raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
     raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(able) or 'all are upper bounds'}")
 
 

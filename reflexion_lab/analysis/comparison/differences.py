@@ -104,7 +104,7 @@ def compared(
     """
     both = sorted(arm.keys() & baseline.keys())
     if not both:
-        raise ConfigError("verdicts: no case found in both", expected="the same tasks at the same seeds")
+        raise ConfigError("verdicts", "no case in both", "the same tasks at the same seeds")
     seeds, tasks = sorted({case.seed for case in both}), sorted({case.task_id for case in both})
     pairs = paired(*({str(place): side[case] for place, case in enumerate(both)} for side in (baseline, arm)))
     first, second = (_array({case: side[case] for case in both}, tasks, seeds) for side in (baseline, arm))

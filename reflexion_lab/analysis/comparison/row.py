@@ -141,7 +141,7 @@ def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
     shared = {case.seed for case in arm.judged.keys() & base.judged.keys()}
     if not shared:
         both = " and ".join(f"{one.label} (seeds {', '.join(map(str, one.seeds))})" for one in (arm, base))
-        raise DataError(f"arms: no case found in both {both}", expected="the same tasks at the same seeds")
+        raise DataError("arms", f"no case in both {both}", "the same tasks at the same seeds")
     return ONE_SEED if len(shared) == 1 and not one_seed else ""
 
 

@@ -211,9 +211,10 @@ def _pairs(runs: Sequence[tuple[Log, Log]]) -> list[_Pair]:
     ]
     if not pairs:
         raise FolderError(
-            f"transfer: no graded task found in both {' and '.join(log.manifest.run_id for log in runs[0])}",
-            expected="a baseline on the same benchmark",
-            hint="was one of them cut off? Resume it",
+            "transfer",
+            f"no graded task in both {' and '.join(log.manifest.run_id for log in runs[0])}",
+            "a baseline on the same benchmark",
+            "was one of them cut off? Resume it",
         )
     return pairs
 
