@@ -89,6 +89,11 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return replace(self, attempts=attempts, results=results, written=written)
 
     @property
+    def arm(self) -> str:
+        """The name of the method, under which runs are put together over seeds."""
+        return str(self.manifest.config.get("arm", "run"))
+
+    @property
     def is_upper_bound(self) -> bool:
         """Hidden tests drove its loops: none of its figures is a pass@1."""
         return self.manifest.feedback_source == "oracle"
