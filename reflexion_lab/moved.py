@@ -29,7 +29,7 @@ MOVED = {
     "analysis.side_by_side": "analysis.comparison.side_by_side",
     "analysis.similarity": "analysis.learning.similarity",
     "analysis.spending": "analysis.comparison.spending",
-    "analysis.tallies": "analysis.comparison.tallies",
+    "analysis.tallies": "analysis.comparison.row",
     "analysis.task_texts": "analysis.learning.task_texts",
     "analysis.transfer": "analysis.learning.transfer",
     "analysis.transitions": "analysis.learning.transitions",

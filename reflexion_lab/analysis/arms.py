@@ -150,7 +150,7 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
     logs = [Log.read(run if isinstance(run, RunFolder) else RunFolder.existing(run)) for run in runs]
     named: dict[str, list[Log]] = {}
     for log in logs:
-        named.setdefault(str(log.manifest.config.get("arm", "run")), []).append(log)
+        named.setdefault(log.arm, []).append(log)
     return [arm for name, found in named.items() for arm in _split(name, found, by)]
 
 

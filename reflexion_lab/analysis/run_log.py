@@ -59,14 +59,15 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
         results, grades = fresh.results, fresh.grades
         if lost := sorted(results.keys() - attempts.keys()):
-            found = f"no attempt at {lost[0]}, of which there is a result"
-            mend = "delete its line in results.jsonl and resume"
-            raise FolderError(run.path / "attempts.jsonl", found, "one at least", mend)
+            problem = f"no attempt at {lost[0]}, which has a result"
+            hint = "delete its line in results.jsonl and resume"
+            raise FolderError(run.path / "attempts.jsonl", problem, "at least one", hint)
         for task_id, result in results.items():
             n = len(attempts[task_id])
             if result.attempts != n or not all(1 <= t <= n for t in (result.submitted, result.best, result.last)):
-                found, mend = f"a result of {task_id} that does not fit its {n} attempts", "delete that line and resume"
-                raise FolderError(run.path / "results.jsonl", found, "both as the run wrote them", mend)
+                problem = f"a result of {task_id} that does not fit its {n} attempts"
+                hint = "delete that line and resume"
+                raise FolderError(run.path / "results.jsonl", problem, "both as the run wrote them", hint)
         written = fresh.written_tests
         return cls(
             manifest=fresh.manifest,
@@ -86,6 +87,11 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         """The same with the tasks sorted: sums of seconds and cost depend on their order in the last digit."""
         attempts, results, written = (dict(sorted(d.items())) for d in (self.attempts, self.results, self.written))
         return replace(self, attempts=attempts, results=results, written=written)
+
+    @property
+    def arm(self) -> str:
+        """The name of the method, under which runs are put together over seeds."""
+        return str(self.manifest.config.get("arm", "run"))
 
     @property
     def is_upper_bound(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reflexion_lab.analysis.learning.transfer import Against, Change, Success, Transfer
-from reflexion_lab.analysis.report.cells import rate
+from reflexion_lab.analysis.report.cells import interval, rate
 
 NAMED = 20
 """Tasks that are spelt out."""
@@ -35,7 +35,7 @@ def _success(which: str, success: Success) -> Iterator[str]:
 def _against(found: Against) -> Iterator[str]:
     solved = found.solved
     yield f"Against the baseline, {solved.n} pairs of loops, {found.left_out} loops without a partner left out"
-    points = f"{100 * solved.difference:+.1f} points [{100 * solved.low:+.1f}, {100 * solved.high:+.1f}]"
+    points = f"{100 * solved.difference:+.1f} points {interval(solved.low, solved.high, signed=True)}"
     pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, McNemar's exact test"
     yield f"  solved: {points} (paired, Newcombe 95 %; {pairs})"
     yield f"  attempts until solved, where both solve: {_change(found.attempts_to_success)}"
@@ -48,7 +48,8 @@ def _against(found: Against) -> Iterator[str]:
 def _change(found: Change) -> str:
     if found.low is None or found.high is None:
         return f"{found.mean:+.2f} (n = {found.n}, too few for an interval)" if found.n else "no such task"
-    return f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}] (n = {found.n} tasks, bootstrap 95 %)"
+    ends = interval(found.low, found.high, digits=2, scale=1, signed=True)
+    return f"{found.mean:+.2f} {ends} (n = {found.n} tasks, bootstrap 95 %)"
 
 
 def _named(tasks: Sequence[str]) -> str:

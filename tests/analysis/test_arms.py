@@ -66,7 +66,7 @@ def test_a_seed_of_a_part_is_a_seed(run):
 
 
 def test_two_runs_of_one_seed_are_no_arm(run):
-    with pytest.raises(ValueError, match=r"got two runs of seed 0, .* expected one a seed"):
+    with pytest.raises(ValueError, match="got two runs of seed 0"):
         arms([run("x"), run("y")])
 
 

@@ -163,9 +163,9 @@ def test_one_who_is_far_too_sure_is_beyond_chance():
 def test_impossible_forecasts_and_bins_are_refused():
     with pytest.raises(ValueError, match="got none"):
         calibration([])
-    with pytest.raises(ValueError, match=r"confidence: got 1.5 at t0, expected a number"):
+    with pytest.raises(ValueError, match=r"confidence at t0: got 1.5"):
         calibration(told((1.5, 1)))
-    with pytest.raises(ValueError, match=r"confidence: got 0.9 at t0, expected a number"):
+    with pytest.raises(ValueError, match=r"confidence at t0: got 0.9"):
         calibration(told((0.9, 1)), (0.0, 0.5))
     with pytest.raises(ValueError, match="bins: got 0"):
         equal_width(0)

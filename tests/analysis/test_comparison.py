@@ -127,7 +127,7 @@ def test_at_an_equal_budget_p_is_never_below_what_the_verdicts_alone_could_say(r
 
 
 def test_cost_is_no_budget_where_nothing_has_a_price(two_seeds):
-    with pytest.raises(ValueError, match="unit: got cost and no prices of feedback_only, expected"):
+    with pytest.raises(ValueError, match="unit: got cost, but feedback_only has no prices"):
         compare(arms(two_seeds), unit="cost")
 
 
@@ -210,7 +210,7 @@ def test_money_of_two_currencies_is_not_compared(run, records):
         for arm, currency in (("feedback_only", "USD"), ("words", "EUR"))
         for seed in (7, 8)
     ]
-    with pytest.raises(ValueError, match="unit: got cost in EUR, USD, expected one currency"):
+    with pytest.raises(ValueError, match="got cost, in EUR, USD, expected one currency"):
         compare(arms(both), unit="cost")
     assert [row.currencies for row in compare(arms(both)).rows] == [("USD",), ("EUR",)]
 
@@ -227,7 +227,7 @@ def test_the_baseline_is_feedback_only_else_the_first_that_saw_no_hidden_test(ru
 
 def test_an_upper_bound_is_no_baseline_and_an_unknown_arm_neither(run, two_seeds):
     both = arms([*two_seeds, *(run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8))])
-    with pytest.raises(ValueError, match="baseline: got 'oracle', an upper bound, expected an arm"):
+    with pytest.raises(ValueError, match="baseline: got 'oracle', an upper bound"):
         compare(both, "oracle")
     with pytest.raises(ValueError, match="baseline: got 'none', expected one of the arms: feedback_only, words"):
         compare(both, "none")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.comparison.tallies import Tallies
+from reflexion_lab.analysis.comparison.row import Tallies
 from reflexion_lab.analysis.figures.drawing import facts
 from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
 from reflexion_lab.analysis.report.documents import save_report

@@ -92,9 +92,9 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
 def _check_prices(rows: Sequence[Row], unit: str) -> None:
     """Raises ConfigError."""
     if unit == "cost" and (free := [one.arm for one in rows if unit in one.unknown]):
-        raise ConfigError("unit", f"cost and no prices of {free[0]}", "runs with prices", "take tokens or calls")
+        raise ConfigError("unit", f"cost, but {free[0]} has no prices", "runs with them", "take tokens or calls")
     if unit == "cost" and len(paid := sorted({name for one in rows for name in one.currencies})) > 1:
-        raise ConfigError("unit", f"cost in {', '.join(paid)}", "one currency", "take tokens or calls")
+        raise ConfigError("unit", f"cost, in {', '.join(paid)}", "one currency", "take tokens or calls")
 
 
 def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:

@@ -94,7 +94,7 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
     one, other = _spent(first, unit), _spent(second, unit)
     shared = sorted(case for case in one if case in other)
     if not shared:
-        raise DataError(f"arms {first.label} and {second.label}", "no case in both", "the same tasks at the same seeds")
+        raise DataError(f"arms {first.label} and {second.label}", "no case in both", "the same tasks and seeds")
     one, other = ({case: found[case] for case in shared} for found in (one, other))
     cap, first_caps, second_caps = _matching(one, other, seed)
     return Matched(

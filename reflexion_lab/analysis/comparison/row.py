@@ -7,18 +7,30 @@ from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.comparison.budgets import matched, per_solved
 from reflexion_lab.analysis.comparison.differences import AS_RUN, Cut, Difference, compared
 from reflexion_lab.analysis.comparison.spending import UNITS, currencies, is_known
-from reflexion_lab.analysis.comparison.tallies import Tallies, tallies
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.area import area
-from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
 from reflexion_lab.errors import DataError
-from reflexion_lab.records import Record
+from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 METRIC = "pass_at_1"
 """What a registration calls the share as run, and with `_equal_tokens` and such behind it the share at one budget."""
 ONE_SEED = "one seed: ask with --one-seed"
+
+
+class Tallies(Record, frozen=True, kw_only=True):
+    """Counts over all attempts of an arm. The intervals of its rates take attempts as independent."""
+
+    usage: Usage
+    """Of all roles, written tests included; a cached reply counts what it took when first drawn."""
+    extraction_failures: Rate
+    """Attempts in whose reply no program was found."""
+    timeouts: Rate
+    """Attempts of which a feedback check timed out, or whose first failing hidden check did: grades name no other."""
+    harness_errors: Rate
+    """Attempts of which the harness itself spoilt a verdict, feedback or hidden: these say nothing of a program."""
 
 
 class Row(Record, frozen=True, kw_only=True):
@@ -127,10 +139,23 @@ def row(
         feedback=feedback_confusion(
             (one, arm.grades[case][one.number]) for case, made in arm.attempts.items() for one in made
         ),
-        spent=tallies(arm),
+        spent=_tallies(arm),
         tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
         cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
         metrics=metrics.in_arm(arm),
+    )
+
+
+def _tallies(arm: Arm) -> Tallies:
+    judged = [(one, arm.grades[case][one.number]) for case, made in arm.attempts.items() for one in made]
+    n = len(judged)
+    written = (suite.usage for log in arm.logs for suite in log.written.values())
+    own = (usage for attempt, _ in judged for usage in attempt.usage.values())
+    return Tallies(
+        usage=sum((*written, *own), Usage()),
+        extraction_failures=Rate.of(sum(metrics.extraction_failures(*pair) for pair in judged), n),
+        timeouts=Rate.of(sum(metrics.timeouts(*pair) for pair in judged), n),
+        harness_errors=Rate.of(sum(metrics.harness_error(*pair) for pair in judged), n),
     )
 
 

@@ -73,11 +73,11 @@ class Run:
 
     @property
     def arm(self) -> str:
-        return str(self.log.manifest.config.get("arm", "run"))
+        return self.log.arm
 
     @property
     def is_upper_bound(self) -> bool:
-        return self.log.manifest.feedback_source == "oracle"
+        return self.log.is_upper_bound
 
     @cached_property
     def solved(self) -> Rate | None:

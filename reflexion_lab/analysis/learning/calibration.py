@@ -125,9 +125,7 @@ def _bins(forecasts: Sequence[Forecast], edges: Sequence[float]) -> tuple[Bin, .
         raise ConfigError(NO_FORECAST)
     for one in forecasts:
         if not max(0, edges[0]) <= one.confidence <= min(1, edges[-1]):
-            raise ConfigError(
-                "confidence", f"{one.confidence} at {one.task_id}", "a number in [0, 1] that lies in a bin"
-            )
+            raise ConfigError(f"confidence at {one.task_id}", one.confidence, "a number in [0, 1] that lies in a bin")
     held: dict[int, list[Forecast]] = {}
     for one in forecasts:
         held.setdefault(_place(one.confidence, edges), []).append(one)

@@ -43,7 +43,7 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
     rest = {case: passed for case, passed in base.items() if case not in after}
     inside = len(base) - len(rest)
     if inside not in (0, len(after)):
-        raise ConfigError("base", f"{inside} of the {len(after)} cases", "all or none")
+        raise ConfigError("base", f"{inside} of {len(after)} cases", "all or none")
     if not after or not rest:
         return None
     value = _share(after) - _share(base)

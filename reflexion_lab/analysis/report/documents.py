@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +11,14 @@ from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.figures.drawing import Kind
 from reflexion_lab.analysis.figures.saved import save_figures
 from reflexion_lab.analysis.report.comparison import sheets, warnings
-from reflexion_lab.analysis.report.document_page import page
 from reflexion_lab.analysis.report.latex import latex
 from reflexion_lab.analysis.report.markdown import markdown
+from reflexion_lab.analysis.report.pieces import escaping
 from reflexion_lab.analysis.report.sheets import Document, Sheet, listed
 from reflexion_lab.analysis.report.table import write_table
 from reflexion_lab.io.terminal_text import plain
+
+MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 def save_report(folder: Path, found: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
@@ -49,3 +52,14 @@ def _folders(found: Comparison) -> Sheet:
         for seed, run_id in zip(row.seeds, row.run_ids, strict=True)
     )
     return Sheet(title="Run folders", columns=("arm", "seed", "run"), rows=rows, names=3)
+
+
+def page(document: Document) -> str:
+    """Every text is escaped on its way in; a figure is an image, in which no script runs."""
+    template = escaping(Path(__file__).parent).get_template("document.html.jinja")
+    return str(template.render(document=document, source=_source))
+
+
+def _source(path: Path) -> str:
+    """The file itself, as an address."""
+    return f"data:{MEDIA[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"

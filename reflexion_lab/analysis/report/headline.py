@@ -30,21 +30,27 @@ def headline(log: Log) -> Table:
 
 
 def facts(log: Log) -> Iterator[tuple[str, str]]:
-    """What was run, every registered metric, then counts by kind."""
+    """What was run and every registered metric, pass@1 first; then counts by kind."""
     figures = summary(log)
+    lines = _metrics(log, figures)
+    yield next(lines)
     other = ", ".join(sorted(figures.verification_types.keys() - {"unit_tests"}))
     by = f", evaluated by {other}" if other else ""
     yield "benchmark", f"{figures.benchmark}, feedback source {figures.feedback_source}, seed {figures.seed}{by}"
     names = [f"{role} {model}" if len(figures.models) > 1 else model for role, model in figures.models.items()]
     yield "models" if len(names) > 1 else "model", ", ".join(names)
+    yield from lines
+    for part in (_verdicts, _suites, _reflections, _memory, _exclusions):
+        yield from part(figures)
+
+
+def _metrics(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:
     left_out = () if figures.attempts_mean > 1 else OVER_ATTEMPT_1
     for metric, value in metrics.in_run(log):
         is_empty = isinstance(value, Rate) and not value.n and metric.name != "pass_at_1"
         if not is_empty and metric.name not in left_out:
             label = metric.label.replace("pass@1", "upper bound") if log.is_upper_bound else metric.label
             yield f"{label}, attempts" if metric.level == "attempt" else label, text(metric, value)
-    for part in (_verdicts, _suites, _reflections, _memory, _exclusions):
-        yield from part(figures)
 
 
 def text(metric: metrics.Metric, value: metrics.Value) -> str:

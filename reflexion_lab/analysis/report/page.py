@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from reflexion_lab.analysis.report import pieces
 from reflexion_lab.analysis.report.history import history
-from reflexion_lab.analysis.report.run_page import arm, overview
+from reflexion_lab.analysis.report.run_page import overview
 from reflexion_lab.analysis.report.sources import Sources
 from reflexion_lab.analysis.report.tasks import RESULTS, TaskLine, task_lines
 from reflexion_lab.analysis.run_log import Log
@@ -54,7 +54,7 @@ def save_page(folder: RunFolder, path: Path | None = None) -> Path:
 def page(log: Log) -> str:
     """The page of a run: valid UTF-8, whatever models wrote."""
     tasks, sources = task_lines(log), Sources.of(log)
-    title = pieces.visible(f"{arm(log)} on {log.manifest.benchmark}, seed {log.manifest.seed}")
+    title = pieces.visible(f"{log.arm} on {log.manifest.benchmark}, seed {log.manifest.seed}")
     script = _beside("page.js")
     return pieces.rendered(
         "page",

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reflexion_lab.analysis.report.document_page import escaping
 from reflexion_lab.io import terminal_text as shown
 from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
 
@@ -64,6 +63,19 @@ def visible(text: str) -> str:
 def _finalized(value: Any) -> Any:
     """A template's own markup as it is, everything else visible."""
     return value if hasattr(value, "__html__") else visible(str(value))
+
+
+def escaping(folder: Path, **options: Any) -> Any:
+    """The templates of HTML in `folder`: every value is escaped on its way in, and one that is missing is an error.
+
+    Args:
+        options: of Jinja's environment, which is returned.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(folder)
+    rules: dict[str, Any] = dict.fromkeys(("trim_blocks", "lstrip_blocks", "autoescape"), True)
+    return Environment(loader=loader, undefined=StrictUndefined, **rules, **options)
 
 
 @cache

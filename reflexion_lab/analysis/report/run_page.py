@@ -19,7 +19,7 @@ def overview(log: Log, is_linked: bool = False) -> str:
     groups = [(name, RESULTS[name], list(tasks)) for name, tasks in groupby(task_lines(log), lambda task: task.result)]
     loud, lines = list(warnings(log, figures)), list(_facts(log))
     draw = pieces.macro("run", "overview")
-    return draw(arm(log), figures, loud, lines, log.points, groups, usage(log), link, is_linked)
+    return draw(log.arm, figures, loud, lines, log.points, groups, usage(log), link, is_linked)
 
 
 def sentence(log: Log) -> str:
@@ -36,10 +36,6 @@ def unfinished(log: Log) -> str:
     return f"INCOMPLETE, {ended} of {expected} tasks ended: " if ended != expected else ""
 
 
-def arm(log: Log) -> str:
-    return str(log.manifest.config.get("arm", "run"))
-
-
 def metric(figures: Summary) -> str:
     return "UPPER BOUND, not pass@1:" if figures.is_upper_bound else "pass@1"
 
@@ -53,6 +49,6 @@ def link(task: TaskLine) -> str:
 
 def _facts(log: Log) -> Iterator[tuple[str, str]]:
     yield "run", f"{log.manifest.run_id}, made {log.manifest.created_at}"
-    yield "arm", arm(log)
+    yield "arm", log.arm
     yield "tasks", f"{len(log.results)} of {log.manifest.n_expected}"
     yield from facts(log)
