@@ -76,7 +76,7 @@ def present(lab: Lab, cfg: DictConfig) -> Summary:
 
         from reflexion_lab.analysis.report.run_tables import show
 
-        show(lab.folder, Console())
+        show(lab.folder, Console(), log=log, figures=found)
         print("\n".join(f"figure: {figure}" for figure in figures))
         print(f"model calls: {lab.models.made} made, {lab.models.stored} from the cache")
     link = track(lab)

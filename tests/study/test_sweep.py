@@ -363,7 +363,7 @@ def test_what_a_stopped_cell_paid_is_told(grid, tmp_path):
 
 
 def test_what_names_nothing_is_told_with_its_cell():
-    from reflexion_lab.cli.main import one_line
+    from reflexion_lab.runner.config.messages import one_line
 
     with pytest.raises(Exception, match="struct") as caught:
         cells(["actor=single_shot,warming", "actor.temperatures=choice([0.5])"])

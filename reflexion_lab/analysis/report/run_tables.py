@@ -41,14 +41,22 @@ CONFUSION = (
 """Rows of the table on feedback tests: counts of programs, then shares."""
 
 
-def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
+def show(
+    run: RunFolder,
+    console: Console,
+    all_tasks: bool = False,
+    log: Log | None = None,
+    figures: Summary | None = None,
+) -> None:
     """Print a run: its tasks, convergence, headline figures and costs, and loudly what is wrong with it.
+
+    `log` and `figures`: the run's, where it has been read and summarised already.
 
     Raises:
         FolderError: a file of the run cannot be read.
     """
-    log = Log.read(run, texts=False)
-    figures = summary(log)
+    log = log or Log.read(run, texts=False)
+    figures = figures or summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
     tables = [
         _tasks(log, all_tasks),
