@@ -198,9 +198,8 @@ def run_many(overrides: list[str]) -> int:
     """A sweep by Hydra's launchers: cells that are finished are not run again, and one that fails ends no sweep."""
     from rich.console import Console
 
-    from reflexion_lab.studies.launched import launched
     from reflexion_lab.studies.scale.launch import Launch
-    from reflexion_lab.studies.sweep import Sweep
+    from reflexion_lab.studies.sweep import Sweep, launched
     from reflexion_lab.studies.sweep_progress import shown
     from reflexion_lab.studies.sweep_report import show as show_sweep
 

@@ -56,7 +56,7 @@ def test_what_is_misspelt_is_one_line(words, said, tmp_path, capsys):
 
 
 def test_no_module_of_ours_loads_an_engine():
-    code = "import sys, reflexion_lab.cli.main, reflexion_lab.studies.scale.launch, reflexion_lab.studies.launched\n"
+    code = "import sys, reflexion_lab.cli.main, reflexion_lab.studies.scale.launch, reflexion_lab.studies.sweep\n"
     code += "print([name for name in ('ray', 'joblib', 'submitit', 'hydra') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
