@@ -441,7 +441,7 @@ def test_a_sweep_is_told_before_it_is_tracked(grid, capsys, monkeypatch):
 
 
 def test_a_cell_that_never_came_to_run_is_no_success():
-    from reflexion_lab.cli.main import exit_code
+    from reflexion_lab.cli.run import exit_code
 
     codes = {status: exit_code(CellState(number=0, status=status)) for status in ("done", "kept", "waiting", "running")}
     assert codes == {"done": 0, "kept": 0, "waiting": 2, "running": 2}
@@ -509,7 +509,7 @@ def test_equal_cells_are_run_once_and_the_command_says_so(grid, tmp_path, launch
 
 
 def test_a_kept_cell_remembers_its_harness_errors(grid):
-    from reflexion_lab.cli.main import exit_code
+    from reflexion_lab.cli.run import exit_code
 
     (run,) = sweep(grid(), quiet=True).runs
     summary = json.loads((run / "summary.json").read_text())
