@@ -66,34 +66,28 @@ class Arguments(argparse.ArgumentParser):
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """What `in_one_line` does; a warning is a line, without the place in our code; and whoever asks it to stop
-    gets a line on how to go on.
+    """The exit code of a command. What a user can fix is an error of one line, and a warning has no place in our code;
+    anything else is a bug and keeps its traceback. An interrupt gets a line on how to go on.
     """
     warnings.showwarning = lambda message, *_, **__: print(f"warning: {harmless(str(message))}", file=sys.stderr)
     sys.excepthook = lambda _, problem, __: sys.stderr.write(in_full(problem) + BUG)
     with heeded():
         try:
-            return in_one_line(command)
+            return command()
         except KeyboardInterrupt as stop:
             how = "; ".join(getattr(stop, "__notes__", ())) or "what had finished is written"
             print(f"interrupted; {how}", file=sys.stderr)
             return getattr(stop, "code", 130)
+        except Exception as problem:
+            from reflexion_lab.agent.models.capped import CapReached
 
-
-def in_one_line(command: Callable[[], int]) -> int:
-    """Turn what a user can mend into one line; anything else is a bug and keeps its traceback."""
-    try:
-        return command()
-    except Exception as problem:
-        from reflexion_lab.agent.models.capped import CapReached
-
-        if isinstance(problem, CapReached):
-            print(f"cap reached: {in_lines(problem)}", file=sys.stderr)
-            return 3
-        if not mendable(problem):
-            raise
-        print(f"error: {in_lines(problem)}", file=sys.stderr)
-        return 2
+            if isinstance(problem, CapReached):
+                print(f"cap reached: {in_lines(problem)}", file=sys.stderr)
+                return 3
+            if not mendable(problem):
+                raise
+            print(f"error: {in_lines(problem)}", file=sys.stderr)
+            return 2
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from reflexion_lab.cli.main import in_one_line
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.studies.cell_states import CellState
 
 HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
@@ -51,25 +51,23 @@ def run(arguments: list[str]) -> int:
     overrides = [part for part in arguments if part not in ("-m", "--multirun", "hydra.mode=MULTIRUN")]
     if len(overrides) < len(arguments):
         return run_many(overrides)
-    failed: list[int] = []
+    results: list[Summary | Exception] = []
 
-    def job(cfg: DictConfig) -> float:
-        """One run from its config; returns its pass@1. What is wrong is said here, before Hydra would wrap it."""
+    def job(cfg: DictConfig) -> None:
+        """One run from its config. What goes wrong is kept for later: Hydra would wrap it."""
         from reflexion_lab.studies.run import carry_out
 
-        share = float("nan")
-
-        def carried_out() -> int:
-            nonlocal share
-            found = carry_out(cfg)
-            share = found.pass_at_1.share if found.pass_at_1.n else float("nan")
-            return int(found.harness_errors > 0)
-
-        failed.append(in_one_line(carried_out))
-        return share
+        try:
+            results.append(carry_out(cfg))
+        except Exception as problem:
+            results.append(problem)
 
     launch(job, arguments)
-    return max(failed, default=0)
+    for result in results:  # none, where Hydra only printed the config
+        if isinstance(result, Exception):
+            raise result
+        return int(result.harness_errors > 0)
+    return 0
 
 
 def run_many(overrides: list[str]) -> int:
@@ -110,15 +108,15 @@ def exit_code(state: CellState) -> int:
     return 2 if state.problem or state.status not in ("done", "kept") else 0
 
 
-def launch(job: Callable[[DictConfig], float], arguments: list[str]) -> None:
+def launch(job: Callable[[DictConfig], None], arguments: list[str]) -> None:
     """Hand over to Hydra."""
     import hydra
 
     from reflexion_lab.runner.config.compose import CONF, blamed
 
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach `in_one_line`
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors of the config come as they are
     sys.argv = ["reflexion-lab run", *arguments]
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
-    except Exception as problem:  # of the config: what is wrong with a run was said by its job
+    except Exception as problem:  # of the config: a run's own is kept by its job
         raise blamed(problem, [word for word in arguments if not word.startswith("-")]) from problem.__cause__
