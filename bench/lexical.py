@@ -1,4 +1,4 @@
-"""What the lexical retrievers cost, beside bm25s alone and the linear scan of the source systems. See retrieval.py.
+"""What the lexical retrievers cost, beside the linear scan of the source systems. See retrieval.py.
 
 The descriptions are drawn word by word from the frequencies of the 164 HumanEval prompts, at the prompts' lengths. The
 share of the prompts' words that stand there once (Good and Turing's estimate of what was not seen) goes to invented
@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import bm25s
 import numpy as np
 
 from reflexion_lab.memory.retrieval.bm25 import BM25
@@ -89,17 +88,6 @@ def scanned(query, texts):
     return sorted(scores, reverse=True)[:TOP]
 
 
-def bm25s_alone(texts):
-    """Its own index over the same words; its own retrieval with NumPy, from a query's text to the top; seconds."""
-    index = bm25s.BM25(method="lucene", backend="numpy")
-    building, _ = seconds(lambda: index.index([tokens(text) for text in texts], show_progress=False))
-
-    def rank(query, k):
-        return index.retrieve([tokens(query)], k=k, show_progress=False, backend_selection="numpy").scores[0].tolist()
-
-    return index, rank, building
-
-
 def alternating(rankers, queries):
     """Median milliseconds of a query with each of the rankers, in turns; a first round warms them up."""
     taken = {name: [] for name in rankers}
@@ -112,28 +100,17 @@ def alternating(rankers, queries):
     return {name: statistics.median(each) for name, each in taken.items()}
 
 
-def first_asked(retriever, alone, texts, queries):
-    """Our BM25 right after an add, where no word is scored yet, as a multiple of bm25s alone, in turns."""
-    ours, theirs = [], []
-    for text, query in zip(texts, queries, strict=True):
-        retriever.add([text])
-        retriever.rank("", TOP)
-        ours.append(seconds(retriever.rank, query, TOP)[0])
-        theirs.append(seconds(alone, query, TOP)[0])
-    return statistics.median(ours) / statistics.median(theirs)
-
-
-def sizes(texts, queries, retriever):
+def sizes(texts, queries):
     """What was asked of whom: words are those that count, without stop words."""
-    words = [tokens(query) for query in queries]
-    view, _ = retriever._counts.settled()
+    documents, words = [tokens(text) for text in texts], [tokens(query) for query in queries]
+    frequencies = Counter(itertools.chain.from_iterable(map(set, documents)))
     return {
         "documents": len(texts),
-        "vocabulary": len(view.vocabulary),
-        "words_per_document": round(float(view.lengths.mean()), 1),
+        "vocabulary": len(frequencies),
+        "words_per_document": round(statistics.mean(map(len, documents)), 1),
         "words_per_query": statistics.median(map(len, words)),
         "different_words_per_query": statistics.median(len(set(query)) for query in words),
-        "postings_per_query": round(statistics.median(sum(map(view.frequency, set(query))) for query in words)),
+        "postings_per_query": round(statistics.median(sum(frequencies[w] for w in set(query)) for query in words)),
     }
 
 
@@ -142,20 +119,14 @@ def measure(documents=100_000, queries=30):
     texts, asked, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries, 2)
     made = {name: built(make, texts) for name, make in OURS.items()}
     ours = {name: retriever for name, (retriever, _, _) in made.items()}
-    index, alone, building = bm25s_alone(texts)
-    agree = all((index.get_scores(tokens(query)) == ours["bm25"].scores(query)).all() for query in asked)
-    ms = alternating({**{name: each.rank for name, each in ours.items()}, "bm25s": alone}, asked)
+    ms = alternating({name: each.rank for name, each in ours.items()}, asked)
     scans = [seconds(scanned, query, texts) for query in asked[:3]]
     hits = [[(hit.score, hit.number) for hit in ours["jaccard"].rank(query, TOP)] for query in asked[:3]]
     report = {
-        **sizes(texts, asked, ours["jaccard"]),
+        **sizes(texts, asked),
         "ms": {name: round(each, 2) for name, each in ms.items()},
         "scan_ms": round(statistics.median(spent for spent, _ in scans) * 1e3, 1),
-        "bm25_to_bm25s": round(ms["bm25"] / ms["bm25s"], 2),
-        "bm25_first_asked_to_bm25s": round(first_asked(ours["bm25"], alone, new, asked), 2),
-        "scores_are_those_of_bm25s": bool(agree),
         "scan_finds_what_jaccard_finds": hits == [found for _, found in scans],
-        "bm25s_build_seconds": round(building, 2),
     }
     report["scan_to_jaccard"] = round(report["scan_ms"] / ms["jaccard"])
     for name, (retriever, costs, spent) in made.items():
@@ -164,7 +135,7 @@ def measure(documents=100_000, queries=30):
 
 
 def measure_large(documents, queries=10):
-    """Our own figures alone, one retriever at a time, where bm25s would take minutes to build."""
+    """Our own figures one retriever at a time, without the scan."""
     texts, asked, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries, 2)
     report = {"documents": documents}
     for name, make in OURS.items():

@@ -23,8 +23,10 @@ import msgspec
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Reflection
-from reflexion_lab.storage.own_server import own_server
 from reflexion_lab.storage.place import opened
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "servers"))
+from own_server import own_server
 
 BATCH = 1000
 PLACES = {"jsonl": "kept", "sqlite": "kept.sqlite"}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reflexion_lab.notebook import plot
     from reflexion_lab.notebook.compared import compare, report
     from reflexion_lab.notebook.explorer import explore
+    from reflexion_lab.notebook.exporting import to_dataset
     from reflexion_lab.notebook.running import compose, estimate, load, run, runs, sweep
     from reflexion_lab.notebook.stepping import by_hand
     from reflexion_lab.notebook.viewing import view
@@ -38,6 +39,7 @@ __all__ = [
     "run",
     "runs",
     "sweep",
+    "to_dataset",
     "view",
 ]
 
@@ -45,6 +47,7 @@ _HOMES = {
     "running": ("compose", "estimate", "load", "run", "runs", "sweep"),
     "compared": ("compare", "report"),
     "explorer": ("explore",),
+    "exporting": ("to_dataset",),
     "stepping": ("by_hand",),
     "viewing": ("view",),
 }

@@ -1,7 +1,13 @@
-"""The verbs of the lab: one protocol a room, one method a protocol.
+"""The verbs of the lab: one protocol a folder, mostly one method a protocol.
 
-Contracts. Rewards and confidences are in [0, 1], higher is better. A candidate's failure is an `Evaluation`, never an
-exception; an exception is a broken harness and stops the run loudly, after everything finished has been written.
+Notes
+-----
+Range : rewards, scores, severities and confidences are in [0, 1]; higher is better, but for a severity.
+Visibility : a `task` is `Task.public`, without hidden tests and solution, wherever a part of the loop receives one.
+Failures : a candidate's failure is an `Evaluation`, never an exception. An exception is a broken harness and ends the
+    run with a traceback, after everything finished has been written. Only what *Raises* names may be raised.
+Determinism : a part's result depends on its arguments, its constructor's and the replies of its model alone, not on
+    time, thread or order of tasks; a part that draws at random takes a seed.
 """
 
 from __future__ import annotations
@@ -10,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+# What the methods below raise; parts of a reader's own import it from here.
+from reflexion_lab.errors import CritiqueError, HarnessError, ModelError, StoreError, Unanswered  # noqa: F401
 from reflexion_lab.records import (
     Attempt,
     Beginning,
@@ -42,7 +50,7 @@ S = TypeVar("S", Episode, Wisdom, Mistake, Session)
 
 
 class Hit(NamedTuple):
-    """One document that a retriever found."""
+    """A document and its score."""
 
     number: int
     """The document's place in the order of adding, from 0; forgotten documents keep theirs."""
@@ -61,41 +69,116 @@ class Model(Protocol):
     """Tokens of prompt and reply together that a call may hold; 0 where nobody knows."""
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """Answer `messages`. `sample` is the how-manyth draw of this very call within one task's loop.
+        """One reply to a conversation.
 
-        Raises:
-            ModelError: no answer could be had.
+        Parameters
+        ----------
+        messages : sequence of Message
+            Oldest first, one or more; a last message of role `assistant` is a beginning to continue.
+        sampling : Sampling
+            Temperature, seed, stop texts, most tokens, grammar; what a model does not support it ignores.
+        sample : int
+            Index of the draw, from 0: equal calls with different indices are independent draws, equal calls with one
+            index the same one.
+
+        Returns
+        -------
+        Completion
+            A refusal, a filtered reply and a prompt that is too long are completions, too (`records.WITHHELD`).
+
+        Raises
+        ------
+        ModelError
+            The model rejects the request.
+        Unanswered
+            A ModelError: no reply could be had, though another try might bring one.
         """
 
 
 class Actor(Protocol):
-    """Turns a task and what memory recalled into a program."""
+    """Writes a program for a task."""
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        """`task` is public. What the prompt had no room for is named in `left_out`. Raises only what its model raises,
-        and HarnessError where it runs programs.
+        """One attempt at a task.
+
+        Parameters
+        ----------
+        task : Task
+        recollection : Recollection
+            Episodes, lessons and advice for the prompt; empty at a first attempt without shared memory.
+
+        Returns
+        -------
+        Trajectory
+            `solution` is a whole program, "" where the reply held none; `left_out` has the ids of recalled items for
+            which the prompt had no room.
+
+        Raises
+        ------
+        ModelError
+            As of `Model.complete`.
+        HarnessError
+            The sandbox failed; only actors that run programs.
         """
 
 
 class Critic(Protocol):
-    """Says what is wrong with a draft."""
+    """Criticises a draft."""
 
     def critique(self, task: Task, program: str) -> Critique:
-        """`task` is public. Raises CritiqueError, what its model raises, and HarnessError."""
+        """Issues, suggestions and severity of one draft.
+
+        Parameters
+        ----------
+        task : Task
+        program : str
+            The draft; "" where there is none yet.
+
+        Returns
+        -------
+        Critique
+            `severity` 0 where nothing is left to fix. `issues` and `suggestions` are not aligned.
+
+        Raises
+        ------
+        CritiqueError
+            The model's reply could not be understood; has the reply and its cost.
+        ModelError, HarnessError
+            As of `Actor.act`.
+        """
 
 
 class Reviser(Protocol):
-    """Mends a draft."""
+    """Revises a draft."""
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
-        """A new draft, which may be the old one. Raises only what its model raises."""
+        """The next draft.
+
+        Parameters
+        ----------
+        task : Task
+        program : str
+            The draft.
+        critique : Critique
+            Of this very draft.
+
+        Returns
+        -------
+        Trajectory
+            `solution` is the new draft, or the old one where the reply held no program.
+
+        Raises
+        ------
+        ModelError
+            As of `Model.complete`.
+        """
 
 
 class Limits(Protocol):
-    """What one execution may use."""
+    """Time limits of executions."""
 
     def times(self, canonical: float) -> tuple[float, int]:
-        """Wall and CPU seconds of a task whose canonical solution uses so many CPU seconds."""
+        """Wall and CPU seconds for a task whose canonical solution uses `canonical` CPU seconds (0: not measured)."""
 
 
 class Sandbox(Protocol):
@@ -111,90 +194,177 @@ class Sandbox(Protocol):
     def run(
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
-        """Execute `program`, then each of `checks`; raises HarnessError alone."""
+        """Execute a program, then its checks, isolated.
+
+        Parameters
+        ----------
+        program : str
+            Python source.
+        entry_point : str
+            The function that checks call; they also know it as `candidate`.
+        checks : sequence of str
+            Python source, run in order in one namespace.
+        setup : str
+            Python that runs before the checks, in their namespace.
+        cpu_seconds : float
+            CPU time of the task's canonical solution, from which the limits follow; 0 for the default limits.
+
+        Returns
+        -------
+        Execution
+            `checks[i]` is the outcome of `checks[i]`, whatever the program did.
+
+        Raises
+        ------
+        HarnessError
+            The sandbox itself failed; says nothing of the program.
+        """
 
 
 class Pool(Sandbox, Protocol):
-    """The sandboxes of a run as one."""
+    """All sandboxes of a run."""
 
     @property
     def servers(self) -> int:
-        """Programs at once."""
+        """Programs that run at once."""
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
-        """What each call of `program` returns, as Python source; None where that is no plain data or it raised."""
+        """Results of `calls`, aligned with them: the value as Python source, or None where it is no plain data or the
+        call raised. Raises HarnessError.
+        """
 
     def close(self) -> None: ...
 
 
 class Evaluator(Protocol):
-    """Judges a program by the tests that the task shows."""
+    """Judges a program by the feedback tests."""
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        """One check per visible test, in their order. Raises HarnessError alone."""
+        """The verdict on `trajectory.solution`.
+
+        Returns
+        -------
+        Evaluation
+            `checks` begins with one check per visible test, in their order. Without tests the outcome is `no_tests`,
+            which counts as unknown.
+
+        Raises
+        ------
+        HarnessError
+            As of `Sandbox.run`.
+        """
 
 
 class SuiteWriter(Protocol):
-    """Writes the tests that stand in for those a task shows."""
+    """Writes feedback tests for a task that shows none."""
 
     def write(self, task: Task) -> WrittenTests:
-        """Before the task's loop; `task` is public. No test kept means unknown, never a pass. Raises what its model
-        raises, and HarnessError.
+        """Tests for one task, written before its loop.
+
+        Returns
+        -------
+        WrittenTests
+            `tests` that were kept, and why others were not. Without any the feedback is unknown, never a pass.
+
+        Raises
+        ------
+        ModelError, HarnessError
+            As of `Actor.act`.
         """
 
 
 class Reflector(Protocol):
-    """Says in words what went wrong."""
+    """Explains an attempt in words."""
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        """`attempt` failed; `episodes` are those of this task that its actor saw. None: nothing to say."""
+        """The reflection on one attempt.
+
+        Parameters
+        ----------
+        task : Task
+        attempt : Attempt
+            Judged, without a reflection yet. It failed, unless the loop reflects on successes.
+        episodes : sequence of Episode
+            Those of this task that the attempt's actor read, oldest first.
+
+        Returns
+        -------
+        Reflection or None
+            None: nothing to say.
+
+        Raises
+        ------
+        ReflectionError
+            The model gave no usable reflection; `WithFallback` then reflects by rules.
+        Unanswered
+            As of `Model.complete`.
+        """
 
 
 class Recall(Protocol):
-    """Chooses what memory shows of the episodes that it keeps."""
+    """Chooses what memory gives to an attempt."""
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
-        """`own` are the task's episodes of this loop, oldest first; `known` is what all tasks of the round share."""
+        """Episodes and lessons for the next attempt.
+
+        Parameters
+        ----------
+        own : sequence of Episode
+            The task's episodes of this loop, oldest first.
+        task : Task
+        known : Known
+            What all tasks of the round share; it does not change within a round.
+
+        Returns
+        -------
+        Recollection
+            Episodes of other loops, the nearest last, then own ones, oldest first.
+        """
 
 
 class Known(Protocol):
-    """What memory holds across loops, as it stood when the round of tasks began."""
+    """Memory shared by all loops of a round, as of the beginning of the round."""
 
     omega: int
-    """Where the adaptive Ω stands."""
+    """The adaptive Ω, episodes in context; 0 or more."""
 
     @property
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
-        """By failure class: how many reflected failures the next attempt mended, of how many that had a next one;
-        feedback verdicts alone.
+        """By failure class: reflected failures that the next attempt fixed, and those that had a next attempt; by
+        feedback verdicts.
         """
 
     def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
-        """At most `k` episodes of other loops, best first, with a score of `min_score` or above."""
+        """At most `k` episodes of other loops, best first, with scores of `min_score` (in [0, 1]) or above."""
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         """Wisdom, mistakes and insights for the next attempt at `task`; no episodes."""
 
 
 class Memory(Protocol):
-    """Keeps episodes; every memory is read by the next attempt."""
+    """The memory of one task's loop. What `remember` takes in, the next `recall` may give back."""
 
-    def recall(self, task: Task) -> Recollection: ...
+    def recall(self, task: Task) -> Recollection:
+        """What the next attempt's actor is given."""
 
-    def remember(self, task: Task, attempt: Attempt) -> None: ...
+    def remember(self, task: Task, attempt: Attempt) -> None:
+        """Keep a finished attempt, with its reflection."""
 
-    def state(self, recollection: Recollection) -> MemoryState: ...
+    def state(self, recollection: Recollection) -> MemoryState:
+        """Size and use of memory, where `recollection` is what the actor read."""
 
 
 class Store(Protocol):
-    """Keeps episodes, wisdom, mistakes and sessions across runs. Thread-safe; many processes may share one place."""
+    """Episodes, wisdom, mistakes and sessions across runs. Thread-safe; any number of processes may share one place."""
 
     def append(self, records: Sequence[Stored]) -> None:
         """Keep `records`, each safe from `kill -9` when this returns. One whose id is known replaces the older record,
         in its place in the order.
 
-        Raises:
-            StoreError: the disk is full, the place is read-only or damaged; records kept before stand.
+        Raises
+        ------
+        StoreError
+            The disk is full, the place is read-only or damaged; earlier records stand.
         """
 
     def read(self, kind: type[S]) -> Iterator[S]:
@@ -204,24 +374,32 @@ class Store(Protocol):
         """Episodes, newest first. Raises StoreError."""
 
     def prune(self, before: float) -> int:
-        """Remove episodes and mistakes that are older than `before` (seconds since the epoch; one of exactly that time
-        goes too), and say how many. Raises StoreError.
+        """Remove episodes and mistakes of `before` (seconds since the epoch) and earlier; returns how many. Raises
+        StoreError.
         """
 
     def close(self) -> None: ...
 
 
 class Retriever(Protocol):
-    """Finds the documents nearest to a query. Adding is cheap: no call rebuilds what is there."""
+    """Finds the documents nearest to a query. An index may be rebuilt by the first query after a change: memory changes
+    between rounds only.
+    """
 
     def add(self, documents: Sequence[str]) -> None:
-        """Number `documents` on from the last one. What was added is found by the next `rank`."""
+        """Index `documents`, numbered on from the last one; the next `rank` finds them."""
 
     def forget(self, before: int) -> None:
-        """Documents with numbers below `before` are not found any more, as a FIFO buffer evicts them."""
+        """Drop the documents with numbers below `before`, as a FIFO buffer evicts them."""
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        """At most `k` documents with scores above 0, best first, the newer first on a tie; [] for `k` of 0 or less."""
+        """The `k` nearest documents.
+
+        Returns
+        -------
+        list of Hit
+            At most `k`, with scores above 0, best first, the newer first on a tie; [] for `k` of 0 or less.
+        """
 
 
 class Embedder(Protocol):
@@ -235,67 +413,95 @@ class Embedder(Protocol):
     def dimensions(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
-        """Unit vectors, float32, shape (texts, dimensions); row i is that of text i."""
+        """Vectors of `texts`.
+
+        Returns
+        -------
+        ndarray of float32, shape (len(texts), dimensions)
+            Rows of length 1; row i is the vector of text i.
+        """
 
 
 class Stop(Protocol):
     """Decides whether a task's loop ends."""
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
-        """The name of the reason, or None to go on. `history` is oldest first and ends before `attempt`."""
+        """The stop reason, or None to continue.
+
+        Parameters
+        ----------
+        attempt : Attempt
+            The newest; asked before its reflection, and once more after it.
+        history : sequence of Attempt
+            Those before `attempt`, oldest first.
+        """
 
 
 class Loop(Protocol):
     """One task's attempts."""
 
     def attempts(self, task: Task) -> Iterator[Attempt]:
-        """Each made when it is asked for; the last has a stop reason. `task` is public. A loop that is lost begins anew
+        """Attempts, each made when the iterator is advanced; the last has a stop reason. A loop that is lost restarts
         by itself, with another first attempt.
         """
 
 
 class Begun(NamedTuple):
-    """A run that has begun, as its executor needs to know it."""
+    """A started run, as its executor needs to know it."""
 
     run_id: str
     scope: str
-    """What shares the caps."""
+    """Name under which calls are counted against the caps."""
     beginning: Beginning | None
-    """What memory held; None where tasks know nothing of each other."""
+    """What the store held when the run began; None without shared memory."""
     store: Store | None
     counted: Callable[[Sequence[Any]], None]
-    """Takes the counts of calls that were made elsewhere."""
+    """Called with the counts of calls that were made in other processes."""
 
 
 class Executor(Protocol):
-    """Where a run's loops and programs are executed. It changes no result."""
+    """Where a run's loops and programs are executed. Results do not depend on it."""
 
     def pool(self, limits: Any, servers: int | None, config: Mapping[str, Any]) -> Pool:
-        """The sandboxes; first of all calls. `config`: the run's, with its interpolations. Raises ConfigError."""
+        """The sandboxes of the run; called first. `config`: the run's, with its interpolations. Raises ConfigError."""
 
     def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
-        """Makes one task's loop; `here` does so in this process. Raises HarnessError, and what the parts raise."""
+        """A factory of loops, one a task; `here` makes one in this process. Its attempts raise what their parts raise,
+        and HarnessError.
+        """
 
     def tell(self, learnt: Sequence[Record]) -> None:
-        """Make known to all later loops what a round of tasks has learnt."""
+        """Broadcast the memory updates of a round to all later loops."""
 
     def close(self) -> None:
-        """End what was started for the run."""
+        """Stop the processes that were started for the run."""
 
 
 class Tracker(Protocol):
-    """A view of run folders for other tools; rebuilt from the folder at any time."""
+    """A view of run folders in another tool; can be rebuilt from the folder at any time."""
 
     @property
     def command(self) -> str:
-        """Opens the view in a browser; "" where there is nothing to open."""
+        """The shell command that opens the view; "" where there is nothing to open."""
 
-    def track(self, folder: Path) -> str:
-        """Log the run in `folder`; returns where to look at it, "" for nowhere."""
+    def track(self, folder: Path, log: Any = None) -> str:
+        """Log the run in `folder`; returns the address of its view, "" for none.
+
+        `log` is its `analysis.run_log.Log`, where that has been read already.
+        """
 
     def track_arms(
         self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
     ) -> dict[str, str]:
-        """Log the arms that the runs in `folders` make, each over its seeds; returns by name where to look, {} for
-        nowhere. Raises ValueError: they make no arms.
+        """Log the arms of the runs in `folders`, each over its seeds.
+
+        Returns
+        -------
+        dict of str to str
+            By arm, the address of its view; {} for none.
+
+        Raises
+        ------
+        ValueError
+            The runs make no arms.
         """

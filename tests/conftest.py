@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from own_server import own_server
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.loop.selection import submitted_at
@@ -31,7 +32,6 @@ from reflexion_lab.records import (
     Usage,
 )
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.storage.own_server import own_server
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))

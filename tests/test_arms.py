@@ -1,7 +1,9 @@
 """The arms that a comparison is made of: common random numbers from the first call on, and names that hold."""
 
 import json
+import sqlite3
 import warnings
+from contextlib import closing
 
 import pytest
 
@@ -9,7 +11,6 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import CONF, assemble, compose
-from reflexion_lab.storage.call_store import CallStore
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return {0}\nCONFIDENCE: 0.5\n"
 RULES = [
@@ -38,12 +39,9 @@ def run(tmp_path):
         )
         lab.runner.run()
         lab.close()
-        store = CallStore(calls, readonly=True)
-        asked = [
-            (key, json.loads(request))
-            for key, request in store._execute("SELECT key, request FROM calls ORDER BY rowid")
-        ]
-        store.close()
+        with closing(sqlite3.connect(calls)) as stored:
+            rows = stored.execute("SELECT key, request FROM calls ORDER BY rowid")
+            asked = [(key, json.loads(request)) for key, request in rows]
         return Log.read(lab.folder), asked
 
     return carried_out

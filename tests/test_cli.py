@@ -88,7 +88,7 @@ def test_every_command_has_help(capsys):
         ("prompts.examples=9", "prompts.examples: got 9, expected 0 to 3"),
         ("quality.policy=shout", "quality.policy: got 'shout'"),
         ("+roles.editor={_target_: x}", "roles: got editor"),
-        ("resume=absent", "no manifest.json found"),
+        ("resume=absent", "absent: got no manifest.json, expected a run folder"),
     ],
 )
 def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd, override, said):

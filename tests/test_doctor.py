@@ -99,7 +99,7 @@ def test_attacks_are_read_from_a_file_or_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no attack found"),
+        ("", "got no attack, expected"),
         ("[[attack", "Expected"),
         ("[[attack]]\nname = 'a'", "missing required field"),
         ("[[attack]]\nname = 'a'\nprogram = ''\ntries = ''\nexpected = []\ncolour = 'red'", "unknown field `colour`"),

@@ -77,7 +77,11 @@ def test_the_digest_is_that_of_the_content_not_of_the_file(study):
         ("seeds: [0, 1]", "seeds: [0, 0]", "seeds"),
         ("baseline: retry", "baseline: simple", "baseline: got simple, expected one of reflexion"),
         ("budget: {tokens: 1000000}", "budget: {}", "budget"),
-        ("minimum_detectable_effect: 0.2", "minimum_detectable_effect: 20", "minimum_detectable_effect: 20"),
+        (
+            "minimum_detectable_effect: 0.2",
+            "minimum_detectable_effect: 20",
+            "minimum_detectable_effect: got 20.0, expected a difference in (0, 1]",
+        ),
         ("stopping: after all runs", "stopping: after all runs\nhypothesis: x", "hypothesis"),
         ("hypotheses: [The script learns nothing.]", "hypotheses: []", "hypotheses"),
         ("name:", "name: [", "study"),
@@ -92,7 +96,7 @@ def test_what_a_study_lacks_is_named_with_the_file(study, line, changed, told):
 
 def test_a_study_that_is_not_there_begins_no_run(run, study, tmp_path):
     study.unlink()
-    with pytest.raises(ValueError, match=r"my-study\.yaml': no file found"):
+    with pytest.raises(ValueError, match=r"my-study\.yaml': got no file, expected"):
         run()
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*/manifest.json"))
 
@@ -169,7 +173,7 @@ def test_what_was_registered_is_not_exploratory_and_all_else_is(run, study):
         "metric damage": exploratory(registered, "reflexion", "damage"),
         "registered was retry": exploratory(registered, "reflexion", "pass_at_1", baseline="simple"),
         "registered seed 1": exploratory(registered, "reflexion", "pass_at_1", runs=runs[:1]),
-        "n_tasks 1 found": exploratory(
+        "n_tasks is 1, registered was 2": exploratory(
             registered, "reflexion", "pass_at_1", runs=[replace(runs[0], n_expected=1), runs[1]]
         ),
         "without a registered study": exploratory(

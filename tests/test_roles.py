@@ -110,7 +110,7 @@ def test_a_model_without_its_name_is_told_where(config, override, said):
 
 def test_a_rung_that_chats_takes_no_begun_file(config):
     served = ("model@roles.strong=openai", "roles.strong.model=x", "roles.strong.base_url=http://127.0.0.1:9/v1")
-    with pytest.raises(ConfigError, match=r"actor: continuation found with model=openai"):
+    with pytest.raises(ConfigError, match=r"actor: got continuation with model=openai"):
         load_models(config("actor=warming", *served))
 
 

@@ -158,7 +158,7 @@ def test_a_second_run_learns_from_the_first_through_the_store(config, tmp_path):
 
 
 def test_words_about_hidden_tests_enter_no_store(config):
-    with pytest.raises(ConfigError, match=r"feedback_source: oracle found with a store"):
+    with pytest.raises(ConfigError, match=r"store: got a store with feedback_source=oracle, expected store=none"):
         assemble(config("feedback_source=oracle", "store=sqlite"))
 
 

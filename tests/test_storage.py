@@ -19,7 +19,7 @@ from reflexion_lab.io.secrets import without_keys, without_logins
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.storage.shared_calls import UNSAVED
+from reflexion_lab.storage.call_store import UNSAVED
 from reflexion_lab.studies.replay.packing import pack
 from reflexion_lab.studies.replay.replay import replay
 
@@ -123,19 +123,19 @@ def test_no_sign_lets_a_password_out_that_sqlalchemy_takes_for_one(sign):
     assert "anted" not in without_keys(f"it is at {url}, or not")
 
 
-def test_a_missing_url_is_one_line(words, monkeypatch, capsys):
+def test_a_missing_url_is_an_error_with_a_hint(words, monkeypatch, capsys):
     monkeypatch.delenv("REFLEXION_LAB_DATABASE")
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
     said = capsys.readouterr().err
-    assert "storage.url: the environment variable REFLEXION_LAB_DATABASE is not set; export it" in said
-    assert said.count("\n") == 1
+    assert said.startswith("error: storage.url: the environment variable REFLEXION_LAB_DATABASE is not set\n  export")
+    assert said.count("\n") == 2
 
 
 def test_a_word_that_is_no_url_makes_no_file(words, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("REFLEXION_LAB_DATABASE", "hunter2hunter2")
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
     said = capsys.readouterr().err
-    assert said == "error: got storage.url: no URL of PostgreSQL, expected postgresql://host:5432/database\n"
+    assert said == "error: storage.url: got no URL of PostgreSQL, expected postgresql://host:5432/database\n"
     assert not (tmp_path / "runs").exists() and not Path("hunter2hunter2").exists()
 
 
@@ -202,7 +202,7 @@ def test_a_run_whose_server_stays_away_stops_and_is_resumed_without_paying_twice
 ):
     command = words("runs", "storage=postgres", f"store={store}", "workers=1")
     lab = assemble(compose(*command))
-    lab.model._store._table._patience = lab.models.meter._ledger._patience = 0.0
+    lab.model._store._table._patience = lab.models.meter._ledger._table._patience = 0.0
     asked = disturbed(lab, 5, lambda: server.stop("immediate"))
     try:
         with pytest.warns(RuntimeWarning, match="ledger of spending"), pytest.raises(ModelError, match="paid for"):

@@ -23,21 +23,21 @@ PAPER: dict[str, Any] = {"color": COLOURS[1], "markersize": 6.5, "markeredgecolo
 
 def logged_against_executed(printed: Mapping[str, Printed], audits: Mapping[str, Audit], ax: Axes) -> Axes:
     """Draw one row a log, in the order of `audits`, the first on top; without any, say so."""
-    for place, (key, found) in enumerate(audits.items()):
-        _row(ax, -place, printed[key], found)
-    labels = [f"{printed[key].label}\nn = {found.n}" for key, found in audits.items()]
+    for place, (key, audit) in enumerate(audits.items()):
+        _row(ax, -place, printed[key], audit)
+    labels = [f"{printed[key].label}\nn = {audit.n}" for key, audit in audits.items()]
     ax.set_yticks([-place for place in range(len(audits))], labels)
     _frame(ax, len(audits))
     return ax
 
 
-def _row(ax: Axes, y: float, said: Printed, found: Audit) -> None:
-    rate, logged = found.rate, found.logged_rate
+def _row(ax: Axes, y: float, paper: Printed, audit: Audit) -> None:
+    rate, logged = audit.rate, audit.logged_rate
     ax.hlines(y, rate.low, rate.high, color=COLOURS[0], linewidth=5, alpha=0.28)
     ax.plot(rate.share, y, "o", color=COLOURS[0], markersize=8, markeredgecolor="white", zorder=4, label="re-executed")
     ax.plot(logged.share, y, "s", **HOLLOW, zorder=3, label="its log")
-    if said.percent is not None:
-        ax.plot(said.percent / 100, y, "D", **PAPER, zorder=5, label="paper")
+    if paper.percent is not None:
+        ax.plot(paper.percent / 100, y, "D", **PAPER, zorder=5, label="paper")
     beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (8, 0), "textcoords": "offset points"}
     ax.annotate(f"log {logged.k}, re-executed {rate.k}", (1, y), **beside, va="center", fontsize=9, color=INK)
 

@@ -32,9 +32,12 @@ class Contestants(NamedTuple):
 def contestants(names: Sequence[str] = NAMES, *, seed: int = 0, embeddings: Path | str | None = None) -> Contestants:
     """`hybrid` fuses BM25 and embeddings. `embeddings`: a file that keeps vectors from one comparison to the next.
 
-    Raises:
-        ConfigError: a name is none of `NAMES`.
-        ModelError: embeddings are asked for, and their weights are not installed.
+    Raises
+    ------
+    ConfigError
+        A name is none of `NAMES`.
+    ModelError
+        Embeddings are asked for, and their weights are not installed.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise ConfigError("retriever", repr(unknown[0]), f"one of {', '.join(NAMES)}")

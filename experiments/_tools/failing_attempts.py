@@ -8,25 +8,19 @@ traceback of it looks like. What was raised decides the class that is taken for 
 from __future__ import annotations
 
 import ast
-import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
-from reflexion_lab.audit.audit import LIMITS, PATIENT
-from reflexion_lab.audit.rows import read_rows
 from reflexion_lab.audit.samples import Sample, read_samples
+from reflexion_lab.audit.stored_programs import StoredPrograms, counter
+from reflexion_lab.audit.transcripts import read_transcripts
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import UNKNOWN, Evaluation, Record, Task
-from reflexion_lab.runner.progress import in_notebook
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.sandbox import Sandbox
+from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 TABLE = {
     "syntax": ("SyntaxError", "IndentationError", "NameError", "UnboundLocalError"),
@@ -96,23 +90,21 @@ def read_failures(paths: Sequence[Path | str], limit: int | None = None) -> list
 
     `limit`: only the first so many of each file.
 
-    Raises:
-        OSError, ValueError: a file cannot be read as transcripts, or none of them holds a failing attempt.
+    Raises
+    ------
+    OSError, ValueError
+        A file cannot be read as transcripts, or none of them holds a failing attempt.
     """
-    found = [failure for path in map(Path, paths) for failure in _read(path, limit)]
-    if not found:
+    failures = [failure for path in map(Path, paths) for failure in _read(path, limit)]
+    if not failures:
         names = ", ".join(map(str, paths)) or "no file"
         raise ConfigError(names, "no failing attempt", "transcripts whose `attempts` hold `own_pass`")
-    return found
+    return failures
 
 
 def _read(path: Path, limit: int | None) -> list[Failure]:
-    samples = read_samples(path, attempts=True)  # it refuses attempts that are no objects
-    steps: list[tuple[str, dict[str, Any]]] = []
-    for row in read_rows(path):
-        if "attempts" not in row.fields:
-            raise row.wrong("attempts", "nothing", "a list of objects, one an attempt")
-        steps += [(row.text("model", ""), attempt) for attempt in row.fields["attempts"]]
+    samples = read_samples(path, attempts=True)
+    steps = [(row.text("model", ""), step.fields) for row in read_transcripts(path) for step in row.steps]
     every = [
         Failure(
             file=path.name,
@@ -131,23 +123,25 @@ def execute(failures: Sequence[Failure], workers: int | None = None, quiet: bool
 
     A program whose time was over gets more of it, alone, before that is believed.
 
-    Raises:
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    HarnessError
+        The sandbox is broken.
     """
-    workers = workers or os.cpu_count() or 1
-    distinct = list({_key(one.sample): one for one in failures}.values())
-    with Sandbox(LIMITS, servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:
-        done = list(_shown(pool.map(partial(_run, sandbox), distinct), len(distinct), quiet))
-    with Sandbox(PATIENT, servers=1) as alone:
-        done = [_run(alone, one) if one.raised == "timeout" else one for one in done]
-    found = {_key(one.sample): one for one in done}
+    with StoredPrograms(workers) as programs, counter("failures", "program", len(failures), quiet) as bar:
+        executed = programs.map(_run, failures, key=_key, again=_timed_out, each=lambda _: bar.update())
+    own = Failure.__struct_fields__[:4]
     return [
-        replace(found[_key(one.sample)], **{name: getattr(one, name) for name in Failure.__struct_fields__[:4]})
-        for one in failures
+        replace(shared, **{name: getattr(failure, name) for name in own})
+        for failure, shared in zip(failures, executed, strict=True)
     ]
 
 
-def _run(sandbox: Sandbox, failure: Failure) -> Failure:
+def _timed_out(_: Failure, executed: Failure) -> bool:
+    return executed.raised == "timeout"
+
+
+def _run(sandbox: CachedSandbox, failure: Failure) -> Failure:
     sample = failure.sample
     task = Task(task_id=sample.task_id, prompt="", entry_point=sample.entry_point)
     evaluation = run_tests(sandbox, task, sample.program, sample.tests)
@@ -155,17 +149,17 @@ def _run(sandbox: Sandbox, failure: Failure) -> Failure:
     if not evaluation.passed and evaluation.outcome not in UNKNOWN:
         stopped = evaluation.outcome == "timeout"
         text = TIMED_OUT if stopped else evaluation.failures[0].message
-        told = None if stopped else _told(sandbox, sample)
-        raised, message, traceback, source = told or (evaluation.outcome, text, text, text)
+        report = None if stopped else _told(sandbox, sample)
+        raised, message, traceback, source = report or (evaluation.outcome, text, text, text)
     return replace(failure, raised=raised, message=message, traceback=traceback, source=source, evaluation=evaluation)
 
 
-def _told(sandbox: Sandbox, sample: Sample) -> tuple[str, str, str, str] | None:
+def _told(sandbox: CachedSandbox, sample: Sample) -> tuple[str, str, str, str] | None:
     """What CPython says of program and tests in one text; None where it did not come to say anything."""
     source = "\n".join([sample.program, f"candidate = {sample.entry_point}", *sample.tests])
     harness = HARNESS.format(half=LONGEST // 2)
-    [said] = sandbox.values(f"SOURCE = {source!r}\n{harness}", "told", ["told()"])
-    value = ast.literal_eval(said) if said else None
+    [literal] = sandbox.values(f"SOURCE = {source!r}\n{harness}", "told", ["told()"])
+    value = ast.literal_eval(literal) if literal else None
     return value if isinstance(value, tuple) else None
 
 
@@ -174,15 +168,5 @@ def untyped(text: str, kind: str) -> str:
     return re.sub(rf"(?:\b[\w.]{{1,200}}\.)?\b{re.escape(kind)}\b(?:: ?)?", "", text) if kind else text
 
 
-def _key(sample: Sample) -> tuple[object, ...]:
-    return sample.program, sample.entry_point, sample.tests
-
-
-def _shown(found: Iterable[Failure], total: int, quiet: bool) -> Iterator[Failure]:
-    """Counted on a bar."""
-    from tqdm.auto import tqdm
-
-    hidden = quiet or not (sys.stderr.isatty() or in_notebook())
-    yield from tqdm(
-        found, total=total, desc="failures", unit="program", disable=hidden, dynamic_ncols=True, leave=False
-    )
+def _key(failure: Failure) -> tuple[object, ...]:
+    return failure.sample.program, failure.sample.entry_point, failure.sample.tests

@@ -48,25 +48,27 @@ class Comparison(Record, frozen=True, kw_only=True):
 def compare(failures: Sequence[Failure], labels: Mapping[tuple[str, str], Label], seed: int = 0) -> list[Comparison]:
     """Against what was raised, with and without its type; then against the labels, without it, by parts.
 
-    Raises:
-        ConfigError: no failure failed when it was executed, or none of the labels is about one.
+    Raises
+    ------
+    ConfigError
+        No failure failed when it was executed, or none of the labels is about one.
     """
-    failed = [one for one in failures if one.raised]
+    failed = [failure for failure in failures if failure.raised]
     if not failed:
         raise ConfigError(f"{len(failures)} failing attempts: every one of them passes here", expected="one that fails")
-    found = [
-        _comparison("executed", evidence, typed, [(one, one.truth) for one in failed], seed)
+    comparisons = [
+        _comparison("executed", evidence, typed, [(failure, failure.truth) for failure in failed], seed)
         for typed in (True, False)
         for evidence in EVIDENCE
     ]
-    read = [(one, labels[one.id]) for one in failed if one.id in labels]
+    read = [(failure, labels[failure.id]) for failure in failed if failure.id in labels]
     if labels and not read:
-        raise ConfigError(f"labels: {len(labels)} found, none of them about a failure of these files")
+        raise ConfigError("labels", f"{len(labels)}, none of them about a failure of these files", "one that is")
     parts = {part: (part,) for part in PARTS} | {"held out": HELD_OUT}
     for against, among in parts.items():
-        if chosen := [(one, label.label) for one, label in read if label.part in among]:
-            found += [_comparison(f"labels, {against}", evidence, False, chosen, seed) for evidence in EVIDENCE]
-    return found
+        if chosen := [(failure, label.label) for failure, label in read if label.part in among]:
+            comparisons += [_comparison(f"labels, {against}", evidence, False, chosen, seed) for evidence in EVIDENCE]
+    return comparisons
 
 
 def said(failure: Failure, evidence: str, typed: bool) -> str:
@@ -98,8 +100,10 @@ def _comparison(
     against: str, evidence: str, typed: bool, truths: Sequence[tuple[Failure, str]], seed: int
 ) -> Comparison:
     cases = tuple(
-        Case(problem=one.sample.task_id, kind=one.raised, truth=truth, guesses=_guesses(one, evidence, typed))
-        for one, truth in truths
+        Case(
+            problem=failure.sample.task_id, kind=failure.raised, truth=truth, guesses=_guesses(failure, evidence, typed)
+        )
+        for failure, truth in truths
     )
     scores = tuple(score(cases, rules, seed) for rules in RULES)
     return Comparison(against=against, evidence=evidence, typed=typed, cases=cases, scores=scores, seed=seed)

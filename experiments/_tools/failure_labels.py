@@ -39,30 +39,32 @@ def draw(failures: Sequence[Failure], seed: int = 0, cases: int = CASES, known: 
     one that ends otherwise on another machine changes little. One half is as good a sample as the other.
     """
 
-    def lot(one: Failure) -> float:
-        return random.Random(f"{seed}:{':'.join(one.id)}").random()
+    def lot(failure: Failure) -> float:
+        return random.Random(f"{seed}:{':'.join(failure.id)}").random()
 
-    failed = sorted((one for one in failures if one.raised and one.sample.task_id not in known), key=lot)
+    failed = sorted(
+        (failure for failure in failures if failure.raised and failure.sample.task_id not in known), key=lot
+    )
     most = round(COMMONEST * cases)
     by_type: dict[tuple[str, str], list[Failure]] = {}
     for failure in failed:
         by_type.setdefault((failure.raised, failure.truth), []).append(failure)
-    classes = Counter(one.truth for one in failed)
+    classes = Counter(failure.truth for failure in failed)
     *turns, commonest = sorted(by_type, key=lambda kind: (classes[kind[1]], len(by_type[kind]), kind))
     drawn: dict[str, Failure] = {}
     while turns and len(drawn) < cases - most:
         for kind in turns[: cases - most - len(drawn)]:
-            if found := _fresh(by_type[kind], drawn):
-                drawn[found.sample.task_id] = found
+            if fresh := _fresh(by_type[kind], drawn):
+                drawn[fresh.sample.task_id] = fresh
         turns = [kind for kind in turns if _fresh(by_type[kind], drawn)]
-    while len(drawn) < cases and (found := _fresh(by_type[commonest], drawn)):
-        drawn[found.sample.task_id] = found
+    while len(drawn) < cases and (fresh := _fresh(by_type[commonest], drawn)):
+        drawn[fresh.sample.task_id] = fresh
     return sorted(drawn.values(), key=lot)
 
 
 def _fresh(some: Sequence[Failure], drawn: Mapping[str, Failure]) -> Failure | None:
     """The first at a problem of which there is no case yet."""
-    return next((one for one in some if one.sample.task_id not in drawn), None)
+    return next((failure for failure in some if failure.sample.task_id not in drawn), None)
 
 
 def write_cases(drawn: Sequence[Failure], path: Path, fresh: bool = False) -> list[Path]:
@@ -70,24 +72,26 @@ def write_cases(drawn: Sequence[Failure], path: Path, fresh: bool = False) -> li
     with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FIELDS)
-        for place, one in enumerate(drawn):
+        for place, failure in enumerate(drawn):
             part = PARTS[2] if fresh else PARTS[place >= len(drawn) / 2]
-            writer.writerow((*one.id, one.model, part, "", ""))
-    shown = path.with_suffix(".txt")
+            writer.writerow((*failure.id, failure.model, part, "", ""))
+    texts_path = path.with_suffix(".txt")
     texts = [
-        f"=== {number} {one.id}\n{one.sample.program}\n--- evidence\n{untyped(one.source, one.raised)}"
-        for number, one in enumerate(drawn)
+        f"=== {number} {failure.id}\n{failure.sample.program}\n--- evidence\n{untyped(failure.source, failure.raised)}"
+        for number, failure in enumerate(drawn)
     ]
-    shown.write_text("\n\n".join(texts), encoding="utf-8", errors="replace")
-    return [path, shown]
+    texts_path.write_text("\n\n".join(texts), encoding="utf-8", errors="replace")
+    return [path, texts_path]
 
 
 def read_labels(path: Path) -> dict[tuple[str, str], Label]:
     """By file and attempt.
 
-    Raises:
-        ConfigError: it cannot be read, a row lacks a field, or holds a label or a part that does not exist, or an
-            attempt comes twice.
+    Raises
+    ------
+    ConfigError
+        It cannot be read, a row lacks a field, or holds a label or a part that does not exist, or an attempt comes
+        twice.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -99,7 +103,7 @@ def read_labels(path: Path) -> dict[tuple[str, str], Label]:
         ) from None
     if rows and (missing := [name for name in FIELDS if name not in rows[0]]):
         raise ConfigError(path, f"no column {missing[0]}", f"the columns {', '.join(FIELDS)}")
-    found: dict[tuple[str, str], Label] = {}
+    labels: dict[tuple[str, str], Label] = {}
     for line, row in enumerate(rows, 2):
         allowed: Mapping[str, Sequence[str]] = {"label": list(CLASSES), "part": PARTS}
         for name, values in allowed.items():
@@ -107,9 +111,9 @@ def read_labels(path: Path) -> dict[tuple[str, str], Label]:
                 raise ConfigError(
                     f"{path}, line {line}, field {name}", repr(row.get(name)), f"one of {', '.join(values)}"
                 )
-        found[row["file"], row["attempt"]] = Label(part=row["part"], label=row["label"], why=row["why"] or "")
+        labels[row["file"], row["attempt"]] = Label(part=row["part"], label=row["label"], why=row["why"] or "")
     if twice := [key for key, count in Counter((row["file"], row["attempt"]) for row in rows).items() if count > 1]:
-        raise ConfigError(f"{path}: {' '.join(twice[0])} found more than once", expected="one label a case")
-    if not found:
+        raise ConfigError(path, f"{' '.join(twice[0])} more than once", "one label a case")
+    if not labels:
         raise ConfigError(path, "no label", f"a table with the columns {', '.join(FIELDS)}")
-    return found
+    return labels

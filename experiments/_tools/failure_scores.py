@@ -69,9 +69,9 @@ def share(some: Sequence[Case], every: Sequence[Case]) -> Rate:
     """
     if not every:
         return Rate.of(0, 0)
-    found = len(some) / len(every)
-    low, high = clustered(found, list(Counter(case.problem for case in every).values()))
-    return Rate(k=len(some), n=len(every), share=found, low=low, high=high)
+    value = len(some) / len(every)
+    low, high = clustered(value, list(Counter(case.problem for case in every).values()))
+    return Rate(k=len(some), n=len(every), share=value, low=low, high=high)
 
 
 def macro_f1(cases: Sequence[Case], rules: str, minus: str = "", seed: int = 0) -> Estimate:
@@ -80,8 +80,10 @@ def macro_f1(cases: Sequence[Case], rules: str, minus: str = "", seed: int = 0) 
     F1 = 2 TP / (truths + guesses) (van Rijsbergen 1979, ch. 7). Percentile bootstrap over problems (Efron and
     Tibshirani 1993, ch. 13); a class that a resample lacks is left out of its mean.
 
-    Raises:
-        ConfigError: there is no case.
+    Raises
+    ------
+    ConfigError
+        There is no case.
     """
     import numpy as np
 

@@ -48,23 +48,27 @@ def failures(options: argparse.Namespace) -> int:
     _check(options.files, options.out, options.draw)
     labels = read_labels(Path(options.labels)) if options.labels else {}
     read = read_failures(options.files, options.limit)
-    if labels and not any(one.id in labels for one in read):
-        raise ConfigError(f"{options.labels}: none of its {len(labels)} labels is about a failure of these files")
-    found = execute(read)
-    compared = compare(found, labels, options.seed)
-    show(found, compared, Console())
-    written = save(compared, found, Path(options.out)) if options.out else []
+    if labels and not any(failure.id in labels for failure in read):
+        raise ConfigError(options.labels, f"{len(labels)} labels of other failures", "some of failures of these files")
+    executed = execute(read)
+    compared = compare(executed, labels, options.seed)
+    show(executed, compared, Console())
+    written = save(compared, executed, Path(options.out)) if options.out else []
     if options.draw:
-        known = {one.sample.task_id for one in found if one.id in labels}
-        drawn = draw(found, options.seed, options.cases, known=known)
+        known = {failure.sample.task_id for failure in executed if failure.id in labels}
+        drawn = draw(executed, options.seed, options.cases, known=known)
         written += write_cases(drawn, Path(options.draw), fresh=bool(labels))
     if written:
         print("\n".join(f"written: {path}" for path in written))
     if options.json:
-        told = {"failing": len(found), "problems": problems(found), "pass_here": sum(not one.raised for one in found)}
-        told |= {"assertions": sum(one.recorded == "AssertionError" for one in found)}
+        counts = {
+            "failing": len(executed),
+            "problems": problems(executed),
+            "pass_here": sum(not failure.raised for failure in executed),
+        }
+        counts |= {"assertions": sum(failure.recorded == "AssertionError" for failure in executed)}
         seconds = round(time.monotonic() - start, 3)
-        print(json.dumps({**told, "rows": list(as_rows(compared)), "seconds": seconds}))
+        print(json.dumps({**counts, "rows": list(as_rows(compared)), "seconds": seconds}))
     return 0
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from experiments._tools import output
 from experiments._tools.failing_attempts import Failure
 from experiments._tools.failure_cases import RULES, SHOWN, Comparison
 from experiments._tools.failures_report import as_rows, problems
 from experiments._tools.forest import forest
+from experiments._tools.output import legend_above
 from reflexion_lab.analysis.figures.style import INK, caption
 from reflexion_lab.analysis.stats.intervals import Estimate
 
@@ -26,55 +28,49 @@ METHOD = (
 )
 
 
-def draw(found: Sequence[Comparison], failures: Sequence[Failure], figure: Figure) -> Figure:
+def draw(comparisons: Sequence[Comparison], failures: Sequence[Failure], figure: Figure) -> Figure:
     """Fill an empty figure: recall by class with the type in the traceback, and without it against the labels."""
-    typed = next(one for one in found if one.typed and one.evidence == "traceback")
-    read = [one for one in found if one.against == "labels, held out" and one.evidence == SHOWN]
-    shown = [typed, *read]
-    figure.set_size_inches(5.4 * len(shown), 1.2 + 0.62 * max(len(one.scores[0].classes) for one in shown))
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    typed = next(comparison for comparison in comparisons if comparison.typed and comparison.evidence == "traceback")
+    read = [
+        comparison
+        for comparison in comparisons
+        if comparison.against == "labels, held out" and comparison.evidence == SHOWN
+    ]
+    panels_of = [typed, *read]
+    figure.set_size_inches(
+        5.4 * len(panels_of), 1.2 + 0.62 * max(len(comparison.scores[0].classes) for comparison in panels_of)
+    )
+    panels = figure.subplots(1, len(panels_of), squeeze=False)[0]
     figure.subplots_adjust(wspace=0.34)
-    for ax, one in zip(panels, shown, strict=True):
-        forest(_recalls(one), ax, "recall")
-        _title(ax, one)
-    files = len({one.file for one in failures})
-    told = f"{len(failures)} failing attempts at {problems(failures)} problems, from {files} files of recorded runs."
-    caption(panels[0], f"{told}\n{METHOD}")
-    handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1, 0, 0), "ncols": 6, "borderaxespad": 2.2}
-    panels[0].legend(handles.values(), handles, **place, frameon=False, labelcolor=INK, fontsize=9)
+    for ax, comparison in zip(panels, panels_of, strict=True):
+        forest(_recalls(comparison), ax, "recall")
+        _title(ax, comparison)
+    files = len({comparison.file for comparison in failures})
+    sources = f"{len(failures)} failing attempts at {problems(failures)} problems, from {files} files of recorded runs."
+    caption(panels[0], f"{sources}\n{METHOD}")
+    legend_above(panels[0])
     return figure
 
 
-def save(found: Sequence[Comparison], failures: Sequence[Failure], folder: Path) -> list[Path]:
+def save(comparisons: Sequence[Comparison], failures: Sequence[Failure], folder: Path) -> list[Path]:
     """Write `table.csv` and `figure.svg` into `folder`, and name them."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    folder.mkdir(parents=True, exist_ok=True)
-    table, picture = folder / "table.csv", folder / "figure.svg"
-    rows = list(as_rows(found))
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    drawn = draw(found, failures, Figure(facecolor="white"))
-    FigureCanvasSVG(drawn)
-    with mpl.rc_context({"svg.hashsalt": "failures"}):  # equal numbers, equal bytes
-        drawn.savefig(picture, bbox_inches="tight", pad_inches=0.2, metadata={"Date": None})
-    return [table, picture]
+    drawing = partial(draw, comparisons, failures)
+    return output.save(list(as_rows(comparisons)), drawing, folder, salt="failures", line_end="\n", pad_inches=0.2)
 
 
-def _recalls(one: Comparison) -> dict[str, dict[str, Estimate]]:
+def _recalls(comparison: Comparison) -> dict[str, dict[str, Estimate]]:
     rows: dict[str, dict[str, Estimate]] = {}
     for rules in RULES:
-        for kind in one.score(rules).classes:
-            found = Estimate(value=kind.recall.share, low=kind.recall.low, high=kind.recall.high)
-            rows.setdefault(f"{kind.name}\nn = {kind.recall.n}", {})[rules] = found
+        for kind in comparison.score(rules).classes:
+            estimate = Estimate(value=kind.recall.share, low=kind.recall.low, high=kind.recall.high)
+            rows.setdefault(f"{kind.name}\nn = {kind.recall.n}", {})[rules] = estimate
     return rows
 
 
-def _title(ax: Axes, one: Comparison) -> None:
-    what = f"{one.evidence}, type raised" if one.typed else f"{one.evidence}, no type, read by hand, held out"
-    ax.set_title(f"{what}: n = {len(one.cases)}", fontsize=10, loc="left", color=INK)
+def _title(ax: Axes, comparison: Comparison) -> None:
+    what = (
+        f"{comparison.evidence}, type raised"
+        if comparison.typed
+        else f"{comparison.evidence}, no type, read by hand, held out"
+    )
+    ax.set_title(f"{what}: n = {len(comparison.cases)}", fontsize=10, loc="left", color=INK)

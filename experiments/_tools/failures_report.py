@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from experiments._tools.failing_attempts import Failure
 from experiments._tools.failure_cases import OURS, RULES, SHOWN, Comparison
 from experiments._tools.failure_scores import Case, Score, share
-from experiments._tools.parsing_report import ENOUGH
+from experiments._tools.output import show_sheet
 from reflexion_lab.analysis.report.cells import interval
-from reflexion_lab.analysis.report.sheets import Sheet, as_table
+from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 
 if TYPE_CHECKING:
@@ -24,58 +24,66 @@ METHOD = (
 OTHERS = RULES[1:]
 
 
-def show(failures: Sequence[Failure], found: Sequence[Comparison], console: Console) -> None:
+def show(failures: Sequence[Failure], comparisons: Sequence[Comparison], console: Console) -> None:
     """Print what was executed, each type of exception, all scores, and for the evidence that readers saw each class."""
-    held = [one for one in found if one.against == "labels, held out" and one.evidence == SHOWN]
-    for sheet in (executed(failures), by_type(found), overall(found), *map(by_class, held)):
-        table = as_table(sheet)
-        table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
-        console.print(table, crop=False)
+    held = [
+        comparison
+        for comparison in comparisons
+        if comparison.against == "labels, held out" and comparison.evidence == SHOWN
+    ]
+    for sheet in (executed(failures), by_type(comparisons), overall(comparisons), *map(by_class, held)):
+        show_sheet(sheet, console)
 
 
 def executed(failures: Sequence[Failure]) -> Sheet:
     """Attempts that their logs call failed, by file; and where what they raise here is not what the log says."""
     rows = []
-    for name in dict.fromkeys(one.file for one in failures):
-        own = [one for one in failures if one.file == name]
-        plain = sum(one.recorded == "AssertionError" for one in own)
+    for name in dict.fromkeys(failure.file for failure in failures):
+        own = [failure for failure in failures if failure.file == name]
+        plain = sum(failure.recorded == "AssertionError" for failure in own)
         rows.append((name, *map(str, (len(own), plain, *_against_log(own)))))
-    plain = sum(one.recorded == "AssertionError" for one in failures)
+    plain = sum(failure.recorded == "AssertionError" for failure in failures)
     rows.append(("all", *map(str, (len(failures), plain, *_against_log(failures)))))
     columns = ("file", "failing", "AssertionError", "raise the same here", "raise another", "pass here")
-    caption = f"{len({one.sample.program for one in failures})} programs, {problems(failures)} problems."
-    if odd := Counter(f"{one.recorded} → {one.raised or 'pass'}" for one in failures if not _same(one)):
+    caption = f"{len({failure.sample.program for failure in failures})} programs, {problems(failures)} problems."
+    if odd := Counter(f"{failure.recorded} → {failure.raised or 'pass'}" for failure in failures if not _same(failure)):
         caption += " Not the same: " + ", ".join(f"{count} × {what}" for what, count in odd.most_common()) + "."
     return Sheet(title="Failing attempts, executed once more", columns=columns, rows=tuple(rows), caption=caption)
 
 
-def by_type(found: Sequence[Comparison]) -> Sheet:
+def by_type(comparisons: Sequence[Comparison]) -> Sheet:
     """A row a type of exception: how many are called what the table says, by evidence and rules."""
-    shown = [one for one in found if one.against == "executed" and one.typed]
+    typed = [comparison for comparison in comparisons if comparison.against == "executed" and comparison.typed]
     rows = []
-    for kind, count in Counter(case.kind for case in shown[0].cases).most_common():
-        named = [case for case in shown[0].cases if case.kind == kind]
+    for kind, count in Counter(case.kind for case in typed[0].cases).most_common():
+        named = [case for case in typed[0].cases if case.kind == kind]
         classes = "/".join(dict.fromkeys(case.truth for case in named))
-        cells = [_percent(_right(one, kind, rules)) for one in shown for rules in RULES]
+        cells = [_percent(_right(comparison, kind, rules)) for comparison in typed for rules in RULES]
         rows.append((kind, classes, str(count), str(len({case.problem for case in named})), *cells))
-    columns = ("raised", "class", "n", "problems", *(f"{one.evidence}: {rules}" for one in shown for rules in RULES))
+    columns = (
+        "raised",
+        "class",
+        "n",
+        "problems",
+        *(f"{comparison.evidence}: {rules}" for comparison in typed for rules in RULES),
+    )
     title = "Called what the table of exceptions says, the type being in the text"
     return Sheet(title=title, columns=columns, rows=tuple(rows), names=2)
 
 
-def overall(found: Sequence[Comparison]) -> Sheet:
+def overall(comparisons: Sequence[Comparison]) -> Sheet:
     """A row a truth and evidence: accuracy and macro-averaged F1 of each set of rules, and what ours gain."""
     rows = []
-    for one in found:
+    for comparison in comparisons:
         cells = []
         for rules in RULES:
-            own = one.score(rules)
+            own = comparison.score(rules)
             cells.append(f"{_wide(own.accuracy)}\nF1 {_wide(own.macro_f1)}")
-        gained, f1 = one.gained(OTHERS[0])
+        gained, f1 = comparison.gained(OTHERS[0])
         gain = f"{100 * gained.difference:+.1f} {interval(gained.low, gained.high)}"
         gain += f"\n{gained.repaired} : {gained.damaged}, p = {gained.p:.2g}\nF1 {_wide(f1, '+')}"
-        kind = "with type" if one.typed else "without type"
-        rows.append((one.against, f"{one.evidence}, {kind}", str(len(one.cases)), *cells, gain))
+        kind = "with type" if comparison.typed else "without type"
+        rows.append((comparison.against, f"{comparison.evidence}, {kind}", str(len(comparison.cases)), *cells, gain))
     columns = ("truth", "evidence", "n", *RULES, f"lab minus {OTHERS[0]}")
     caption = (
         f"{METHOD} Last column: Newcombe 95 %, cases won : lost, McNemar's exact test, which take cases as independent."
@@ -85,36 +93,44 @@ def overall(found: Sequence[Comparison]) -> Sheet:
     )
 
 
-def by_class(one: Comparison) -> Sheet:
+def by_class(comparison: Comparison) -> Sheet:
     """Recall and precision of every class that occurs."""
     rows = []
-    for place, first in enumerate(one.score(OURS).classes):
+    for place, first in enumerate(comparison.score(OURS).classes):
         cells = []
         for rules in RULES:
-            own = one.score(rules).classes[place]
+            own = comparison.score(rules).classes[place]
             precise = f"{own.precision.k} of {own.precision.n}"
             cells += [f"{_wide(own.recall)}", precise, f"{own.f1:.2f}"]
         rows.append((first.name, str(first.recall.n), *cells))
     columns = ("class", "n", *(f"{rules}: {what}" for rules in RULES for what in ("recall", "precise", "F1")))
     return Sheet(
-        title=f"{one.against}: {one.evidence}, without type", columns=columns, rows=tuple(rows), caption=METHOD
+        title=f"{comparison.against}: {comparison.evidence}, without type",
+        columns=columns,
+        rows=tuple(rows),
+        caption=METHOD,
     )
 
 
-def as_rows(found: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
+def as_rows(comparisons: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
     """One row a comparison, rules and group (all, a class, a type of exception): the contract of `table.csv`."""
-    for one in found:
-        for own in one.scores:
-            head = {"truth": one.against, "evidence": one.evidence, "typed": one.typed, "rules": own.rules}
-            yield from (head | row for row in _groups(one, own))
+    for comparison in comparisons:
+        for own in comparison.scores:
+            head = {
+                "truth": comparison.against,
+                "evidence": comparison.evidence,
+                "typed": comparison.typed,
+                "rules": own.rules,
+            }
+            yield from (head | row for row in _groups(comparison, own))
 
 
-def _groups(one: Comparison, own: Score) -> Iterator[dict[str, Any]]:
+def _groups(comparison: Comparison, own: Score) -> Iterator[dict[str, Any]]:
     empty = dict.fromkeys(("precision", "called", "f1", "f1_low", "f1_high", "gain", "won", "lost", "p"), "")
-    row = {"group": "all", **_flat(own.accuracy, one.cases), **empty}
+    row = {"group": "all", **_flat(own.accuracy, comparison.cases), **empty}
     row |= {"f1": _round(own.macro_f1.value), "f1_low": _round(own.macro_f1.low), "f1_high": _round(own.macro_f1.high)}
     if own.rules != OURS:
-        gained, _ = one.gained(own.rules)
+        gained, _ = comparison.gained(own.rules)
         row |= {
             "gain": _round(gained.difference),
             "won": gained.repaired,
@@ -123,30 +139,30 @@ def _groups(one: Comparison, own: Score) -> Iterator[dict[str, Any]]:
         }
     yield row
     for kind in own.classes:
-        named = [case for case in one.cases if case.truth == kind.name]
+        named = [case for case in comparison.cases if case.truth == kind.name]
         precise = {"precision": _round(kind.precision.share), "called": kind.precision.n, "f1": _round(kind.f1)}
         yield {"group": f"class {kind.name}", **_flat(kind.recall, named), **empty, **precise}
-    for raised in dict.fromkeys(case.kind for case in one.cases):
-        named = [case for case in one.cases if case.kind == raised]
-        yield {"group": f"raised {raised}", **_flat(_right(one, raised, own.rules), named), **empty}
+    for raised in dict.fromkeys(case.kind for case in comparison.cases):
+        named = [case for case in comparison.cases if case.kind == raised]
+        yield {"group": f"raised {raised}", **_flat(_right(comparison, raised, own.rules), named), **empty}
 
 
 def problems(failures: Sequence[Failure]) -> int:
-    return len({one.sample.task_id for one in failures})
+    return len({failure.sample.task_id for failure in failures})
 
 
-def _right(one: Comparison, kind: str, rules: str) -> Rate:
-    named = [case for case in one.cases if case.kind == kind]
+def _right(comparison: Comparison, kind: str, rules: str) -> Rate:
+    named = [case for case in comparison.cases if case.kind == kind]
     return share([case for case in named if case.guesses[rules] == case.truth], named)
 
 
 def _against_log(own: Sequence[Failure]) -> tuple[int, int, int]:
-    same, passed = sum(map(_same, own)), sum(not one.raised for one in own)
+    same, passed = sum(map(_same, own)), sum(not failure.raised for failure in own)
     return same, len(own) - same - passed, passed
 
 
-def _same(one: Failure) -> bool:
-    return one.raised == one.recorded
+def _same(failure: Failure) -> bool:
+    return failure.raised == failure.recorded
 
 
 def _flat(rate: Rate, cases: Sequence[Case]) -> dict[str, Any]:
@@ -163,6 +179,6 @@ def _percent(rate: Rate) -> str:
     return f"{100 * rate.share:.0f}"
 
 
-def _wide(found: Rate | Estimate, sign: str = "") -> str:
-    value = found.share if isinstance(found, Rate) else found.value
-    return f"{100 * value:{sign}.1f} {interval(found.low, found.high)}"
+def _wide(estimate: Rate | Estimate, sign: str = "") -> str:
+    value = estimate.share if isinstance(estimate, Rate) else estimate.value
+    return f"{100 * value:{sign}.1f} {interval(estimate.low, estimate.high)}"

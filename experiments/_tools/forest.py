@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 def forest(rows: Mapping[str, Mapping[str, Estimate]], ax: Axes, label: str) -> Axes:
     """Draw one line a retriever, the first on top, with one dot and interval for each text that it matched.
 
-    Args:
-        rows: by retriever, by text.
-        label: names the measure, in [0, 1].
+    Parameters
+    ----------
+    rows : mapping
+        By retriever, by text.
+    label : str
+        Names the measure, in [0, 1].
     """
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     step = 0.76 / max(1, len(series))
@@ -25,9 +28,9 @@ def forest(rows: Mapping[str, Mapping[str, Estimate]], ax: Axes, label: str) -> 
         look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
         dot = {**look, "marker": MARKERS[number % len(MARKERS)], "markersize": 6, "markeredgecolor": "white"}
         offset = (number - (len(series) - 1) / 2) * step
-        for place, found in ((place, row[name]) for place, row in enumerate(rows.values()) if name in row):
-            ax.hlines(place + offset, found.low, found.high, **look, linewidth=2.4, alpha=0.45)
-            ax.plot(found.value, place + offset, **dot, linestyle="", zorder=4, label=name)
+        for place, estimate in ((place, row[name]) for place, row in enumerate(rows.values()) if name in row):
+            ax.hlines(place + offset, estimate.low, estimate.high, **look, linewidth=2.4, alpha=0.45)
+            ax.plot(estimate.value, place + offset, **dot, linestyle="", zorder=4, label=name)
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(-0.02, 1.02)

@@ -43,8 +43,8 @@ _ALIKE = {"build": "syntax", "tool": "unknown", "runtime": "unknown"}
 
 def classify_by(keys: Keys, text: str) -> str:
     """The class of an error text, one of the lab's; `build` counts as `syntax`, `tool` and `runtime` as `unknown`."""
-    found = first_kind(keys, text)
-    return _ALIKE.get(found, found)
+    kind = first_kind(keys, text)
+    return _ALIKE.get(kind, kind)
 
 
 def first_kind(keys: Keys, text: str) -> str:

@@ -43,8 +43,8 @@ def parsing(options: argparse.Namespace) -> int:
     if options.out:
         print("\n".join(f"written: {path}" for path in save(done, Path(options.out))))
     if options.json:
-        told = {"reflections": len(done.words), "completions": len(done.replies), "executed": done.executed}
-        print(json.dumps({**told, "rows": list(as_rows(done)), "seconds": round(done.seconds, 3)}))
+        counts = {"reflections": len(done.words), "completions": len(done.replies), "executed": done.executed}
+        print(json.dumps({**counts, "rows": list(as_rows(done)), "seconds": round(done.seconds, 3)}))
     return int(any(alarms(done)))
 
 

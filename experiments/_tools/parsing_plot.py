@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import textwrap
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments._tools import output
 from experiments._tools.forest import forest
 from experiments._tools.parsing_report import as_rows, grouped, key, share
 from experiments._tools.replies_parsed import Parsing
@@ -32,8 +33,8 @@ def draw(parsing: Parsing, figure: Figure) -> Figure:
     figure.subplots_adjust(wspace=0.32)
     rows = {
         f"{name} ({len(own)})": {
-            "logged": share(own, lambda one: one.logged),
-            "extracted": share(own, lambda one: one.passed),
+            "logged": share(own, lambda case: case.logged),
+            "extracted": share(own, lambda case: case.passed),
         }
         for name, own in models.items()
     }
@@ -41,38 +42,22 @@ def draw(parsing: Parsing, figure: Figure) -> Figure:
     handles = dict(zip(*reversed(left.get_legend_handles_labels()), strict=True))
     left.legend(handles.values(), handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     _causes(parsing, right)
-    unread = sum(not one.parsed for one in parsing.words)
-    told = f"{len(parsing.replies)} completions; of {len(parsing.words)} reflections {unread} need the rules."
+    unread = sum(not case.parsed for case in parsing.words)
+    counts = f"{len(parsing.replies)} completions; of {len(parsing.words)} reflections {unread} need the rules."
     files = textwrap.fill(f"Files: {', '.join(name.partition('.')[0] for name in parsing.sources)}.", 115)
-    caption(left, f"{told}\n{files}\n{METHOD}")
+    caption(left, f"{counts}\n{files}\n{METHOD}")
     return figure
 
 
 def save(parsing: Parsing, folder: Path) -> list[Path]:
     """Write `table.csv` and, where there are completions, `figure.svg` into `folder`, and name them."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    folder.mkdir(parents=True, exist_ok=True)
-    table, picture = folder / "table.csv", folder / "figure.svg"
-    rows = list(as_rows(parsing))
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    if not parsing.replies:
-        return [table]
-    drawn = draw(parsing, Figure(facecolor="white"))
-    FigureCanvasSVG(drawn)
-    with mpl.rc_context({"svg.hashsalt": "parsing"}):  # equal numbers, equal bytes
-        drawn.savefig(picture, bbox_inches="tight", pad_inches=0.2, metadata={"Date": None})
-    return [table, picture]
+    drawing = partial(draw, parsing) if parsing.replies else None
+    return output.save(list(as_rows(parsing)), drawing, folder, salt="parsing", pad_inches=0.2)
 
 
 def _causes(parsing: Parsing, ax: Axes) -> Axes:
     """One bar a cause, passes that only we have to the right, passes that only the log has to the left."""
-    counts = Counter((one.cause, one.passed) for one in parsing.replies if one.differs)
+    counts = Counter((reply.cause, reply.passed) for reply in parsing.replies if reply.differs)
     causes = list(dict.fromkeys(cause for (cause, _), _ in counts.most_common()))
     for ours, sign, colour in ((True, 1, COLOURS[1]), (False, -1, COLOURS[0])):
         widths = [sign * counts[cause, ours] for cause in causes]

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from experiments._tools.output import show_sheet
 from experiments._tools.parsing_causes import CAUSES
 from experiments._tools.replies import Reply, Words
 from experiments._tools.replies_parsed import Parsing
 from reflexion_lab.analysis.report.cells import interval
-from reflexion_lab.analysis.report.sheets import Sheet, as_table
+from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal_text import visible
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 Case = TypeVar("Case", Words, Reply)
 WORD = {True: "pass", False: "fail"}
 INTERVALS = "95 % intervals: Wilson, discounted for cases that share a task."
-ENOUGH = 1000
-"""Characters for any sheet of figures."""
 
 
 def show(parsing: Parsing, console: Console) -> None:
@@ -31,20 +30,18 @@ def show(parsing: Parsing, console: Console) -> None:
     if parsing.replies:
         sheets += [replies(parsing, "model"), replies(parsing, "rule"), disagreements(parsing)]
     for sheet in sheets:
-        table = as_table(sheet)
-        table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
-        console.print(table, crop=False)
+        show_sheet(sheet, console)
     for line in alarms(parsing):
         console.print(visible(line), style="bold white on red", markup=False, highlight=False, soft_wrap=True)
 
 
 def alarms(parsing: Parsing) -> Iterator[str]:
     """Exceptions and harness errors, which no reply may cause."""
-    crashes = Counter(one.crash for one in parsing.words) + Counter(one.crash for one in parsing.replies)
+    crashes = Counter(case.crash for case in parsing.words) + Counter(case.crash for case in parsing.replies)
     del crashes[""]
     for crash, count in crashes.items():
         yield f"EXCEPTION at {count} recorded replies: {crash}; parser and extractor must not raise it: please report"
-    if broken := sum(one.broken for one in parsing.replies):
+    if broken := sum(case.broken for case in parsing.replies):
         yield f"HARNESS ERRORS: {broken} programs have no verdict; run `reflexion-lab doctor`"
 
 
@@ -54,12 +51,12 @@ def reflections(parsing: Parsing) -> Sheet:
         (
             name,
             str(len(own)),
-            str(sum(one.parsed for one in own)),
-            cell(share(own, lambda one: not one.parsed)),
-            str(sum(one.kept for one in own)),
-            str(sum(bool(one.crash) for one in own)),
+            str(sum(case.parsed for case in own)),
+            cell(share(own, lambda case: not case.parsed)),
+            str(sum(case.kept for case in own)),
+            str(sum(bool(case.crash) for case in own)),
         )
-        for name, own in grouped(parsing.words, lambda one: one.model)
+        for name, own in grouped(parsing.words, lambda case: case.model)
     ]
     columns = ("model", "reflections", "parsed", "need the rules, %", "whole in form", "exceptions")
     caption = (
@@ -72,66 +69,68 @@ def reflections(parsing: Parsing) -> Sheet:
 def replies(parsing: Parsing, by: str) -> Sheet:
     """By `model` or by `rule` of extraction: programs found, and their verdicts beside the logged ones.
 
-    Raises:
-        ConfigError: `by` is neither.
+    Raises
+    ------
+    ConfigError
+        `by` is neither.
     """
     rows = [
         (
             name,
             str(len(own)),
-            str(sum(not one.program for one in own)),
-            cell(share(own, lambda one: not one.usable)),
-            str(sum(bool(one.crash) for one in own)),
-            str(sum(one.logged for one in own)),
-            str(sum(one.lenient for one in own)),
-            str(sum(one.passed for one in own)),
+            str(sum(not case.program for case in own)),
+            cell(share(own, lambda case: not case.usable)),
+            str(sum(bool(case.crash) for case in own)),
+            str(sum(case.logged for case in own)),
+            str(sum(case.lenient for case in own)),
+            str(sum(case.passed for case in own)),
             str(len(own) - differing(own)),
-            cell(share(own, lambda one: not one.differs)),
+            cell(share(own, lambda case: not case.differs)),
         )
         for name, own in grouped(parsing.replies, key(by))
     ]
-    found = ("replies", "no program", "no whole function, %", "exceptions")
+    extracted = ("replies", "no program", "no whole function, %", "exceptions")
     judged = ("logged passes", "lenient passes", "extracted passes", "agree", "agree, %")
     caption = f"{parsing.executed} different programs were run. Agree: with the log's strict verdict. {INTERVALS}"
-    return Sheet(title=f"Completions by {by}", columns=(by, *found, *judged), rows=tuple(rows), caption=caption)
+    return Sheet(title=f"Completions by {by}", columns=(by, *extracted, *judged), rows=tuple(rows), caption=caption)
 
 
 def disagreements(parsing: Parsing) -> Sheet:
     """Verdicts that are not the log's, by what executing variants showed of them."""
-    found = Counter((one.cause, one.logged) for one in parsing.replies if one.differs)
+    counts = Counter((case.cause, case.logged) for case in parsing.replies if case.differs)
     rows = [
         (
             cause,
             WORD[logged],
             WORD[not logged],
             str(count),
-            str(len({one.task_id for one in parsing.replies if (one.cause, one.logged) == (cause, logged)})),
+            str(len({case.task_id for case in parsing.replies if (case.cause, case.logged) == (cause, logged)})),
             CAUSES[cause],
         )
-        for (cause, logged), count in found.most_common()
+        for (cause, logged), count in counts.most_common()
     ]
     columns = ("cause", "logged", "extracted", "replies", "tasks", "what was shown")
-    gained = sum(count for (_, logged), count in found.items() if not logged)
-    caption = f"{gained} of {found.total()} disagreements are passes that the log does not have."
+    gained = sum(count for (_, logged), count in counts.items() if not logged)
+    caption = f"{gained} of {counts.total()} disagreements are passes that the log does not have."
     return Sheet(title="Disagreements", columns=columns, rows=tuple(rows), names=6, caption=caption)
 
 
 def as_rows(parsing: Parsing) -> Iterator[dict[str, Any]]:
     """One row a line of the sheets: the contract of `table.csv` and of `--json`; "" where a figure has no meaning."""
-    for name, said in grouped(parsing.words, lambda one: one.model):
-        row = _row("reflections", "model", name, said, share(said, lambda one: not one.parsed))
-        yield row | {"failed": sum(not one.parsed for one in said), "in_form": sum(one.kept for one in said)}
+    for name, words in grouped(parsing.words, lambda case: case.model):
+        row = _row("reflections", "model", name, words, share(words, lambda case: not case.parsed))
+        yield row | {"failed": sum(not case.parsed for case in words), "in_form": sum(case.kept for case in words)}
     for by in ("model", "rule"):
         for name, own in grouped(parsing.replies, key(by)):
-            row = _row("completions", by, name, own, share(own, lambda one: not one.usable))
-            yield row | {"failed": sum(not one.usable for one in own)} | _verdicts(own)
+            row = _row("completions", by, name, own, share(own, lambda case: not case.usable))
+            yield row | {"failed": sum(not case.usable for case in own)} | _verdicts(own)
     for cause in CAUSES:
-        if own := [one for one in parsing.replies if one.cause == cause]:
+        if own := [case for case in parsing.replies if case.cause == cause]:
             yield _row("disagreements", "cause", cause, own, None) | _verdicts(own)
 
 
 def key(by: str) -> Callable[[Reply], str]:
-    keys: dict[str, Callable[[Reply], str]] = {"model": lambda one: one.model, "rule": lambda one: one.rule}
+    keys: dict[str, Callable[[Reply], str]] = {"model": lambda case: case.model, "rule": lambda case: case.rule}
     if by not in keys:
         raise ConfigError("by", repr(by), " or ".join(keys))
     return keys[by]
@@ -139,9 +138,9 @@ def key(by: str) -> Callable[[Reply], str]:
 
 def grouped(cases: Sequence[Case], name: Callable[[Case], str]) -> Iterator[tuple[str, list[Case]]]:
     """The cases of each name, names in alphabetical order; and `all`, where there are any."""
-    names = sorted({name(one) for one in cases}, key=str.casefold)
+    names = sorted({name(case) for case in cases}, key=str.casefold)
     for each in names:
-        yield each, [one for one in cases if name(one) == each]
+        yield each, [case for case in cases if name(case) == each]
     if cases:
         yield "all", list(cases)
 
@@ -149,21 +148,21 @@ def grouped(cases: Sequence[Case], name: Callable[[Case], str]) -> Iterator[tupl
 def share(cases: Sequence[Case], holds: Callable[[Case], bool]) -> Estimate:
     """Of how many cases it holds, in [0, 1]; tasks, not cases, are independent."""
     value = sum(map(holds, cases)) / len(cases)
-    low, high = clustered(value, list(Counter(one.task_id for one in cases).values()))
+    low, high = clustered(value, list(Counter(case.task_id for case in cases).values()))
     return Estimate(value=value, low=low, high=high)
 
 
 def differing(own: Iterable[Reply]) -> int:
-    return sum(one.differs for one in own)
+    return sum(case.differs for case in own)
 
 
-def cell(found: Estimate) -> str:
-    return f"{100 * found.value:.1f} {interval(found.low, found.high)}"
+def cell(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:.1f} {interval(estimate.low, estimate.high)}"
 
 
 def _row(part: str, by: str, name: str, cases: Sequence[Words | Reply], failed: Estimate | None) -> dict[str, Any]:
     row: dict[str, Any] = {"part": part, "by": by, "name": name, "n": len(cases)}
-    row |= {"tasks": len({one.task_id for one in cases}), "exceptions": sum(bool(one.crash) for one in cases)}
+    row |= {"tasks": len({case.task_id for case in cases}), "exceptions": sum(bool(case.crash) for case in cases)}
     blank = dict.fromkeys(("failed", "failed_share", "failed_low", "failed_high", "in_form"), "")
     blank |= dict.fromkeys(("no_program", "logged_pass", "lenient_pass", "extracted_pass", "agree"), "")
     row |= blank | dict.fromkeys(("agree_share", "agree_low", "agree_high"), "")
@@ -172,14 +171,14 @@ def _row(part: str, by: str, name: str, cases: Sequence[Words | Reply], failed: 
 
 def _verdicts(own: Sequence[Reply]) -> dict[str, Any]:
     return {
-        "no_program": sum(not one.program for one in own),
-        "logged_pass": sum(one.logged for one in own),
-        "lenient_pass": sum(one.lenient for one in own),
-        "extracted_pass": sum(one.passed for one in own),
+        "no_program": sum(not case.program for case in own),
+        "logged_pass": sum(case.logged for case in own),
+        "lenient_pass": sum(case.lenient for case in own),
+        "extracted_pass": sum(case.passed for case in own),
         "agree": len(own) - differing(own),
-    } | _flat("agree", share(own, lambda one: not one.differs))
+    } | _flat("agree", share(own, lambda case: not case.differs))
 
 
-def _flat(name: str, found: Estimate) -> dict[str, float]:
-    ends = {f"{name}_share": found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+def _flat(name: str, estimate: Estimate) -> dict[str, float]:
+    ends = {f"{name}_share": estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     return {column: round(value, 4) for column, value in ends.items()}

@@ -53,8 +53,11 @@ def probes(episodes: Sequence[Episode]) -> list[Probe]:
     - `same class`: the reflections on the same class of failure in other tasks. All episodes of the task are out.
     - `rare class`: the same for the queries whose class is not the commonest, of which a random order finds plenty.
     """
-    models, tasks = _alike([one.agent_id for one in episodes]), _alike([one.task_id for one in episodes])
-    kinds = [one.category for one in episodes]
+    models, tasks = (
+        _alike([episode.agent_id for episode in episodes]),
+        _alike([episode.task_id for episode in episodes]),
+    )
+    kinds = [episode.category for episode in episodes]
     commonest = max(dict.fromkeys(kinds), key=kinds.count, default="")
     rare = [number for number, kind in enumerate(kinds) if kind != commonest]
     every, same = range(len(episodes)), _alike(kinds)
@@ -81,7 +84,7 @@ def _alike(keys: Sequence[str]) -> list[frozenset[int]]:
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         places.setdefault(key, []).append(place)
-    groups = {key: frozenset(found) for key, found in places.items()}
+    groups = {key: frozenset(members) for key, members in places.items()}
     return [groups[key] for key in keys]
 
 
@@ -107,7 +110,7 @@ def known(views: Sequence[str]) -> Sequence[str]:
 def documents(episodes: Sequence[Episode], view: str) -> list[str]:
     """The text under which each episode is found; raises ValueError for a view that is none of `VIEWS`."""
     if view == "words":
-        return [_masked(one.reflection.text if one.reflection else "", one) for one in episodes]
+        return [_masked(episode.reflection.text if episode.reflection else "", episode) for episode in episodes]
     return queries(episodes, view)
 
 
@@ -115,10 +118,12 @@ def queries(episodes: Sequence[Episode], view: str) -> list[str]:
     """The text that each episode asks with: in the lab's own choices what `texts.query` gives for its task."""
     known([view])
     if view == "words":
-        return [_masked(one.task_description, one) for one in episodes]
+        return [_masked(episode.task_description, episode) for episode in episodes]
     if view == "program":
-        return [f"{one.failure_analysis}\n{_masked(_DOCSTRING.sub('', one.code), one)}" for one in episodes]
-    return [document(one, view) for one in episodes]
+        return [
+            f"{episode.failure_analysis}\n{_masked(_DOCSTRING.sub('', episode.code), episode)}" for episode in episodes
+        ]
+    return [document(episode, view) for episode in episodes]
 
 
 def _masked(text: str, episode: Episode) -> str:
@@ -128,4 +133,4 @@ def _masked(text: str, episode: Episode) -> str:
 
 def classes(episodes: Sequence[Episode]) -> list[tuple[str, int]]:
     """How many episodes each class of failure has, the commonest first."""
-    return Counter(one.category for one in episodes).most_common()
+    return Counter(episode.category for episode in episodes).most_common()

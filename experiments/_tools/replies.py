@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from reflexion_lab.audit.audit import Verdict
-from reflexion_lab.audit.known_tasks import task_of
-from reflexion_lab.audit.rows import Row, read_rows
 from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.transcripts import Step, read_transcripts
 from reflexion_lab.records import Record, Task
 
 
@@ -93,30 +90,27 @@ def recorded(path: Path, limit: int | None = None) -> Iterator[Words | Reply]:
 
     `limit`: of the first so many rows.
 
-    Raises:
-        OSError, ValueError: the file cannot be read as a transcript.
+    Raises
+    ------
+    OSError, ValueError
+        The file cannot be read as a transcript.
     """
-    for count, row in enumerate(read_rows(path)):
-        if limit is not None and count >= limit:
-            return
-        attempts = row.fields.get("attempts")
-        if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
-            raise row.wrong("attempts", repr(attempts)[:60], "a list of objects, one an attempt")
-        for step in (replace(row, fields=attempt) for attempt in attempts):
+    for row in read_transcripts(path, limit):
+        for step in row.steps:
             model = step.text("model", row.text("model", "unknown"))
-            if words := step.text("reflection", ""):
-                yield Words(model=model, task_id=row.text("problem"), text=words)
+            if step.reflection:
+                yield Words(model=model, task_id=row.task_id, text=step.reflection)
             if "raw" in step.fields:
-                yield _reply(row, step, model)
+                yield _reply(row.task, step, model)
 
 
-def _reply(row: Row, step: Row, model: str) -> Reply:
+def _reply(task: Task, step: Step, model: str) -> Reply:
     """The log judged `code`, or, without one, the completion behind the prompt."""
-    task, text, logged = task_of(row, row.text("problem")), step.text("raw"), step.verdict("own_pass")
+    text, logged = step.text("raw"), step.verdict("own_pass")
     if logged is None:
         raise step.wrong("own_pass", "nothing", "true or false")
     lenient = step.verdict("own_lenient")
-    judged = step.text("code", "") or task.prompt + text
+    judged = step.code or task.prompt + text
     return Reply(
         model=model,
         text=text,

@@ -5,11 +5,8 @@ earns the verdict that its log holds.
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +15,11 @@ from msgspec.structs import replace
 from experiments._tools.parsing_causes import cause_of
 from experiments._tools.replies import Reply, Words, recorded
 from reflexion_lab.agent.reflectors.fields import LABELS, ParseError, parse_fields
-from reflexion_lab.audit.audit import LIMITS, PATIENT, execute
+from reflexion_lab.audit.audit import Verdict, execute
+from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
 from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Record
-from reflexion_lab.runner.progress import in_notebook
-from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 from reflexion_lab.text.replies.extract import extract
 
 
@@ -45,26 +42,27 @@ def parse_recorded(
 
     `limit`: only the first so many rows of each file. A time-out is believed after a second, longer try, alone.
 
-    Raises:
-        OSError, ValueError: a file cannot be read as transcripts, or none holds a reflection or a completion.
+    Raises
+    ------
+    OSError, ValueError
+        A file cannot be read as transcripts, or none holds a reflection or a completion.
     """
     start = time.monotonic()
     for path in paths:
         if not Path(path).is_file():
-            raise DataError(f"{path}: no such file; expected a transcript (.jsonl, .jsonl.gz)")
-    found = [one for path in map(Path, paths) for one in recorded(path, limit)]
-    if not found:
+            raise DataError(path, "no such file", "a transcript (.jsonl, .jsonl.gz)")
+    records = [record for path in map(Path, paths) for record in recorded(path, limit)]
+    if not records:
         where = "" if limit is None else f" in the first {limit} rows"
-        expected = "expected transcripts whose `attempts` hold `reflection` or `raw`"
-        raise ConfigError(f"{', '.join(map(str, paths)) or 'no file'}: no reply found{where}; {expected}")
-    words = [parsed(one) for one in found if isinstance(one, Words)]
-    replies = [extracted(one) for one in found if isinstance(one, Reply)]
-    told, executed = _executed(replies, workers or os.cpu_count() or 1, quiet)
+        names = ", ".join(map(str, paths)) or "no file"
+        raise ConfigError(names, f"no reply{where}", "transcripts whose `attempts` hold `reflection` or `raw`")
+    words = [parsed(record) for record in records if isinstance(record, Words)]
+    replies = [extracted(record) for record in records if isinstance(record, Reply)]
     return Parsing(
         sources=tuple(Path(path).name for path in paths),
         words=tuple(words),
-        replies=tuple(told),
-        executed=executed,
+        replies=tuple(_executed(replies, workers, quiet)),
+        executed=len(set(map(_key, replies))),
         seconds=time.monotonic() - start,
     )
 
@@ -94,35 +92,29 @@ def extracted(reply: Reply) -> Reply:
 def _comes_back(text: str, form: Callable[[Mapping[str, str]], str]) -> bool:
     """Whether the parser reads `text` as each of the three texts, once a model has put it in form."""
     try:
-        said = parse_fields(form(dict.fromkeys(LABELS[:3], text) | {LABELS[3]: "0.5"}))
+        fields = parse_fields(form(dict.fromkeys(LABELS[:3], text) | {LABELS[3]: "0.5"}))
     except ParseError:
         return False
-    return said.root_cause == said.what_went_wrong == said.what_to_change == text
+    return fields.root_cause == fields.what_went_wrong == fields.what_to_change == text
 
 
 def _lines(values: Mapping[str, str]) -> str:
     return "\n".join(f"{label}: {value}" for label, value in values.items())
 
 
-def _executed(replies: list[Reply], workers: int, quiet: bool) -> tuple[list[Reply], int]:
-    """With verdicts, and a cause where they differ from the log; and how many different programs there were."""
-    from tqdm.auto import tqdm
+def _executed(replies: list[Reply], workers: int | None, quiet: bool) -> list[Reply]:
+    """With verdicts, and a cause where they differ from the log."""
+    with StoredPrograms(workers) as programs, counter("replies", "program", len(replies), quiet) as bar:
 
-    distinct = {_key(reply): reply.sample(reply.program) for reply in replies}
-    hidden = quiet or not (sys.stderr.isatty() or in_notebook())
-    with Sandbox(LIMITS, servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:
-        run = partial(execute, sandbox)
-        bar = tqdm(pool.map(run, distinct.values()), total=len(distinct), unit="program", disable=hidden, leave=False)
-        verdicts = dict(zip(distinct, bar, strict=True))
-        with Sandbox(PATIENT, servers=1) as alone:
-            verdicts |= {
-                key: execute(alone, distinct[key]) for key, one in verdicts.items() if one.outcome == "timeout"
-            }
-        judged = [replace(reply, verdict=verdicts[_key(reply)]) for reply in replies]
-        told = list(
-            pool.map(lambda reply: replace(reply, cause=cause_of(reply, run)) if reply.differs else reply, judged)
-        )
-    return told, len(distinct)
+        def verdict(sandbox: Sandbox, reply: Reply) -> Verdict:
+            return execute(sandbox, reply.sample(reply.program))
+
+        def explained(sandbox: Sandbox, reply: Reply) -> Reply:
+            return replace(reply, cause=cause_of(reply, partial(execute, sandbox))) if reply.differs else reply
+
+        verdicts = programs.map(verdict, replies, key=_key, each=lambda _: bar.update())
+        judged = [replace(reply, verdict=verdict) for reply, verdict in zip(replies, verdicts, strict=True)]
+        return programs.map(explained, judged, again=never)
 
 
 def _key(reply: Reply) -> tuple[object, ...]:

@@ -50,16 +50,18 @@ def retrieval(options: argparse.Namespace) -> int:
     # What is wrong with the arguments shows before minutes are spent on them.
     views = known(options.match or VIEWS)
     _check(options.files, options.out)
-    made = contestants(options.retriever or NAMES, seed=options.seed, embeddings=options.embeddings)
-    found = recollect(options.files, limit=options.limit)
-    compared = compare(found.episodes, made.making, views, unseen=made.unseen, k=options.k, seed=options.seed)
-    show(found, compared, Console())
+    entrants = contestants(options.retriever or NAMES, seed=options.seed, embeddings=options.embeddings)
+    recollected = recollect(options.files, limit=options.limit)
+    compared = compare(
+        recollected.episodes, entrants.making, views, unseen=entrants.unseen, k=options.k, seed=options.seed
+    )
+    show(recollected, compared, Console())
     if options.out:
-        print("\n".join(f"written: {path}" for path in save(compared, found.sources, Path(options.out))))
+        print("\n".join(f"written: {path}" for path in save(compared, recollected.sources, Path(options.out))))
     if options.json:
-        told = {"documents": compared.documents, "tasks": compared.tasks, "unshown": found.unshown}
+        counts = {"documents": compared.documents, "tasks": compared.tasks, "unshown": recollected.unshown}
         seconds = round(time.monotonic() - start, 3)
-        print(json.dumps({**told, "cells": list(as_rows(compared)), "seconds": seconds}))
+        print(json.dumps({**counts, "cells": list(as_rows(compared)), "seconds": seconds}))
     return 0
 
 

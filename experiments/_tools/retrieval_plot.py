@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from experiments._tools import output
 from experiments._tools.forest import forest
+from experiments._tools.output import legend_above
 from experiments._tools.retrieval_report import as_rows, n_of
 from experiments._tools.retrievers_compared import Comparison
 from reflexion_lab.analysis.figures.style import INK, caption
@@ -35,32 +37,16 @@ def draw(comparison: Comparison, sources: Sequence[str], figure: Figure) -> Figu
         ax.set_title(f"{probe.name}: {n_of(comparison, probe)}", fontsize=10, loc="left", color=INK)
         if ax is not panels[0]:
             ax.set_yticklabels([])
-    told = f"{comparison.documents} documents from {', '.join(sources)}; seed {comparison.seed}."
-    caption(panels[0], f"{told}\n{METHOD}")
-    handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1, 0, 0), "ncols": 6, "borderaxespad": 2.2}
-    panels[0].legend(handles.values(), handles, **place, frameon=False, labelcolor=INK, fontsize=9)
+    sources_line = f"{comparison.documents} documents from {', '.join(sources)}; seed {comparison.seed}."
+    caption(panels[0], f"{sources_line}\n{METHOD}")
+    legend_above(panels[0])
     return figure
 
 
 def save(comparison: Comparison, sources: Sequence[str], folder: Path) -> list[Path]:
     """Write `table.csv` and `figure.svg` into `folder`, and name them."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    folder.mkdir(parents=True, exist_ok=True)
-    table, picture = folder / "table.csv", folder / "figure.svg"
-    rows = list(as_rows(comparison))
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    drawn = draw(comparison, sources, Figure(facecolor="white"))
-    FigureCanvasSVG(drawn)
-    with mpl.rc_context({"svg.hashsalt": "retrieval"}):  # equal numbers, equal bytes
-        drawn.savefig(picture, bbox_inches="tight", pad_inches=0.2, metadata={"Date": None})
-    return [table, picture]
+    drawing = partial(draw, comparison, sources)
+    return output.save(list(as_rows(comparison)), drawing, folder, salt="retrieval", pad_inches=0.2)
 
 
 def _estimates(comparison: Comparison, probe: str) -> dict[str, dict[str, Estimate]]:

@@ -57,32 +57,36 @@ class Quality(Record, frozen=True, kw_only=True):
     ndcg: Estimate
 
 
-def answer(task_id: str, found: Sequence[bool], relevant: int, k: int, best_score: float = 0.0) -> Answer:
+def answer(task_id: str, hits: Sequence[bool], relevant: int, k: int, best_score: float = 0.0) -> Answer:
     """Measure one ranking.
 
     nDCG@k has binary gains and the discount log2(rank + 1): Järvelin and Kekäläinen 2002 (ACM TOIS 20:422-446) in the
     form that is common since, which discounts from the second rank on. MRR: Voorhees 1999 (TREC-8 question answering).
 
-    Args:
-        found: for each document that was found, best first, whether it is relevant.
-        relevant: relevant documents in the pool, found or not; at least 1.
-        k: documents that count for `hit` and `ndcg`; at least 1.
+    Parameters
+    ----------
+    found
+        For each document that was found, best first, whether it is relevant.
+    relevant : int
+        Relevant documents in the pool, found or not; at least 1.
+    k : int
+        Documents that count for `hit` and `ndcg`; at least 1.
 
-    Raises:
-        ConfigError: k or `relevant` is below 1, or more relevant documents were found than there are.
+    Raises
+    ------
+    ConfigError
+        K or `relevant` is below 1, or more relevant documents were found than there are.
     """
     if k < 1:
         raise ConfigError("k", k, "1 or more")
-    if not max(1, sum(found)) <= relevant:
-        raise ConfigError(
-            f"relevant: {relevant} found, {sum(found)} of them in the ranking", expected="1 or more in all"
-        )
-    gained = sum(1 / math.log2(rank + 1) for rank, good in enumerate(found[:k], 1) if good)
+    if not max(1, sum(hits)) <= relevant:
+        raise ConfigError("relevant", f"{relevant}, and {sum(hits)} in the ranking", "1 or more, and as many at least")
+    gained = sum(1 / math.log2(rank + 1) for rank, good in enumerate(hits[:k], 1) if good)
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, relevant) + 1))
-    first = next((rank for rank, good in enumerate(found, 1) if good), 0)
+    first = next((rank for rank, good in enumerate(hits, 1) if good), 0)
     return Answer(
         task_id=task_id,
-        hit=float(any(found[:k])),
+        hit=float(any(hits[:k])),
         reciprocal_rank=1 / first if first else 0.0,
         ndcg=gained / ideal,
         best_score=best_score,
@@ -92,34 +96,38 @@ def answer(task_id: str, found: Sequence[bool], relevant: int, k: int, best_scor
 def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
     """Means over queries with 95 % intervals.
 
-    Raises:
-        ConfigError: there is no answer.
+    Raises
+    ------
+    ConfigError
+        There is no answer.
     """
     if not answers:
         raise ConfigError(NO_QUERY)
-    hits = _by_task(answers, lambda one: one.hit)
-    share = sum(one.hit for one in answers) / len(answers)
+    hits = _by_task(answers, lambda result: result.hit)
+    share = sum(result.hit for result in answers) / len(answers)
     low, high = clustered(share, [len(values) for values in hits])
     return Quality(
         queries=len(answers),
         tasks=len(hits),
         k=k,
         hit=Estimate(value=share, low=low, high=high),
-        mrr=_bootstrap(_by_task(answers, lambda one: one.reciprocal_rank), seed),
-        ndcg=_bootstrap(_by_task(answers, lambda one: one.ndcg), seed),
+        mrr=_bootstrap(_by_task(answers, lambda result: result.reciprocal_rank), seed),
+        ndcg=_bootstrap(_by_task(answers, lambda result: result.ndcg), seed),
     )
 
 
 def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, seed: int = 0) -> Estimate:
     """Mean of second - first over the same queries in the same order, in [-1, 1]; bootstrap over tasks.
 
-    Raises:
-        ConfigError: the answers are not about the same tasks in the same order, there is none, or no such measure.
+    Raises
+    ------
+    ConfigError
+        The answers are not about the same tasks in the same order, there is none, or no such measure.
     """
     if measure not in MEASURES:
         raise ConfigError("measure", repr(measure), f"one of {', '.join(MEASURES)}")
-    if [one.task_id for one in first] != [one.task_id for one in second]:
-        raise ConfigError(f"{len(first)} and {len(second)} answers found", expected="two to each query, in one order")
+    if [result.task_id for result in first] != [result.task_id for result in second]:
+        raise ConfigError("answers", f"{len(first)} and {len(second)}", "two to each query, in one order")
     gains: dict[str, list[float]] = {}
     for before, after in zip(first, second, strict=True):
         gains.setdefault(before.task_id, []).append(getattr(after, measure) - getattr(before, measure))
@@ -128,8 +136,8 @@ def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, 
 
 def _by_task(answers: Sequence[Answer], value: Callable[[Answer], float]) -> list[list[float]]:
     values: dict[str, list[float]] = {}
-    for one in answers:
-        values.setdefault(one.task_id, []).append(value(one))
+    for result in answers:
+        values.setdefault(result.task_id, []).append(value(result))
     return list(values.values())
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from experiments._tools.output import show_sheet
 from experiments._tools.probes import Probe
 from experiments._tools.recollected import Recollected
 from experiments._tools.retrieval_quality import Estimate
@@ -23,8 +24,6 @@ BASELINE, PLAIN = "jaccard", "task"
 """The retriever and the text that the others are paired with, where they were asked."""
 MIN_SCORE = 0.25
 """That of `recall=similar`."""
-ENOUGH = 1000
-"""Characters for any sheet of figures."""
 
 
 def show(recollected: Recollected, comparison: Comparison, console: Console) -> None:
@@ -35,15 +34,8 @@ def show(recollected: Recollected, comparison: Comparison, console: Console) -> 
             console.print(f"{probe.name}: no query has a relevant document in its pool", highlight=False)
             continue
         for sheet in (found, partial(gained, over="retriever"), partial(gained, over="match"), reached):
-            _print(sheet(comparison, probe.name), console)
-    _print(speeds(comparison), console)
-
-
-def _print(sheet: Sheet, console: Console) -> None:
-    """As wide as its figures are: a narrow terminal breaks its lines, where rich would cut figures and names off."""
-    table = as_table(sheet)
-    table.width = console.measure(table, options=console.options.update(width=ENOUGH)).maximum
-    console.print(table, crop=False)
+            show_sheet(sheet(comparison, probe.name), console)
+    show_sheet(speeds(comparison), console)
 
 
 def contents(recollected: Recollected) -> Sheet:
@@ -52,7 +44,12 @@ def contents(recollected: Recollected) -> Sheet:
     for episode in recollected.episodes:
         by_model.setdefault(episode.agent_id, []).append(episode)
     rows = [
-        (model, counts(Counter(one.category for one in own)), str(len(own)), str(len({one.task_id for one in own})))
+        (
+            model,
+            counts(Counter(episode.category for episode in own)),
+            str(len(own)),
+            str(len({episode.task_id for episode in own})),
+        )
         for model, own in [*by_model.items(), ("all", list(recollected.episodes))]
     ]
     caption = (
@@ -71,8 +68,10 @@ def found(comparison: Comparison, probe: str) -> Sheet:
 def gained(comparison: Comparison, probe: str, over: str) -> Sheet:
     """Paired differences of nDCG@k: over the baseline retriever (`over="retriever"`) or over plain task text ("match").
 
-    Raises:
-        ConfigError: `over` is neither.
+    Raises
+    ------
+    ConfigError
+        `over` is neither.
     """
     if over not in ("retriever", "match"):
         raise ConfigError("over", repr(over), "retriever or match")
@@ -94,7 +93,7 @@ def reached(comparison: Comparison, probe: str) -> Sheet:
 
 def reach(cell: Cell) -> float:
     """Share of the queries, in [0, 1], whose best hit has `MIN_SCORE`."""
-    return sum(one.best_score >= MIN_SCORE for one in cell.answers) / len(cell.answers)
+    return sum(answer.best_score >= MIN_SCORE for answer in cell.answers) / len(cell.answers)
 
 
 def speeds(comparison: Comparison) -> Sheet:
@@ -115,10 +114,10 @@ def speeds(comparison: Comparison) -> Sheet:
 
 def as_rows(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """One row a cell: the contract of `table.csv` and of `--json`."""
-    told = {probe.name: probe for probe in comparison.probes}
+    probes = {probe.name: probe for probe in comparison.probes}
     times = {(speed.match, speed.retriever): speed for speed in comparison.speeds}
     for cell in comparison.cells:
-        quality, probe, speed = cell.quality, told[cell.probe], times[cell.match, cell.retriever]
+        quality, probe, speed = cell.quality, probes[cell.probe], times[cell.match, cell.retriever]
         row: dict[str, Any] = {"probe": cell.probe, "match": cell.match, "retriever": cell.retriever}
         row |= {"queries": quality.queries, "tasks": quality.tasks, "left_out": probe.alone}
         row |= {"documents": comparison.documents, "chance": round(probe.chance, 4), "k": quality.k}
@@ -154,18 +153,18 @@ def _sheet(probe: str, grid: Mapping[str, Mapping[str, str]], what: str, caption
 
 
 def _caption(comparison: Comparison, probe: str) -> str:
-    asked = next(one for one in comparison.probes if one.name == probe)
+    asked = next(candidate for candidate in comparison.probes if candidate.name == probe)
     return (
         f"{asked.asks}; {n_of(comparison, asked)}, {asked.alone} left out, to which nothing is relevant; "
         f"{100 * asked.chance:.1f} % of the documents are, on average. 95 % intervals, bootstrap over tasks."
     )
 
 
-def _grid(comparison: Comparison, probe: str, said: Callable[[Cell], str]) -> dict[str, dict[str, str]]:
+def _grid(comparison: Comparison, probe: str, text: Callable[[Cell], str]) -> dict[str, dict[str, str]]:
     grid: dict[str, dict[str, str]] = {}
     for cell in comparison.cells:
         if cell.probe == probe:
-            grid.setdefault(cell.retriever, {})[cell.match] = said(cell)
+            grid.setdefault(cell.retriever, {})[cell.match] = text(cell)
     return grid
 
 
@@ -174,9 +173,13 @@ def n_of(comparison: Comparison, probe: Probe) -> str:
     return f"{cell.quality.queries} queries on {cell.quality.tasks} tasks" if cell else "no query"
 
 
-def _cell(found: Estimate, sign: str = "") -> str:
-    return f"{100 * found.value:{sign}.1f}\n[{round(100 * found.low)}, {round(100 * found.high)}]"
+def _cell(estimate: Estimate, sign: str = "") -> str:
+    return f"{100 * estimate.value:{sign}.1f}\n[{round(100 * estimate.low)}, {round(100 * estimate.high)}]"
 
 
-def _flat(name: str, found: Estimate) -> dict[str, float]:
-    return {name: round(found.value, 4), f"{name}_low": round(found.low, 4), f"{name}_high": round(found.high, 4)}
+def _flat(name: str, estimate: Estimate) -> dict[str, float]:
+    return {
+        name: round(estimate.value, 4),
+        f"{name}_low": round(estimate.low, 4),
+        f"{name}_high": round(estimate.high, 4),
+    }

@@ -82,12 +82,17 @@ def compare(
     All episodes are documents of one index. Those that are not in a query's pool are struck from the ranking, which
     leaves the order of the others as it is; rarity of words is counted over all of them.
 
-    Args:
-        retrievers: makes each, empty; by name.
-        unseen: what a new query text costs some of them, by name, where a cache spares it here (`Contestants`).
+    Parameters
+    ----------
+    retrievers : mapping
+        Makes each, empty; by name.
+    unseen : mapping, optional
+        What a new query text costs some of them, by name, where a cache spares it here (`Contestants`).
 
-    Raises:
-        ConfigError: no retriever, view or episode, an unknown view, or k below 1.
+    Raises
+    ------
+    ConfigError
+        No retriever, view or episode, an unknown view, or k below 1.
     """
     for name, value in (("retrievers", retrievers), ("views", views), ("episodes", episodes)):
         if not value:
@@ -98,24 +103,24 @@ def compare(
     cells: list[Cell] = []
     speeds: list[Speed] = []
     # What is struck takes places: so each pool is seen at least to its place DEEP.
-    depth = max(DEEP, k) + max((len(one.excluded) for probe in asked for one in probe.questions), default=0)
+    depth = max(DEEP, k) + max((len(question.excluded) for probe in asked for question in probe.questions), default=0)
     for view in _shown(views, quiet):
         texts, wanted = documents(episodes, view), queries(episodes, view)
-        made = {name: _filled(make, texts, wanted[0]) for name, make in retrievers.items()}
-        filled = {name: retriever for name, (retriever, _) in made.items()}
+        ready = {name: _filled(make, texts, wanted[0]) for name, make in retrievers.items()}
+        filled = {name: retriever for name, (retriever, _) in ready.items()}
         latencies = _latencies(filled, unseen or {}, wanted, k, seed)
-        for name, (retriever, seconds) in made.items():
+        for name, (retriever, seconds) in ready.items():
             speeds.append(Speed(match=view, retriever=name, index_seconds=seconds, query_ms=latencies[name]))
             rankings = _rankings(retriever, wanted, depth)
             for probe in filter(lambda probe: probe.questions, asked):
                 answers = tuple(_answered(episodes, rankings, question, k) for question in probe.questions)
-                found = quality(answers, k, seed)
-                cells.append(Cell(probe=probe.name, match=view, retriever=name, answers=answers, quality=found))
+                measured = quality(answers, k, seed)
+                cells.append(Cell(probe=probe.name, match=view, retriever=name, answers=answers, quality=measured))
     return Comparison(
         k=k,
         seed=seed,
         documents=len(episodes),
-        tasks=len({one.task_id for one in episodes}),
+        tasks=len({episode.task_id for episode in episodes}),
         probes=tuple(asked),
         cells=tuple(cells),
         speeds=tuple(speeds),
@@ -151,20 +156,20 @@ def _latencies(
 
 def _rankings(retriever: Retriever, wanted: Sequence[str], depth: int) -> list[list[Hit]]:
     """What each query finds; equal queries are asked once."""
-    found = {text: retriever.rank(text, depth) for text in dict.fromkeys(wanted)}
-    return [found[text] for text in wanted]
+    rankings = {text: retriever.rank(text, depth) for text in dict.fromkeys(wanted)}
+    return [rankings[text] for text in wanted]
 
 
 def _answered(episodes: Sequence[Episode], rankings: Sequence[Sequence[Hit]], question: Question, k: int) -> Answer:
-    found: list[bool] = []
+    relevant_hits: list[bool] = []
     best = 0.0
     for hit in rankings[question.number]:
         if hit.number not in question.excluded:
             best = best or hit.score
-            found.append(hit.number in question.relevant)
-            if len(found) >= k and any(found):  # what comes later changes no measure
+            relevant_hits.append(hit.number in question.relevant)
+            if len(relevant_hits) >= k and any(relevant_hits):  # what comes later changes no measure
                 break
-    return answer(episodes[question.number].task_id, found, len(question.relevant), k, best)
+    return answer(episodes[question.number].task_id, relevant_hits, len(question.relevant), k, best)
 
 
 def _shown(views: Sequence[str], quiet: bool) -> Iterator[str]:

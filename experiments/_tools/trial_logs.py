@@ -71,22 +71,24 @@ class Pairing(Record, frozen=True, kw_only=True):
 def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
     """Every log folder among `folders` and below them, in the order of their names.
 
-    Raises:
-        ConfigError: there is none; a file is not what it should be; a trial is missing; the environments of two trials
-            differ; or one that was solved is unsolved later.
+    Raises
+    ------
+    ConfigError
+        There is none; a file is not what it should be; a trial is missing; the environments of two trials differ; or
+        one that was solved is unsolved later.
     """
-    found = [trials for folder in folders for trials in _below(Path(folder))]
-    if not found:
+    trials_read = [trials for folder in folders for trials in _below(Path(folder))]
+    if not trials_read:
         raise ConfigError(", ".join(map(str, folders)), "no env_results_trial_N.json", "one a trial")
-    return found
+    return trials_read
 
 
 def pairings(trials: Sequence[Trials], baseline: str = "base") -> Iterator[Pairing]:
     """Each run against each run whose name begins with `baseline`, on the same environments of one world, where there
     is more than one trial to compare.
     """
-    for first in (one for one in trials if one.name.startswith(baseline)):
-        for second in (one for one in trials if one.world == first.world and not one.name.startswith(baseline)):
+    for first in (run for run in trials if run.name.startswith(baseline)):
+        for second in (run for run in trials if run.world == first.world and not run.name.startswith(baseline)):
             if first.solved.keys() == second.solved.keys() and min(first.length, second.length) > 1:
                 common = range(1, min(first.length, second.length) + 1)
                 yield Pairing(
@@ -111,21 +113,17 @@ def _number(path: Path) -> int:
 
 def _read(folder: Path, files: dict[int, Path]) -> Trials:
     if missing := sorted(set(range(max(files) + 1)) - files.keys()):
-        raise ConfigError(folder, f"env_results_trial_{missing[0]}.json not", "one for every trial")
+        raise ConfigError(folder, f"no env_results_trial_{missing[0]}.json", "one for every trial")
     solved: dict[str, list[bool]] = {}
     for trial in range(len(files)):
         path = files[trial]
         outcomes = _outcomes(path)
         if trial and (odd := sorted(outcomes.keys() ^ solved.keys())):
-            raise ConfigError(
-                f"{path}: environment {odd[0]} found in one trial alone", expected="the same in all trials"
-            )
+            raise ConfigError(path, f"environment {odd[0]} in one trial alone", "the same in all trials")
         for name, is_success in outcomes.items():
             before = solved.setdefault(name, [])
             if before and before[-1] and not is_success:
-                raise ConfigError(
-                    f"{path}: {name} unsolved found, which was solved before", expected="it to stay solved"
-                )
+                raise ConfigError(path, f"{name} unsolved, which was solved before", "it to stay solved")
             before.append(is_success)
     where = folder.resolve()
     return Trials(world=where.parent.name, name=where.name, solved={name: tuple(has) for name, has in solved.items()})
@@ -135,8 +133,8 @@ def _outcomes(path: Path) -> dict[str, bool]:
     try:
         environments = msgspec.json.decode(content(path, "a trial's results"), type=list[Environment])
     except UNREADABLE as problem:
-        raise ConfigError(f"{path}: {problem}", expected="a list of objects with `name` and `is_success`") from None
-    found = {one.name: one.is_success for one in environments}
-    if len(found) < len(environments) or not found:
-        raise ConfigError(path, f"{len(environments)} entries of {len(found)} names", "each once, and one")
-    return found
+        raise ConfigError(path, problem, "a list of objects with `name` and `is_success`") from None
+    outcomes = {environment.name: environment.is_success for environment in environments}
+    if len(outcomes) < len(environments) or not outcomes:
+        raise ConfigError(path, f"{len(environments)} entries of {len(outcomes)} names", "each once, and one")
+    return outcomes

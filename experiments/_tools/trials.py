@@ -30,10 +30,10 @@ def trials(options: argparse.Namespace) -> int:
     from experiments._tools.trials_plot import save
     from experiments._tools.trials_report import show
 
-    found = read_trials(options.folders)
-    show(found, Console())
+    read = read_trials(options.folders)
+    show(read, Console())
     if options.out:
-        print("\n".join(f"written: {path}" for path in save(found, Path(options.out))))
+        print("\n".join(f"written: {path}" for path in save(read, Path(options.out))))
     return 0
 
 

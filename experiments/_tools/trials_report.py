@@ -37,18 +37,18 @@ COLUMNS = (
 
 def show(trials: Sequence[Trials], console: Console) -> None:
     """Every run's cumulative successes, then each against its baseline."""
-    for one in trials:
-        last = one.curve[-1]
+    for run in trials:
+        last = run.curve[-1]
         ends = f"{100 * last.share:.1f} % {interval(last.low, last.high)} of {last.n} environments, Wilson 95 %"
-        console.print(line(f"{one.label}: {' '.join(str(rate.k) for rate in one.curve)}; {ends}"))
+        console.print(line(f"{run.label}: {' '.join(str(rate.k) for rate in run.curve)}; {ends}"))
     for pairing in pairings(trials):
-        shown = table(
+        sheet = table(
             f"{pairing.second} against {pairing.first}", "trial", "gained", "lost", "difference", "p", names=0
         )
-        for trial, found in enumerate(pairing.by_trial, 1):
-            size = f"{100 * found.difference:+.1f} {interval(found.low, found.high)}"
-            shown.add_row(str(trial), str(found.repaired), str(found.damaged), size, f"{found.p:.2g}")
-        console.print(shown)
+        for trial, difference in enumerate(pairing.by_trial, 1):
+            size = f"{100 * difference.difference:+.1f} {interval(difference.low, difference.high)}"
+            sheet.add_row(str(trial), str(difference.repaired), str(difference.damaged), size, f"{difference.p:.2g}")
+        console.print(sheet)
         start = "the very same outcomes in trial 1" if pairing.same_start else "different outcomes in trial 1"
         console.print(line(f"{_last(pairing)}; {start}; points, Newcombe 95 %; exact McNemar, one run each"))
 
@@ -58,39 +58,39 @@ def as_rows(trials: Sequence[Trials]) -> Iterator[dict[str, object]]:
     against: dict[str, list[Pairing]] = {}
     for pairing in pairings(trials):
         against.setdefault(pairing.second, []).append(pairing)
-    for one in trials:
-        for trial, rate in enumerate(one.curve, 1):
-            own = {"world": one.world, "run": one.name, "trial": trial, "n": rate.n, "solved": rate.k}
+    for run in trials:
+        for trial, rate in enumerate(run.curve, 1):
+            own = {"world": run.world, "run": run.name, "trial": trial, "n": rate.n, "solved": rate.k}
             own |= {"share": round(rate.share, 4), "low": round(rate.low, 4), "high": round(rate.high, 4)}
-            pairs = [pair for pair in against.get(one.label, []) if trial <= len(pair.by_trial)]
+            pairs = [pair for pair in against.get(run.label, []) if trial <= len(pair.by_trial)]
             yield from (own | _difference(pair, pair.by_trial[trial - 1]) for pair in pairs)
             if not pairs:
                 yield own
 
 
-def _difference(pairing: Pairing, found: Paired) -> dict[str, object]:
-    least = detectable(found)
+def _difference(pairing: Pairing, pair: Paired) -> dict[str, object]:
+    least = detectable(pair)
     return {
         "baseline": pairing.first.rpartition("/")[2],
-        "baseline_solved": found.both + found.damaged,
-        "gained": found.repaired,
-        "lost": found.damaged,
-        "difference": round(found.difference, 4),
-        "difference_low": round(found.low, 4),
-        "difference_high": round(found.high, 4),
-        "p": f"{found.p:.3g}",
+        "baseline_solved": pair.both + pair.damaged,
+        "gained": pair.repaired,
+        "lost": pair.damaged,
+        "difference": round(pair.difference, 4),
+        "difference_low": round(pair.low, 4),
+        "difference_high": round(pair.high, 4),
+        "p": f"{pair.p:.3g}",
         "minimum_detectable": "" if least is None else round(least, 4),
     }
 
 
-def detectable(found: Paired) -> float | None:
+def detectable(pair: Paired) -> float | None:
     """The least difference that a test with so many discordant pairs finds with a chance of 0.8; None for none."""
-    discordant = found.repaired + found.damaged
-    return minimum_detectable(found.n, discordant / found.n) if 0 < discordant < found.n else None
+    discordant = pair.repaired + pair.damaged
+    return minimum_detectable(pair.n, discordant / pair.n) if 0 < discordant < pair.n else None
 
 
 def _last(pairing: Pairing) -> str:
-    found = pairing.by_trial[-1]
-    least = detectable(found)
-    said = "nothing would be detected" if least is None else f"{100 * least:.1f} points would be detected, power 0.8"
-    return f"with {found.repaired + found.damaged} discordant environments at trial {len(pairing.by_trial)}, {said}"
+    pair = pairing.by_trial[-1]
+    least = detectable(pair)
+    power = "nothing would be detected" if least is None else f"{100 * least:.1f} points would be detected, power 0.8"
+    return f"with {pair.repaired + pair.damaged} discordant environments at trial {len(pairing.by_trial)}, {power}"

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.estimators import paired
 from reflexion_lab.analysis.figures.style import INK, caption
+from reflexion_lab.analysis.learning.transitions import transitions
 from reflexion_lab.analysis.stats.bootstrap import difference
-from reflexion_lab.analysis.transitions import transitions
 from reflexion_lab.runner.folder.folder import RunFolder
 
 KEYS = "evaluator.false_negative", "evaluator.false_positive"

@@ -1,5 +1,7 @@
-"""What runs show: frames, metrics, arms, paired differences, cost, calibration.
+"""What runs show: metrics, frames, arms, paired differences, cost, learning, figures and reports.
 
-In: run folders. Out: numbers with n and interval. Rooms: `stats` (formulas on numbers), `figures`, `report` (tables and
-pages). Called by everything above; reads records, never a running loop.
+In: run folders, read once as a `run_log.Log`. Out: numbers with n and interval. Rooms: `stats` (formulas on numbers),
+`frames`, `comparison` (arms against a baseline), `learning` (reflections, repairs, memory), `figures`, `report` (tables
+and pages). A metric is one function of `metrics`, a figure one file of `figures`. Called by everything above; reads
+records, never a running loop.
 """

@@ -236,8 +236,7 @@ def _check_alike(label: str, logs: Sequence[Log]) -> None:
         manifest = log.manifest
         if other := by_seed.get(manifest.seed):
             raise DataError(
-                f"arm {label}: two runs of seed {manifest.seed} found, {other} and {manifest.run_id}",
-                expected="one a seed",
+                f"arm {label}", f"two runs of seed {manifest.seed}, {other} and {manifest.run_id}", "one a seed"
             )
         by_seed[manifest.seed] = manifest.run_id
     if len(sources := {log.manifest.feedback_source for log in logs}) > 1:

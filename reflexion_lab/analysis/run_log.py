@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -25,8 +26,11 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.folder.folder import RunFolder
 
 
-class Log(Record, frozen=True, kw_only=True):
-    """A run folder, read once: the tasks whose loops have ended, in the order in which they did."""
+class Log(Record, frozen=True, kw_only=True, dict=True):
+    """A run folder, read once: the tasks whose loops have ended, in the order in which they did.
+
+    What is derived from it is computed once a log.
+    """
 
     manifest: Manifest
     results: dict[str, TaskResult]
@@ -55,13 +59,14 @@ class Log(Record, frozen=True, kw_only=True):
         attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
         results, grades = fresh.results, fresh.grades
         if lost := sorted(results.keys() - attempts.keys()):
-            where = f"{run.path / 'attempts.jsonl'}: no attempt at {lost[0]} found, of which there is a result"
-            raise FolderError(where, expected="one at least", hint="delete its line in results.jsonl and resume")
+            found = f"no attempt at {lost[0]}, of which there is a result"
+            mend = "delete its line in results.jsonl and resume"
+            raise FolderError(run.path / "attempts.jsonl", found, "one at least", mend)
         for task_id, result in results.items():
             n = len(attempts[task_id])
             if result.attempts != n or not all(1 <= t <= n for t in (result.submitted, result.best, result.last)):
-                where = f"{run.path / 'results.jsonl'}: a result of {task_id} that does not fit its {n} attempts found"
-                raise FolderError(where, expected="both as the run wrote them", hint="delete that line and resume")
+                found, mend = f"a result of {task_id} that does not fit its {n} attempts", "delete that line and resume"
+                raise FolderError(run.path / "results.jsonl", found, "both as the run wrote them", mend)
         written = fresh.written_tests
         return cls(
             manifest=fresh.manifest,
@@ -83,10 +88,15 @@ class Log(Record, frozen=True, kw_only=True):
         return replace(self, attempts=attempts, results=results, written=written)
 
     @property
+    def is_upper_bound(self) -> bool:
+        """Hidden tests drove its loops: none of its figures is a pass@1."""
+        return self.manifest.feedback_source == "oracle"
+
+    @cached_property
     def every(self) -> list[Attempt]:
         return [attempt for made in self.attempts.values() for attempt in made]
 
-    @property
+    @cached_property
     def submitted(self) -> dict[str, tuple[Attempt, Grade]]:
         """By task, what was submitted and its hidden verdict; tasks still to be graded are left out."""
         chosen = {task_id: submitted_at(made) for task_id, made in self.attempts.items()}
@@ -96,12 +106,12 @@ class Log(Record, frozen=True, kw_only=True):
             if (task_id, attempt.number) in self.grades
         }
 
-    @property
+    @cached_property
     def no_verdict(self) -> tuple[str, ...]:
         """Tasks on which the hidden tests say nothing, sorted; they are in no rate's n."""
         return tuple(sorted(without_verdict(self.grades.values()) & self.attempts.keys()))
 
-    @property
+    @cached_property
     def is_graded(self) -> bool:
         """Every attempt has its hidden verdict; an interrupted run has those of submissions alone."""
         return all((attempt.task_id, attempt.number) in self.grades for attempt in self.every)
@@ -111,7 +121,7 @@ class Log(Record, frozen=True, kw_only=True):
         """The grades; empty until `is_graded`."""
         return self.grades if self.is_graded else {}
 
-    @property
+    @cached_property
     def points(self) -> list[Point]:
         """The convergence curve, up to the longest loop; empty until `is_graded`."""
         return self.curve(max((len(made) for made in self.attempts.values()), default=0))
@@ -121,7 +131,7 @@ class Log(Record, frozen=True, kw_only=True):
         before = sum(written.usage.tokens for written in self.written.values())
         return curve(self.attempts, self.grades, n_attempts, before) if self.attempts and self.is_graded else []
 
-    @property
+    @cached_property
     def judged(self) -> list[tuple[Attempt, Grade]]:
         """Every attempt with its hidden verdict; empty until `is_graded`."""
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from reflexion_lab.analysis.estimators import Paired, paired
-from reflexion_lab.analysis.reflections import ReflectionFigures
-from reflexion_lab.analysis.reflections import reflections as reflection_figures
+from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.estimators import Paired
+from reflexion_lab.analysis.learning.reflections import ReflectionFigures
+from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.suite_quality import (
@@ -17,14 +18,11 @@ from reflexion_lab.analysis.suite_quality import (
     feedback_confusion,
     suite_quality,
 )
-from reflexion_lab.loop.selection import submitted_at, verdicts_at
 from reflexion_lab.records import (
-    UNKNOWN,
     WITHHELD,
     Attempt,
     Beginning,
     Evaluation,
-    Grade,
     Record,
     Usage,
     WrittenTests,
@@ -128,16 +126,18 @@ class Summary(Record, frozen=True, kw_only=True):
 
 
 def summary(log: Log) -> Summary:
-    """The headline figures of `Log.read(run)`, to the last digit the same in whatever order its tasks ended."""
-    log = log.by_task
+    """The headline figures of a run, computed once a log; equal to the last digit in whatever order its tasks ended."""
+    derived = log.__dict__  # where its cached properties are, too
+    if "summary" not in derived:
+        derived["summary"] = _summary(log.by_task)
+    figures: Summary = derived["summary"]
+    return figures
+
+
+def _summary(log: Log) -> Summary:
     manifest, every, submitted = log.manifest, log.every, log.submitted
     hidden = [grade for _, grade in submitted.values()]
     reflections = [attempt.reflection for attempt in every if attempt.reflection]
-    by_model = sum(reflection.source == "llm" for reflection in reflections)
-    first = verdicts_at(log.attempts, log.grades, 1) if log.is_graded else None
-    left_out = log.no_verdict
-    final = {task_id: grade.passed for task_id, (_, grade) in submitted.items() if task_id not in left_out}
-    tried = [a.evaluation for a in map(submitted_at, log.attempts.values()) if a.evaluation.outcome not in UNKNOWN]
     modes = [check.mode for attempt in every for check in attempt.evaluation.checks if check.kind == "test"]
     return Summary(
         run_id=manifest.run_id,
@@ -145,15 +145,15 @@ def summary(log: Log) -> Summary:
         seed=manifest.seed,
         models={"actor": manifest.model_fingerprint, **manifest.role_fingerprints},
         feedback_source=manifest.feedback_source,
-        is_upper_bound=manifest.feedback_source == "oracle",
+        is_upper_bound=log.is_upper_bound,
         n_expected=manifest.n_expected,
         n_logged=len(log.results),
-        no_verdict=left_out,
-        pass_at_1=Rate.of(sum(final.values()), len(final)),
-        pass_at_1_first=None if first is None else Rate.of(sum(first.values()), len(first)),
-        any_solved=Rate.of(_any_solved(log), len(final)) if log.is_graded else None,
-        visible_pass=Rate.of(sum(evaluation.passed for evaluation in tried), len(tried)),
-        against_single=None if first is None else paired(first, final),
+        no_verdict=log.no_verdict,
+        pass_at_1=metrics.pass_at_1(log),
+        pass_at_1_first=metrics.attempt_1_pass_at_1(log),
+        any_solved=metrics.any_solved(log),
+        visible_pass=metrics.visible_pass(log),
+        against_single=metrics.against_attempt_1(log),
         feedback=feedback_confusion(submitted.values()),
         feedback_first=feedback_confusion(j for j in log.judged if j[0].number == 1) if log.is_graded else None,
         feedback_attempts=feedback_confusion(log.judged) if log.is_graded else None,
@@ -167,7 +167,7 @@ def summary(log: Log) -> Summary:
         verification_types=dict(Counter(_verification(attempt.evaluation) for attempt in every)),
         did_not_run=_did_not_run(every),
         suites=suite_quality(log.written.values(), log.suite_verdicts) if log.written else None,
-        attempts_mean=len(every) / len(log.attempts) if log.attempts else 0.0,
+        attempts_mean=metrics.attempts_mean(log),
         stop_reasons=dict(Counter(result.stop_reason for result in log.results.values())),
         submitted_outcomes=dict(Counter(grade.outcome for grade in hidden)),
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
@@ -178,24 +178,19 @@ def summary(log: Log) -> Summary:
         read_of_others=_read_of_others(every, manifest.run_id) if log.beginning else None,
         known_before=_known(log.beginning) if log.beginning else {},
         reflections=dict(Counter(reflection.source for reflection in reflections)),
-        reflections_by_model=Rate.of(by_model, len(reflections)),
-        reflections_repeated=sum(_repeated(made) for made in log.attempts.values()),
+        reflections_by_model=metrics.reflections_by_model_share(log),
+        reflections_repeated=metrics.reflections_repeated(log),
         reflection_figures=reflection_figures(log),
-        extraction_failures=sum(not attempt.trajectory.solution.strip() for attempt in every),
+        extraction_failures=sum(metrics.extraction_failures(attempt, None) for attempt in every),
         withheld=_withheld(every),
         set_aside=dict(Counter(one.outcome for one in log.set_aside)),
         uncounted=sum(any(u.calls > u.refused and not u.tokens for u in attempt.usage.values()) for attempt in every),
-        no_feedback=sum(made[0].evaluation.outcome == "no_tests" for made in log.attempts.values()),
+        no_feedback=metrics.no_feedback(log),
         timeouts=sum(any(check.outcome == "timeout" for check in a.evaluation.checks) for a in every),
-        harness_errors=_harness_errors(every, log.grades.values()),
+        harness_errors=metrics.harness_errors(log),
         seconds=sum(result.duration for result in log.results.values()),
         torn=log.torn,
     )
-
-
-def _any_solved(log: Log) -> int:
-    solved = {attempt.task_id for attempt in log.every if log.grades[attempt.task_id, attempt.number].passed}
-    return len(solved.difference(log.no_verdict))
 
 
 def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
@@ -233,17 +228,6 @@ def _withheld(attempts: Iterable[Attempt]) -> dict[str, int]:
     return dict(Counter(end for end in ends if end in WITHHELD))
 
 
-def _repeated(made: Sequence[Attempt]) -> int:
-    words = [(r.root_cause, r.what_went_wrong, r.what_to_change, r.action_items) for a in made if (r := a.reflection)]
-    return len(words) - len(set(words))
-
-
 def _did_not_run(attempts: Iterable[Attempt]) -> dict[str, int]:
     issues = (issue for a in attempts if a.evaluation.verification_type == "combined" for issue in a.evaluation.issues)
     return dict(Counter(part for part, marker, _ in (issue.partition(" did not run") for issue in issues) if marker))
-
-
-def _harness_errors(attempts: Iterable[Attempt], grades: Iterable[Grade]) -> int:
-    evaluations = [attempt.evaluation for attempt in attempts]
-    spoilt = ["harness_error" in (e.outcome, *(check.outcome for check in e.checks)) for e in evaluations]
-    return sum(spoilt) + sum(grade.outcome == "harness_error" for grade in grades)

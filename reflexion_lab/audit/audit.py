@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from os import cpu_count
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,16 +13,11 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.causes import Causes
 from reflexion_lab.audit.leaks import Leaks, leaks
 from reflexion_lab.audit.samples import Sample, read_samples
+from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
 from reflexion_lab.errors import ConfigError, DataError, HarnessError
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import UNKNOWN, Check, Record, Task
-from reflexion_lab.runner.progress import in_notebook
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
-
-LIMITS = Limits(wall_seconds=5.0, cpu_seconds=5)
-"""What published verdicts were given, or more."""
-PATIENT = Limits(wall_seconds=30.0, cpu_seconds=10)
-"""For programs that the log saw pass and that time out here, maybe on a slower or busier machine: once more, alone."""
 
 
 class Verdict(Record, frozen=True, kw_only=True):
@@ -109,16 +101,18 @@ def audit_files(
 ) -> list[Audit]:
     """Each file or run folder in turn, named as a file, or by its whole path where two have one name.
 
-    Raises:
-        OSError, ValueError: a file cannot be read as samples; that one is absent shows before any is executed.
+    Raises
+    ------
+    OSError, ValueError
+        A file cannot be read as samples; that one is absent shows before any is executed.
     """
     for path in paths:
         if not Path(path).exists():
             expected = "expected a .jsonl file, gzipped or not, or a run folder"
             raise DataError(f"{path}: no such file; {expected}")
     names = Counter(Path(path).name for path in paths)
-    found = (audit(path, attempts=attempts, limit=limit, workers=workers) for path in paths)
-    return [replace(one, name=path) if names[one.name] > 1 else one for path, one in zip(paths, found, strict=True)]
+    audits = (audit(path, attempts=attempts, limit=limit, workers=workers) for path in paths)
+    return [replace(a, name=path) if names[a.name] > 1 else a for path, a in zip(paths, audits, strict=True)]
 
 
 def audit(
@@ -134,26 +128,28 @@ def audit(
     Equal programs with equal tests are executed once. `attempts`: every attempt of a transcript, not only the solution.
     `limit`: only the first so many samples; what rows are missing is still told of the whole file.
 
-    Raises:
-        OSError, ValueError: the file cannot be read as samples.
+    Raises
+    ------
+    OSError, ValueError
+        The file cannot be read as samples.
     """
     for name, value in (("limit", limit), ("workers", workers)):
         if value is not None and value < 1:
             raise ConfigError(name, value, "at least 1")
-    start, workers = time.monotonic(), workers or cpu_count() or 1
+    start = time.monotonic()
     samples = read_samples(path, attempts)
-    chosen = samples[:limit]
-    with Sandbox(LIMITS, servers=workers) as sandbox, ThreadPoolExecutor(workers) as pool:
+    chosen, name = samples[:limit], Path(path).name
+    with StoredPrograms(workers) as programs, counter(name, "sample", len(chosen), quiet) as bar:
+        shared = programs.map(execute, chosen, key=_key, each=lambda _: bar.update())
+        verdicts = [replace(verdict, sample=sample) for sample, verdict in zip(chosen, shared, strict=True)]
+        causes = Causes(chosen, lambda sample: execute(programs.sandbox, sample))
 
-        def run(sample: Sample) -> Verdict:
-            return execute(sandbox, sample)
+        def explained(_: object, verdict: Verdict) -> Verdict:
+            return causes.tell(verdict) if verdict.differs else verdict
 
-        verdicts = list(_all(chosen, lambda distinct: pool.map(run, distinct), Path(path).name, quiet))
-        verdicts = _patiently(verdicts)
-        causes = Causes(chosen, run)
-        told = list(pool.map(lambda verdict: causes.tell(verdict) if verdict.differs else verdict, verdicts))
+        verdicts = programs.map(explained, verdicts, again=never)
     seconds = time.monotonic() - start
-    return Audit(name=Path(path).name, verdicts=tuple(told), leaks=leaks(samples, attempts), seconds=seconds)
+    return Audit(name=name, verdicts=tuple(verdicts), leaks=leaks(samples, attempts), seconds=seconds)
 
 
 def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
@@ -171,41 +167,15 @@ def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
     )
 
 
-def _patiently(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Believes no time-out that the log contradicts before another, longer try."""
-    with Sandbox(PATIENT, servers=1) as alone:
-        return [
-            execute(alone, verdict.sample) if verdict.differs and verdict.outcome == "timeout" else verdict
-            for verdict in verdicts
-        ]
-
-
 def describe(check: Check) -> str:
     """One failing check in one line."""
     if check.outcome == "extraction_failed":
         return "the log holds no program"
     if check.outcome == "fail":
         sides = f"expected {check.expected}, got {check.actual}" if check.expected or check.actual else check.message
-        told = sides and sides not in check.name  # an assert's own message stands in it
-        return f"{check.name[:150]}: {sides if told else 'the assertion is false'}"
+        adds = sides and sides not in check.name  # an assert's own message stands in it
+        return f"{check.name[:150]}: {sides if adds else 'the assertion is false'}"
     return f"{check.error_type or check.outcome}: {check.message}".removesuffix(": ")
-
-
-def _all(
-    samples: Sequence[Sample], run: Callable[[Iterable[Sample]], Iterable[Verdict]], name: str, quiet: bool
-) -> Iterator[Verdict]:
-    """One verdict per sample; equal ones are executed once, and counted on a bar."""
-    from tqdm.auto import tqdm
-
-    count = Counter(map(_key, samples))
-    distinct = {_key(sample): sample for sample in samples}
-    found: dict[tuple[object, ...], Verdict] = {}
-    hidden = quiet or not (sys.stderr.isatty() or in_notebook())
-    with tqdm(total=len(samples), desc=name, unit="sample", disable=hidden, dynamic_ncols=True, leave=False) as bar:
-        for key, verdict in zip(distinct, run(distinct.values()), strict=True):
-            found[key] = verdict
-            bar.update(count[key])
-    return (replace(found[_key(sample)], sample=sample) for sample in samples)
 
 
 def _key(sample: Sample) -> tuple[object, ...]:

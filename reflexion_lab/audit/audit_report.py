@@ -31,19 +31,19 @@ class Printed(Record, frozen=True):
 def show(audits: Sequence[Audit], console: Console) -> None:
     """Print a line a file, every disagreement with its cause, and what else a log gives away; harness errors loudly."""
     console.print(as_table(overview(audits)))
-    for found in audits:
-        lines = [*_differing(found), *(f"- {line}" for line in findings(found))]
+    for audit in audits:
+        lines = [*_differing(audit), *(f"- {line}" for line in findings(audit))]
         if lines:
-            console.print("\n".join([visible(found.name), *lines, ""]), markup=False, highlight=False, soft_wrap=True)
-    for line in (harness_line(found) for found in audits if found.harness_errors):
+            console.print("\n".join([visible(audit.name), *lines, ""]), markup=False, highlight=False, soft_wrap=True)
+    for line in (harness_line(audit) for audit in audits if audit.harness_errors):
         console.print(line, style="bold white on red", markup=False, highlight=False, soft_wrap=True)
 
 
-def _differing(found: Audit) -> Iterator[str]:
+def _differing(audit: Audit) -> Iterator[str]:
     """Disagreements as lines: causes are too long for a column."""
-    if found.disagreements:
-        yield f"- {len(found.disagreements)} of {found.compared} logged verdicts are not met:"
-    for verdict in found.disagreements:
+    if audit.disagreements:
+        yield f"- {len(audit.disagreements)} of {audit.compared} logged verdicts are not met:"
+    for verdict in audit.disagreements:
         words = f"logged {WORD[verdict.sample.logged]}, re-executed {verdict.outcome}"
         yield visible(f"    {verdict.sample.id}: {words}: {why(verdict)}").replace("\n", " ")
 
@@ -53,17 +53,17 @@ def overview(audits: Sequence[Audit]) -> Sheet:
     columns = ("log", "n", "logged", "re-executed", "%", "95 % interval", "agree")
     rows = tuple(
         (
-            found.name.removesuffix(".gz").removesuffix(".jsonl"),
-            str(found.n),
-            f"{found.logged_pass}/{found.logged_rate.n}",
-            f"{found.rate.k}/{found.rate.n}",
-            f"{100 * found.rate.share:.1f}",
-            interval(found.rate.low, found.rate.high),
-            f"{found.agree}/{found.compared}",
+            audit.name.removesuffix(".gz").removesuffix(".jsonl"),
+            str(audit.n),
+            f"{audit.logged_pass}/{audit.logged_rate.n}",
+            f"{audit.rate.k}/{audit.rate.n}",
+            f"{100 * audit.rate.share:.1f}",
+            interval(audit.rate.low, audit.rate.high),
+            f"{audit.agree}/{audit.compared}",
         )
-        for found in audits
+        for audit in audits
     )
-    errors = sum(found.harness_errors for found in audits)
+    errors = sum(audit.harness_errors for audit in audits)
     caption = f"Passes. Re-executed: each program in a namespace of its own; Wilson interval. Harness errors: {errors}."
     return Sheet(title="Logged and re-executed", columns=columns, rows=rows, caption=caption)
 
@@ -75,13 +75,13 @@ def against_paper(printed: Mapping[str, Printed], audits: Mapping[str, Audit]) -
         (
             printed[key].label,
             "—" if printed[key].percent is None else f"{printed[key].percent:.1f}",
-            f"{found.logged_rate.k}/{found.logged_rate.n}",
-            f"{100 * found.logged_rate.share:.1f}",
-            f"{found.rate.k}/{found.rate.n}",
-            f"{100 * found.rate.share:.1f}",
-            interval(found.rate.low, found.rate.high),
+            f"{audit.logged_rate.k}/{audit.logged_rate.n}",
+            f"{100 * audit.logged_rate.share:.1f}",
+            f"{audit.rate.k}/{audit.rate.n}",
+            f"{100 * audit.rate.share:.1f}",
+            interval(audit.rate.low, audit.rate.high),
         )
-        for key, found in audits.items()
+        for key, audit in audits.items()
     )
     caption = (
         "Shares of tasks. Re-executed: every stored program with its log's own test, in a namespace of its own. Wilson."
@@ -89,24 +89,24 @@ def against_paper(printed: Mapping[str, Printed], audits: Mapping[str, Audit]) -
     return Sheet(title="The paper, its logs, and its programs", columns=columns, rows=rows, caption=caption)
 
 
-def disagreements(found: Audit) -> Sheet:
+def disagreements(audit: Audit) -> Sheet:
     """Every sample whose logged verdict is not ours, and why."""
-    rows = tuple((v.sample.id, WORD[v.sample.logged], WORD[v.passed], v.outcome, why(v)) for v in found.disagreements)
-    title = f"{found.name}: {len(rows)} of {found.compared} logged verdicts are not met"
+    rows = tuple((v.sample.id, WORD[v.sample.logged], WORD[v.passed], v.outcome, why(v)) for v in audit.disagreements)
+    title = f"{audit.name}: {len(rows)} of {audit.compared} logged verdicts are not met"
     return Sheet(title=title, columns=("id", "logged", "re-executed", "outcome", "cause"), rows=rows, names=5)
 
 
-def findings(found: Audit) -> Iterator[str]:
+def findings(audit: Audit) -> Iterator[str]:
     """What a log gives away beside its verdicts, one sentence a finding."""
-    leaks = found.leaks
-    if sources := Counter(v.leaked_from for v in found.verdicts if v.leaked_from):
+    leaks = audit.leaks
+    if sources := Counter(v.leaked_from for v in audit.verdicts if v.leaked_from):
         named = ", ".join(f"{source} ({count})" for source, count in sources.most_common(NAMED))
-        told = "shared namespace: logged verdicts that fall alone and hold beside an earlier program"
-        yield f"{told}: {sources.total()}, after {named}"
-    if imports := sum("usual imports" in verdict.cause for verdict in found.verdicts):
+        reason = "shared namespace: logged verdicts that fall alone and hold beside an earlier program"
+        yield f"{reason}: {sources.total()}, after {named}"
+    if imports := sum("usual imports" in verdict.cause for verdict in audit.verdicts):
         yield f"imports: logged passes that fall alone and hold with the usual imports: {imports}"
-    if forgeable := sum(verdict.passed and verdict.in_place for verdict in found.verdicts):
-        yield f"judged in place: {forgeable} of {found.rate.k} passes rest on checks that only run beside the program"
+    if forgeable := sum(verdict.passed and verdict.in_place for verdict in audit.verdicts):
+        yield f"judged in place: {forgeable} of {audit.rate.k} passes rest on checks that only run beside the program"
     if leaks.missing:
         yield f"missing rows: {len(leaks.missing)}: {_named(leaks.missing)}"
     if leaks.repeated:
@@ -123,22 +123,22 @@ def as_json(audits: Sequence[Audit], seconds: float) -> dict[str, Any]:
     """The contract of `--json`, over all files; ids carry the file's name where there are several."""
     rows = [
         {
-            "id": f"{found.name}:{verdict.sample.id}" if len(audits) > 1 else verdict.sample.id,
+            "id": f"{audit.name}:{verdict.sample.id}" if len(audits) > 1 else verdict.sample.id,
             "logged": verdict.sample.logged,
             "verdict": verdict.passed,
             "outcome": verdict.outcome,
             "detail": "; ".join(filter(None, (verdict.detail, verdict.cause))),
         }
-        for found in audits
-        for verdict in found.disagreements
+        for audit in audits
+        for verdict in audit.disagreements
     ]
     return {
-        "n": sum(found.n for found in audits),
-        "logged_pass": sum(found.logged_pass for found in audits),
-        "pass": sum(found.rate.k for found in audits),
-        "agree": sum(found.agree for found in audits),
+        "n": sum(audit.n for audit in audits),
+        "logged_pass": sum(audit.logged_pass for audit in audits),
+        "pass": sum(audit.rate.k for audit in audits),
+        "agree": sum(audit.agree for audit in audits),
         "disagree": rows,
-        "harness_errors": sum(found.harness_errors for found in audits),
+        "harness_errors": sum(audit.harness_errors for audit in audits),
         "seconds": round(seconds, 3),
     }
 
@@ -148,10 +148,10 @@ def why(verdict: Verdict) -> str:
     return "; ".join(filter(None, (verdict.detail, verdict.cause)))
 
 
-def harness_line(found: Audit) -> str:
+def harness_line(audit: Audit) -> str:
     """Harness errors, loud: they are no verdicts on anybody's program."""
-    first = next(verdict for verdict in found.verdicts if verdict.broken)
-    where = f"{found.name}: HARNESS ERRORS: {found.harness_errors} samples have no verdict"
+    first = next(verdict for verdict in audit.verdicts if verdict.broken)
+    where = f"{audit.name}: HARNESS ERRORS: {audit.harness_errors} samples have no verdict"
     return visible(f"{where}; the first is {first.sample.id}: {first.detail}; run `reflexion-lab doctor`")
 
 

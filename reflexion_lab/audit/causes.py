@@ -82,11 +82,11 @@ class Causes:
     def _binders(self, sample: Sample, names: Iterable[str]) -> dict[str, Sample]:
         """By name, the last earlier sample of the same run that binds it, where the sample itself does not."""
         wanted = set(names) - _bound(sample.program)
-        found: dict[str, Sample] = {}
+        binders: dict[str, Sample] = {}
         for other in self.samples[: self._place[sample.id]]:
             if other.run == sample.run:
-                found |= dict.fromkeys(_bound(other.program) & wanted, other)
-        return dict(sorted(found.items(), key=lambda pair: self._place[pair[1].id]))
+                binders |= dict.fromkeys(_bound(other.program) & wanted, other)
+        return dict(sorted(binders.items(), key=lambda pair: self._place[pair[1].id]))
 
 
 def _after(earlier: Iterable[Sample], sample: Sample) -> Sample:

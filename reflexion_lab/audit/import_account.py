@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.audit.import_feedback import feedback_verdict
-from reflexion_lab.audit.importing import Loop, Recording
-from reflexion_lab.audit.rows import Row
+from reflexion_lab.audit.importing import Recording
+from reflexion_lab.audit.transcripts import Transcript
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Task
 from reflexion_lab.tasks.benchmarks.overlap import repeated
@@ -83,18 +82,23 @@ def account(
 ) -> Account:
     """What became of `recording`.
 
-    Args:
-        made: the attempts by task.
-        tasks: all of the benchmark's.
-        excluded: rows that were left out, beyond those that could not be read.
-        verdict: the field of an attempt that holds the recorded verdict of the same hidden tests.
+    Parameters
+    ----------
+    made : mapping
+        The attempts by task.
+    tasks : sequence of str
+        All of the benchmark's.
+    excluded : sequence of tuple[str, str]
+        Rows that were left out, beyond those that could not be read.
+    verdict : str
+        The field of an attempt that holds the recorded verdict of the same hidden tests.
     """
     loops = [loop for loop in recording.loops if loop.task_id in made]
     chosen = {loop.task_id: submitted_by_source(loop) for loop in loops}
-    ours = {task_id: submitted_at(found).number for task_id, found in made.items()}
+    ours = {task_id: submitted_at(attempts).number for task_id, attempts in made.items()}
     named = {task_id: number for task_id, number in chosen.items() if number is not None}
     judged = [passed for case in named.items() if (passed := _hidden(grades[case])) is not None]
-    every = [attempt for found in made.values() for attempt in found]
+    every = [attempt for attempts in made.values() for attempt in attempts]
     steps = [step for loop in loops for step in loop.steps]
     without = [f"{a.task_id}/{a.number}" for a in every if not a.trajectory.solution.strip()]
     has_loop = recording.known.feedback_source != "none"
@@ -113,16 +117,16 @@ def account(
         without_program=tuple(without),
         without_feedback=sum(not loop.tests for loop in loops) if has_loop else 0,
         overlapping=overlapping,
-        went_on=sum(any(a.evaluation.passed for a in found[:-1]) for found in made.values()),
-        ended_early=sum(found[-1].stop_reason == "recorded_end" for found in made.values()) if has_loop else 0,
-        feedback=agreement(every, [feedback_verdict(s) for s in steps], [_tried(a) for a in every]),
+        went_on=sum(any(a.evaluation.passed for a in attempts[:-1]) for attempts in made.values()),
+        ended_early=sum(attempts[-1].stop_reason == "recorded_end" for attempts in made.values()) if has_loop else 0,
+        feedback=agreement(every, [step.passed_feedback for step in steps], [_tried(a) for a in every]),
         hidden=agreement(
             every, [s.verdict(verdict) for s in steps], [_hidden(grades[a.task_id, a.number]) for a in every]
         ),
         submitted_by_source=chosen,
         submissions_differ=sum(ours[task_id] != number for task_id, number in named.items()),
         source_pass=Rate.of(sum(map(bool, judged)), len(judged)),
-        logged_solved=sum(loop.row.fields.get("logged_is_solved") is True for loop in loops),
+        logged_solved=sum(loop.fields.get("logged_is_solved") is True for loop in loops),
         same_as=same_as,
     )
 
@@ -141,25 +145,21 @@ def agreement(every: Sequence[Attempt], recorded: Sequence[bool | None], ours: S
     )
 
 
-def submitted_by_source(loop: Loop) -> int | None:
+def submitted_by_source(loop: Transcript) -> int | None:
     """The attempt that the source took for its solution, 1-based.
 
     A row that names none and holds no solution of its own took its last one. A solution that is no attempt's text is
     None.
     """
-    fields = loop.row.fields
+    fields = loop.fields
     if "solution_is_attempt" not in fields and "solution" not in fields:
         return len(loop.steps)
     number = fields.get("solution_is_attempt")
     if isinstance(number, int) and 0 <= number < len(loop.steps):
         return number + 1
-    solution = fields.get("solution")
-    same = (n for n, step in enumerate(loop.steps, 1) if isinstance(solution, str) and _code(step) == solution.strip())
-    return next(same, None)
-
-
-def _code(step: Row) -> str:
-    return step.text("code", "").strip()
+    if not isinstance(solution := fields.get("solution"), str):
+        return None
+    return next((step.number for step in loop.steps if step.code.strip() == solution.strip()), None)
 
 
 def _tried(attempt: Attempt) -> bool | None:
@@ -171,7 +171,7 @@ def _hidden(grade: Grade) -> bool | None:
     return None if grade.outcome in UNKNOWN else grade.passed
 
 
-def overlaps(loop: Loop, task: Task) -> bool:
+def overlaps(loop: Transcript, task: Task) -> bool:
     """Whether the loop saw a hidden test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tests of strangers hold "\d"

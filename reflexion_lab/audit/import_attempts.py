@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reflexion_lab.agent.reflectors.fields import ParseError, parse_fields
-from reflexion_lab.audit.importing import Loop, Recording
-from reflexion_lab.audit.rows import Row
+from reflexion_lab.audit.importing import Recording
 from reflexion_lab.audit.samples import IMPORTS, completed
+from reflexion_lab.audit.transcripts import Step, Transcript
 from reflexion_lab.loop.reflexion import delta
 from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.records import (
@@ -30,12 +30,12 @@ NO_MEMORY = MemoryState(capacity=0, size=0, in_context=0, total=0)
 """Nothing is recorded of it."""
 
 
-def program(step: Row, task: Task) -> tuple[str, str]:
+def program(step: Step, task: Task) -> tuple[str, str]:
     """The program that the recording judged, and how it came about; ("", "") where there is none.
 
     It is `code`, which stands alone; without one the reply, which completes the prompt if that is code.
     """
-    code, raw = step.text("code", ""), step.text("raw", "")
+    code, raw = step.code, step.raw
     if code.strip():
         return code, "recorded"
     if not raw.strip():
@@ -70,14 +70,14 @@ def as_tried(recording: Recording, program: str, task: Task) -> str:
     return lenient(program, task) if recording.known.feedback_source == "visible" else IMPORTS + program
 
 
-def trajectory(recording: Recording, step: Row, task: Task, prompts: Prompts) -> Trajectory:
+def trajectory(recording: Recording, step: Step, task: Task, prompts: Prompts) -> Trajectory:
     """What the actor did, as far as it is recorded."""
     solution, extraction = program(step, task)
     return Trajectory(
         solution=solution,
         strategy=recording.strategy,
         messages=prompts.get(step.text("prompt_key", ""), ()),
-        reply=step.text("raw", ""),
+        reply=step.raw,
         extraction=extraction,
         model=step.text("model", recording.model),
         finish_reason="not recorded",
@@ -92,8 +92,8 @@ def trajectory(recording: Recording, step: Row, task: Task, prompts: Prompts) ->
 
 def attempts(
     recording: Recording,
-    loop: Loop,
-    made: Sequence[Trajectory],
+    loop: Transcript,
+    trajectories: Sequence[Trajectory],
     evaluations: Sequence[Evaluation],
     longest: int,
 ) -> list[Attempt]:
@@ -101,44 +101,44 @@ def attempts(
 
     `longest`: attempts of the longest loop of all runs of the variant.
     """
-    found: list[Attempt] = []
-    for number, (step, one, evaluation) in enumerate(zip(loop.steps, made, evaluations, strict=True), 1):
+    history: list[Attempt] = []
+    for number, (step, made, evaluation) in enumerate(zip(loop.steps, trajectories, evaluations, strict=True), 1):
         is_last = number == len(loop.steps)
-        found.append(
+        history.append(
             Attempt(
                 task_id=loop.task_id,
                 number=number,
                 recalled=(),
-                trajectory=one,
+                trajectory=made,
                 evaluation=evaluation,
                 reflection=reflection(step, f"{recording.run}/{loop.task_id}/{number}", number),
-                delta=delta(evaluation, found),
+                delta=delta(evaluation, history),
                 memory=NO_MEMORY,
                 stop_reason=_ended(longest, number, evaluation) if is_last else "",
             )
         )
-    return found
+    return history
 
 
-def result(task_id: str, made: Sequence[Attempt], feedback_source: str) -> TaskResult:
+def result(task_id: str, attempts: Sequence[Attempt], feedback_source: str) -> TaskResult:
     """The end of a task's loop by our rules; what the source submitted stands in `recorded.json`."""
     return TaskResult(
         task_id=task_id,
-        attempts=len(made),
-        submitted=submitted_at(made).number,
-        best=best_of(made).number,
-        last=made[-1].number,
-        stop_reason=made[-1].stop_reason,
+        attempts=len(attempts),
+        submitted=submitted_at(attempts).number,
+        best=best_of(attempts).number,
+        last=attempts[-1].number,
+        stop_reason=attempts[-1].stop_reason,
         feedback_source=feedback_source,
         duration=0.0,
     )
 
 
-def reflection(step: Row, name: str, number: int) -> Reflection | None:
+def reflection(step: Step, name: str, number: int) -> Reflection | None:
     """The recorded words, with our fields where they have them; that a model was asked once is all that is known of
     the cost.
     """
-    text = step.text("reflection", "")
+    text = step.reflection
     if not text.strip():
         return None
     try:
@@ -182,11 +182,11 @@ def _ended(longest: int, number: int, evaluation: Evaluation) -> str:
     return "max_attempts" if number == longest else "recorded_end"
 
 
-def _whole(step: Row, name: str) -> int:
+def _whole(step: Step, name: str) -> int:
     value = step.fields.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _number(step: Row, name: str) -> float:
+def _number(step: Step, name: str) -> float:
     value = step.fields.get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

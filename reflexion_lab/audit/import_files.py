@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterable, Sequence
-from os import cpu_count
 from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.audit.audit import LIMITS, PATIENT
 from reflexion_lab.audit.import_attempts import Prompts
 from reflexion_lab.audit.import_manifest import Terms
 from reflexion_lab.audit.import_runs import Imported, Importer
 from reflexion_lab.audit.importing import Recording, read_recordings
+from reflexion_lab.audit.stored_programs import StoredPrograms
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.io.gunzip import gunzipped
@@ -23,8 +21,6 @@ from reflexion_lab.runner.progress import Progress
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.benchmarks.recorded import recorded
-from reflexion_lab.tasks.sandbox.cached import CachedSandbox
-from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 HIDDEN = ("own", "humaneval")
 
@@ -45,34 +41,44 @@ def import_files(
 ) -> list[Imported]:
     """A run folder in `out` for each run of these transcripts.
 
-    Args:
-        hidden: `own`, the rows' tests, or `humaneval`, the original ones; "" takes the rows' where they have them.
-        lenient: the judge puts the usual imports and the prompt in front of programs, and loops run as theirs did.
-        cut: keep the first so many attempts of each loop.
-        prompts: JSON of what models read, by the `prompt_key` of attempts.
-        feedback_source: what drove loops of strategies that are not known.
-        only: keep runs whose strategy, model and name, put together, hold one of these texts.
-        executions: the execution cache; None keeps nothing.
+    Parameters
+    ----------
+    hidden : str, default ""
+        `own`, the rows' tests, or `humaneval`, the original ones; "" takes the rows' where they have them.
+    lenient : bool, default True
+        The judge puts the usual imports and the prompt in front of programs, and loops run as theirs did.
+    cut : int, optional
+        Keep the first so many attempts of each loop.
+    prompts : Path, optional
+        JSON of what models read, by the `prompt_key` of attempts.
+    feedback_source : str, default ""
+        What drove loops of strategies that are not known.
+    only : sequence of str, default ()
+        Keep runs whose strategy, model and name, put together, hold one of these texts.
+    executions : Path, optional
+        The execution cache; None keeps nothing.
 
-    Raises:
-        OSError, ValueError: a file cannot be read as transcripts; no run is left; a folder in `out` holds another run.
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    OSError, ValueError
+        A file cannot be read as transcripts; no run is left; a folder in `out` holds another run.
+    HarnessError
+        The sandbox is broken.
     """
     if hidden not in ("", *HIDDEN):
         raise ConfigError("hidden", repr(hidden), f"one of {', '.join(HIDDEN)}, or nothing")
-    read, out, workers = _prompts(prompts), Path(out), workers or cpu_count() or 1
+    read, out = _prompts(prompts), Path(out)
     chosen = _chosen(paths, feedback_source, only)
     load = functools.cache(_loaded)
-    whose = ((path, found, _whose(path, found, hidden)) for path, found in chosen)
-    runs = [(found.cut(cut), Terms(*load(path, tests), tests, lenient, read, cut)) for path, found, tests in whose]
+    whose = ((path, recording, _whose(path, recording, hidden)) for path, recording in chosen)
+    runs = [
+        (recording.cut(cut), Terms(*load(path, tests), tests, lenient, read, cut)) for path, recording, tests in whose
+    ]
     longest = _longest(recording for recording, _ in runs)
     out.mkdir(parents=True, exist_ok=True)
     progress = Progress(sum(len(recording.loops) for recording, _ in runs), quiet=quiet)
-    with (
-        contextlib.closing(CachedSandbox(Sandbox(LIMITS, servers=workers), executions)) as executor,
-        contextlib.closing(CachedSandbox(Sandbox(PATIENT, servers=1), executions)) as patient,
-    ):
-        importer = Importer(out, executor, patient, workers)
+    with StoredPrograms(workers, cache=executions) as programs:
+        importer = Importer(out, programs)
         try:
             return [importer.take(run, terms, longest[_variant(run)], progress) for run, terms in runs]
         finally:
@@ -81,11 +87,11 @@ def import_files(
 
 def _chosen(paths: Sequence[Path | str], feedback_source: str, only: Sequence[str]) -> list[tuple[Path, Recording]]:
     """Raises ConfigError: no run is left."""
-    found = [(Path(path), recording) for path in paths for recording in read_recordings([path], feedback_source)]
-    chosen = [pair for pair in found if not only or any(text in _said(pair[1]) for text in only)]
+    recordings = [(Path(path), recording) for path in paths for recording in read_recordings([path], feedback_source)]
+    chosen = [pair for pair in recordings if not only or any(text in _said(pair[1]) for text in only)]
     if not chosen:
-        said = "; ".join(_said(recording) for _, recording in found[:3])
-        raise ConfigError("--only", f"no run of {', '.join(only)}", f"a part of a name, such as {said}")
+        names = "; ".join(_said(recording) for _, recording in recordings[:3])
+        raise ConfigError("--only", f"no run of {', '.join(only)}", f"a part of a name, such as {names}")
     return chosen
 
 
@@ -95,11 +101,11 @@ def _said(recording: Recording) -> str:
 
 def _longest(recordings: Iterable[Recording]) -> dict[tuple[str, ...], int]:
     """By variant, attempts of its longest loop."""
-    found: dict[tuple[str, ...], int] = {}
+    longest: dict[tuple[str, ...], int] = {}
     for recording in recordings:
         key = _variant(recording)
-        found[key] = max(found.get(key, 0), recording.longest)
-    return found
+        longest[key] = max(longest.get(key, 0), recording.longest)
+    return longest
 
 
 def _variant(recording: Recording) -> tuple[str, ...]:
@@ -129,7 +135,10 @@ def _prompts(path: Path | None) -> Prompts:
     data = content(path, "prompts (.json, .json.gz)")
     try:
         text = gunzipped(data) if path.suffix == ".gz" else data
-        told = msgspec.json.decode(text, type=dict[str, str | tuple[Message, ...]])
+        texts = msgspec.json.decode(text, type=dict[str, str | tuple[Message, ...]])
     except (ValueError, *UNREADABLE) as problem:
         raise ConfigError(f"{path}: {problem}", expected="JSON, by prompt_key a list of messages or a text") from None
-    return {key: (Message(role="user", content=one),) if isinstance(one, str) else one for key, one in told.items()}
+    return {
+        key: (Message(role="user", content=prompt),) if isinstance(prompt, str) else prompt
+        for key, prompt in texts.items()
+    }

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from reflexion_lab.audit.audit import LIMITS
 from reflexion_lab.audit.import_attempts import Prompts
 from reflexion_lab.audit.importing import Recording
+from reflexion_lab.audit.stored_programs import LIMITS
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.manifest import config_digest, git_state, named, versions

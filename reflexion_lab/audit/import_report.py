@@ -32,14 +32,14 @@ def show(imported: Sequence[Imported], console: Console) -> None:
         "source's",
         names=2,
     )
-    for number, one in enumerate(imported, 1):
-        log = Log.read(RunFolder(one.folder))
+    for number, run in enumerate(imported, 1):
+        log = Log.read(RunFolder(run.folder))
         ends: list[Point | None] = [*log.points] or [None]
-        source = one.account.source_pass
+        source = run.account.source_pass
         first, last = (Rate.of(end.solved, end.n) if end else Rate.of(0, 0) for end in (ends[0], ends[-1]))
         fed = "oracle: UPPER BOUND" if log.manifest.feedback_source == "oracle" else log.manifest.feedback_source
         shares = f"{100 * first.share:.1f}", _share(last), f"{100 * source.share:.1f}" if source.n else "-"
-        runs.add_row(str(number), line(fed), f"{one.account.tasks}", f"{one.account.attempts}", *shares)
+        runs.add_row(str(number), line(fed), f"{run.account.tasks}", f"{run.account.attempts}", *shares)
     console.print(runs)
     console.print(
         line(
@@ -47,34 +47,36 @@ def show(imported: Sequence[Imported], console: Console) -> None:
             "what the source says it submitted."
         )
     )
-    for number, one in enumerate(imported, 1):
-        console.print(line(f"{number}: {one.folder}"))
-        for said in (*remarks(one.account), *(f"left out: {place}: {why}" for place, why in one.account.excluded)):
-            console.print(line(f"   {said}"))
-    kept = sum(not one.is_new for one in imported)
+    for number, run in enumerate(imported, 1):
+        console.print(line(f"{number}: {run.folder}"))
+        for remark in (*remarks(run.account), *(f"left out: {place}: {why}" for place, why in run.account.excluded)):
+            console.print(line(f"   {remark}"))
+    kept = sum(not run.is_new for run in imported)
     if kept:
         console.print(line(f"{kept} of {len(imported)} were there already and are kept as they are"))
 
 
-def remarks(found: Account) -> Iterable[str]:
+def remarks(account: Account) -> Iterable[str]:
     """What a reader of the run has to know, one remark each."""
-    for name, verdicts in (("feedback", found.feedback), ("hidden", found.hidden)):
+    for name, verdicts in (("feedback", account.feedback), ("hidden", account.hidden)):
         if verdicts.compared > verdicts.agree:
-            said = f"{verdicts.ours_alone} pass here alone, {verdicts.recorded_alone} in the record alone"
-            yield f"{verdicts.agree} of {verdicts.compared} {name} verdicts as recorded; {said}"
+            what = f"{verdicts.ours_alone} pass here alone, {verdicts.recorded_alone} in the record alone"
+            yield f"{verdicts.agree} of {verdicts.compared} {name} verdicts as recorded; {what}"
     counted = {
-        "loops went on after an attempt that passes its feedback tests here": found.went_on,
-        "loops ended early, on an attempt that fails its feedback tests here": found.ended_early,
-        "attempts without a program in the record; they fail": len(found.without_program),
-        "tasks without a recorded feedback test": found.without_feedback,
-        "tasks whose feedback tests hold a hidden one": found.overlapping,
-        "tasks of the benchmark are not in the record": len(found.absent),
-        "tasks of which the source submitted another attempt than our rule": found.submissions_differ,
-        "tasks of which the source submitted no recorded attempt": list(found.submitted_by_source.values()).count(None),
+        "loops went on after an attempt that passes its feedback tests here": account.went_on,
+        "loops ended early, on an attempt that fails its feedback tests here": account.ended_early,
+        "attempts without a program in the record; they fail": len(account.without_program),
+        "tasks without a recorded feedback test": account.without_feedback,
+        "tasks whose feedback tests hold a hidden one": account.overlapping,
+        "tasks of the benchmark are not in the record": len(account.absent),
+        "tasks of which the source submitted another attempt than our rule": account.submissions_differ,
+        "tasks of which the source submitted no recorded attempt": list(account.submitted_by_source.values()).count(
+            None
+        ),
     }
-    yield from (f"{count} {said}" for said, count in counted.items() if count)
-    if found.same_as:
-        yield f"the very same attempts as {found.same_as}: one run under two names"
+    yield from (f"{count} {what}" for what, count in counted.items() if count)
+    if account.same_as:
+        yield f"the very same attempts as {account.same_as}: one run under two names"
 
 
 def harness_errors(folder: Path) -> int:

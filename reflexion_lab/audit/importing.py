@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reflexion_lab.audit.import_feedback import tests_of
 from reflexion_lab.audit.rows import Row, read_rows
+from reflexion_lab.audit.transcripts import Transcript
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import FEEDBACK_SOURCES, Record
 
@@ -42,17 +42,6 @@ STRATEGIES = {
 model several times an attempt."""
 
 
-class Loop(Record, frozen=True, kw_only=True):
-    """What was recorded of one task."""
-
-    row: Row
-    task_id: str
-    steps: tuple[Row, ...]
-    """Its attempts, oldest first; one at least."""
-    tests: tuple[str, ...]
-    """What its attempts were tried on: the tests that the row names, else all that its feedback holds."""
-
-
 class Recording(Record, frozen=True, kw_only=True):
     """One run of a system."""
 
@@ -65,7 +54,7 @@ class Recording(Record, frozen=True, kw_only=True):
     strategy: str
     run: str
     known: Strategy
-    loops: tuple[Loop, ...]
+    loops: tuple[Transcript, ...]
     """In the order of the file, one a task."""
     excluded: tuple[tuple[str, str], ...] = ()
     """Rows that cannot be used: file, line and task, and why."""
@@ -98,7 +87,7 @@ class Recording(Record, frozen=True, kw_only=True):
     @property
     def has_tests(self) -> bool:
         """Every row brings the hidden tests and the prompt of its task."""
-        return all(isinstance(loop.row.fields.get(name), str) for loop in self.loops for name in ("prompt", "test"))
+        return all(isinstance(loop.fields.get(name), str) for loop in self.loops for name in ("prompt", "test"))
 
     @property
     def is_recomputed(self) -> bool:
@@ -108,8 +97,7 @@ class Recording(Record, frozen=True, kw_only=True):
 
     def cut(self, attempts: int | None) -> Recording:
         """The same, had every loop been ended after so many attempts: later feedback and its tests are unknown."""
-        cut = ((loop, loop.steps[:attempts]) for loop in self.loops)
-        return replace(self, loops=tuple(replace(o, steps=steps, tests=tests_of(o.row, steps)) for o, steps in cut))
+        return replace(self, loops=tuple(replace(loop, steps=loop.steps[:attempts]) for loop in self.loops))
 
 
 def read_recordings(paths: Sequence[Path | str], feedback_source: str = "") -> list[Recording]:
@@ -117,9 +105,12 @@ def read_recordings(paths: Sequence[Path | str], feedback_source: str = "") -> l
 
     `feedback_source`: what drove loops of a strategy that is not in `STRATEGIES`.
 
-    Raises:
-        OSError: a file cannot be read.
-        DataError: a file holds no transcript; or a strategy is unknown and `feedback_source` does not say.
+    Raises
+    ------
+    OSError
+        A file cannot be read.
+    DataError
+        A file holds no transcript; or a strategy is unknown and `feedback_source` does not say.
     """
     return [recording for path in paths for recording in _recordings(Path(path), feedback_source)]
 
@@ -128,15 +119,15 @@ def _recordings(path: Path, feedback_source: str) -> Iterator[Recording]:
     rows: dict[tuple[str, ...], list[Row]] = {}
     for row in read_rows(path):
         if "attempts" not in row.fields:
-            found = ", ".join(list(row.fields)[:6]) or "no field"
-            raise DataError(f"{path}, line {row.line}", found, "a transcript, with `attempts`")
+            fields = ", ".join(list(row.fields)[:6]) or "no field"
+            raise DataError(f"{path}, line {row.line}", fields, "a transcript, with `attempts`")
         rows.setdefault(tuple(row.text(name, "") for name in ("source", "model", "strategy", "run")), []).append(row)
     if not rows:
         raise DataError(path, "no row", "one JSON object a line, one a problem and run")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     recordings = []
-    for (source, model, strategy, run), made in rows.items():
-        loops, excluded = _loops(made)
+    for (source, model, strategy, run), of_run in rows.items():
+        loops, excluded = _loops(of_run)
         known = _known(path, strategy, feedback_source)
         recording = Recording(
             file=path.name,
@@ -181,36 +172,35 @@ def _known(path: Path, strategy: str, feedback_source: str) -> Strategy:
     if name in STRATEGIES:
         return STRATEGIES[name]
     if feedback_source not in FEEDBACK_SOURCES:
-        said = f"{path}: strategy {strategy!r} found, of which it is not known what drove its loop"
-        raise DataError(said, expected=f"one of {', '.join(STRATEGIES)}, or --feedback-source")
+        unknown = f"strategy {strategy!r}, of which it is not known what drove its loop"
+        raise DataError(path, unknown, f"one of {', '.join(STRATEGIES)}, or --feedback-source")
     return Strategy(name or "recorded", feedback_source, 0)
 
 
-def _loops(rows: Iterable[Row]) -> tuple[list[Loop], list[tuple[str, str]]]:
-    loops: dict[str, Loop] = {}
+def _loops(rows: Iterable[Row]) -> tuple[list[Transcript], list[tuple[str, str]]]:
+    loops: dict[str, Transcript] = {}
     excluded = []
     for row in rows:
         place = f"line {row.line}, {row.fields.get('problem')}"
         try:
             loop = _loop(row)
-        except ValueError as problem:
+        except DataError as problem:
             excluded.append((place, str(problem).partition(", field ")[2] or str(problem)))
             continue
         if first := loops.get(loop.task_id):
-            excluded.append((place, f"a second row of this task and run; the first, line {first.row.line}, counts"))
+            excluded.append((place, f"a second row of this task and run; the first, line {first.line}, counts"))
             continue
         loops[loop.task_id] = loop
     return list(loops.values()), excluded
 
 
-def _loop(row: Row) -> Loop:
-    attempts = row.fields["attempts"]
-    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
-        raise row.wrong("attempts", repr(attempts)[:60], "a list of objects, one an attempt")
-    if not attempts:
+def _loop(row: Row) -> Transcript:
+    """Raises DataError: it has no problem or attempt, or a field is no text."""
+    loop = Transcript.of(row)
+    if not loop.steps:
         raise row.wrong("attempts", "none", "one at least")
-    steps = tuple(replace(row, fields=attempt) for attempt in attempts)
-    for step in steps:
+    for step in loop.steps:
         for name in ("code", "raw", "reflection", "model"):
             step.text(name, "")
-    return Loop(row=row, task_id=row.text("problem"), steps=steps, tests=tests_of(row, steps))
+    row.text("problem")
+    return loop

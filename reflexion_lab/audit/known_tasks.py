@@ -14,8 +14,10 @@ from reflexion_lab.records import Task
 def task_of(row: Row, task_id: str) -> Task:
     """The row's own prompt, test and entry point; where it lacks one, HumanEval's by that id.
 
-    Raises:
-        ValueError: there is neither.
+    Raises
+    ------
+    ValueError
+        There is neither.
     """
     own = [name for name in ("prompt", "test", "entry_point") if isinstance(row.fields.get(name), str)]
     if len(own) == 3:

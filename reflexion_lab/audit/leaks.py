@@ -71,12 +71,12 @@ def _number(task_id: str) -> tuple[int, str]:
 def _shown(sample: Sample) -> tuple[int, int]:
     """How many feedback asserts are hidden ones, and how many of these no example of the prompt."""
     hidden = [_bare(check, sample.entry_point) for check in sample.tests]
-    seen = [_bare(shown, sample.entry_point) for shown in sample.feedback]
-    found = [text for text in seen if any(check == text or check.startswith(f"{text},") for check in hidden)]
-    if not found:
+    seen = [_bare(assertion, sample.entry_point) for assertion in sample.feedback]
+    leaked = [text for text in seen if any(check == text or check.startswith(f"{text},") for check in hidden)]
+    if not leaked:
         return 0, 0
     examples = _examples(sample.prompt, sample.entry_point)
-    return len(found), sum(text not in examples for text in found)
+    return len(leaked), sum(text not in examples for text in leaked)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -83,17 +83,19 @@ def lint(
 
     With `strict` a warning is an error.
 
-    Raises:
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    HarnessError
+        The sandbox is broken.
     """
 
-    def one(task: Task) -> Trial:
+    def finding(task: Task) -> Trial:
         trial = tried(task, executor, mutants, seed)
         each()
         return trial
 
     with ThreadPoolExecutor(workers) as pool:
-        trials = tuple(pool.map(one, tasks))
+        trials = tuple(pool.map(finding, tasks))
     by_check = {
         "ids unique": ids(tasks),
         "prompts unique": prompts(tasks),
@@ -102,9 +104,11 @@ def lint(
         "entry point tested": entry_points(tasks),
         "hidden not shown": disjoint(tasks),
     }
-    found = [Finding(check, *said) for check, rows in by_check.items() for said in rows]
-    found += [Finding(*said) for trial in trials for said in trial.said]
+    findings = [Finding(check, *row) for check, rows in by_check.items() for row in rows]
+    findings += [Finding(*row) for trial in trials for row in trial.said]
     if strict:
-        found = [one._replace(severity="error") if one.severity == "warning" else one for one in found]
-    found.sort(key=lambda finding: CHECKS.index(finding.check))
-    return Linted(benchmark, len(tasks), tuple(found), trials)
+        findings = [
+            finding._replace(severity="error") if finding.severity == "warning" else finding for finding in findings
+        ]
+    findings.sort(key=lambda finding: CHECKS.index(finding.check))
+    return Linted(benchmark, len(tasks), tuple(findings), trials)

@@ -81,18 +81,18 @@ def difference(program: str, mutant: Mutant) -> str:
 
 def _mutated(task: Task, executor: Sandbox, chosen: list[Mutant], cpu_seconds: float, said: list[Said]) -> Trial:
     survivors, unseen = list[Mutant](), 0
-    shown = len(task.visible_tests)
+    n_visible = len(task.visible_tests)
     tests = (*task.visible_tests, *task.hidden_tests)
     for mutant in chosen:
         checks = _run(executor, task, mutant.program, tests, cpu_seconds).checks
-        unseen += bool(shown) and _passes(checks[:shown])
-        if task.hidden_tests and _passes(checks[shown:]):
+        unseen += bool(n_visible) and _passes(checks[:n_visible])
+        if task.hidden_tests and _passes(checks[n_visible:]):
             survivors.append(mutant)
             detail = f"{mutant.kind}, {difference(task.canonical_program, mutant)}"
             said.append(("mutants fail", "warning", task.task_id, detail))
     if not chosen:
         said.append(("mutants fail", "not checked", task.task_id, "no mutants were made of the canonical solution"))
-    return Trial(tuple(said), len(chosen), tuple(survivors), bool(shown), unseen)
+    return Trial(tuple(said), len(chosen), tuple(survivors), bool(n_visible), unseen)
 
 
 def _run(executor: Sandbox, task: Task, program: str, tests: Sequence[str], cpu_seconds: float = 0.0) -> Execution:

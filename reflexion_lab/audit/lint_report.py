@@ -32,14 +32,14 @@ def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
     if not console.is_terminal:
         console.width = PIPED
     columns = ("check", "tasks", "errors", "warnings", "not checked", "first tasks")
-    shown = table(f"{linted.benchmark}: {linted.tasks} tasks", *columns)
-    shown.columns[-1].justify, shown.columns[-1].no_wrap = "left", False
+    summary = table(f"{linted.benchmark}: {linted.tasks} tasks", *columns)
+    summary.columns[-1].justify, summary.columns[-1].no_wrap = "left", False
     for check in CHECKS:
-        found = [finding for finding in linted.findings if finding.check == check]
-        counts = Counter(finding.severity for finding in found)
-        told = (str(counts[name] or "-") for name in ("error", "warning", "not checked"))
-        shown.add_row(check, str(linted.tasks - counts["not checked"]), *told, line(_first_ids(found)))
-    console.print(shown)
+        findings = [finding for finding in linted.findings if finding.check == check]
+        counts = Counter(finding.severity for finding in findings)
+        numbers = (str(counts[name] or "-") for name in ("error", "warning", "not checked"))
+        summary.add_row(check, str(linted.tasks - counts["not checked"]), *numbers, line(_first_ids(findings)))
+    console.print(summary)
     for check in CHECKS:
         _show_findings([finding for finding in linted.findings if finding.check == check], console, all_findings)
     for text in figures(linted):
@@ -71,9 +71,9 @@ def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
         "benchmark": linted.benchmark,
         "tasks": linted.tasks,
         "errors": linted.errors,
-        "checks": {check: dict(found) for check, found in counts.items()},
+        "checks": {check: dict(by_severity) for check, by_severity in counts.items()},
         "mutation_score": {side: _plain(linted, side) for side in ("hidden", "visible")},
-        "survivors_by_kind": Counter(one.kind for trial in linted.trials for one in trial.survivors),
+        "survivors_by_kind": Counter(mutant.kind for trial in linted.trials for mutant in trial.survivors),
         "findings": [finding._asdict() for finding in linted.findings],
         "seconds": round(seconds, 3),
     }
@@ -100,24 +100,29 @@ def progress(total: int) -> Iterator[Callable[[], None]]:
         yield step
 
 
-def _show_findings(found: Sequence[Finding], console: Console, all_findings: bool) -> None:
+def _show_findings(findings: Sequence[Finding], console: Console, all_findings: bool) -> None:
     """Errors first; what could not be looked at only where all is asked for."""
-    told = sorted((one for one in found if all_findings or one.severity in WORST), key=lambda one: _rank(one.severity))
-    shown = told if all_findings else told[:FIRST]
+    ranked = sorted(
+        (finding for finding in findings if all_findings or finding.severity in WORST),
+        key=lambda finding: _rank(finding.severity),
+    )
+    shown = ranked if all_findings else ranked[:FIRST]
     for finding in shown:
         text = f"{finding.severity}  {finding.check}  {finding.task_id}  {finding.detail}"
         console.print(line(text, STYLES[finding.severity]), soft_wrap=True)
-    if len(shown) < len(told):
-        console.print(line(f"... and {len(told) - len(shown)} more of {found[0].check}; --all shows them", "dim"))
+    if len(shown) < len(ranked):
+        console.print(line(f"... and {len(ranked) - len(shown)} more of {findings[0].check}; --all shows them", "dim"))
 
 
 def _rank(severity: str) -> int:
     return list(STYLES).index(severity)
 
 
-def _first_ids(found: Sequence[Finding]) -> str:
-    told = sorted((one for one in found if one.severity in WORST), key=lambda one: _rank(one.severity))
-    ids = list(dict.fromkeys(finding.task_id for finding in told))
+def _first_ids(findings: Sequence[Finding]) -> str:
+    ranked = sorted(
+        (finding for finding in findings if finding.severity in WORST), key=lambda finding: _rank(finding.severity)
+    )
+    ids = list(dict.fromkeys(finding.task_id for finding in ranked))
     return ", ".join(ids[:IDS]) + (f" and {len(ids) - IDS} more" if len(ids) > IDS else "")
 
 

@@ -70,12 +70,12 @@ def entry_points(tasks: Sequence[Task]) -> Iterator[Said]:
 def disjoint(tasks: Sequence[Task]) -> Iterator[Said]:
     """Equal text, spaces aside; an equal assert, however it is laid out and quoted; the same call, however compared."""
     for task in tasks:
-        shown = [_claims(test, task.entry_point) for test in task.visible_tests]
+        visible = [_claims(test, task.entry_point) for test in task.visible_tests]
         again = dict[int, str]()
         for i, test in enumerate(task.hidden_tests):
             own = _claims(test, task.entry_point)
             for kind, claims in own.items():
-                if any(claims & other[kind] for other in shown):
+                if any(claims & other[kind] for other in visible):
                     again.setdefault(i, f"the {kind} of a visible test: {line(test, SHOWN)}")
         if again and len(again) == len(task.hidden_tests):
             yield "error", task.task_id, f"every hidden test is shown, such as {next(iter(again.values()))}"

@@ -23,8 +23,10 @@ OURS = "reflexion_lab.tasks.benchmarks."
 def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
     """What each task submitted, or every attempt, with its grade as the logged verdict.
 
-    Raises:
-        FolderError: it is no run folder, or names a benchmark that is not there.
+    Raises
+    ------
+    FolderError
+        It is no run folder, or names a benchmark that is not there.
     """
     from reflexion_lab.analysis.summary import Log
 
@@ -55,17 +57,20 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
 def _same_benchmark(path: Path, manifest: Manifest) -> Benchmark:
     benchmark = benchmark_of(path, manifest)
     if benchmark.digest != manifest.benchmark_digest:
-        what = f"{benchmark.name} with digest {benchmark.digest[:12]} found"
-        raise FolderError(f"{path}: {what}", expected=f"{manifest.benchmark_digest[:12]}, which the run was made with")
+        got = f"{benchmark.name} with digest {benchmark.digest[:12]}"
+        raise FolderError(path, got, f"{manifest.benchmark_digest[:12]}, which the run was made with")
     return benchmark
 
 
 def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
     """The benchmark that a run names, as it is here. A folder of a stranger's may name nothing else.
 
-    Raises:
-        FolderError: it names something else.
-        OSError, ValueError, ImportError: it is not here.
+    Raises
+    ------
+    FolderError
+        It names something else.
+    OSError, ValueError, ImportError
+        It is not here.
     """
     from reflexion_lab.runner.config.parts import load_benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox

@@ -24,8 +24,10 @@ class Row(Record, frozen=True, kw_only=True):
     def text(self, name: str, default: str | None = None) -> str:
         """The text of a field; `default` where it is absent or null.
 
-        Raises:
-            DataError: it is no text, or absent with nothing to stand in.
+        Raises
+        ------
+        DataError
+            It is no text, or absent with nothing to stand in.
         """
         value: object = self.fields.get(name)
         value = default if value is None else value
@@ -47,8 +49,10 @@ class Row(Record, frozen=True, kw_only=True):
 def read_rows(path: Path) -> Iterator[Row]:
     """The objects of a `.jsonl` file, gzipped or not; blank lines are skipped.
 
-    Raises:
-        DataError: the file cannot be read or unpacked, or a line is no JSON object.
+    Raises
+    ------
+    DataError
+        The file cannot be read or unpacked, or a line is no JSON object.
     """
     for number, line in enumerate(_unpacked(path).split(b"\n"), 1):
         if not line.strip():
@@ -56,8 +60,8 @@ def read_rows(path: Path) -> Iterator[Row]:
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as problem:
-            said = f"{type(problem).__name__}: {problem}"[:120]
-            raise DataError(f"{path}, line {number}: {said}", expected="one JSON object a line") from None
+            reason = str(problem)[:120]
+            raise DataError(f"{path}, line {number}", f"no JSON ({reason})", "one JSON object a line") from None
         if not isinstance(fields, dict):
             raise DataError(f"{path}, line {number}", f"a {type(fields).__name__}", "one JSON object a line")
         yield Row(file=str(path), line=number, fields=fields)
@@ -68,4 +72,4 @@ def _unpacked(path: Path) -> bytes:
     try:
         return (gunzipped(data) if data.startswith(GZIP) else data).removeprefix(codecs.BOM_UTF8)
     except ValueError as problem:
-        raise DataError(f"{path}: {problem}", expected="a whole gzip file") from None
+        raise DataError(path, problem, "a whole gzip file") from None

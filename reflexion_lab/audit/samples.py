@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.audit.known_tasks import task_of
 from reflexion_lab.audit.rows import Row, read_rows
+from reflexion_lab.audit.transcripts import Step, Transcript
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record, Task
 
@@ -60,18 +61,21 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
 
     `attempts`: of transcripts and run folders every attempt, not only the one that counts.
 
-    Raises:
-        OSError: there is no such file, or it cannot be read.
-        DataError: it holds no samples; names the file and, where there is one, line and field.
+    Raises
+    ------
+    OSError
+        There is no such file, or it cannot be read.
+    DataError
+        It holds no samples; names the file and, where there is one, line and field.
     """
     path = Path(path)
     if path.is_dir():
         from reflexion_lab.audit.own_runs import run_samples
 
-        found: Iterable[Sample] = run_samples(path, attempts)
+        every: Iterable[Sample] = run_samples(path, attempts)
     else:
-        found = (sample for row in read_rows(path) for sample in _of(row, attempts))
-    samples = list(_unique(found))
+        every = (sample for row in read_rows(path) for sample in _of(row, attempts))
+    samples = list(_unique(every))
     if not samples:
         raise DataError(path, "no sample", "one JSON object a line")
     return samples
@@ -79,22 +83,22 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
 
 def _of(row: Row, attempts: bool) -> Iterator[Sample]:
     if "attempts" in row.fields:
-        return _transcript(row, attempts)
+        return _transcript(Transcript.of(row), attempts)
     if "completion" in row.fields:
         return iter([_human_eval(row)])
     if "solution" in row.fields or "is_solved" in row.fields:
         return iter([_reflexion_log(row)])
-    expected = "`completion` (human-eval), `solution` (Reflexion logs) or `attempts` (transcripts) among the fields"
-    found = ", ".join(list(row.fields)[:8]) or "no field"
-    raise DataError(f"{row.file}, line {row.line}", found, expected)
+    expected = "`completion` (human-eval), `solution` (Reflexion logs) or `attempts` (transcripts) among them"
+    names = f"the fields {', '.join(list(row.fields)[:8])}" if row.fields else "no field"
+    raise DataError(f"{row.file}, line {row.line}", names, expected)
 
 
 def _human_eval(row: Row) -> Sample:
     """Judged as the original does: prompt + completion."""
     task = task_of(row, row.text("task_id"))
     logged = row.verdict("passed")
-    if logged is None and isinstance(said := row.fields.get("result"), str):
-        logged = said == "passed"
+    if logged is None and isinstance(verdict := row.fields.get("result"), str):
+        logged = verdict == "passed"
     return _sample(row, task, program=task.prompt + row.text("completion"), logged=logged)
 
 
@@ -113,26 +117,22 @@ def _stands_alone(solution: str, entry_point: str) -> bool:
     return bool(defines) or not next(lines, "").startswith((" ", "\t"))
 
 
-def _transcript(row: Row, every: bool) -> Iterator[Sample]:
-    task = task_of(row, row.text("problem", "") or row.text("task_id"))
-    attempts = row.fields["attempts"]
-    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
-        raise row.wrong("attempts", repr(attempts)[:60], "a list of objects")
-    steps = [replace(row, fields=attempt) for attempt in attempts]
+def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
+    task, steps = row.task, row.steps
     alone = isinstance(row.fields.get("test"), str)
     programs = [_attempted(step, task.prompt, alone) for step in steps]
     sample = _sample(row, task, program="", logged=row.verdict("logged_is_solved"))
     if every:
-        for number, (step, program) in enumerate(zip(steps, programs, strict=True)):
-            logged, seen = step.verdict("own_pass"), (*sample.feedback, *_asserts(step.fields.get("feedback")))
-            name = f"{sample.id}/{number}"
-            yield replace(sample, id=name, program=program, logged=logged, feedback=tuple(dict.fromkeys(seen)))
+        for step, program in zip(steps, programs, strict=True):
+            feedback = tuple(dict.fromkeys((*sample.feedback, *_asserts(step.fields.get("feedback")))))
+            name, logged = f"{sample.id}/{step.number - 1}", step.verdict("own_pass")
+            yield replace(sample, id=name, program=program, logged=logged, feedback=feedback)
         return
-    seen = tuple(assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
+    seen = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
     yield replace(sample, program=_final(row, programs), feedback=tuple(dict.fromkeys((*sample.feedback, *seen))))
 
 
-def _final(row: Row, programs: list[str]) -> str:
+def _final(row: Transcript, programs: list[str]) -> str:
     """The attempt that the row names as its solution; the solution itself where none is; else the last attempt."""
     chosen = row.fields.get("solution_is_attempt")
     if chosen is None:
@@ -142,12 +142,12 @@ def _final(row: Row, programs: list[str]) -> str:
     return programs[chosen]
 
 
-def _attempted(step: Row, prompt: str, alone: bool) -> str:
+def _attempted(step: Step, prompt: str, alone: bool) -> str:
     """`code` stands alone beside the row's own test.
 
     Rows without one hold what completes the prompt, and were judged behind the usual imports.
     """
-    code = step.text("code", "") or step.text("raw", "")
+    code = step.code or step.raw
     if not code.strip() or (alone and step.fields.get("code")):
         return code
     return ("" if alone else IMPORTS) + completed(prompt, code)
@@ -179,14 +179,14 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
     )
 
 
-def _asserts(shown: Any) -> Iterator[str]:
+def _asserts(feedback: Any) -> Iterator[str]:
     """Every assert in whatever a log holds of feedback: text, lists, objects of lists."""
-    if isinstance(shown, str):
-        yield from (line.strip() for line in shown.splitlines() if line.strip().startswith("assert "))
-    elif isinstance(shown, dict):
-        yield from (found for part in shown.values() for found in _asserts(part))
-    elif isinstance(shown, list):
-        yield from (found for part in shown for found in _asserts(part))
+    if isinstance(feedback, str):
+        yield from (line.strip() for line in feedback.splitlines() if line.strip().startswith("assert "))
+    elif isinstance(feedback, dict):
+        yield from (assertion for part in feedback.values() for assertion in _asserts(part))
+    elif isinstance(feedback, list):
+        yield from (assertion for part in feedback for assertion in _asserts(part))
 
 
 def _unique(samples: Iterable[Sample]) -> Iterator[Sample]:

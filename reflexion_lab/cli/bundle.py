@@ -70,12 +70,12 @@ def _check_out(out: Path) -> None:
     from reflexion_lab.studies.replay.bundle import BundleError, read
 
     if not out.parent.is_dir():
-        raise ConfigError(f"--out: {out.parent} is no folder; make it, or name another")
+        raise ConfigError("--out", f"{out}, which lies in no folder", "a file in a folder that exists")
     if out.exists():
         try:
             read(out)
         except BundleError:
-            raise ConfigError(f"--out: {out} is there and no bundle; name another file") from None
+            raise ConfigError("--out", f"{out}, which is there", "a new file, or a bundle to replace") from None
 
 
 def replay(options: argparse.Namespace) -> int:

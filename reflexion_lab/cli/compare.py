@@ -44,22 +44,26 @@ def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.analysis.report.table import write_table
     from reflexion_lab.cli.sheets import say_json
+    from reflexion_lab.io.files import writable
 
     _, found = read(options)
     if options.csv:
-        write_table(Path(options.csv), found)
+        with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
+            write_table(Path(options.csv), found)
     if options.json:
         say_json(found)
         return
-    console = Console(width=max(WIDTH, Console().width))  # what is narrower would cut figures
+    tables = [as_table(sheet) for sheet in sheets(found)]
+    widest = max(Console().measure(table).minimum for table in tables)
+    console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
     loud = [line(text, "bold white on red") for text in warnings(found)]
-    for part in (*loud, *map(as_table, sheets(found)), *loud):
+    for part in (*loud, *tables, *loud):
         console.print(part)
 
 
 def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     """Raises ValueError: the runs cannot be compared; what is wrong, and of which run."""
-    from reflexion_lab.analysis.side_by_side import side_by_side
+    from reflexion_lab.analysis.comparison.side_by_side import side_by_side
     from reflexion_lab.runner.folder.folder import folders
 
     by = tuple(key.strip() for key in options.by.split(",") if key.strip())

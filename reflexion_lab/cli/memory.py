@@ -97,7 +97,10 @@ def show(options: argparse.Namespace) -> None:
             episode = next((one for one in store.read(Episode) if one.episode_id == options.episode), None)
             if episode is None:
                 raise ConfigError(
-                    f"--episode: no {options.episode!r} found; `memory search --json` prints ids unbroken"
+                    "--episode",
+                    repr(options.episode),
+                    "the id of an episode in the store",
+                    "`memory search --json` prints ids unbroken",
                 )
             say(*_whole(episode))
             found: Any = episode

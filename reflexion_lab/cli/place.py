@@ -54,7 +54,9 @@ def kept_at(place: str, new: bool = False) -> Iterator[Store]:
 
     if not new and not is_store(place):
         made = "a run with store=sqlite or store=jsonl makes one, in runs/memory.sqlite or runs/memory"
-        raise ConfigError(f"--store: no store found at {place!r}; {made}; so does `reflexion-lab memory import`")
+        raise ConfigError(
+            "--store", f"no store at {place!r}", "a store", f"{made}; so does `reflexion-lab memory import`"
+        )
     store = opened(place)
     try:
         yield store
@@ -76,8 +78,8 @@ def out_folder(out: str) -> Path:
     """The folder of `--out`, made where it is missing. Raises ConfigError where it cannot be one, before minutes are
     spent.
     """
-    try:
+    from reflexion_lab.io.files import writable
+
+    with writable("--out", out, "a folder"):
         Path(out).mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ConfigError(f"--out: {out!r} cannot be a folder ({problem.strerror}); name another") from None
     return Path(out)

@@ -42,14 +42,14 @@ def _pages(options: argparse.Namespace) -> list[Path]:
 
     if given := [name for name in COMPARED if getattr(options, name)]:
         beside = "--" + given[0].replace("_", "-")
-        raise ConfigError(f"--html: found beside {beside}; a page shows one run, compared with none")
+        raise ConfigError("--html", f"{beside} beside it", "none, since a page shows one run")
     runs = folders(*options.runs)
     if not options.out:
         return [save_page(run, run.path / NAME) for run in runs]
     names = [run.path.resolve().name for run in runs]
     if twice := sorted(name for name in set(names) if names.count(name) > 1):
         raise ConfigError(
-            f"--html: {twice[0]} found twice", expected="run folders of different names", hint="write without --out"
+            "--html", f"two of the name {twice[0]}", "run folders of different names", "write without --out"
         )
     out = out_folder(options.out)
     return [save_page(run, out / f"{name}.html") for run, name in zip(runs, names, strict=True)]

@@ -83,7 +83,7 @@ def run_many(overrides: list[str]) -> int:
         expected = (
             "overrides alone; a config folder of your own is 'hydra.searchpath=[file:///FOLDER]', --cfg goes alone"
         )
-        raise ConfigError(f"{flags[0]}: found beside -m", expected=expected)
+        raise ConfigError("-m", f"{flags[0]} beside it", expected)
     sweep = Sweep.of(overrides)
     launch, quiet = Launch(overrides, sweep.sweep_id), sweep.cells[0].cfg.quiet
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from reflexion_lab.analysis.learning.transfer import Against, Change, Success, Transfer
 from reflexion_lab.analysis.report.cells import rate
-from reflexion_lab.analysis.transfer import Against, Change, Success, Transfer
 
 NAMED = 20
 """Tasks that are spelt out."""

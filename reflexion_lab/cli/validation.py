@@ -20,7 +20,7 @@ EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of r
 
 
 def problems(place: str) -> Iterator[str]:
-    """A sentence for each thing wrong with what is at `place`: which file, line or field, found, expected."""
+    """A sentence for each thing wrong with what is at `place`: which file, line or field, got, expected."""
     path = Path(place)
     if path.is_dir() and is_store(place):
         for kind in KINDS:
@@ -56,7 +56,7 @@ def _of_lines(path: Path) -> Iterator[str]:
                 yield from _of_record(where, line, record)
             except UNREADABLE as problem:
                 if line.strip():
-                    yield f"{where}: {problem}; expected JSON; a kill tore it, or the disk"
+                    yield f"{where}: got no JSON ({problem}), expected some; a kill tore it, or the disk"
             except StoreError as problem:
                 yield f"{problem}; nothing below it was checked"
                 return
@@ -102,8 +102,8 @@ def _of_run(path: Path) -> Iterator[str]:
         yield str(problem)
         return
     if folder.torn:
-        torn = f"{folder.torn} lines that are no JSON found"
-        yield f"{path / 'attempts.jsonl'}: {torn}; expected an attempt a line; a kill tore them"
+        torn = f"{folder.torn} lines that are no JSON"
+        yield f"{path / 'attempts.jsonl'}: got {torn}, expected an attempt a line; a kill tore them"
 
 
 def _of_reflections(path: Path) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _of_reflections(path: Path) -> Iterator[str]:
         files = ReflectionFiles(path)
         loops = [name for name in files.loops() if is_loop(path / name)]
     if not loops:
-        yield f"{path}: no file such as 001.json found in it or its folders; expected {EXPECTED}"
+        yield f"{path}: got no file such as 001.json in it or its folders, expected {EXPECTED}"
     for loop in loops:
         yield from files.faults(loop)
 
@@ -135,7 +135,7 @@ def _of_record(where: str, line: bytes, kind: type[Record]) -> Iterator[str]:
 
 
 def faults(record: Episode | Wisdom | Mistake | Session) -> Iterator[str]:
-    """Numbers out of their range: which field, what was found, what was expected."""
+    """Numbers out of their range: which field, what it holds, what was expected."""
     shares: dict[str, float] = {}
     counts: dict[str, tuple[int, int]] = {}
     match record:

@@ -117,7 +117,7 @@ def stats(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say_json
 
     if options.baseline and not options.runs:
-        raise ConfigError("--baseline: no RUN found beside it", expected="runs with wisdom, of the same seeds")
+        raise ConfigError("--baseline", "no RUN beside it", "runs with wisdom, of the same seeds")
     told: dict[str, Any] = {}
     known = None
     if place.is_store(options.store) or not options.runs:
@@ -151,7 +151,7 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
 
 
 def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
-    from reflexion_lab.analysis.transfer import transfer
+    from reflexion_lab.analysis.learning.transfer import transfer
     from reflexion_lab.cli.sheets import say
     from reflexion_lab.cli.transfer_report import lines
     from reflexion_lab.runner.folder.folder import RunFolder

@@ -1,32 +1,52 @@
-"""Files that a user names: read in whole where they are files, and else refused, before anybody waits for them."""
+"""Whole files: read where they are regular files and refused otherwise; replaced in one step."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.errors import DataError
+from reflexion_lab.errors import ConfigError, DataError
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises of bytes that anybody may have written."""
+"""What a decoder may raise for bytes from elsewhere."""
+DRAFT = ".draft"
+"""How the name of a file ends while it is written."""
 
 
 def content(path: Path | str, expected: str) -> bytes:
     """The bytes of a file.
 
-    Raises:
-        DataError: it is a folder, a pipe, a device or not there, or may not be read; `expected` is what it should be.
+    Raises
+    ------
+    DataError
+        It is a folder, a pipe, a device or missing, or may not be read; `expected` says what it should be.
     """
     check(path, expected)
     try:
         return Path(path).read_bytes()
     except OSError as problem:
-        raise DataError(f"{path}: it cannot be read ({problem.strerror})", expected=expected) from None
+        raise DataError(path, f"a file that cannot be read ({problem.strerror})", expected) from None
+
+
+@contextmanager
+def writable(key: str, path: Path | str, expected: str) -> Iterator[None]:
+    """Raises ConfigError where what is written within meets an OSError: the option `key` names a `path` that is there
+    as something else, that lies in no folder, or that may not be written.
+    """
+    try:
+        yield
+    except OSError as problem:
+        raise ConfigError(key, f"{str(path)!r} ({problem.strerror})", expected, "name another") from None
 
 
 def check(path: Path | str, expected: str) -> None:
-    """Raises DataError: `path` is no file. Of a pipe or a device nobody knows whether it ends."""
+    """Raises DataError unless `path` is a regular file: a pipe or a device may never end."""
     file = Path(path)
     try:
         if file.is_file():
@@ -35,3 +55,27 @@ def check(path: Path | str, expected: str) -> None:
     except (OSError, ValueError) as problem:  # a name too long, or with a NUL; links in a circle
         found = f"no file ({getattr(problem, 'strerror', None) or problem})"
     raise DataError(repr(str(path)[:200]), found, expected)
+
+
+def replace(path: Path, parts: Iterable[bytes], draft: Path | None = None) -> None:
+    """Write `parts` to `path` in one step: a reader sees the old file or the new one, and so does the disk after a
+    crash.
+
+    Parameters
+    ----------
+    draft
+        The file to write first, in the same folder, for a caller who alone writes `path`: what a killed process left
+        there is overwritten. None: a name of its own, which ends in `DRAFT`.
+    """
+    draft = draft or path.with_name(f".{path.name}.{secrets.token_hex(4)}{DRAFT}")
+    try:
+        with draft.open("wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, draft)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from reflexion_lab.errors import FolderError
+from reflexion_lab.io import files
 
-LOCK, DRAFT = ".lock", ".draft"
+LOCK = ".lock"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -55,16 +55,9 @@ class Appended:
 
     def replace(self, name: str, text: str) -> None:
         """Put `text` in the place of the file `name` in one step: a reader sees the old text or the new one."""
-        draft = self.folder / f".{name}.{secrets.token_hex(4)}{DRAFT}"
         try:
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.folder / name)
+            files.replace(self.folder / name, [text.encode()])
         except OSError as problem:
-            with suppress(OSError):
-                draft.unlink()
             raise self._failed(name, problem) from None
 
     @contextmanager
@@ -83,7 +76,7 @@ class Appended:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Held from None
-            for draft in self.folder.glob(f".*{DRAFT}"):
+            for draft in self.folder.glob(f".*{files.DRAFT}"):
                 draft.unlink(missing_ok=True)
             self._hold = file.fileno()
             try:

@@ -10,16 +10,25 @@ from msgspec.structs import replace
 from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.loop.stuck import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
-from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Evaluation, Recollection, Task
+from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Episode, Evaluation, Recollection, Task, Trajectory
 
 
 class Reflexion:
-    """One task's loop. The plain single attempt is this very loop with `max_attempts=1`.
+    """The loop of one task. A single attempt without any learning is this loop with `max_attempts=1`.
 
-    `stuck`: what it advises goes to the actor; whether it also ends the loop is for `stop` to say.
-    `reflect_on_last`: also on the attempt that no other follows; its words serve later tasks alone.
-    `reflect_on_success`: also on attempts that passed.
-    `reflect_below`: only below this reward, unless the program broke in another way than by a wrong answer.
+    Parameters
+    ----------
+    actor, evaluator, reflector, memory, stop : parts
+        As of `reflexion_lab.protocols`.
+    stuck : Stuck, optional
+        Its advice goes to the actor; whether it also ends the loop is for `stop` to say. Default: no advice.
+    reflect_on_last : bool
+        Reflect also on the attempt that no other follows; its reflection serves later tasks alone. Default True.
+    reflect_on_success : bool
+        Reflect also on attempts that passed. Default False.
+    reflect_below : float
+        Reflect on failed attempts with a reward below this, in (0, 1], and on all whose program broke in another way
+        than by a wrong answer. Default 1.
     """
 
     @validated
@@ -47,41 +56,26 @@ class Reflexion:
         self.reflect_below = reflect_below
 
     def attempts(self, task: Task) -> Iterator[Attempt]:
-        """Attempts at `task` as they are made; the last one carries the reason why the loop ended.
+        """Attempts at `task` as they are made; the last one has a stop reason.
 
-        An exception is a broken harness; it says at which stage and attempt it came, and the attempts yielded before
-        it stand.
+        An exception is a broken harness: it has a note with the stage and attempt, and the attempts yielded before it
+        stand.
         """
         history: list[Attempt] = []
-        stop: str | None = None
-        while not stop:
+        while not history or not history[-1].stop_reason:
             number = len(history) + 1
             with stage("recalling", task, number):
-                recollection = self.told(self.memory.recall(task), task, history)
+                recollection = self.advised(self.memory.recall(task), task, history)
             with stage("acting", task, number):
                 trajectory = self.actor.act(task, recollection)
-                left_out = tuple(sorted({*recollection.left_out, *trajectory.left_out}))
-                trajectory = replace(trajectory, left_out=left_out)
-                recollection = recollection.without(left_out)
             with stage("evaluating", task, number):
                 evaluation = self.evaluator.evaluate(task, trajectory)
-            attempt = Attempt(
-                task_id=task.task_id,
-                number=number,
-                recalled=tuple(episode.episode_id for episode in recollection.episodes),
-                recalled_wisdom=tuple(entry.wisdom_id for entry in recollection.wisdom),
-                recalled_mistakes=tuple(mistake.mistake_id for mistake in recollection.mistakes),
-                trajectory=trajectory,
-                evaluation=evaluation,
-                delta=delta(evaluation, history),
-                memory=self.memory.state(recollection),
-            )
+            attempt = self.attempt(task, recollection, trajectory, evaluation, history)
             stop = self.stop.reached(attempt, history)
             if self.reflects_on(attempt, stop):
-                # Another task's change was never tried on this one: "not enough" would be said of it in vain.
-                own = [episode for episode in recollection.episodes if episode.task_id == task.task_id]
                 with stage("reflecting", task, number):
-                    attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, own))
+                    episodes = own_episodes(recollection, attempt)
+                    attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
                 # Reflecting costs too: what it used up is not there for another attempt.
                 stop = stop or self.stop.reached(attempt, history)
             attempt = replace(attempt, stop_reason=stop or "")
@@ -89,13 +83,36 @@ class Reflexion:
             history.append(attempt)
             yield attempt
 
-    def told(self, recollection: Recollection, task: Task, history: Sequence[Attempt]) -> Recollection:
-        """What the loop adds: the attempt's number; and that it is stuck, to an actor that is shown its past at all."""
+    def advised(self, recollection: Recollection, task: Task, history: Sequence[Attempt]) -> Recollection:
+        """With the attempt's number; and with the advice of `stuck`, for an actor that is shown its past at all."""
         has_past = any(episode.task_id == task.task_id for episode in recollection.episodes)
         return replace(recollection, attempt=len(history) + 1, stuck=self.stuck.advice(history) if has_past else "")
 
+    def attempt(
+        self,
+        task: Task,
+        recollection: Recollection,
+        trajectory: Trajectory,
+        evaluation: Evaluation,
+        history: Sequence[Attempt],
+    ) -> Attempt:
+        """The record of one attempt, before its reflection; `recalled` names what the actor's prompt had room for."""
+        left_out = tuple(sorted({*recollection.left_out, *trajectory.left_out}))
+        read = recollection.without(left_out)
+        return Attempt(
+            task_id=task.task_id,
+            number=len(history) + 1,
+            recalled=tuple(episode.episode_id for episode in read.episodes),
+            recalled_wisdom=tuple(entry.wisdom_id for entry in read.wisdom),
+            recalled_mistakes=tuple(mistake.mistake_id for mistake in read.mistakes),
+            trajectory=replace(trajectory, left_out=left_out),
+            evaluation=evaluation,
+            delta=delta(evaluation, history),
+            memory=self.memory.state(read),
+        )
+
     def reflects_on(self, attempt: Attempt, stop: str | None) -> bool:
-        """Failures that there is feedback on; of those near a pass, the ones that broke."""
+        """Failures with feedback; of those with a reward of `reflect_below` or more, the ones that broke."""
         evaluation = attempt.evaluation
         if evaluation.passed:
             return self.reflect_on_success
@@ -103,8 +120,17 @@ class Reflexion:
         return evaluation.outcome not in UNKNOWN and is_wanted and (self.reflect_on_last or not stop)
 
 
+def own_episodes(recollection: Recollection, attempt: Attempt) -> list[Episode]:
+    """Those of this task that the actor read: another task's change was never tried on this one."""
+    return [
+        episode
+        for episode in recollection.episodes
+        if episode.task_id == attempt.task_id and episode.episode_id in attempt.recalled
+    ]
+
+
 def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
-    """What changed since the attempt before; nothing at the first."""
+    """The change since the attempt before; zeros at the first."""
     if not history:
         return Delta()
     before = history[-1].evaluation
@@ -117,7 +143,7 @@ def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
 
 @contextmanager
 def stage(doing: str, task: Task, number: int) -> Iterator[None]:
-    """Name the stage, task and attempt on whatever breaks inside."""
+    """Add stage, task and attempt as a note to an exception that is raised inside."""
     try:
         yield
     except Exception as problem:

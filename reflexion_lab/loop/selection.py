@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reflexion_lab.errors import DataError
+from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import UNKNOWN, Attempt, Grade
 
 
@@ -20,7 +20,7 @@ def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
     """
     made = [attempt for attempt in attempts if t is None or attempt.number <= t]
     if not made:
-        raise DataError(f"no attempt up to t = {t} found", expected="one at least, and t of 1 or more")
+        raise ConfigError("t", f"{t}, before which there is no attempt", "1 or more")
     made.sort(key=lambda attempt: attempt.number)
     return next((a for a in made if a.evaluation.passed), None) or best_of(made)
 

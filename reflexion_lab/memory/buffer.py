@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
-
-from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import validated
-from reflexion_lab.memory.index import Index
 from reflexion_lab.memory.texts import Match, document
 from reflexion_lab.protocols import Hit, Retriever
 from reflexion_lab.records import Episode
+from reflexion_lab.storage.kinds import filled
 
 DEFAULT_EPISODES = 1000
 
@@ -48,15 +44,15 @@ class EpisodeBuffer:
         # Episodes are numbered as they come, as the retriever numbers them; those of `_first` to `_next - 1` are kept.
         self._episodes: dict[int, Episode] = {}
         self.total = self._first = self._next = 0
-        self._tasks = Index()
+        self._by_task: dict[str, dict[int, Episode]] = {}
 
     def store(self, episode: Episode) -> Episode:
         """Keep an episode and return it as it is kept: with an id and a timestamp, if it had none.
 
         Raises:
-            ConfigError: it has no `agent_id`.
+            DataError: it has no `agent_id`.
         """
-        kept = whole(episode)
+        kept = filled(episode)
         with self._lock:
             self._retriever.add((document(kept, self._match),))
             self._append(kept)
@@ -65,7 +61,7 @@ class EpisodeBuffer:
 
     def extend(self, episodes: Iterable[Episode]) -> list[Episode]:
         """Keep episodes, oldest first, as `store` does: all of them or, where one raises, none."""
-        kept = [whole(episode) for episode in episodes]
+        kept = [filled(episode) for episode in episodes]
         with self._lock:
             self._retriever.add([document(episode, self._match) for episode in kept])
             for episode in kept:
@@ -76,7 +72,7 @@ class EpisodeBuffer:
     def by_task(self, task_id: str) -> list[Episode]:
         """In the order of storing; [] for a task that is not known."""
         with self._lock:
-            return [self._episodes[number] for number in self._tasks.numbers(task_id, self._first)]
+            return [*self._by_task.get(task_id, {}).values()]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
         """At most `k` episodes nearest to `text`, best first, the newer first on a tie; `min_score` is inclusive.
@@ -97,12 +93,19 @@ class EpisodeBuffer:
 
     def _append(self, episode: Episode) -> None:
         if len(self._episodes) == self.capacity:
-            self._tasks.drop(self._episodes.pop(self._first).task_id, self._first)
-            self._first += 1
-        self._tasks.add(episode.task_id, self._next)
+            self._drop_oldest()
+        self._by_task.setdefault(episode.task_id, {})[self._next] = episode
         self._episodes[self._next] = episode
         self._next += 1
         self.total += 1
+
+    def _drop_oldest(self) -> None:
+        task_id = self._episodes.pop(self._first).task_id
+        of_task = self._by_task[task_id]
+        del of_task[self._first]
+        if not of_task:
+            del self._by_task[task_id]
+        self._first += 1
 
 
 class NoRetriever:
@@ -114,24 +117,3 @@ class NoRetriever:
 
     def rank(self, query: str, k: int) -> list[Hit]:
         raise ConfigError("this episode buffer has no retriever to find relevant episodes; give EpisodeBuffer one")
-
-
-def whole(episode: Episode) -> Episode:
-    """The episode with an id and a timestamp, if it had none.
-
-    Raises:
-        ConfigError: it has no `agent_id`.
-    """
-    if not episode.agent_id:
-        raise ConfigError(
-            f"episode {episode.episode_id or 'without an id'} of task {episode.task_id!r}",
-            "agent_id: ''",
-            "who made the attempt",
-        )
-    if episode.episode_id and episode.timestamp:
-        return episode
-    return replace(
-        episode,
-        episode_id=episode.episode_id or f"ep-{os.urandom(16).hex()}",
-        timestamp=episode.timestamp or time.time(),
-    )

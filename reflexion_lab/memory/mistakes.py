@@ -45,8 +45,7 @@ class Mistakes:
         self._numbers: dict[str, int] = {}
         self._next = 0
 
-    @property
-    def count(self) -> int:
+    def __len__(self) -> int:
         return len(self._kept)
 
     def extend(self, mistakes: Iterable[Mistake]) -> list[Mistake]:
@@ -78,12 +77,6 @@ class Mistakes:
             hits = self._retriever.rank(prompt, k + own)
             near = [self._kept[hit.number] for hit in hits if hit.score >= self.threshold]
         return [mistake for mistake in near if not except_task or mistake.task_id != except_task][:k]
-
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._numbers.clear()
-            self._retriever.forget(self._next)
 
     def _keep(self, mistake: Mistake) -> Mistake:
         number = self._numbers[mistake.mistake_id]

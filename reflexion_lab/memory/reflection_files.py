@@ -6,15 +6,14 @@ reflections/my-loop/010.json    the tenth, behind 009; 1000 comes behind 999
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import warnings
 from pathlib import Path
 
 import msgspec
 
 from reflexion_lab.errors import StoreError
+from reflexion_lab.io.files import replace
 from reflexion_lab.memory.reflection_schema import LOOP_ID, ReflectionFile, problems
 
 _DECODER = msgspec.json.Decoder(ReflectionFile)
@@ -39,7 +38,7 @@ class ReflectionFiles:
             raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in found)}; nothing was written")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
+            replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
         except OSError as error:
             raise StoreError(f"{path}: not written ({error.strerror}); make room or name another folder") from error
         return path
@@ -101,15 +100,3 @@ class ReflectionFiles:
 
 def _name(attempt_number: int) -> str:
     return f"{attempt_number:03d}.json"
-
-
-def _replace(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

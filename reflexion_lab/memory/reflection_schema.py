@@ -58,7 +58,7 @@ LOOP_ID = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
 
 
 def problems(content: object) -> list[str]:
-    """Everything wrong with a file's content as it comes out of JSON, as `path: what was found; what was expected`."""
+    """Everything wrong with a file's content as it comes out of JSON, as `path: got …, expected …`."""
     misfits = dict(_misfits(content, ReflectionFile, ""))
     if not isinstance(content, dict):
         return list(misfits.values())

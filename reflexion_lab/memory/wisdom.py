@@ -54,7 +54,7 @@ class WisdomBook:
             if wisdom_id in self._known:
                 return self._known[wisdom_id]
             listed = "`reflexion-lab wisdom list` prints those that there are"
-            raise ConfigError(f"wisdom {wisdom_id!r}: no such id found among {len(self)}; {listed}")
+            raise ConfigError("wisdom", repr(wisdom_id), f"one of {len(self)} ids", listed)
 
     def upsert(self, wisdom: Wisdom) -> Wisdom:
         """Keep `wisdom`, and return it as kept: one that is known keeps its usage and the time of its making."""

@@ -97,7 +97,7 @@ def compare(
         FolderError: no run is named, a folder is none, or a pattern fits none.
         ConfigError: the runs cannot be compared; what is wrong, and of which run.
     """
-    from reflexion_lab.analysis.side_by_side import side_by_side
+    from reflexion_lab.analysis.comparison.side_by_side import side_by_side
 
     keys = (by,) if isinstance(by, str) else tuple(by)
     return Compared(*side_by_side(some_folders(*runs), baseline, keys, unit, one_seed))

@@ -51,7 +51,7 @@ def _lines(one: Override) -> list[str]:
     if isinstance(one, list | tuple) and all(isinstance(line, str) for line in one):
         return list(one)
     expected = "expected words such as 'seed=1', mappings such as {'seed': 1}, or lists of words"
-    raise TypeError(f"overrides: {type(one).__name__} found; {expected}")
+    raise TypeError(f"overrides: got {type(one).__name__}, {expected}")
 
 
 def _in_python(said: str) -> str:

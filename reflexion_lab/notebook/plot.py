@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.figures.drawing import Drawing
 
-TOO_SHORT = "no loop with a second attempt, expected runs with loop.max_attempts=2 or more"
+TOO_SHORT = "no loop with a second attempt", "runs with loop.max_attempts=2 or more"
 
 
 def __dir__() -> list[str]:
@@ -54,7 +54,7 @@ def budgets(
     """Share of tasks solved against what a case spends, and the convex hull of all that is no upper bound."""
     from reflexion_lab.analysis.figures.budgets import drawing
 
-    missing = f"no run that says what it spent in {unit}, expected one at least, or another unit"
+    missing = f"no run that says what it spent in {unit}", "one at least, or another unit"
     return _drawn("budgets", drawing(_arms(runs), units=(unit,)), ax, caption, missing)
 
 
@@ -79,7 +79,7 @@ def differences(
     arms = _read(runs)
     found, shown = compare(arms, baseline, unit, one_seed), readable(arms)
     refused = "".join(f"; {row.arm}: {row.refused}" for row in found.rows if row.refused)
-    missing = f"no difference to a baseline, expected two arms or more on the same tasks and seeds{refused}"
+    missing = "no difference to a baseline", f"two arms or more on the same tasks and seeds{refused}"
     return _drawn("differences", drawing(renamed(found, shown), list(shown.values())), ax, caption, missing)
 
 
@@ -117,7 +117,7 @@ def repairs(
     """
     from reflexion_lab.analysis.figures.repairs import drawing
 
-    missing = "no failed attempt with another behind it, expected runs with loop.max_attempts=2 or more"
+    missing = "no failed attempt with another behind it", "runs with loop.max_attempts=2 or more"
     return _drawn("repairs", drawing(_arms(runs), until=(until,)), ax, caption, missing)
 
 
@@ -129,7 +129,7 @@ def similarity(*runs: object, later: bool = False, ax: Axes | None = None, capti
     """
     from reflexion_lab.analysis.figures.similarity import drawing
 
-    missing = "no attempt that read an episode or mistake of another task, expected runs with recall=similar"
+    missing = "no attempt that read an episode or mistake of another task", "runs with recall=similar"
     return _drawn("similarity", drawing(_arms(runs), later=(later,)), ax, caption, missing)
 
 
@@ -149,7 +149,7 @@ def feedback(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axe
     """How often the feedback tests are wrong: false positives and false negatives."""
     from reflexion_lab.analysis.figures.feedback import drawing
 
-    missing = "no arm with feedback of its own, expected feedback_source=visible or self_tests"
+    missing = "no arm with feedback of its own", "feedback_source=visible or self_tests"
     return _drawn("feedback", drawing(_arms(runs)), ax, caption, missing)
 
 
@@ -167,7 +167,7 @@ def reliability(
     """
     from reflexion_lab.analysis.figures.reflection_panels import confidence
 
-    missing = "no reflection with a confidence that the next attempt read, expected reflector=llm or rules"
+    missing = "no reflection with a confidence that the next attempt read", "reflector=llm or rules"
     return _drawn("reliability", confidence(_one(runs, arm), source), ax, caption, missing)
 
 
@@ -175,7 +175,9 @@ def flags(*runs: object, arm: str | None = None, ax: Axes | None = None, caption
     """What is wrong with reflections, as a share of them; of one arm."""
     from reflexion_lab.analysis.figures.reflection_panels import flagged
 
-    return _drawn("flags", flagged(_one(runs, arm)), ax, caption, "no reflection with a flag found")
+    return _drawn(
+        "flags", flagged(_one(runs, arm)), ax, caption, ("no reflection with a flag", "reflections that were reviewed")
+    )
 
 
 def effects(run: object, ax: Axes | None = None, caption: bool = True, *, arm: str | None = None) -> Axes:
@@ -184,7 +186,7 @@ def effects(run: object, ax: Axes | None = None, caption: bool = True, *, arm: s
     """
     from reflexion_lab.analysis.figures.reflection_panels import read
 
-    return _drawn("effects", read(_one([run], arm)), ax, caption, "no retry that read a reflection found")
+    return _drawn("effects", read(_one([run], arm)), ax, caption, ("no retry that read a reflection", "one at least"))
 
 
 def _read(runs: Sequence[object]) -> list[Arm]:
@@ -211,11 +213,13 @@ def _one(runs: Sequence[object], name: str | None) -> Arm:
     raise ConfigError("arm", repr(name or len(found)), f"{said}: {', '.join(found)}")
 
 
-def _drawn(name: str, drawing: Drawing | None, ax: Axes | None, caption: bool, missing: str = "") -> Axes:
+def _drawn(
+    name: str, drawing: Drawing | None, ax: Axes | None, caption: bool, missing: tuple[str, str] = ("", "")
+) -> Axes:
     from reflexion_lab.analysis.figures.axes import on_axes
 
     if drawing is None:
-        raise ConfigError(f"{name}: got {missing}")
+        raise ConfigError(name, *missing)
     if len(drawing.panels) > 1:
         raise ConfigError(name, f"{len(drawing.panels)} panels", "one, as fewer arms give", "`report` draws them all")
     return on_axes(drawing, ax, caption)

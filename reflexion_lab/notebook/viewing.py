@@ -70,7 +70,7 @@ def view(
         (folder,) = _one(folders(thing))
         return run_view(folder) if task is None else task_view(folder, task)
     expected = "an attempt, a list of attempts, a task, a reflection, a mapping of these by name, or a run"
-    raise TypeError(f"{type(thing).__name__}: found as a thing to view; expected {expected}")
+    raise TypeError(f"view: got a {type(thing).__name__}, expected {expected}")
 
 
 def run_view(folder: RunFolder) -> View:
@@ -157,7 +157,7 @@ def _named(named: Named, grades: Any) -> View:
 def _one(found: Sequence[RunFolder]) -> Sequence[RunFolder]:
     if len(found) != 1:
         names = ", ".join(folder.path.name for folder in found[:3])
-        raise FolderError(f"{len(found)} runs found ({names})", expected="one to view", hint="`compare` takes several")
+        raise FolderError("view", f"{len(found)} runs ({names})", "one", "`compare` takes several")
     return found
 
 

@@ -44,7 +44,7 @@ class Shuffled(ShuffledWords):
     def __init__(self, pool: Sequence[str | Path] | str | Path = (), seed: int = 0) -> None:
         folders = tuple(str(run.resolve()) for run in pool_runs(pool, seed))
         if not folders:
-            raise ConfigError(f"reflector.pool: no folder found; {EXPECTED}")
+            raise ConfigError("reflector.pool", "no folder", "a run folder", EXPECTED)
         super().__init__([told for folder in folders for told in _told_in(folder)], folders, seed)
 
 
@@ -83,7 +83,7 @@ def _reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> list[Path]
         if is_meant and len(one.results) == manifest.n_expected:
             runs.append((path.parent, manifest))
     if not runs:
-        raise ConfigError(f"reflector.pool: {folder}: no {expected} found; {EXPECTED}")
+        raise ConfigError("reflector.pool", f"{folder} without a {expected}", "one", EXPECTED)
     if run is None:
         return list({manifest.benchmark_digest: path for path, manifest in reversed(runs)}.values())[::-1]
     unlike = {path: differences(manifest, run) + _authors(manifest, run) for path, manifest in runs}
@@ -107,12 +107,14 @@ def _told_in(folder: str) -> tuple[Told, ...]:
     try:
         run = RunFolder.existing(folder)
         if run.manifest.feedback_source == "oracle":
-            raise FolderError(f"{folder}: feedback_source oracle found, whose words are about hidden tests")
+            raise FolderError(folder, "feedback_source oracle, whose words are about hidden tests", "another")
         failures = [attempt for made in run.attempts.values() for attempt in made if not attempt.evaluation.passed]
     except FolderError as problem:
-        raise ConfigError(f"reflector.pool: {problem}; {EXPECTED}") from None
+        raise ConfigError(f"reflector.pool: {problem}", hint=EXPECTED) from None
     told = [Told(failure.task_id, failure.number, failure.reflection) for failure in failures if failure.reflection]
     found = tuple(one for one in told if _AUTHORS.match(one.reflection.source) and any(one.words))
     if not found:
-        raise ConfigError(f"reflector.pool: {folder}: no reflection by a model or its fallback found; {EXPECTED}")
+        raise ConfigError(
+            "reflector.pool", f"{folder} without a reflection by a model or its fallback", "one at least", EXPECTED
+        )
     return found

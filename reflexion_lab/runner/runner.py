@@ -79,7 +79,7 @@ class Runner:
             raise ConfigError("feedback_source", repr(feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
         if feedback_source == "self_tests" and suite_writer is None:
             raise ConfigError(
-                "feedback_source: self_tests found without a suite_writer", expected="somebody to write them"
+                "feedback_source", "self_tests without a suite_writer", "suite_writer=chat or suite_writer=continuation"
             )
         self.tasks = {task.task_id: task for task in tasks}
         self.loop = loop

@@ -1,13 +1,15 @@
-"""The file behind the call cache and the replay: SQLite that a person can read.
+"""The call cache and the replay's recording: a SQLite file that a person can read, or PostgreSQL for many machines.
 
-`sqlite3 calls.sqlite "select request, completion from calls"`. It belongs on a local disk, since SQLite's
+`sqlite3 calls.sqlite "select request, completion from calls"` or
+`psql URL -c 'select request::json, completion::json from calls'`. A file belongs on a local disk, since SQLite's
 write-ahead log does not work over a network file system.
 """
 
 from __future__ import annotations
 
-import sqlite3
-import threading
+import os
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,101 +18,192 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ModelError
-from reflexion_lab.records import Completion
-from reflexion_lab.storage.sqlite_file import Layout, connect, connect_readonly
+from reflexion_lab.records import Completion, Record
+from reflexion_lab.storage.locked_file import locked, write
+from reflexion_lab.storage.locked_file import replace as rewrite
+from reflexion_lab.storage.postgresql import is_url
+from reflexion_lab.storage.table import PATIENCE, Layout, Row, table_at
 
 LAYOUT = Layout(
+    name="calls",
+    columns="""key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, request TEXT NOT NULL, completion TEXT NOT NULL,
+    created_at TEXT NOT NULL""",
     application_id=0x52464C58,
-    schema=1,
-    table="""CREATE TABLE IF NOT EXISTS calls (
-    key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, request TEXT NOT NULL, completion TEXT NOT NULL,
-    created_at TEXT NOT NULL)""",
 )
-
-
 PASSING = ("context_overflow", "wrong_model")
-"""Ends that say something of a server as it was set up then: another context, another model. A later reply to the same
-call takes their place."""
-IS_PASSING = " OR ".join(f"""calls.completion LIKE '%%"finish_reason":"{reason}"%%'""" for reason in PASSING)
-"""For SQLite and PostgreSQL, where `%%` is `%`. The text is not read as JSON: PostgreSQL's JSON knows no NUL. Replies
-cannot contain such a pattern, since their quotes are escaped."""
+"""Finish reasons that depend on a server as it was set up then: another context, another model. A later reply to the
+same call replaces such a reply."""
+UNSAVED = "unsaved_calls.jsonl"
+"""In the run root: calls that were paid for while the database was away."""
+BATCH = 500
+
+# The text is not read as JSON: PostgreSQL's JSON knows no NUL. Replies cannot contain such a pattern, since their
+# quotes are escaped.
+_IS_PASSING = " OR ".join(f"""calls.completion LIKE '%"finish_reason":"{reason}"%'""" for reason in PASSING)
+_INSERT = f"""INSERT INTO calls VALUES (:key, :fingerprint, :request, :completion, :created_at)
+ON CONFLICT (key) DO UPDATE SET completion = excluded.completion, created_at = excluded.created_at
+WHERE {_IS_PASSING} RETURNING 1"""
+_SELECT = "SELECT completion FROM calls WHERE key = :key"
+_FINGERPRINTS = "SELECT DISTINCT fingerprint FROM calls"
+_PAGE = f"""SELECT key, fingerprint, request, completion, created_at FROM calls
+WHERE key > :after AND fingerprint = :fingerprint ORDER BY key LIMIT {BATCH}"""
+
+
+class Call(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row."""
+
+    key: str
+    fingerprint: str
+    request: str
+    completion: str
+    created_at: str
+
+
+_CALL, _COMPLETION = msgspec.json.Decoder(Call), msgspec.json.Decoder(Completion)
 
 
 class CallStore:
-    """One cache file, shared by threads and processes. A stored call survives the death of the process.
+    """The call cache at `place`, shared by threads, processes and, in PostgreSQL, machines. A stored call survives the
+    death of all of them.
 
-    Raises:
-        ModelError: the file is damaged, not a call cache, or (`readonly`) missing.
+    Parameters
+    ----------
+    place
+        The path of a SQLite file, which is made by the first call, or a URL of PostgreSQL.
+    readonly
+        Answer only; the cache must exist.
+    unsaved
+        A file for replies that a server could not take, since they are paid for; the next store that opens the cache
+        for writing stores them and removes the file. None: such a reply is lost.
+    patience
+        Seconds to wait for a server that has gone.
+
+    Raises
+    ------
+    ConfigError
+        `place` is a URL of something else.
+    ModelError
+        The cache is damaged, not a call cache of this version, or (`readonly`) missing.
     """
 
-    # One connection under one lock: measured at 12 us a look-up with 16 threads, against 21 us with a
-    # connection per thread, which fight for the interpreter lock instead.
-
-    def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
-        self.path = Path(path)
-        self.place = str(path)
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        with suppress(OSError):  # a name too long: whoever opens it says so
-            if readonly or self.path.exists():  # a damaged one shows at once
-                self._opened(readonly)
+    def __init__(
+        self,
+        place: str | Path,
+        *,
+        readonly: bool = False,
+        unsaved: Path | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._unsaved = unsaved if is_url(place) and not readonly else None
+        self._is_closed = False
+        self._table = table_at(place, LAYOUT, "cache.path", readonly=readonly, patience=patience)
+        self.place = self._table.place
+        with suppress(OSError):  # a name too long: the first call says so
+            if readonly or is_url(place) or Path(place).exists():  # a damaged one shows at once
+                self.open()
+        if self._unsaved and self._unsaved.is_file():
+            self._store_unsaved(self._unsaved)
 
     def open(self) -> None:
-        """Begin the file now, not with the first call. Raises ModelError."""
-        with self._lock:
-            self._opened()
-
-    def _opened(self, readonly: bool = False) -> sqlite3.Connection:
-        if self._connection is None:
-            try:
-                self._connection = connect_readonly(self.path, LAYOUT) if readonly else connect(self.path, LAYOUT)
-            except (sqlite3.Error, OSError) as error:
-                raise ModelError(
-                    f"{self.path} cannot be used as a call cache ({error}); "
-                    "move it away to begin a new one, or name another file"
-                ) from error
-        return self._connection
+        """Create the cache now, not with the first call. Raises ModelError."""
+        try:
+            self._table.open()
+        except self._table.errors as problem:
+            raise ModelError(
+                f"{self.place}: it cannot be used as a call cache{self._table.described(problem)}"
+            ) from problem
 
     def get(self, key: str) -> Completion | None:
         """The reply stored under `key`, with `cached` False as when it was paid; None when there is none."""
-        rows = self._execute("SELECT completion FROM calls WHERE key = ?", key)
+        rows = self._rows(_SELECT, {"key": key})
         if not rows:
             return None
         try:
-            return msgspec.json.decode(rows[0][0], type=Completion)
+            return _COMPLETION.decode(str(rows[0][0]))
         except msgspec.DecodeError as error:
             raise ModelError(
-                f"{self.path}: the completion of call {key} is damaged ({error}); delete that row"
+                f"{self.place}: the completion of call {key} is damaged ({error}); delete that row"
             ) from error
 
     def put(self, key: str, fingerprint: str, request: bytes, completion: Completion) -> Completion:
-        """Store a reply and return the one that stands: the first that is not of `PASSING`, if another process was
-        faster.
+        """Store a reply. Returns the stored one: the first that is not of `PASSING`, if another process was faster.
 
         Its usage is that of `completion` even then, since both were paid.
         """
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        text = msgspec.json.encode(replace(completion, cached=False)).decode()
-        insert = f"""INSERT INTO calls VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
-            completion = excluded.completion, created_at = excluded.created_at
-            WHERE {IS_PASSING}"""
-        self._execute(insert, key, fingerprint, request.decode(), text, now)
-        return replace(self.get(key) or completion, usage=completion.usage)
+        paid = replace(completion, cached=False)
+        call = Call(
+            key=key,
+            fingerprint=fingerprint,
+            request=request.decode(),
+            completion=msgspec.json.encode(paid).decode(),
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        try:
+            is_stored = self._insert(call)
+        except ModelError as problem:
+            raise self._written_aside(call, problem) from problem
+        return paid if is_stored else replace(self.get(key) or paid, usage=completion.usage)
 
     def fingerprints(self) -> list[str]:
         """Fingerprints of the models whose replies are stored, sorted."""
-        rows = self._execute("SELECT DISTINCT fingerprint FROM calls ORDER BY fingerprint")
-        return [fingerprint for (fingerprint,) in rows]
+        return sorted(str(fingerprint) for (fingerprint,) in self._rows(_FINGERPRINTS, {}))
+
+    def calls(self, fingerprints: Sequence[str]) -> Iterator[Call]:
+        """Every call of these models, by model and key."""
+        for fingerprint in sorted(set(fingerprints)):
+            after = ""
+            while rows := self._rows(_PAGE, {"after": after, "fingerprint": fingerprint}):
+                yield from (Call(**dict(zip(Call.__struct_fields__, map(str, row), strict=True))) for row in rows)
+                after = str(rows[-1][0])
 
     def close(self) -> None:
-        with self._lock:
-            # One that was never opened must not open afterwards.
-            self._connection = self._connection or sqlite3.connect(":memory:", check_same_thread=False)
-            self._connection.close()
+        self._is_closed = True
+        self._table.close()
 
-    def _execute(self, statement: str, *values: str) -> list[tuple[str, ...]]:
+    def _insert(self, call: Call) -> bool:
+        """Store it unless a reply is there; whether it was stored."""
+        return bool(self._rows(_INSERT, msgspec.structs.asdict(call)))
+
+    def _rows(self, statement: str, values: dict[str, object]) -> list[Row]:
+        if self._is_closed:
+            raise ModelError(f"{self.place}: the call cache is a closed database")
         try:
-            with self._lock:
-                return self._opened().execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            raise ModelError(f"{self.path}: the call cache failed ({error}); is its disk full?") from error
+            return self._table.rows(statement, values)
+        except self._table.errors as problem:
+            raise ModelError(f"{self.place}: the call cache failed{self._table.described(problem)}") from problem
+
+    def _written_aside(self, call: Call, problem: ModelError) -> ModelError:
+        """The error to raise once the paid reply is in the file of unsaved replies."""
+        if self._unsaved is None:
+            return problem
+        try:
+            self._unsaved.parent.mkdir(parents=True, exist_ok=True)
+            with locked(self._unsaved) as (descriptor, size):
+                write(descriptor, b"\n" + msgspec.json.encode(call) + b"\n", size)  # the line before may be torn
+                os.fsync(descriptor)
+        except OSError as other:
+            return ModelError(f"{problem}; the reply is lost, since {self._unsaved} cannot be written ({other})")
+        return ModelError(
+            f"{problem}; the reply, which is paid for, is kept in {self._unsaved}, and goes into the call cache when a "
+            "run with this run_root next opens it"
+        )
+
+    def _store_unsaved(self, path: Path) -> None:
+        with locked(path):
+            unread = []
+            for line in path.read_bytes().splitlines():
+                try:
+                    self._insert(_CALL.decode(line))
+                except msgspec.ValidationError:  # of another version, which may read it
+                    unread.append(line)
+                except msgspec.DecodeError:  # torn when the machine went down: no whole reply
+                    continue
+            if not unread:
+                path.unlink()
+                return
+            rewrite(path, (line + b"\n" for line in unread))
+        warnings.warn(
+            f"{path}: {len(unread)} replies of another version of reflexion_lab are not in the call cache; open it "
+            "with that version",
+            stacklevel=3,
+        )

@@ -89,7 +89,9 @@ def _refuse_strangers(place: str, connection: Connection) -> None:
     application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
     tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
     if tables and application != APPLICATION_ID:
-        raise StoreError(f"{place}: the SQLite file of another program found; name another file as `store.place`")
+        raise StoreError(
+            "store.place", f"{place}, the SQLite file of another program", "a file of the lab, or a new one"
+        )
 
 
 def _prepare(connection: sqlite3.Connection, _: object) -> None:

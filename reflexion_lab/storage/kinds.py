@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -80,12 +80,10 @@ def prepared(records: Sequence[Stored]) -> list[Line]:
 def _line(record: Stored, which: str) -> Line:
     kind = KIND_OF[type(record)]
     if isinstance(record, Episode):
-        record = _filled(record, which)
+        record = filled(record, which)
     name = getattr(record, kind.id_field)
     if not name or "\0" in name or len(name) > LONGEST_ID:
-        raise DataError(
-            f"{which}: {kind.id_field} is {name[:40]!r}", expected=f"1 to {LONGEST_ID} characters, none of them NUL"
-        )
+        raise DataError(f"{which}, {kind.id_field}", repr(name[:40]), f"1 to {LONGEST_ID} characters, none of them NUL")
     try:
         # What reads back is what every store keeps: 1 has become 1.0, and NaN, which JSON lacks, is found out.
         body = msgspec.json.encode(record, order="deterministic")
@@ -94,14 +92,18 @@ def _line(record: Stored, which: str) -> Line:
         raise DataError(f"{kind.id_field} {name!r}: it would not read back ({problem}); mend that field") from None
 
 
-def _filled(episode: Episode, which: str) -> Episode:
+def filled(episode: Episode, which: str = "an episode") -> Episode:
+    """The episode with an id (`ep-` and 32 hex digits) and a timestamp, if it had none.
+
+    Raises DataError when it has no `agent_id`; `which` names an episode without an id.
+    """
     if not episode.agent_id:
         name = f"episode {episode.episode_id!r}" if episode.episode_id else which
-        raise DataError(f"{name}, of task {episode.task_id!r}: agent_id is empty", expected="who made the attempt")
+        raise DataError(f"{name}, of task {episode.task_id!r}, agent_id", repr(""), "who made the attempt")
     if episode.episode_id and episode.timestamp:
         return episode
     return replace(
         episode,
-        episode_id=episode.episode_id or f"ep-{uuid.uuid4().hex}",
+        episode_id=episode.episode_id or f"ep-{os.urandom(16).hex()}",
         timestamp=episode.timestamp or time.time(),
     )

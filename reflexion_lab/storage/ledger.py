@@ -1,23 +1,25 @@
-"""What runs and sweeps have newly spent, in a file that threads and processes share, and the caps on it."""
+"""What runs and sweeps have newly spent, shared by threads, processes and machines, and the caps on it."""
 
 from __future__ import annotations
 
-import sqlite3
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.limits import Count, NotNegative, check_fields
 from reflexion_lab.records import Record
-from reflexion_lab.storage.sqlite_file import Layout, connect
+from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, table_at
 
 LAYOUT = Layout(
+    name="spending",
+    columns="""scope TEXT PRIMARY KEY, calls BIGINT NOT NULL, tokens BIGINT NOT NULL, cost DOUBLE PRECISION NOT NULL,
+    seconds DOUBLE PRECISION NOT NULL""",
     application_id=0x52464C53,
-    schema=1,
-    table="""CREATE TABLE IF NOT EXISTS spending (scope TEXT PRIMARY KEY, calls INTEGER NOT NULL,
-    tokens INTEGER NOT NULL, cost REAL NOT NULL, seconds REAL NOT NULL)""",
+    server_schema=2,
 )
+_SPENT = "SELECT calls, tokens, cost, seconds FROM spending WHERE scope = :scope"
 
 
 class Spending(NamedTuple):
@@ -64,62 +66,56 @@ class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ledger:
-    """What each scope has spent, in a file that processes share; in memory alone without a path. Thread-safe.
+    """Spending by scope at `place`, which processes share: a SQLite file, PostgreSQL by its URL, or, for None, the
+    memory of this process. Thread-safe. While a server is away callers wait, `patience` seconds at most.
 
-    What was taken stands until it is given back: the calls of a killed process count in full.
+    Spending stands until it is taken back: the calls of a killed process count in full.
 
-    Raises:
-        HarnessError: the file cannot be used.
+    Raises
+    ------
+    ConfigError
+        `place` is a URL of something else.
+    HarnessError
+        The database cannot be used. It is opened by the first call: a run that the cache answers leaves no ledger.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+    def __init__(self, place: str | Path | None, patience: float = PATIENCE) -> None:
+        self._table = table_at(place, LAYOUT, "storage.spending", patience=patience)
+        larger = self._table.largest
+        first = ", ".join(f"{larger}(0, :{name})" for name in Spending._fields)
+        later = ", ".join(f"{name} = {larger}(0, spending.{name} + :{name})" for name in Spending._fields)
+        self._add = f"""INSERT INTO spending VALUES (:scope, {first}) ON CONFLICT (scope) DO UPDATE SET {later}
+        RETURNING calls, tokens, cost, seconds"""
 
     def add(self, scope: str, amount: Spending, caps: Caps) -> tuple[str, Spending]:
-        """Add `amount` unless that would exceed a cap: its name, or "", and what the scope has spent now (>= 0)."""
-        with self._lock:
-            try:
-                connection = self._opened()
-                connection.execute("BEGIN IMMEDIATE")
-                with connection:  # commits, or rolls back what failed
-                    spent = self._read(connection, scope)
-                    cap = caps.exceeded(spent.plus(amount))
-                    if not cap:
-                        spent = Spending._make(max(0, value) for value in spent.plus(amount))
-                        connection.execute("INSERT OR REPLACE INTO spending VALUES (?, ?, ?, ?, ?)", (scope, *spent))
-            except (sqlite3.Error, OSError) as problem:
-                raise self._failed(problem) from None
-        return cap, spent
+        """Add `amount` unless that would exceed a cap. Returns the name of that cap or "", and the scope's spending
+        afterwards (0 or more).
+        """
+
+        def work(execute: Execute) -> tuple[tuple[str, Spending], bool]:
+            # The row is locked from here to the end of the transaction: no addition comes between sum and verdict.
+            total = _spending(execute(self._add, {"scope": scope, **amount._asdict()}))
+            cap = caps.exceeded(total)
+            return (cap, total.plus(amount, -1) if cap else total), not cap
+
+        with self._faults():
+            return self._table.transaction(work)
 
     def spent(self, scope: str) -> Spending:
-        with self._lock:
-            try:
-                return self._read(self._opened(), scope)
-            except (sqlite3.Error, OSError) as problem:
-                raise self._failed(problem) from None
-
-    def _failed(self, problem: Exception) -> HarnessError:
-        return HarnessError(f"{self.path}: the ledger of spending failed ({problem}); is its disk full?")
+        with self._faults():
+            return _spending(self._table.rows(_SPENT, {"scope": scope}))
 
     def close(self) -> None:
-        with self._lock:
-            if self._connection:
-                self._connection.close()
-                self._connection = None
+        self._table.close()
 
-    def _opened(self) -> sqlite3.Connection:
-        # At the first call: a run that is answered by the cache leaves no ledger.
-        if self._connection is None and self.path:
-            self._connection = connect(self.path, LAYOUT)
-        elif self._connection is None:
-            self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            self._connection.execute(LAYOUT.table)
-        return self._connection
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except self._table.errors as problem:
+            described = self._table.described(problem)
+            raise HarnessError(f"{self._table.place}: the ledger of spending failed{described}") from None
 
-    def _read(self, connection: sqlite3.Connection, scope: str) -> Spending:
-        row = connection.execute(
-            "SELECT calls, tokens, cost, seconds FROM spending WHERE scope = ?", (scope,)
-        ).fetchone()
-        return Spending(*row) if row else Spending()
+
+def _spending(rows: list[Row]) -> Spending:
+    return Spending(*rows[0]) if rows else Spending()  # type: ignore[arg-type]

@@ -6,17 +6,15 @@ process that held them.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from reflexion_lab.errors import StoreError
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from reflexion_lab.io import files
+from reflexion_lab.io.jsonl_log import FULL
 
 
 @contextmanager
@@ -72,20 +70,8 @@ def write(descriptor: int, text: bytes, size: int) -> None:
 
 
 def replace(path: Path, parts: Iterable[bytes]) -> None:
-    """Put a file of `parts` in the place of `path`, on the disk before its name is: the old one stands until then."""
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with draft.open("wb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, draft)
-        draft.replace(path)
-    except BaseException:
-        # Not otherwise: once the new file stands, a draft is that of the next process to rewrite it.
-        draft.unlink(missing_ok=True)
-        raise
+    """Replace `path`, of which the caller holds the lock, in one step; it is on the disk when this returns."""
+    files.replace(path, parts, path.with_name(f".{path.name}{files.DRAFT}"))
     sync(path.parent)
 
 

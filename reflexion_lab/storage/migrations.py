@@ -54,8 +54,10 @@ def check(place: str, found: int) -> None:
     """Raises StoreError for a database that a newer version wrote."""
     if found > len(MIGRATIONS):
         raise StoreError(
-            f"{place}: its schema is {found}, this version knows {len(MIGRATIONS)}; "
-            "use the version of reflexion_lab that wrote it, or a newer one"
+            f"{place}, schema",
+            found,
+            f"at most {len(MIGRATIONS)}",
+            "use the version of reflexion_lab that wrote it, or a newer one",
         )
 
 

@@ -47,8 +47,9 @@ def _store(place: str) -> Store:
         return Sql(path)
     if path.is_file() or path.suffix in (".json", ".jsonl"):
         raise ConfigError(
-            f"store.place: {place} is a file, not a store",
-            expected=PLACES,
-            hint="records in a file go in by `reflexion-lab memory import`",
+            "store.place",
+            f"{place}, a file",
+            PLACES,
+            "records in a file go in by `reflexion-lab memory import`",
         )
     return Jsonl(path)

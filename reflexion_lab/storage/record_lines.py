@@ -83,7 +83,7 @@ def check_schema(where: str, schema: int) -> None:
     if schema == SCHEMA_VERSION:
         return
     advice = "use the version of reflexion_lab that wrote it" + (", or a newer one" if schema > SCHEMA_VERSION else "")
-    raise StoreError(f"{where}: schema {schema} found; this version reads schema {SCHEMA_VERSION}; {advice}")
+    raise StoreError(where, f"schema {schema}", f"schema {SCHEMA_VERSION}", advice)
 
 
 def header_text(name: str) -> str:

@@ -1,27 +1,22 @@
-"""One table of PostgreSQL, shared by threads, processes and machines: laid out, used, and waited for when the server is
-away.
-"""
+"""A table in PostgreSQL, shared by threads, processes and machines, and waited for while the server is away."""
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.storage.postgresql import EXPECTED, LOCK, engine, read, said, shown
+from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, T
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
-T = TypeVar("T")
-
-PATIENCE = 60.0
-"""Seconds to wait for a server that has gone: it restarts, or another takes its place."""
 CONNECTIONS = 4
 """Of one `SharedTable`, at most; opened as threads need them."""
 PAUSES = 0.05, 2.0
@@ -39,110 +34,88 @@ a client that vanished within one are free after a minute."""
 IS_LAID_OUT = "SELECT 1 FROM pg_class WHERE relname = 'layouts' AND pg_table_is_visible(oid)"
 
 
-class Layout(NamedTuple):
-    """What a kind of table looks like."""
-
-    name: str
-    schema: int
-    table: str
-    """The statement that creates it."""
-
-
 class LayoutError(RuntimeError):
-    """The database holds no such table, or that of another version: what was found, what to do."""
-
-
-@contextmanager
-def faults(what: str, kind: type[Exception]) -> Iterator[None]:
-    """A fault of the table within becomes one of `kind`: `what`, why, and what to do."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        yield
-    except LayoutError as error:
-        raise kind(f"{what}: {error}") from None
-    except (SQLAlchemyError, ImportError) as error:
-        reason, advice = said(error)
-        raise kind(f"{what} ({reason}); {advice}") from None
+    """The database has no such table, or that of another version."""
 
 
 class SharedTable:
-    """The table that `layout` describes, in the database at `url`. Thread-safe; any number of processes may lay it out
-    at once.
+    """The `Table` that `layout` describes, in the database at `url`.
 
     A lost connection is replaced. While the server is away, callers wait, for `patience` seconds from when it was first
     missed, all together.
-
-    Args:
-        key: the config's, for errors.
-        readonly: nothing is laid out or written.
-
-    Raises:
-        ConfigError: `url` is none.
-        LayoutError: the table is not there, or another version's.
-        SQLAlchemyError, ImportError: the database cannot be had; `said` has the words for it.
     """
+
+    largest = "GREATEST"
 
     def __init__(
         self, url: str, layout: Layout, key: str, *, readonly: bool = False, patience: float = PATIENCE
     ) -> None:
-        parts = read(url, key)
-        if parts.get_backend_name() != "postgresql":
-            raise ConfigError(key, f"{parts.drivername}://", f"a path, or {EXPECTED}")
-        self.place = shown(parts)
+        self._url = read(url, key)
+        if self._url.get_backend_name() != "postgresql":
+            raise ConfigError(key, f"{self._url.drivername}://", f"a path, or {EXPECTED}")
+        self.place = shown(self._url)
+        self._layout = layout
+        self._readonly = readonly
         self._patience = patience
         self._missed = 0.0
         self._lock = threading.Lock()
-        self._known: list[UUID] = []
-        pool = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_timeout": None, "pool_use_lifo": True}
-        self._engine = engine(parts, UNPREPARED, **pool)
-        self._single = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        try:
-            self._open(layout, readonly)
-        except BaseException:
-            self._engine.dispose()
-            raise
+        self._opening = threading.Lock()
+        self._marks: list[UUID] = []
+        self._engine: Engine | None = None
 
-    def rows(self, statement: str, *values: object) -> list[tuple[object, ...]]:
-        """What a single statement gives. It may be carried out twice, when the connection is lost before its answer."""
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        from sqlalchemy.exc import SQLAlchemyError
 
-        def work() -> list[tuple[object, ...]]:
-            with self._single.connect() as connection:
-                found = connection.exec_driver_sql(statement, values)
-                return [tuple(row) for row in found] if found.returns_rows else []
+        return LayoutError, SQLAlchemyError, ImportError
+
+    def described(self, error: Exception) -> str:
+        if isinstance(error, LayoutError):
+            return f": {error}"
+        reason, advice = said(error)
+        return f" ({reason}); {advice}"
+
+    def open(self) -> None:
+        self._opened()
+
+    def rows(self, statement: str, values: Mapping[str, object]) -> list[Row]:
+        engine = _autocommit(self._opened())
+
+        def work() -> list[Row]:
+            with engine.connect() as connection:
+                return _rows(connection, statement, values)
 
         return self._waiting(work)
 
-    def once(self, work: Callable[[Connection], tuple[T, bool]]) -> T:
-        """What `work` returns, whose second word is whether to keep what it did: in one transaction, which is carried
-        out exactly once. It leaves a mark, by which a further try sees that only the answer to a commit was lost.
-        (PostgreSQL's own number of a transaction will not do: after a crash another gets it.)
-        """
-        mark = uuid4()
+    def transaction(self, work: Callable[[Execute], tuple[T, bool]]) -> T:
+        # It leaves a mark, by which a repetition sees that only the answer to a commit was lost. (PostgreSQL's own
+        # number of a transaction will not do: after a crash another gets it.)
+        engine, mark = self._opened(), uuid4()
         with self._lock:
-            known, self._known = self._known, []
+            marks, self._marks = self._marks, []
 
         def attempt() -> tuple[T, bool]:
-            with self._engine.connect() as connection, connection.begin() as transaction:
-                if connection.exec_driver_sql(MARKED, (known, mark)).first() is None:
-                    return found[-1]
-                found.append(work(connection))
-                if not found[-1][1]:
+            with engine.connect() as connection, connection.begin() as transaction:
+                if connection.exec_driver_sql(MARKED, (marks, mark)).first() is None:
+                    return results[-1]
+                results.append(work(functools.partial(_rows, connection)))
+                if not results[-1][1]:
                     transaction.rollback()
-            return found[-1]
+            return results[-1]
 
-        found: list[tuple[T, bool]] = []
-        left = [*known, mark]
+        results: list[tuple[T, bool]] = []
+        left = [*marks, mark]
         try:
-            result, keep = self._waiting(attempt)
-            left = [mark] if keep else known
+            result, commit = self._waiting(attempt)
+            left = [mark] if commit else marks
             return result
         finally:
             with self._lock:
-                self._known += left
+                self._marks += left
 
     def close(self) -> None:
-        self._engine.dispose()
+        if self._engine is not None:
+            self._engine.dispose()
 
     def _waiting(self, work: Callable[[], T], is_passing: Callable[[BaseException], bool] | None = None) -> T:
         from sqlalchemy.exc import DBAPIError
@@ -169,43 +142,71 @@ class SharedTable:
             self._missed = self._missed or now
             return now - self._missed >= self._patience
 
-    def _open(self, layout: Layout, readonly: bool) -> None:
-        if readonly:
+    def _opened(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                pool = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_timeout": None, "pool_use_lifo": True}
+                created = engine(self._url, UNPREPARED, **pool)
+                try:
+                    self._lay_out(created)
+                except BaseException:
+                    created.dispose()
+                    raise
+                self._engine = created
+            return self._engine
+
+    def _lay_out(self, engine: Engine) -> None:
+        layout = self._layout
+        if self._readonly:
             from sqlalchemy import event
 
-            event.listen(self._engine, "connect", _read_only)
-        found = self._waiting(lambda: self._schema(layout), _is_busy)
-        if found is None and readonly:
-            raise LayoutError(f"no table {layout.name} of reflexion_lab found; record with cache.mode=read-write first")
-        if found is None:
-            found = self._laid_out(layout)
-        if found != layout.schema:
+            event.listen(engine, "connect", _read_only)
+        schema = self._waiting(lambda: self._schema(engine), _is_busy)
+        if schema is None and self._readonly:
+            raise LayoutError(f"no table {layout.name} of reflexion_lab; record with cache.mode=read-write first")
+        if schema is None:
+            schema = self._created(engine)
+        if schema != layout.server_schema:
             raise LayoutError(
-                f"its table {layout.name} has schema {found}, this version reads {layout.schema}; use the version of "
-                "reflexion_lab that wrote it, or a database of its own"
+                f"its table {layout.name} has schema {schema}, this version reads {layout.server_schema}; use the "
+                "version of reflexion_lab that wrote it, or a database of its own"
             )
 
-    def _schema(self, layout: Layout, connection: Connection | None = None) -> int | None:
-        """The version of what is laid out; None where nothing is."""
-        if connection is None:
-            with self._single.connect() as own:
-                return self._schema(layout, own)
+    def _schema(self, engine: Engine) -> int | None:
+        """The version of the table; None where there is none."""
+        with _autocommit(engine).connect() as connection:
+            return self._schema_seen_by(connection)
+
+    def _schema_seen_by(self, connection: Connection) -> int | None:
         # Not `to_regclass`, which may still remember that nothing was there before another process had the lock.
         if connection.exec_driver_sql(IS_LAID_OUT).one_or_none() is None:
             return None
-        asked = connection.exec_driver_sql("SELECT schema FROM layouts WHERE name = %s", (layout.name,))
-        return asked.scalar_one_or_none()
+        rows = connection.exec_driver_sql("SELECT schema FROM layouts WHERE name = %s", (self._layout.name,))
+        return rows.scalar_one_or_none()
 
-    def _laid_out(self, layout: Layout) -> int:
-        with self._engine.begin() as connection:
+    def _created(self, engine: Engine) -> int:
+        layout = self._layout
+        with engine.begin() as connection:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
-            found = self._schema(layout, connection)
-            if found is None:
-                connection.exec_driver_sql(LAYOUTS)
-                connection.exec_driver_sql(MARKS)
-                connection.exec_driver_sql(layout.table)
-                connection.exec_driver_sql("INSERT INTO layouts VALUES (%s, %s)", (layout.name, layout.schema))
-            return layout.schema if found is None else found
+            schema = self._schema_seen_by(connection)
+            if schema is not None:
+                return schema
+            connection.exec_driver_sql(LAYOUTS)
+            connection.exec_driver_sql(MARKS)
+            connection.exec_driver_sql(f"CREATE TABLE {layout.name} ({layout.columns})")
+            connection.exec_driver_sql("INSERT INTO layouts VALUES (%s, %s)", (layout.name, layout.server_schema))
+        return layout.server_schema
+
+
+def _autocommit(engine: Engine) -> Engine:
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _rows(connection: Connection, statement: str, values: Mapping[str, object]) -> list[Row]:
+    from sqlalchemy import text
+
+    result = connection.execute(text(statement), values)
+    return [tuple(row) for row in result] if result.returns_rows else []
 
 
 def _read_only(connection: object, _: object) -> None:

@@ -1,4 +1,4 @@
-"""One SQLite file, shared by threads and processes, that survives the death of any of them.
+"""A table in a SQLite file, shared by threads and processes; what is stored survives the death of any of them.
 
 It belongs on a local disk, since SQLite's write-ahead log does not work over a network file system.
 """
@@ -6,22 +6,81 @@ It belongs on a local disk, since SQLite's write-ahead log does not work over a 
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+from reflexion_lab.storage.table import Execute, Layout, Row, T
 
 BUSY_SECONDS = 30.0
 """How long to wait for another process."""
 
 
-class Layout(NamedTuple):
-    """What a kind of file looks like."""
+FAULTS = (sqlite3.Error, OSError)
+"""What reading and writing a file may raise."""
 
-    application_id: int
-    """Stands in the file's header, so that another program's SQLite file is not taken for ours."""
-    schema: int
-    table: str
-    """The statement that creates its table."""
+
+class FileTable:
+    """The `Table` in the SQLite file at `path`; in memory without a path."""
+
+    # One connection under one lock: measured at 12 us a look-up with 16 threads, against 21 us with a
+    # connection per thread, which fight for the interpreter lock instead.
+
+    errors = FAULTS
+    largest = "max"
+
+    def __init__(self, path: Path | None, layout: Layout, *, readonly: bool = False) -> None:
+        self.place = str(path)
+        self._path = path
+        self._layout = layout
+        self._readonly = readonly
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def described(self, error: Exception) -> str:
+        opened = self._connection is not None
+        return (
+            f" ({error}); {'is its disk full?' if opened else 'move it away to begin a new one, or name another file'}"
+        )
+
+    def open(self) -> None:
+        with self._lock:
+            self._opened()
+
+    def rows(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> list[Row]:
+        """As `Table.rows`; values may also be positional, for `?`."""
+        with self._lock:
+            return self._opened().execute(statement, values).fetchall()
+
+    def transaction(self, work: Callable[[Execute], tuple[T, bool]]) -> T:
+        with self._lock:
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:  # rolls back what failed
+                result, commit = work(lambda statement, values: connection.execute(statement, values).fetchall())
+                if not commit:
+                    connection.rollback()
+        return result
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            if self._path is None:
+                self._connection = _open(":memory:")
+                self._connection.execute(_creation(self._layout))
+            else:
+                self._connection = (connect_readonly if self._readonly else connect)(self._path, self._layout)
+        return self._connection
+
+
+def _creation(layout: Layout) -> str:
+    return f"CREATE TABLE IF NOT EXISTS {layout.name} ({layout.columns})"
 
 
 def _open(target: str) -> sqlite3.Connection:
@@ -41,7 +100,7 @@ def connect(path: Path, layout: Layout) -> sqlite3.Connection:
         if _is_empty(connection):
             set_wal(connection)
             connection.executescript(
-                f"BEGIN IMMEDIATE; {layout.table}; PRAGMA application_id = {layout.application_id}; "
+                f"BEGIN IMMEDIATE; {_creation(layout)}; PRAGMA application_id = {layout.application_id}; "
                 f"PRAGMA user_version = {layout.schema}; COMMIT"
             )
         _check(connection, layout)

@@ -248,7 +248,7 @@ def _asked(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: Task) ->
         _actor(cfg, Given(model, None), sandbox).act(shown, Recollection())
     except Asked as question:
         return Prompt(shown, question.messages, question.sampling)
-    raise ConfigError(f"actor: {cfg.actor._target_} found, which asks its model nothing", expected="one that does")
+    raise ConfigError("actor", f"{cfg.actor._target_}, which asks its model nothing", "one that does")
 
 
 def _said(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from reflexion_lab.errors import FolderError
+from reflexion_lab.errors import FolderError, LabError
 from reflexion_lab.io.jsonl_log import FolderLost
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.build import build
@@ -76,10 +76,10 @@ def present(lab: Lab, cfg: DictConfig) -> Summary:
 
         from reflexion_lab.analysis.report.run_tables import show
 
-        show(lab.folder, Console(), log=log, figures=found)
+        show(lab.folder, Console(), log=log)
         print("\n".join(f"figure: {figure}" for figure in figures))
         print(f"model calls: {lab.models.made} made, {lab.models.stored} from the cache")
-    link = track(lab)
+    link = track(lab, log)
     if link and not cfg.quiet:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
     return found
@@ -103,19 +103,19 @@ class _Ended(msgspec.Struct):
 
 def drawn(lab: Lab, log: Log, label: str) -> list[Path]:
     """The figures of the run, in its folder."""
-    from reflexion_lab.analysis.figures.convergence import Curve, save_convergence
+    from reflexion_lab.analysis.figures.curves import save_convergence
     from reflexion_lab.analysis.figures.reflections import save_reflections
 
     reflections = save_reflections(lab.folder.path, log, label)
-    convergence = save_convergence(lab.folder.path, [Curve.of(log, label)]) if log.points else None
+    convergence = save_convergence(lab.folder.path, log, label) if log.points else None
     return [path for path in (convergence, reflections) if path]
 
 
-def track(lab: Lab) -> str:
+def track(lab: Lab, log: Log | None = None) -> str:
     """Show the run to the tracker. A tracker that fails is said so and loses nothing: the folder is the truth."""
     try:
-        return lab.tracker.track(lab.folder.path)
-    except OSError as problem:
+        return lab.tracker.track(lab.folder.path, log)
+    except (OSError, LabError) as problem:
         print(f"not tracked: {one_line(problem)}", file=sys.stderr)
         return ""
 
@@ -125,6 +125,6 @@ def track_arms(cfg: DictConfig, runs: Sequence[Path]) -> dict[str, str]:
     try:
         tracker: Tracker = build(cfg.tracker, "tracker")
         return tracker.track_arms(runs) if runs else {}
-    except (OSError, ValueError) as problem:
+    except (OSError, LabError) as problem:
         print(f"arms not tracked: {one_line(problem)}", file=sys.stderr)
         return {}

@@ -296,9 +296,9 @@ def _check(cells: Sequence[Cell], sweep_id: str) -> None:
         raise ConfigError("sweep_id", repr(sweep_id), "the name of a folder in RUN_ROOT/sweeps")
     for key in ("run_root", "sweep_id", "resume"):
         if any(cell.cfg[key] != cells[0].cfg[key] for cell in cells):
-            raise ConfigError(f"{key}: several values found in one sweep", expected="one for all of its cells")
+            raise ConfigError(key, "several values in one sweep", "one for all of its cells")
     if cells[0].cfg.resume is not None:
-        raise ConfigError("resume: found in a sweep, whose cells go on where they stopped by themselves; leave it out")
+        raise ConfigError("resume: a sweep's cells go on where they stopped by themselves", hint="leave it out")
 
 
 def _warn_of_equal(first: Cell, cell: Cell) -> None:

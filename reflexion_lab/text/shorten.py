@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 
-def cut(text: str, chars: int) -> str:
-    """At most so many characters; where some are missing the last one is "…"."""
-    return text if len(text) <= chars else text[: max(chars - 1, 0)] + "…"
+def cut(text: str, chars: int, mark: str = "…") -> str:
+    """At most `chars` characters; where some are missing it ends in `mark`, before which no second space stands."""
+    if len(text) <= chars:
+        return text
+    start = text[: max(chars - len(mark), 0)]
+    return ((start.rstrip() if mark.startswith(" ") else start) + mark)[: max(chars, 0)]
 
 
-def line(text: str, chars: int) -> str:
+def line(text: str, chars: int, mark: str = "…") -> str:
     """All of `text` on one line, cut."""
-    return cut(" ".join(text.split()), chars)
+    return cut(" ".join(text.split()), chars, mark)
 
 
 def bounded(text: str, chars: int) -> str:
-    """At most so many characters; both ends stay, "…" between them."""
+    """At most `chars` characters; both ends stay, "…" between them."""
     if len(text) <= chars:
         return text
     head = (chars - 1) // 2

@@ -2,9 +2,10 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.candidates import Candidates
-from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Recollection, Task, Trajectory, Usage
+from reflexion_lab.records import Check, Evaluation, Recollection, Task, Trajectory, Usage
 from reflexion_lab.tasks.evaluators.combined import Combined
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+from tests import builders as make
 
 COST = Usage(calls=1, prompt_tokens=7)
 
@@ -69,14 +70,7 @@ def test_the_run_of_the_candidate_that_is_handed_in_counts_once(three_tests):
             return Evaluation(passed=False, outcome="fail", reward=0.0, seconds=0.5)
 
     made = Candidates(Writes("a", "b", "c"), HalfASecond(), 3, "best").act(three_tests, Recollection())
-    attempt = Attempt(
-        task_id="t",
-        number=1,
-        recalled=(),
-        trajectory=made,
-        evaluation=HalfASecond().evaluate(three_tests, made),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
+    attempt = make.attempt(trajectory=made, evaluation=HalfASecond().evaluate(three_tests, made))
     assert attempt.seconds == 1.5
 
 

@@ -4,13 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.react import STOP, ReAct
-from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Said, Turn, layouts, read
+from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Reply, Turn, layouts, read
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.records import Completion, Episode, Recollection, Reflection, Sampling, Usage
+from reflexion_lab.records import Completion, Recollection, Sampling, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.prompts.asking import room
 from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
+from tests import builders as make
 
 GOOD = "def double(x):\n    return 2 * x"
 BAD = "def double(x):\n    return x"
@@ -53,24 +54,8 @@ def react(model, sandbox, style="chat", max_tokens=100, **options):
 
 
 def episode(name, words="multiply by two"):
-    return Episode(
-        episode_id=name,
-        agent_id="a",
-        task_id="own/double",
-        attempt_number=1,
-        code=BAD,
-        test_results="0 of 1 tests passed.",
-        passed=False,
-        reflection=Reflection(
-            reflection_id=f"r-{name}",
-            about_attempt=1,
-            root_cause="x itself",
-            what_went_wrong="gave 2",
-            what_to_change=words,
-            confidence=0.9,
-            source="llm",
-        ),
-    )
+    reflection = make.reflection(what_to_change=words)
+    return make.episode(episode_id=name, task_id="own/double", code=BAD, reflection=reflection)
 
 
 @STYLES
@@ -414,7 +399,7 @@ def test_turns_of_many_shapes_are_read(reply, said):
 
 
 def test_a_turn_shows_less_and_less():
-    turn = Turn(2, Said("word " * 200, "run_tests", "", "x = 1\n" * 200), "seen " * 100)
+    turn = Turn(2, Reply("word " * 200, "run_tests", "", "x = 1\n" * 200), "seen " * 100)
     sizes = [len(turn.spoken(level) + turn.observed(level)) for level in range(len(LEVELS))]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 220

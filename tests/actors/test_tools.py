@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.agent.actors.tools import EXPECTED, Asked, quoted, run_code, run_tests, shortened, use
+from reflexion_lab.agent.actors.tools import EXPECTED, ToolCall, quoted, run_code, run_tests, shortened, use
 
 GOOD = "def double(x):\n    return 2 * x\n"
 BAD = "def double(x):\n    return x\n"
@@ -103,19 +103,21 @@ def test_output_that_imitates_a_turn_stands_behind_marks(sandbox, task, forged):
 
 @pytest.mark.parametrize("action", ["", "browse", "x" * 500])
 def test_what_is_no_tool_is_answered_by_what_was_expected(task, action):
-    seen = use(None, task, Asked(action, "code", "", GOOD), 600)
+    seen = use(None, task, ToolCall(action, "code", "", GOOD), 600)
     assert seen.error
     assert EXPECTED in seen.text
     assert len(seen.text) <= 600
 
 
-@pytest.mark.parametrize("asked", [Asked("run_code"), Asked("run_tests"), Asked("finish"), Asked("run_tests", "x = 1")])
+@pytest.mark.parametrize(
+    "asked", [ToolCall("run_code"), ToolCall("run_tests"), ToolCall("finish"), ToolCall("run_tests", "x = 1")]
+)
 def test_an_action_that_lacks_its_code_is_refused(task, asked):
     assert "came" in use(None, task, asked, 600).error
 
 
 def test_code_that_is_not_the_function_never_gets_the_verdict_of_the_draft(task):
-    assert use(None, task, Asked("run_tests", "x = 1", "", GOOD), 600).error
+    assert use(None, task, ToolCall("run_tests", "x = 1", "", GOOD), 600).error
 
 
 def test_shortened_text_says_that_something_is_missing():

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.budgets import accuracy_by_spending, at, matched, per_solved, spent
+from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending, at, matched, per_solved, spent
+from reflexion_lab.analysis.comparison.spending import is_known
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.spending import is_known
 from reflexion_lab.records import Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -164,13 +164,13 @@ def test_only_cases_that_both_have_are_matched(make_arm):
 
 
 def test_arms_without_a_case_in_common_are_refused(make_arm):
-    with pytest.raises(ValueError, match="no case found in both"):
+    with pytest.raises(ValueError, match="got no case in both, expected the same tasks"):
         matched(make_arm({"a": [(1.0, R)]}, label="one"), make_arm({"b": [(1.0, R)]}, label="other"), "calls")
 
 
 @pytest.mark.parametrize("work", [spent, accuracy_by_spending, per_solved, lambda arm, unit: at(arm, unit, 1.0)])
 def test_an_unknown_unit_is_refused(make_arm, work):
-    with pytest.raises(ValueError, match="unit: 'hours'"):
+    with pytest.raises(ValueError, match="unit: got 'hours'"):
         work(make_arm(HISTORIES), "hours")
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from reflexion_lab.analysis.calibration import Forecast, calibration, equal_width
+from reflexion_lab.analysis.learning.calibration import Forecast, calibration, equal_width
 from reflexion_lab.analysis.stats.intervals import wilson
 
 
@@ -161,11 +161,11 @@ def test_one_who_is_far_too_sure_is_beyond_chance():
 
 
 def test_impossible_forecasts_and_bins_are_refused():
-    with pytest.raises(ValueError, match="none found"):
+    with pytest.raises(ValueError, match="got none"):
         calibration([])
-    with pytest.raises(ValueError, match=r"confidence: 1.5 found at t0"):
+    with pytest.raises(ValueError, match=r"confidence: got 1.5 at t0, expected a number"):
         calibration(told((1.5, 1)))
-    with pytest.raises(ValueError, match=r"confidence: 0.9 found at t0"):
+    with pytest.raises(ValueError, match=r"confidence: got 0.9 at t0, expected a number"):
         calibration(told((0.9, 1)), (0.0, 0.5))
     with pytest.raises(ValueError, match="bins: got 0"):
         equal_width(0)

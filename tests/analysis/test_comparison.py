@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Case, arms
-from reflexion_lab.analysis.budgets import matched
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.budgets import matched
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import mcnemar, paired_difference, wilson
 from reflexion_lab.records import Usage
@@ -127,7 +127,7 @@ def test_at_an_equal_budget_p_is_never_below_what_the_verdicts_alone_could_say(r
 
 
 def test_cost_is_no_budget_where_nothing_has_a_price(two_seeds):
-    with pytest.raises(ValueError, match="unit: cost found, but feedback_only has no prices"):
+    with pytest.raises(ValueError, match="unit: got cost and no prices of feedback_only, expected"):
         compare(arms(two_seeds), unit="cost")
 
 
@@ -159,7 +159,7 @@ def test_a_baseline_of_unknown_tokens_leaves_every_arm_compared_as_run_alone(two
     row = named(compare(arms([*two_seeds, *unrecorded]), "silent"), "words")
     assert row.unknown == ("cost",)
     assert row.unmatched == "tokens of silent unknown"
-    with pytest.raises(ValueError, match="arm silent: tokens unknown"):
+    with pytest.raises(ValueError, match="arm silent: got runs of unknown tokens, expected runs that say"):
         matched(*arms([*unrecorded, *two_seeds])[:2], "tokens")
 
 
@@ -195,7 +195,7 @@ def test_a_role_of_unknown_price_makes_the_cost_unknown(run, records):
         for task_id, (one, *_) in made.items()
     }
     folder = run("feedback_only", made=paid, prices={"actor": "1/2 USD per million", "reflector": "unknown"})
-    with pytest.raises(ValueError, match="feedback_only has no prices"):
+    with pytest.raises(ValueError, match="no prices of feedback_only, expected runs with prices"):
         compare(arms([folder]), unit="cost")
 
 
@@ -210,7 +210,7 @@ def test_money_of_two_currencies_is_not_compared(run, records):
         for arm, currency in (("feedback_only", "USD"), ("words", "EUR"))
         for seed in (7, 8)
     ]
-    with pytest.raises(ValueError, match="cost found, in EUR, USD; expected one currency"):
+    with pytest.raises(ValueError, match="unit: got cost in EUR, USD, expected one currency"):
         compare(arms(both), unit="cost")
     assert [row.currencies for row in compare(arms(both)).rows] == [("USD",), ("EUR",)]
 
@@ -227,7 +227,7 @@ def test_the_baseline_is_feedback_only_else_the_first_that_saw_no_hidden_test(ru
 
 def test_an_upper_bound_is_no_baseline_and_an_unknown_arm_neither(run, two_seeds):
     both = arms([*two_seeds, *(run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8))])
-    with pytest.raises(ValueError, match="baseline: 'oracle' found, an upper bound"):
+    with pytest.raises(ValueError, match="baseline: got 'oracle', an upper bound, expected an arm"):
         compare(both, "oracle")
     with pytest.raises(ValueError, match="baseline: got 'none', expected one of the arms: feedback_only, words"):
         compare(both, "none")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from reflexion_lab.analysis.effect import FEWEST, effect
+from reflexion_lab.analysis.learning.effect import FEWEST, effect
 from reflexion_lab.analysis.stats.intervals import apart, clustered, wilson
 
 
@@ -69,7 +69,7 @@ def test_without_anything_to_compare_there_is_no_effect():
 
 
 def test_a_base_that_holds_some_of_the_cases_is_refused():
-    with pytest.raises(ValueError, match="1 of 2 cases found"):
+    with pytest.raises(ValueError, match="base: got 1 of the 2 cases, expected all or none"):
         effect(cases("+-"), {("t0", 2): True, ("t9", 2): False})
 
 

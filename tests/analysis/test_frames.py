@@ -170,7 +170,7 @@ def test_patterns_folders_and_paths_are_runs_and_each_counts_once(named, tmp_pat
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere/*"])
 def test_what_is_no_run_is_said(tmp_path, name):
-    with pytest.raises(FolderError, match=r"no manifest.json found.*expected"):
+    with pytest.raises(FolderError, match=r"got no manifest.json.*, expected"):
         load(tmp_path / name)
 
 

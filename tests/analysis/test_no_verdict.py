@@ -10,7 +10,7 @@ import pytest
 
 import reflexion_lab as rl
 from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.figures.convergence import Curve
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -120,4 +120,4 @@ def test_a_benchmark_without_any_hidden_test_has_no_pass_at_1(tmp_path, capsys):
     folder = next((tmp_path / "runs").glob("*/manifest.json")).parent
     assert rl.load(folder).runs.pass_at_1.isna().all()
     assert main(["compare", str(folder)]) == 2
-    assert "no task has a hidden verdict" in capsys.readouterr().err
+    assert "no task with a hidden verdict" in capsys.readouterr().err

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.reflections import ReflectionFigures, forecasts, reflections
+from reflexion_lab.analysis.learning.reflections import ReflectionFigures, forecasts, reflections
+from reflexion_lab.analysis.learning.uses import readings, uses
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.uses import readings, uses
 
 RUN_ID = "run-1"
 

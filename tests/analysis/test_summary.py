@@ -190,7 +190,7 @@ def test_torn_lines_are_counted_once(write_run):
 def test_a_result_without_attempts_is_refused_by_name(write_run):
     folder = write_run(RUN)
     (folder.path / "attempts.jsonl").unlink()
-    with pytest.raises(FolderError, match="no attempt at damaged found"):
+    with pytest.raises(FolderError, match="got no attempt at damaged, of which there is a result, expected"):
         Log.read(RunFolder(folder.path))
 
 

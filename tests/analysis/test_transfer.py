@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.learning.transfer import transfer
 from reflexion_lab.analysis.stats.intervals import mcnemar
-from reflexion_lab.analysis.transfer import transfer
 from reflexion_lab.errors import FolderError
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -166,7 +166,7 @@ def test_what_else_tells_the_runs_apart_is_named(make_run):
 
 
 def test_runs_without_a_common_task_are_an_error(make_run):
-    with pytest.raises(FolderError, match="no graded task found in both run-1 and run-1"):
+    with pytest.raises(FolderError, match="transfer: got no graded task in both run-1 and run-1, expected"):
         transfer([make_run("with", {"a": [(1.0, True)]})], [make_run("without", {"b": [(1.0, True)]})])
 
 
@@ -185,7 +185,7 @@ def test_runs_are_paired_with_runs_of_their_own_seed_alone(make_run):
 
 
 def test_runs_without_a_common_seed_are_an_error(make_run):
-    with pytest.raises(FolderError, match="no seed in common: got runs of seed 0 and a baseline of seed 7"):
+    with pytest.raises(FolderError, match="transfer: got runs of seed 0 and a baseline of seed 7"):
         transfer([make_run("with", WITH, seed=0)], [make_run("without", BASELINE, seed=7)])
 
 

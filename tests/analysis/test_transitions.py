@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.learning.transitions import ends, moves, transitions
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import wilson
-from reflexion_lab.analysis.transitions import ends, moves, transitions
 from reflexion_lab.runner.folder.folder import RunFolder
 
 R, W = True, False

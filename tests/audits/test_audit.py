@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reflexion_lab.audit import audit as audit_module
+from reflexion_lab.audit import stored_programs
 from reflexion_lab.audit.audit import audit, audit_files, execute
 from reflexion_lab.audit.audit_report import as_json, findings, harness_line
 from reflexion_lab.audit.samples import Sample
@@ -132,14 +132,14 @@ def test_a_hostile_program_is_a_failure_and_no_harness_error(log, program):
     assert json.loads(json.dumps(as_json([found], 1.0)))["agree"] == 1
 
 
-def test_a_time_out_that_the_log_contradicts_gets_more_time(monkeypatch, log):
+def test_every_time_out_gets_more_time_whatever_the_log_says(monkeypatch, log):
     slow = "import time\ndef f(x):\n    time.sleep(0.5)\n    return x + 1\n"
-    monkeypatch.setattr(audit_module, "LIMITS", Limits(wall_seconds=0.2, cpu_seconds=1))
+    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=0.2, cpu_seconds=1))
     found = audited(log(row("a", slow, True), row("b", slow + "\n", False), row("c", RIGHT, True)))
-    assert [(verdict.passed, verdict.outcome) for verdict in found.verdicts] == [
-        (True, "pass"),
-        (False, "timeout"),
-        (True, "pass"),
+    assert [(verdict.passed, verdict.outcome, verdict.differs) for verdict in found.verdicts] == [
+        (True, "pass", False),
+        (True, "pass", True),
+        (True, "pass", False),
     ]
 
 

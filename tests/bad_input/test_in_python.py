@@ -39,12 +39,13 @@ def test_a_mistake_in_python_is_a_value_error_of_one_line(work, snapshot_of, nam
 @pytest.mark.parametrize(
     "words", [("show", "absent"), ("run", "seed=one"), ("memory", "show", "--store", "tasks.jsonl")], ids=str
 )
-def test_a_process_says_one_line_and_leaves_nothing(work, snapshot_of, words):
+def test_a_process_says_one_line_and_its_hint_and_leaves_nothing(work, snapshot_of, words):
     before = without_bytecode(snapshot_of(work))
     done = subprocess.run([sys.executable, "-m", "reflexion_lab", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    line, *hint = done.stderr.splitlines()
     assert line.startswith("error: ")
+    assert len(hint) <= 1 and all(told.startswith("  ") for told in hint)
     assert without_bytecode(snapshot_of(work)) == before
 
 

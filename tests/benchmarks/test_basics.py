@@ -209,5 +209,5 @@ def test_thousands_of_tasks_have_ids_and_prompts_of_their_own() -> None:
 
 @pytest.mark.parametrize("n", [0, -3])
 def test_asking_for_no_task_is_refused_by_name(n: int) -> None:
-    with pytest.raises(ValueError, match=rf"benchmark\.load\.n .* found {n}"):
+    with pytest.raises(ValueError, match=rf"basics\.n: got {n}, expected 1 or more"):
         basics(0, n)

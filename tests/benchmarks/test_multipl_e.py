@@ -50,15 +50,15 @@ def test_checks_judge_and_the_calls_of_check_do_not_stand_among_them(tmp_path: P
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"language": "rb"}, "field $.language: expected py, got 'rb'"),
+        ({"language": "rb"}, "field $.language: got 'rb', expected py"),
         (
             {"test": "def check(candidate):\n    assert candidate"},
-            "field $.test: expected a call check(NAME), got none",
+            "field $.test: got none, expected a call check(NAME)",
         ),
-        ({"test": "check(f)"}, "field $.test: expected a function `check` with asserts, got 'check(f)'"),
-        ({"test": "def"}, "field $.test: expected Python, got 'def'"),
-        ({"test": "", "tests": ""}, "field $.tests: expected a function `check` with asserts, got ''"),
-        ({"prompt": None}, "field $.prompt: expected str, got null"),
+        ({"test": "check(f)"}, "field $.test: got 'check(f)', expected a function `check` with asserts"),
+        ({"test": "def"}, "field $.test: got 'def'"),
+        ({"test": "", "tests": ""}, "field $.tests: got '', expected a function `check` with asserts"),
+        ({"prompt": None}, "field $.prompt: got null, expected str"),
     ],
 )
 def test_a_bad_row_is_named_with_line_and_field(tmp_path: Path, change: dict[str, Any], expected: str) -> None:

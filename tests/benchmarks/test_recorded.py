@@ -92,13 +92,16 @@ def test_a_function_called_check_is_never_reached_and_marked(
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"prompt": ""}, "field $.prompt: expected that of the problem, got nothing; for HumanEval's use benchmark="),
-        ({"test": ""}, "field $.test: expected that of the problem, got nothing"),
-        ({"test": "def check(c): pass"}, "field $.test: expected a function `check` with asserts"),
-        ({"visible_tests": ["assert"]}, "field $.visible_tests[0]: expected Python, got 'assert'"),
-        ({"entry_point": "a b"}, "field $.entry_point: expected a Python identifier, got 'a b'"),
-        ({"problem": ""}, "field $.task_id: expected a name"),
-        ({"problem": 3}, "field $.problem: expected str, got int"),
+        ({"prompt": ""}, "field $.prompt: got nothing, expected that of the problem; for HumanEval's use benchmark="),
+        ({"test": ""}, "field $.test: got nothing, expected that of the problem"),
+        (
+            {"test": "def check(c): pass"},
+            "field $.test: got 'def check(c): pass', expected a function `check` with asserts",
+        ),
+        ({"visible_tests": ["assert"]}, "field $.visible_tests[0]: got 'assert'"),
+        ({"entry_point": "a b"}, "field $.entry_point: got 'a b', expected a Python identifier"),
+        ({"problem": ""}, "field $.task_id: got an empty str, expected a name"),
+        ({"problem": 3}, "field $.problem: got int, expected str"),
     ],
 )
 def test_a_bad_row_is_named_with_line_and_field(tmp_path: Path, change: dict[str, Any], expected: str) -> None:

@@ -312,7 +312,7 @@ def test_a_run_whose_replay_differs_is_not_packed(tmp_path):
 
 def test_a_run_that_is_not_finished_or_kept_no_calls_is_not_packed(tmp_path):
     run = carried_out(tmp_path / "here", "model=scripted", "cache.mode=off")
-    with pytest.raises(BundleError, match="no call cache found"):
+    with pytest.raises(BundleError, match="got no call cache"):
         pack(run, tmp_path / "run.zip")
     lines = (run.path / "results.jsonl").read_text().splitlines(keepends=True)
     (run.path / "results.jsonl").write_text("".join(lines[:-1]))
@@ -345,13 +345,13 @@ def link(name: str) -> zipfile.ZipInfo:
 @pytest.mark.parametrize(
     ("member", "told"),
     [
-        (("../evil.jsonl", b""), "which no bundle has"),
-        (("/etc/evil", b""), "which no bundle has"),
-        (("data/../../evil", b""), "which no bundle has"),
-        (("data/.bashrc", b""), "which no bundle has"),
-        (("pool/0/evil.py", b""), "which no bundle has"),
-        (("data\\evil", b""), "which no bundle has"),
-        ((link("calls.jsonl"), b"/etc/passwd"), "is a link"),
+        (("../evil.jsonl", b""), "expected the files of a run alone"),
+        (("/etc/evil", b""), "expected the files of a run alone"),
+        (("data/../../evil", b""), "expected the files of a run alone"),
+        (("data/.bashrc", b""), "expected the files of a run alone"),
+        (("pool/0/evil.py", b""), "expected the files of a run alone"),
+        (("data\\evil", b""), "expected the files of a run alone"),
+        ((link("calls.jsonl"), b"/etc/passwd"), "got a link or encrypted member, expected a plain file"),
         (("manifest.json", b"{}"), "is not what BUNDLE.json says"),
     ],
 )
@@ -372,7 +372,7 @@ def test_a_file_that_is_no_bundle_is_told_in_one_line(small, tmp_path, capsys):
     zipped(tmp_path / "bad.zip", ("BUNDLE.json", b"{}"))
     with pytest.raises(BundleError, match="another version"):
         replay(tmp_path / "bad.zip")
-    with pytest.raises(BundleError, match="no file found"):
+    with pytest.raises(BundleError, match="got no file"):
         replay(tmp_path / "nowhere.zip")
 
 

@@ -105,9 +105,12 @@ def test_a_run_that_is_named_twice_counts_once(four, said):
     ("options", "expected"),
     [
         (["--baseline", "nobody"], "baseline: got 'nobody', expected one of the arms: feedback_only, words"),
-        (["--unit", "cost"], "unit: cost found, but feedback_only has no prices"),
+        (["--unit", "cost"], "unit: got cost and no prices of feedback_only, expected"),
         (["no such folder"], "no such folder: got no manifest.json"),
-        (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),
+        (
+            ["--csv", "no/such/folder/t.csv"],
+            "--csv: got 'no/such/folder/t.csv' (No such file or directory), expected a file",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(four, said, options, expected):
@@ -122,7 +125,7 @@ def test_a_run_that_is_not_finished_is_named(run, four, said):
     unfinished = run("words", WORDS, 9, n_expected=5, run_id="cut-off")
     code, text, _ = said("compare", *four, unfinished)
     assert code == 2
-    assert "cut-off: 4 of 5 tasks found" in text
+    assert "cut-off: got 4 of 5 tasks, expected all of them" in text
 
 
 def test_what_was_registered_is_told_from_what_was_not(run, said):

@@ -111,7 +111,7 @@ def test_show_quotes_the_episodes_that_the_store_still_has(lab, fill, episode):
     for words in ("pattern: cause 1", "what to change: look", "read by 2 attempts, 50 % passed", "the loop ends early"):
         assert words in told.out
     assert "ep-2" not in told.out
-    with pytest.raises(ValueError, match="wisdom 'wis-9': no such id found among 1"):
+    with pytest.raises(ValueError, match="wisdom: got 'wis-9', expected one of 1 ids"):
         lab("wisdom", "show", "wis-9", "--store", place)
 
 
@@ -212,7 +212,7 @@ def test_runs_can_be_reported_without_a_store(lab, place, write_run):
 def test_a_baseline_needs_a_run_beside_it(lab, fill, episode, tmp_path):
     with pytest.raises(ValueError, match="--baseline: got no RUN"):
         lab("wisdom", "stats", "--baseline", tmp_path, "--store", fill(episode(1)))
-    with pytest.raises(ValueError, match=r"no manifest\.json found"):
+    with pytest.raises(ValueError, match=r"got no manifest\.json, expected"):
         lab("wisdom", "stats", tmp_path, "--store", fill(episode(1)))
 
 

@@ -26,10 +26,8 @@ from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
-from reflexion_lab.storage import shared_calls, shared_ledger
-from reflexion_lab.storage.ledger import Caps, Spending
-from reflexion_lab.storage.shared_calls import SharedCalls
-from reflexion_lab.storage.shared_ledger import SharedLedger
+from reflexion_lab.storage.call_store import UNSAVED, CallStore
+from reflexion_lab.storage.ledger import Caps, Ledger, Spending
 
 BOTH = ("sqlite", "postgresql")
 PASSWORD = "planted-0123456789"
@@ -134,14 +132,14 @@ def test_any_completion_comes_back_without_loss(place, text, counts, seconds):
     paid = Completion(
         text=text, model=text, usage=Usage(calls=1, prompt_tokens=counts[0], retries=counts[1], seconds=seconds)
     )
-    with closing(shared_calls.opened(place)) as calls:
+    with closing(CallStore(place)) as calls:
         assert calls.put(repr(paid), "m", b'{"%s": "\\u0000"}', paid) == paid
         assert calls.get(repr(paid)) == paid
 
 
 def test_the_first_reply_stands_and_ours_was_paid(place):
     theirs, ours = PAID, Completion(text="ours", model="m", usage=Usage(calls=1, seconds=2.0), cached=True)
-    with closing(shared_calls.opened(place)) as calls, closing(shared_calls.opened(place)) as others:
+    with closing(CallStore(place)) as calls, closing(CallStore(place)) as others:
         assert others.put("key", "m", b"{}", theirs) == theirs
         assert calls.put("key", "n", b"{}", ours) == Completion(text="paid", model="m", usage=ours.usage)
         assert calls.get("key") == others.get("key") == theirs
@@ -152,7 +150,7 @@ def test_the_first_reply_stands_and_ours_was_paid(place):
 @pytest.mark.parametrize("text", ["a\0b", '{"finish_reason":"wrong_model"}'])
 def test_any_text_of_a_reply_can_be_stored_twice_and_stands(place, text):
     """PostgreSQL's JSON has no NUL; the second `put` failed, and with it every later opening of the cache."""
-    with closing(shared_calls.opened(place)) as calls:
+    with closing(CallStore(place)) as calls:
         first = calls.put("k", "m", b"{}", Completion(text=text, model="m"))
         assert calls.put("k", "m", b"{}", PAID).text == first.text == text
         for passing in ("context_overflow", "wrong_model"):
@@ -162,10 +160,10 @@ def test_any_text_of_a_reply_can_be_stored_twice_and_stands(place, text):
 
 def test_a_cache_for_reading_makes_nothing_and_writes_nothing(place):
     with pytest.raises(ModelError, match=r"call cache.*no (such file|table calls)"):
-        shared_calls.opened(place, readonly=True)
-    with closing(shared_calls.opened(place)) as calls:
+        CallStore(place, readonly=True)
+    with closing(CallStore(place)) as calls:
         calls.put("key", "m", b"{}", PAID)
-    with closing(shared_calls.opened(place, readonly=True)) as calls:
+    with closing(CallStore(place, readonly=True)) as calls:
         assert calls.get("key") == PAID
         with pytest.raises(ModelError, match=r"read.?only"):
             calls.put("other", "m", b"{}", PAID)
@@ -182,7 +180,7 @@ def test_what_was_recorded_is_replayed(place):
 
 
 def test_a_damaged_reply_is_named_by_its_key(place):
-    with closing(shared_calls.opened(place)) as calls:
+    with closing(CallStore(place)) as calls:
         calls.put("the-key", "m", b"{}", PAID)
         execute(place, "UPDATE calls SET completion = '{\"text\": 3}'")
         with pytest.raises(ModelError, match=r"completion of call the-key is damaged.*delete that row"):
@@ -219,17 +217,17 @@ def test_a_finished_call_outlives_kill_9(place):
 
 def test_tables_of_another_version_or_program_are_refused_and_left_alone(place_of):
     newer, strange = place_of("postgresql"), place_of("postgresql")
-    SharedCalls(newer).close()
+    CallStore(newer).close()
     execute(newer, "UPDATE layouts SET schema = 9")
     with pytest.raises(ModelError, match=r"table calls has schema 9, this version reads 1; use the version"):
-        SharedCalls(newer)
+        CallStore(newer)
     execute(strange, "CREATE TABLE calls (number TEXT)")
     with pytest.raises(ModelError, match=r"already exists.*database of its own; another program's is there"):
-        SharedCalls(strange)
+        CallStore(strange)
     assert execute(strange, "SELECT to_regclass('layouts')") == [(None,)]
 
 
-@pytest.mark.parametrize("make", [SharedCalls, lambda url: SharedLedger(url).spent("run")])
+@pytest.mark.parametrize("make", [CallStore, lambda url: Ledger(url).spent("run")])
 def test_a_password_is_never_said_and_what_to_do_always(make):
     wrong = {
         f"postgresql://user:{PASSWORD}@127.0.0.1:1/database": "is the server up, and are host, user and password",
@@ -248,7 +246,7 @@ def test_a_password_is_never_said_and_what_to_do_always(make):
 
 
 def test_a_call_waits_for_a_server_that_restarts(server, url, back):
-    with closing(SharedCalls(url)) as calls:
+    with closing(CallStore(url)) as calls:
         calls.put("before", "m", b"{}", PAID)
         server.stop("immediate")
         back()
@@ -262,7 +260,7 @@ LATER = b'{"key": "k", "fingerprint": "f", "request": "{}", "completion": "{}", 
 
 
 def test_a_paid_reply_that_no_server_takes_is_kept_in_a_file_and_stored_later(server, url, tmp_path):
-    unsaved = tmp_path / "runs" / shared_calls.UNSAVED
+    unsaved = tmp_path / "runs" / UNSAVED
     model = CachedModel(ScriptedModel(lambda messages: "paid"), url, unsaved=unsaved)
     model._store._table._patience = 0.0
     whole = model._model.complete
@@ -291,7 +289,7 @@ def test_a_paid_reply_that_no_server_takes_is_kept_in_a_file_and_stored_later(se
 
 def test_a_server_that_stays_away_is_waited_for_once_not_by_everybody(server, url):
     """The others try once more each, and give up with the first."""
-    with closing(SharedCalls(url, patience=0.0)) as calls:
+    with closing(CallStore(url, patience=0.0)) as calls:
         tries = []
         event.listen(calls._table._engine, "do_connect", lambda *_: tries.append(1))
         server.stop("immediate")
@@ -309,7 +307,7 @@ def test_a_server_that_stays_away_is_waited_for_once_not_by_everybody(server, ur
 
 
 def test_threads_add_up_and_exceed_no_cap(place):
-    with closing(shared_ledger.opened(place)) as ledger, ThreadPoolExecutor(8) as pool:
+    with closing(Ledger(place)) as ledger, ThreadPoolExecutor(8) as pool:
         caps = Caps(calls=50, cost=1e9)
         adds = [pool.submit(ledger.add, "sweep", Spending(1, 10, 0.25, 0.5), caps) for _ in range(80)]
         caught = [add.result()[0] for add in adds]
@@ -326,7 +324,7 @@ def test_both_ledgers_say_the_same(place_of):
     amounts = [Spending(draw.randrange(9), draw.randrange(9), draw.random() * 9) for _ in range(40)]
     said = []
     for kind in BOTH:
-        with closing(shared_ledger.opened(place_of(kind))) as ledger:
+        with closing(Ledger(place_of(kind))) as ledger:
             said.append([ledger.add("sweep", amount, Caps(calls=60, tokens=70, cost=80.0)) for amount in amounts])
     sqlite, postgresql = said
     assert [cap for cap, _ in sqlite] == [cap for cap, _ in postgresql]
@@ -346,13 +344,13 @@ def test_processes_share_a_cap_to_the_last_call_though_the_server_crashes(server
     through = [int((said + cell.communicate()[0]).split()[-1]) for said, cell in zip(first, cells, strict=True)]
     assert [cell.returncode for cell in cells] == [0] * 3
     assert sum(through) == cap
-    with closing(SharedLedger(url)) as ledger:
+    with closing(Ledger(url)) as ledger:
         assert ledger.spent("sweep").calls == cap
 
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_an_addition_whose_answer_is_lost_counts_once(url, monkeypatch, committed):
-    with closing(SharedLedger(url)) as ledger:
+    with closing(Ledger(url)) as ledger:
         ledger.add("run", Spending(1), Caps())
         dialect = ledger._table._engine.dialect
         whole, losses = dialect.do_commit, [psycopg.OperationalError("server closed the connection unexpectedly")]
@@ -371,7 +369,7 @@ def test_an_addition_whose_answer_is_lost_counts_once(url, monkeypatch, committe
 
 
 def test_a_server_that_crashes_gives_the_number_of_a_lost_addition_to_another(server, url, monkeypatch):
-    with closing(SharedLedger(url)) as ledger, closing(SharedLedger(url)) as another:
+    with closing(Ledger(url)) as ledger, closing(Ledger(url)) as another:
         ledger.add("run", Spending(1), Caps())
         another.add("run", Spending(1), Caps())
         dialect, crashed = ledger._table._engine.dialect, []
@@ -398,7 +396,7 @@ def test_a_ledger_that_fails_after_a_call_loses_no_reply_and_hangs_nobody(server
     place = place_of(kind)
     meter = Meter(Caps(), place, "run")
     if kind == "postgresql":
-        meter._ledger._patience = 0.0
+        meter._ledger._table._patience = 0.0
 
     def reply(messages):
         if kind == "postgresql":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,25 +16,12 @@ from reflexion_lab.agent.reflectors.placebo import FeedbackOnly, Generic, Keywor
 from reflexion_lab.agent.reflectors.reviewed import Reviewed
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.protocols import Reflector
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Completion,
-    Episode,
-    Evaluation,
-    Manifest,
-    MemoryState,
-    Message,
-    Reflection,
-    Sampling,
-    Task,
-    Trajectory,
-)
+from reflexion_lab.records import Attempt, Check, Completion, Episode, Message, Reflection, Sampling, Task
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.pool import Shuffled
+from tests import builders as make
 
 REPLY = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5"
-EMPTY = MemoryState(capacity=1, size=0, in_context=0, total=0)
 
 
 class Echo:
@@ -73,50 +59,16 @@ EVERY = pytest.mark.parametrize("name", MAKE)
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of which enough is left for every attempt of a test."""
     folder = RunFolder(tmp_path_factory.mktemp("pool"))
-    folder.write_manifest(
-        Manifest(
-            run_id="pool",
-            created_at="",
-            seed=0,
-            config={},
-            config_digest="",
-            git_commit="",
-            dirty=False,
-            package_versions={},
-            benchmark="b",
-            benchmark_digest="",
-            n_expected=1,
-            prompt_digests={},
-            model_fingerprint="",
-            slots=1,
-            feedback_source="visible",
-            isolation=(),
-        )
-    )
+    folder.write_manifest(make.manifest("pool"))
     for number in range(9):
-        said = Reflection(
-            reflection_id="x",
-            about_attempt=1,
-            root_cause=f"cause {number}",
-            what_went_wrong="w",
-            what_to_change="c",
-            confidence=0.5,
-            source="llm",
-        )
-        folder.append("attempts.jsonl", msgspec.structs.replace(failed(f"other/{number}"), reflection=said))
+        folder.append("attempts.jsonl", failed(f"other/{number}", reflection=make.reflection(number)))
     folder.close()
     return folder.path
 
 
-def failed(task_id: str, *checks: Check, number: int = 1, outcome: str = "fail", solution: str = "x = 1\n") -> Attempt:
-    return Attempt(
-        task_id=task_id,
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution=solution, strategy="s"),
-        evaluation=Evaluation(passed=outcome == "pass", outcome=outcome, reward=0.0, checks=checks),
-        memory=EMPTY,
-    )
+def failed(task_id: str, *checks: Check, outcome: str = "fail", solution: str = "x = 1\n", **fields: object) -> Attempt:
+    judged = {"passed": outcome == "pass", "outcome": outcome}
+    return make.attempt(*checks, judged=judged, acted={"solution": solution}, task_id=task_id, **fields)
 
 
 def secret(task: str = "t/1") -> Task:
@@ -175,17 +127,7 @@ def test_a_loop_of_attempts_gives_the_same_words_again(name: str, pool: Path) ->
         for number in range(1, 5):
             attempt = failed("t/1", Check(name="assert f(1) == 2", outcome="fail"), number=number)
             said.append(reflector.reflect(secret(), attempt, episodes))
-            episodes.append(
-                Episode(
-                    agent_id="a",
-                    task_id="t/1",
-                    attempt_number=number,
-                    code="",
-                    test_results="",
-                    reflection=said[-1],
-                    passed=False,
-                )
-            )
+            episodes.append(make.episode(number, reflection=said[-1]))
         return said
 
     assert loop() == loop()

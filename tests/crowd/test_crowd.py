@@ -7,8 +7,7 @@ import threading
 
 import psycopg
 import pytest
-
-from reflexion_lab.storage.own_server import own_server
+from own_server import own_server
 
 SHARED = "memory.shared.shown.wisdom=2", "memory.shared.round_size=2"
 PLACES = {"sqlite": "memory.sqlite", "jsonl": "memory"}

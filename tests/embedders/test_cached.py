@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from own_server import open_folder
 
 import reflexion_lab
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.cached import CHUNK, CachedEmbedder
 from reflexion_lab.memory.embedders.replay import ReplayEmbedder
-from reflexion_lab.storage.own_server import open_folder
 
 TEXTS = [f"text {number}" for number in range(20)]
 
@@ -149,7 +149,8 @@ embedder = CachedEmbedder(Hashed(), sys.argv[1])
 
 
 def start(script, path):
-    environment = os.environ | {"PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
+    folders = (Path(reflexion_lab.__file__).parents[1], Path(__file__).parents[1] / "servers")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
     command = [sys.executable, "-c", PROLOGUE + script, str(path)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -261,7 +262,7 @@ def test_a_read_only_file_is_read_at_the_cost_of_one_warning(nobody):
 def test_a_full_disk_costs_one_warning_and_what_is_kept_is_still_read(cached, path):
     cached.embed(TEXTS[:5])
     # SQLite's own bound on a file's size fails as a full disk does.
-    cached._connection.execute("PRAGMA max_page_count = 1")
+    cached._table.rows("PRAGMA max_page_count = 1", ())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         many = [f"{'long ' * 10}{number}" for number in range(500)]

@@ -112,7 +112,7 @@ def test_an_impossible_weight_is_refused_by_name(sandbox, name, bad):
 
 
 def test_weights_of_zero_alone_are_refused(sandbox):
-    with pytest.raises(ValueError, match=r"evaluator.tests_weight, .*: 0 found in each; expected one above 0"):
+    with pytest.raises(ValueError, match=r"evaluator.tests_weight, .*: got 0 in each, expected one above 0"):
         Combined(sandbox, tests_weight=0, types_weight=0, lint_weight=0)
 
 

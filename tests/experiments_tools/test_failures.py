@@ -109,11 +109,11 @@ def test_tracebacks_are_those_of_python_with_and_without_source_lines(executed):
 
 
 def test_a_program_that_does_not_end_is_a_time_out_and_one_that_passes_raises_nothing(transcript, monkeypatch):
-    from experiments._tools import failing_attempts as failures
+    from reflexion_lab.audit import stored_programs
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
-    monkeypatch.setattr(failures, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
-    monkeypatch.setattr(failures, "PATIENT", Limits(wall_seconds=1.0, cpu_seconds=1))
+    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
+    monkeypatch.setattr(stored_programs, "PATIENT", Limits(wall_seconds=1.0, cpu_seconds=1))
     path = transcript(row("a", "while True: pass", "return x + 1"))
     endless, passing = execute(read_failures([path]), workers=1, quiet=True)
     assert (endless.raised, endless.truth, endless.traceback) == ("timeout", "timeout", "timed out")
@@ -248,7 +248,7 @@ def test_rules_are_compared_case_by_case():
     gained = compared(made, "ten keywords", OURS)
     assert (gained.repaired, gained.damaged, gained.both, gained.neither) == (2, 1, 1, 0)
     assert macro_f1(made, OURS, minus=OURS).value == 0.0
-    with pytest.raises(ValueError, match="none found"):
+    with pytest.raises(ValueError, match="got none"):
         macro_f1([], OURS)
 
 
@@ -290,7 +290,7 @@ def test_labels_are_what_counts_where_there_are_some(executed, tmp_path):
     assert [one.typed for one in second] == [False] * len(EVIDENCE)
     held = [one for one in found if one.against == "labels, held out"]
     assert [len(one.cases) for one in held] == [len(executed) // 2] * len(EVIDENCE)
-    with pytest.raises(ValueError, match="none of them"):
+    with pytest.raises(ValueError, match=r"labels: got 1, none of them about .*, expected one that is"):
         compare(executed[:1], {("x", "y"): next(iter(read_labels(table).values()))})
 
 
@@ -334,7 +334,7 @@ def test_the_command_writes_what_it_is_asked_for(transcript, tmp_path, capsys):
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "cases.csv").read_text())))) == 2
     for wrong in (["nowhere.jsonl"], [path, "--out", path]):
         options = command.parser().parse_args(wrong)
-        with pytest.raises(ValueError, match=r"expected transcripts|cannot be a folder"):
+        with pytest.raises(ValueError, match=r"expected transcripts|expected a folder"):
             command.failures(options)
 
 
@@ -366,7 +366,7 @@ def test_what_is_wrong_with_a_draw_or_labels_shows_before_anything_runs(transcri
         "shown.txt exists": ["--draw", str(tmp_path / "shown.csv")],
         "expected a file": ["--draw", str(tmp_path / "cases.txt")],
         "in a folder that exists": ["--draw", str(tmp_path / "none" / "cases.csv")],
-        "none of its 1 labels": ["--labels", str(read)],
+        "read.csv: got 1 labels of other failures, expected some": ["--labels", str(read)],
     }
     for told, given in wrong.items():
         options = command.parser().parse_args([path, *given])

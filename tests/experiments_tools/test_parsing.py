@@ -17,6 +17,7 @@ from experiments._tools.parsing_plot import save
 from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, share, show
 from experiments._tools.replies import Words, recorded
 from experiments._tools.replies_parsed import extracted, parse_recorded, parsed
+from reflexion_lab.audit import stored_programs
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 mpl.use("Agg")
@@ -103,7 +104,7 @@ def test_what_the_prompt_defines_is_a_cause(read):
 
 def test_a_program_that_only_needs_time_is_no_riddle(read, monkeypatch):
     slow = "import time\n\n\ndef double(x):\n    time.sleep(3)\n    return 2 * x\n"
-    monkeypatch.setattr(study, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
+    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
     (reply,) = read(row(answer(fenced(slow), code=slow, passed=False))).replies
     assert (reply.passed, reply.cause) == (True, "time")
 
@@ -202,7 +203,7 @@ def test_files_of_an_experiment_are_the_same_twice(read, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("", "no reply, expected transcripts"),
+        ("", "got no reply, expected transcripts"),
         ('{"problem": "p"}', "line 1, field attempts"),
         ('{"attempts": [{"raw": "x"}]}', "line 1, field problem"),
         (json.dumps(row({"raw": "x"})), "line 1, field own_pass: got nothing"),
@@ -234,7 +235,7 @@ def test_the_command_prints_json_last(tmp_path, capsys):
 
 
 def test_an_absent_file_shows_before_anything_runs(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"absent\.jsonl: no such file"):
+    with pytest.raises(ValueError, match=r"absent\.jsonl: got no such file"):
         command_line(tmp_path / "absent.jsonl")
     (tmp_path / "taken").write_text("")
     with pytest.raises(ValueError, match="--out"):

@@ -13,10 +13,11 @@ from rich.console import Console
 from experiments._tools import retrieval as command
 from experiments._tools.contestants import NAMES, contestants
 from experiments._tools.probes import VIEWS, documents, known, probes, queries
-from experiments._tools.recollected import Recollected, failed_asserts, recollect
+from experiments._tools.recollected import Recollected, recollect
 from experiments._tools.retrieval_plot import METHOD, draw, save
 from experiments._tools.retrieval_report import contents, found, gained, reached, show, speeds
 from experiments._tools.retrievers_compared import compare
+from reflexion_lab.audit.transcripts import Feedback
 from reflexion_lab.memory.texts import query
 from reflexion_lab.protocols import Hit
 from reflexion_lab.records import Episode, Reflection, Task
@@ -334,7 +335,7 @@ def test_only_the_first_rows_are_read_when_asked(transcripts):
 
 
 def test_rows_that_were_not_read_are_not_said_to_hold_nothing(transcripts):
-    with pytest.raises(ValueError, match="no reflection found in the first 0 rows"):
+    with pytest.raises(ValueError, match="no reflection in the first 0 rows"):
         recollect([transcripts], limit=0)
 
 
@@ -355,15 +356,15 @@ def test_a_file_without_reflections_is_named(tmp_path):
             "Tested passed:\nassert f(0)\n\nTests failed:\nassert f(1) == '#' # output: 2\nassert f(2)",
             ("assert f(1) == '#'", "assert f(2)"),
         ),
-        ("Tests failed:\nself.assertEqual(f(1), 2) # output: 3", ()),
+        ("Tests failed:\nself.assertEqual(f(1), 2) # output: 3", ("self.assertEqual(f(1), 2)",)),
         ({"recomputed_failed": ["assert f(1)"], "recomputed_passed": ["assert f(2)"]}, ("assert f(1)",)),
         ({"recomputed_failed": None}, ()),
         ([], ()),
         (None, ()),
     ],
 )
-def test_failed_asserts_are_read_in_every_form(feedback, expected):
-    assert failed_asserts(feedback) == expected
+def test_failed_tests_are_read_in_every_form(feedback, expected):
+    assert Feedback.of(feedback).failing == expected
 
 
 def test_the_command_prints_every_probe_and_writes_table_and_figure(transcripts, tmp_path, capsys):
@@ -391,8 +392,8 @@ def test_a_wrong_name_shows_before_anything_runs(tmp_path):
     [
         (["absent.jsonl"], "absent.jsonl: got no file, expected transcripts"),
         (["."], "no file, expected transcripts"),
-        (["log.jsonl.gz", "--out", "log.jsonl.gz"], "--out: 'log.jsonl.gz' cannot be a folder"),
-        (["log.jsonl.gz", "--out", "log.jsonl.gz/deeper"], "cannot be a folder"),
+        (["log.jsonl.gz", "--out", "log.jsonl.gz"], "--out: got 'log.jsonl.gz' \\(File exists\\), expected a folder"),
+        (["log.jsonl.gz", "--out", "log.jsonl.gz/deeper"], r"\(Not a directory\), expected a folder"),
     ],
 )
 def test_a_wrong_place_shows_before_anything_runs(transcripts, monkeypatch, arguments, said):

@@ -61,7 +61,7 @@ def test_runs_are_paired_by_environment_at_each_trial_that_both_have(log, tmp_pa
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
-        (lambda f: (f / "env_results_trial_0.json").unlink(), "env_results_trial_0.json not found"),
+        (lambda f: (f / "env_results_trial_0.json").unlink(), "got no env_results_trial_0.json"),
         (lambda f: (f / "env_results_trial_1.json").write_text("{"), "expected a list of objects"),
         (lambda f: (f / "env_results_trial_1.json").write_text("[]"), "expected each once, and one"),
         (
@@ -79,12 +79,12 @@ def test_a_log_that_cannot_be_believed_is_refused_by_file(log, break_it, said):
 
 
 def test_a_solved_environment_that_is_unsolved_later_is_refused(log):
-    with pytest.raises(ValueError, match="a unsolved found, which was solved before"):
+    with pytest.raises(ValueError, match="a unsolved, which was solved before"):
         read_trials([log("a", "b")])
 
 
 def test_a_folder_without_logs_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"no env_results_trial_N\.json found"):
+    with pytest.raises(ValueError, match=r"got no env_results_trial_N\.json"):
         read_trials([tmp_path])
 
 

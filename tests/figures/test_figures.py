@@ -11,14 +11,14 @@ from matplotlib.text import Text
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.budgets import accuracy_by_spending
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
 from reflexion_lab.analysis.figures import budgets as budget_plots
 from reflexion_lab.analysis.figures import config_curves, curves, drawing
 from reflexion_lab.analysis.figures import outcome_map as outcome_panels
 from reflexion_lab.analysis.figures import transitions as transition_plots
 from reflexion_lab.analysis.figures.budgets import budget
-from reflexion_lab.analysis.figures.convergence import Curve, convergence
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.figures.differences import differences
 from reflexion_lab.analysis.figures.feedback import feedback_errors
 from reflexion_lab.analysis.figures.outcome_map import outcome_map
@@ -26,7 +26,7 @@ from reflexion_lab.analysis.figures.saved import save_figures
 from reflexion_lab.analysis.figures.style import COLOURS, look, spread
 from reflexion_lab.analysis.figures.survival import survival, unsolved
 from reflexion_lab.analysis.figures.transitions import transition_bars
-from reflexion_lab.analysis.transitions import transitions
+from reflexion_lab.analysis.learning.transitions import transitions
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -199,7 +199,6 @@ def test_every_figure_with_an_oracle_is_watermarked(made):
         transition_bars(transitions(oracle), axes()),
         outcome_map(oracle, TASKS, axes()),
         unsolved({arm: survival(arm) for arm in found}, axes()),
-        convergence(Curve.over(oracle), axes()),
     ]
     for ax in drawn:
         (mark,) = by_gid(ax.texts, "watermark")
@@ -329,7 +328,7 @@ def test_seeds_and_words_alone_are_no_sweep(made):
 
 
 def test_a_key_that_no_arm_has_is_said(made):
-    with pytest.raises(ValueError, match=r"recall\.size.*found; expected a dotted config key"):
+    with pytest.raises(ValueError, match=r"got .recall\.size., expected a dotted config key"):
         config_curves.drawing(made("retry"), "recall.size")
 
 
@@ -397,3 +396,20 @@ def test_labels_are_spread_in_order_and_stay_inside():
     assert spread([0.99, 1.0, 0.0], 0.1, 0, 1) == pytest.approx([0.9, 1.0, 0.0])
     assert spread([0.5] * 11, 0.5, 0, 1) == pytest.approx([place / 10 for place in range(11)])
     assert spread([], 0.1, 0, 1) == []
+
+
+def test_a_figure_is_one_function(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "REGISTRY", list(drawing.REGISTRY))
+
+    @drawing.figure(5)
+    def lengths(arms):
+        numbers = [arm.longest for arm in arms]
+        table = [(arm.label, arm.longest) for arm in arms]
+        panel = lambda ax: ax.bar(range(len(numbers)), numbers) and ax  # noqa: E731
+        return drawing.Drawing("lengths", "Longest loops", [panel], ("arm", "attempts"), table, "Attempts.")
+
+    found = made("retry", "simple")
+    figures = save_figures(tmp_path, compare(found), found)
+    assert figures[0].name == "lengths"
+    assert figures[0].path.read_bytes().startswith(b"\x89PNG")
+    assert [row["attempts"] for row in rows(figures[0])] == ["3", "1"]

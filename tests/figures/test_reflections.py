@@ -7,10 +7,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.calibration import Forecast, calibration
 from reflexion_lab.analysis.figures.reflections import effects, flag_rates, reliability, save_reflections
 from reflexion_lab.analysis.figures.style import COLOURS, FAINT
-from reflexion_lab.analysis.reflections import reflections
+from reflexion_lab.analysis.learning.calibration import Forecast, calibration
+from reflexion_lab.analysis.learning.reflections import reflections
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 

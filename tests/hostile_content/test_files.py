@@ -23,7 +23,7 @@ from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.runner.folder.manifest import named
 from reflexion_lab.runner.folder.registration import read as read_study
 from reflexion_lab.studies.replay import bundle
-from reflexion_lab.studies.replay.rerun import check_parts
+from reflexion_lab.studies.replay.replay import check_parts
 
 SOURCES = sorted(Path(reflexion_lab.__file__).parent.rglob("*.py"))
 RUNS_WHAT_IT_READS = {"pickle", "cloudpickle", "dill", "shelve", "joblib", "marshal", "torch", "yaml", "code", "codeop"}
@@ -205,7 +205,9 @@ def test_ten_gigabytes_of_zeros_cost_little_memory_and_one_line(tmp_path, comman
     done = subprocess.run(given, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.strip().splitlines()
-    assert re.search(r"bomb.jsonl.gz: [\d,]+ bytes that unpack to more than [\d,]+, as no text does", line)
+    assert re.search(
+        r"bomb.jsonl.gz: got [\d,]+ bytes that unpack to more than [\d,]+, as no text does, expected a whole gzip", line
+    )
 
 
 def test_whole_texts_unpack_as_ever() -> None:

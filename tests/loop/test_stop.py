@@ -12,18 +12,12 @@ from reflexion_lab.loop.stop import (
     Plateau,
     TimeOut,
 )
-from reflexion_lab.records import Attempt, Check, Critique, Evaluation, MemoryState, Step, Trajectory, Usage
+from reflexion_lab.records import Check, Critique, Step, Usage
+from tests import builders as make
 
 
 def attempt(reward, *checks, passed=False, number=1, **trajectory):
-    return Attempt(
-        task_id="t",
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(**{"solution": "x", "strategy": "x"} | trajectory),
-        evaluation=Evaluation(passed=passed, outcome="pass" if passed else "fail", reward=reward, checks=checks),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
+    return make.attempt(*checks, judged={"passed": passed, "reward": reward}, acted=trajectory, number=number)
 
 
 def check(kind, outcome):

@@ -3,19 +3,13 @@
 import pytest
 
 from reflexion_lab.loop.stuck import Stuck
-from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Trajectory
+from reflexion_lab.records import Check
+from tests import builders as make
 
 
 def attempt(program, found="", number=1):
     checks = (Check(name="assert f(1) == 2", outcome="fail", message=f"expected 2, got {found}"),) if found else ()
-    return Attempt(
-        task_id="t",
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution=program, strategy="x"),
-        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, checks=checks),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
+    return make.attempt(*checks, acted={"solution": program}, number=number)
 
 
 def told(stuck, *attempts):

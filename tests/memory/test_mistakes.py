@@ -65,7 +65,7 @@ def test_a_bound_that_is_out_of_range_is_named(field, value):
 
 def test_at_capacity_the_oldest_leaves():
     memory = remembering(*(mistake(f"Q{n}", f"question {n} alone") for n in range(1, 6)), max_entries=3)
-    assert memory.count == 3
+    assert len(memory) == 3
     assert names(memory.retrieve_similar("question alone", 9)) == ["Q5", "Q4", "Q3"]
     memory.extend([mistake("Q6", "question 6")])
     assert names(memory.retrieve_similar("question 3 alone", 9)) == ["Q5", "Q4", "Q6"]
@@ -101,7 +101,7 @@ def test_a_tasks_own_mistakes_can_be_left_out_without_making_room_for_fewer():
 def test_a_known_id_is_replaced_in_its_place():
     memory = remembering(mistake("m1"), mistake("m2"), max_entries=2)
     (kept,) = memory.extend([mistake("m1", mistake="other words", severity=1.0)])
-    assert (memory.count, kept.mistake, kept.severity) == (2, "other words", 1.0)
+    assert (len(memory), kept.mistake, kept.severity) == (2, "other words", 1.0)
     assert names(memory.retrieve_similar("sort list", 9)) == ["m2", "m1"]
     memory.extend([mistake("m3")])
     assert names(memory.retrieve_similar("sort list", 9)) == ["m3", "m2"]
@@ -119,15 +119,6 @@ def test_one_batch_may_hold_an_id_twice_and_more_than_fits():
     memory = remembering(*(mistake(f"m{n % 5}", f"task {n % 5}", severity=n / 10) for n in range(10)), max_entries=2)
     found = memory.retrieve_similar("task", 9)
     assert {entry.mistake_id: entry.severity for entry in found} == {"m4": 0.9, "m3": 0.8}
-
-
-def test_clear_forgets_all_and_the_memory_goes_on():
-    memory = remembering(mistake("m1"), mistake("m2"))
-    memory.clear()
-    memory.clear()
-    assert (memory.count, memory.retrieve_similar("sort a list")) == (0, [])
-    memory.extend([mistake("m1", correction="")])
-    assert [entry.correction for entry in memory.retrieve_similar("sort a list")] == [""]
 
 
 @pytest.fixture
@@ -150,7 +141,7 @@ def test_threads_at_once_keep_the_bound_and_mix_up_no_prompts():
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(extend, range(8)))
     kept = memory.retrieve_similar("sort", 99)
-    assert memory.count == len(kept) == 50
+    assert len(memory) == len(kept) == 50
     for entry in kept:
         assert memory.retrieve_similar(entry.prompt, 1) == [entry]
 

@@ -170,12 +170,12 @@ def test_a_file_that_is_no_object_is_named(files, text):
 def test_a_file_whose_name_is_written_otherwise_is_named(files):
     path = files.write(made(1))
     path.rename(path.with_name("1.json"))
-    assert files.faults("my-loop") == [f"{path.with_name('1.json')}: got name: 1.json, expected 001.json"]
+    assert files.faults("my-loop") == [f"{path.with_name('1.json')}: name: got 1.json, expected 001.json"]
 
 
 def test_what_breaks_the_rules_is_not_written_and_the_older_file_stands(files):
     path = files.write(made(1))
-    with pytest.raises(StoreError, match=r"001\.json: reward: 1.2 found.*001\.json: memory\.capacity: got 0"):
+    with pytest.raises(StoreError, match=r"001\.json: reward: got 1.2.*001\.json: memory\.capacity: got 0"):
         files.write(replace(made(1, reward=1.2), memory=MemoryState(capacity=0, size=0, in_context=0, total=0)))
     with pytest.raises(StoreError, match="reward: got nan"):
         files.write(made(1, reward=float("nan")))

@@ -179,9 +179,9 @@ def test_the_rate_stays_exact_however_often_it_is_updated(outcomes):
 
 
 def test_an_unknown_id_is_an_error_that_says_what_to_do(book):
-    with pytest.raises(ValueError, match=r"wisdom 'wis-x': no such id found among 3; `reflexion-lab wisdom list`"):
+    with pytest.raises(ValueError, match=r"wisdom: got 'wis-x', expected one of 3 ids; `reflexion-lab wisdom list`"):
         book.record_usage("wis-x", success=True, at=1.0)
-    with pytest.raises(ValueError, match="no such id"):
+    with pytest.raises(ValueError, match="wisdom: got 'wis-x', expected one of 3 ids"):
         book["wis-x"]
     assert "wis-x" not in book
     assert "wis-database timeout issue" in book

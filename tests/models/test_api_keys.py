@@ -42,10 +42,10 @@ def test_a_file_that_others_may_open_is_refused(file, mode):
 
 
 def test_what_is_no_file_with_one_key_is_refused(file, tmp_path):
-    assert "no regular file" in refused(tmp_path)
+    assert f"got {tmp_path}, expected a regular file" in refused(tmp_path)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
-    assert "no regular file" in refused(pipe)
+    assert f"got {pipe}, expected a regular file" in refused(pipe)
     assert "cannot be read (No such file" in refused(tmp_path / "none")
     file.write_text(" \n")
     assert "is empty" in refused(file)

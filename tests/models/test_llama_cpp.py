@@ -53,5 +53,5 @@ def test_the_fingerprint_names_the_weights_and_no_path(smollm2):
 
 
 def test_weights_that_are_not_there_are_named():
-    with pytest.raises(ValueError, match=r"model\.path: no file at absent\.gguf"):
+    with pytest.raises(ValueError, match=r"model\.path: got no file at absent\.gguf, expected a GGUF file"):
         LlamaCppModel(path="absent.gguf")

@@ -115,18 +115,18 @@ def test_the_fingerprint_is_of_the_rules_not_of_the_file(rules):
         ("- {when: a, reply: b}\n- {when: a}", r"missing required field `reply` - at `\$\[1\]`"),
         ("- {when: a, reply: b, scoop: x}", "unknown field `scoop`"),
         ("- {when: a, reply: b, scope: x}", r"Invalid enum value 'x' - at `\$\[0\]\.scope`"),
-        ("[]", "holds no rule"),
+        ("[]", r"\(no rule\), expected one"),
         ("{when: a, reply: b}", "Expected `array`"),
-        ("{", "cannot be used"),
+        ("{", r"\(.*\), expected a file with a list of \{when, reply\}"),
     ],
 )
 def test_a_script_that_cannot_be_read_is_named(rules, text, found):
     path = rules(text)
     with pytest.raises(ValueError, match=found) as caught:
         ScriptedModel.from_rules(path)
-    assert f"model.path: {path}" in str(caught.value)
+    assert f"model.path: got {path} (" in str(caught.value)
 
 
 def test_a_missing_script_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"model\.path: .*absent\.yaml cannot be used"):
+    with pytest.raises(ValueError, match=r"model\.path: got .*absent\.yaml \(no file\), expected"):
         ScriptedModel.from_rules(tmp_path / "absent.yaml")

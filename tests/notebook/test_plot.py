@@ -10,8 +10,8 @@ from matplotlib.text import Text
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.budgets import accuracy_by_spending
-from reflexion_lab.analysis.figures.convergence import Curve, convergence
+from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.notebook import plot
 from reflexion_lab.runner.folder.folder import folders
 
@@ -135,11 +135,11 @@ def test_an_axes_has_room_for_one_arm_which_has_to_be_named(made):
 
 def test_what_cannot_be_drawn_is_said(made, write_run):
     runs = made("reflexion")
-    with pytest.raises(ValueError, match="similarity: no attempt that read"):
+    with pytest.raises(ValueError, match="similarity: got no attempt that read"):
         plot.similarity(runs)
     with pytest.raises(ValueError, match="differences: got no difference to a baseline"):
         plot.differences(runs)
-    with pytest.raises(ValueError, match="survival: no loop with a second attempt"):
+    with pytest.raises(ValueError, match="survival: got no loop with a second attempt"):
         plot.survival(write_run({"a": [(1.0, True)]}, name="single"))
     assert not pyplot.get_fignums()
 
@@ -167,5 +167,4 @@ def test_a_curve_over_seeds_calls_its_n_cases(made):
     (arm,) = arms(folders(made("words")))
     curve = Curve.over(arm)
     assert "n = 24 cases (a task at a seed)" in curve.facts
-    (text,) = [text for text in convergence(curve, pyplot.figure().add_subplot()).texts if text.get_gid() == "caption"]
-    assert "of several seeds bootstrap" in text.get_text()
+    assert "bootstrap over tasks and seeds" in caption(plot.curves(made("words")))

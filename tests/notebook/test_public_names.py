@@ -41,7 +41,7 @@ def test_importing_the_lab_loads_nothing_heavy():
 
 
 def test_every_public_name_is_there_is_listed_and_says_what_it_does():
-    assert len(rl.__all__) == 12
+    assert len(rl.__all__) == 13
     assert set(rl.__all__) <= set(dir(rl))
     for name in rl.__all__:
         assert getattr(rl, name).__doc__, name
@@ -72,8 +72,8 @@ def test_runs_are_named_in_many_ways_and_each_counts_once(two):
     [
         ("nowhere", "nowhere: got no manifest.json"),
         ("nowhere/*", "expected a pattern that fits run folders"),
-        (7, "int: found as a run; expected a folder, a pattern"),
-        (Holder(runs=None), "Holder: found as a run"),
+        (7, "runs: got something of type int, expected a folder, a pattern"),
+        (Holder(runs=None), "runs: got something of type Holder, expected a folder"),
         ("def f():\n" * 1000, "no path, expected a run folder"),
         ("a\0b", "expected a run folder"),
     ],
@@ -121,7 +121,7 @@ def test_overrides_are_words_or_mappings():
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("loop.max_attemps=3", r"no such key; `rl.compose\(\)` shows .*did you mean 'loop.max_attempts'"),
+        ("loop.max_attemps=3", r"no such key \(did you mean 'loop.max_attempts'\?\); `rl.compose\(\)` shows"),
         (["seed=1", "model=simulatd"], "model: got 'simulatd', expected one of gguf, .*did you mean 'simulated'"),
         ("seed=0,1", "seed=0,1: got several values, expected one; `rl.sweep`"),
         ({"seed": "abc"}, "seed"),

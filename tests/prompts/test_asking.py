@@ -207,5 +207,5 @@ def test_any_other_continuation_is_left_as_it_is(reply, reason):
 
 
 def test_a_style_that_there_is_not_is_named():
-    with pytest.raises(ValueError, match="style: 'letters'"):
+    with pytest.raises(ValueError, match="style: got 'letters', expected one of chat, continuation"):
         Asking(ScriptedModel(lambda messages: ""), Sampling(), style="letters")

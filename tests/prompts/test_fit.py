@@ -5,9 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.records import Episode, Mistake, Recollection, Reflection, Wisdom
+from reflexion_lab.records import Mistake, Recollection, Wisdom
 from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import VARIANTS, Prompts
+from tests import builders as make
 
 TEXT = st.text(st.sampled_from("abcdefgh ijklm NOP \n\t.,()[]`'\"{}%#01239λ数\0"), max_size=400)
 STEADY = settings(
@@ -18,12 +19,11 @@ STEADY = settings(
 @st.composite
 def memories(draw):
     def episode(name, task_id):
-        said = {key: draw(TEXT) for key in ("root_cause", "what_went_wrong", "what_to_change")}
-        words = Reflection(reflection_id=name, about_attempt=1, confidence=0.5, source="llm", **said)
-        return Episode(
-            episode_id=name, agent_id="a", task_id=task_id, attempt_number=1, task_description=draw(TEXT),
-            code=f"code of {name} {draw(TEXT)}", test_results=f"[{name}] {draw(TEXT)}", passed=False,
-            reflection=words if draw(st.booleans()) else None,
+        texts = {key: draw(TEXT) for key in ("root_cause", "what_went_wrong", "what_to_change")}
+        return make.episode(
+            episode_id=name, task_id=task_id, task_description=draw(TEXT), code=f"code of {name} {draw(TEXT)}",
+            test_results=f"[{name}] {draw(TEXT)}",
+            reflection=make.reflection(reflection_id=name, **texts) if draw(st.booleans()) else None,
         )  # fmt: skip
 
     others, own, lessons = (draw(st.integers(0, 3)) for _ in range(3))
@@ -78,10 +78,7 @@ def test_a_prompt_never_exceeds_its_room_unless_the_bare_task_does(
 
 
 def episode(name, size, task_id="t"):
-    return Episode(
-        episode_id=name, agent_id="a", task_id=task_id, attempt_number=1, code="x" * 8, test_results="1" * size,
-        reflection=None, passed=False,
-    )  # fmt: skip
+    return make.episode(episode_id=name, task_id=task_id, code="x" * 8, test_results="1" * size, reflection=None)
 
 
 MEMORY = Recollection(
@@ -119,10 +116,7 @@ def test_what_does_not_fit_is_skipped_and_the_next_one_tried():
 
 @pytest.mark.parametrize("name", ["solve", "continue_solve"])
 def test_the_newest_own_episode_is_shortened_and_not_skipped(name):
-    words = Reflection(
-        reflection_id="r", about_attempt=1, confidence=0.5, source="llm",
-        root_cause="the cause", what_went_wrong="the symptom", what_to_change="the change",
-    )  # fmt: skip
+    words = make.reflection(root_cause="the cause", what_went_wrong="the symptom", what_to_change="the change")
     code = "def f():\n" + "".join(f"    x = {n}\n" for n in range(200)) + "    return x"
     memory = Recollection(episodes=(replace(episode("new", 300), code=code, reflection=words),))
     prompts, whole = Prompts(), Prompts().render(name, memory=memory, **ABOUT)

@@ -1,13 +1,12 @@
 """Every template in every variant: what it declares, what it shows, and that no text can leave its place."""
 
-import itertools
 import re
 
 import pytest
 from jinja2 import Environment, UndefinedError, meta, nodes
 
 from reflexion_lab.agent.reflectors.fields import LABELS
-from reflexion_lab.records import Episode, Mistake, Recollection, Reflection, Wisdom
+from reflexion_lab.records import Mistake, Recollection, Wisdom
 from reflexion_lab.text.prompts.filters import FILTERS, commented, fenced, quoted, sentences
 from reflexion_lab.text.prompts.render import (
     FOLDER,
@@ -20,6 +19,7 @@ from reflexion_lab.text.prompts.render import (
     render,
 )
 from reflexion_lab.text.shorten import cut, line
+from tests import builders as make
 
 FILES = sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{SUFFIX}"))
 NAMES = sorted(name for name in FILES if "." not in name)
@@ -29,22 +29,12 @@ PROMPT = 'def double(x):\n    """Twice x.\n    >>> double(2)\n    4\n    """\n'
 STUCK = "The last 2 attempts were the same program."
 
 
-def reflection(number, **said):
-    words = {
-        "root_cause": f"cause {number}",
-        "what_went_wrong": f"wrong {number}",
-        "what_to_change": f"change {number}",
-    }
-    return Reflection(reflection_id="r", about_attempt=number, confidence=0.5, source="llm", **{**words, **said})
-
-
 def episode(number, task_id="t", **fields):
     known = {
-        "agent_id": "a", "task_id": task_id, "attempt_number": number, "episode_id": f"{task_id}-{number}",
-        "task_description": f"about {task_id}", "code": f"def code_{number}(): ...",
-        "test_results": f"feedback {number}", "reflection": reflection(number), "passed": False,
+        "task_id": task_id, "episode_id": f"{task_id}-{number}", "task_description": f"about {task_id}",
+        "code": f"def code_{number}(): ...", "test_results": f"feedback {number}",
     }  # fmt: skip
-    return Episode(**{**known, **fields})
+    return make.episode(number, **known | fields)
 
 
 LESSONS = {
@@ -103,14 +93,13 @@ def needed(name, variant):
     return found - {name.name for name in tree.find_all(nodes.Name) if name.ctx in ("store", "param")}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_missing_variable_is_an_error_and_is_named(name, variant):
-    prompts = Prompts(variant)
-    for missing in declared(name, variant) - {"examples"}:
-        given = {key: Recollection() for key in declared(name, variant) if key not in (missing, "examples")}
-        with pytest.raises(UndefinedError, match=missing):
-            prompts.render(name, **given)
+def test_every_missing_variable_is_an_error_and_is_named(name):
+    for variant in VARIANTS:
+        for missing in declared(name, variant) - {"examples"}:
+            given = {key: Recollection() for key in declared(name, variant) if key not in (missing, "examples")}
+            with pytest.raises(UndefinedError, match=missing):
+                Prompts(variant).render(name, **given)
 
 
 def test_there_is_no_prompt_of_an_unknown_name():
@@ -142,18 +131,17 @@ def test_included_templates_are_of_the_same_variant():
     assert [asked("solve", v, memory=MEMORIES["one"]).count("[self-reflection on it]") for v in VARIANTS] == [0, 0, 1]
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("name", ACTORS)
-def test_an_actor_reads_its_task_once_and_every_episode(name, memory):
-    for variant, examples in itertools.product(VARIANTS, range(4)):
+def test_an_actor_reads_its_task_once_and_every_episode():
+    for case in make.pairwise(ACTORS, list(MEMORIES), VARIANTS, range(4)):
+        name, memory, variant, examples = case
         text = asked(name, variant, examples, memory=MEMORIES[memory])
-        assert text.count(PROMPT.strip()) == 1, (variant, examples)
+        assert text.count(PROMPT.strip()) == 1, case
         for shown in MEMORIES[memory].episodes:
             assert f"feedback {shown.attempt_number}" in text
             assert (f"cause {shown.attempt_number}" in text) == (f"change {shown.attempt_number}" in text)
             assert (f"cause {shown.attempt_number}" in text) == (shown.reflection is not None)
         for words in ("a pattern", "an advice", "a question", "a mistake", "an insight", "a session"):
-            assert (words in text) == (memory == "all"), (variant, examples, words)
+            assert (words in text) == (memory == "all"), (case, words)
         assert "None" not in text and "Undefined" not in text
         assert text == text.strip("\n") and "\n\n\n\n" not in text
 
@@ -161,28 +149,24 @@ def test_an_actor_reads_its_task_once_and_every_episode(name, memory):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", ACTORS)
 def test_empty_fields_of_a_reflection_leave_no_label_behind(name, variant):
-    empty = reflection(1, root_cause="", what_went_wrong="", what_to_change="")
+    empty = make.reflection(1, root_cause="", what_went_wrong="", what_to_change="")
     memories = [Recollection(episodes=(episode(1, reflection=words),)) for words in (empty, None)]
     assert len({asked(name, variant, memory=memory) for memory in memories}) == 1
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", ACTORS)
-def test_an_actor_that_is_stuck_is_asked_once_for_a_different_approach(name, variant):
-    for memory in ("nothing", "one", "others"):
+def test_an_actor_that_is_stuck_is_asked_once_for_a_different_approach():
+    for name, variant, memory in make.pairwise(ACTORS, VARIANTS, ["nothing", "one", "others"]):
         text = asked(name, variant, memory=Recollection(episodes=MEMORIES[memory].episodes, stuck=STUCK))
         assert text.count(STUCK) == 1, memory
         assert text.lower().count("different approach") == 1, memory
         assert "different approach" not in asked(name, variant, memory=MEMORIES[memory]).lower()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_continuation_ends_where_the_model_goes_on(variant):
-    for examples in range(4):
-        for memory in MEMORIES.values():
-            assert asked("continue_solve", variant, examples, memory=memory).endswith(PROMPT.rstrip())
-            text = Prompts(variant, examples).render("continue_tests", prompt=PROMPT, entry_point="double")
-            assert text.endswith("\nassert double")
+def test_every_continuation_ends_where_the_model_goes_on():
+    for variant, examples, memory in make.pairwise(VARIANTS, range(4), list(MEMORIES.values())):
+        assert asked("continue_solve", variant, examples, memory=memory).endswith(PROMPT.rstrip())
+        text = Prompts(variant, examples).render("continue_tests", prompt=PROMPT, entry_point="double")
+        assert text.endswith("\nassert double")
 
 
 @pytest.mark.parametrize("examples", [0, 3])
@@ -205,7 +189,12 @@ def test_the_number_of_tests_is_asked_for(variant):
 
 HOSTILE = "a\n```\nb\n`````\n~~~\n{{ 7 * 7 }}{% raw %}\0\u202e \u2028# c\rd\x0ce\n" + "x" * 5000
 BAD_WORDS = {"root_cause": HOSTILE, "what_went_wrong": HOSTILE, "what_to_change": HOSTILE}
-BAD = {"code": HOSTILE, "test_results": HOSTILE, "reflection": reflection(1, **BAD_WORDS), "task_description": HOSTILE}
+BAD = {
+    "code": HOSTILE,
+    "test_results": HOSTILE,
+    "reflection": make.reflection(1, **BAD_WORDS),
+    "task_description": HOSTILE,
+}
 HOSTILE_MEMORY = Recollection(
     episodes=(episode(1, "o", **BAD), episode(2, "o", passed=True, **BAD), episode(3, **BAD)),
     wisdom=(Wisdom(wisdom_id="w", pattern=HOSTILE, frequency=2, impact=0.1, domain="code", advice=HOSTILE),),

@@ -10,7 +10,6 @@ import pytest
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.audit.import_feedback import feedback_verdict
 from reflexion_lab.audit.import_files import import_files
 from reflexion_lab.audit.importing import read_recordings
 from reflexion_lab.cli.main import main
@@ -251,7 +250,7 @@ def test_a_single_shot_has_no_feedback_even_where_its_row_shows_tests(take):
 
 def test_an_unknown_strategy_asks_what_drove_its_loop(take):
     row = transcript(step(), strategy="tree of thoughts", visible_tests=["assert double(1) == 2"])
-    with pytest.raises(ValueError, match=r"strategy 'tree of thoughts' found.*--feedback-source"):
+    with pytest.raises(ValueError, match=r"got strategy 'tree of thoughts', .*expected .*--feedback-source"):
         take(row)
     (one,) = take(row, feedback_source="visible")
     assert (read(one).manifest.config["arm"], read(one).manifest.feedback_source) == ("tree of thoughts", "visible")
@@ -290,7 +289,7 @@ def test_what_was_imported_is_kept_and_another_run_of_its_name_is_refused(take):
     (first,) = take(transcript(step()))
     (again,) = take(transcript(step()))
     assert (first.is_new, again.is_new, again.account) == (True, False, first.account)
-    with pytest.raises(ValueError, match="another run found"):
+    with pytest.raises(ValueError, match="got another run"):
         take(transcript(step()), transcript(step(), problem="own/2"))
 
 
@@ -312,7 +311,7 @@ def test_feedback_in_text_lists_tests_with_and_without_their_output(write):
         ("assert double(3) == 6",),
         (),
     ]
-    assert [feedback_verdict(loop.steps[0]) for loop in loops] == [False, False, True, None]
+    assert [loop.steps[0].passed_feedback for loop in loops] == [False, False, True, None]
 
 
 def test_a_test_over_several_lines_is_one(take):
@@ -334,7 +333,11 @@ def test_a_test_over_several_lines_is_one(take):
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [("{", "line 1"), ('{"solution": ""}', "solution, expected a transcript"), ("", "no row found")],
+    [
+        ("{", "line 1"),
+        ('{"solution": ""}', "solution, expected a transcript"),
+        ("", "got no row, expected one JSON object a line"),
+    ],
 )
 def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, said):
     path = write(row)

@@ -15,23 +15,11 @@ from reflexion_lab.agent.reflectors.quality import flags
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import ModelError
 from reflexion_lab.protocols import Model, Reflector
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Completion,
-    Episode,
-    Evaluation,
-    MemoryState,
-    Message,
-    Reflection,
-    Sampling,
-    Task,
-    Trajectory,
-    Usage,
-)
+from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Reflection, Sampling, Task, Usage
 from reflexion_lab.text.prompts.asking import room
 from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts, known_examples
+from tests import builders as make
 
 REPLY = """ROOT_CAUSE: The line `return a - b` subtracts.
 WHAT_WENT_WRONG: 1 - 2 is -1, not 3.
@@ -43,80 +31,34 @@ CODE = "def add(a, b):\n    return a - b\n"
 WRONG = Check(name="assert add(1, 2) == 3", outcome="fail", message="expected 3, got -1", line=2)
 
 
-class Says:
-    """A model that gives one answer, or raises it, and remembers what it was asked."""
-
-    fingerprint = "says"
-    slots = 1
-
-    def __init__(self, answer: str | BaseException, finish_reason: str = "stop", context: int = 0) -> None:
-        self.answer = answer
-        self.context = context
-        self.finish_reason = finish_reason
-        self.asked: list[tuple[Sequence[Message], Sampling, int]] = []
-
-    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        self.asked.append((messages, sampling, sample))
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        return Completion(text=self.answer, model="says", finish_reason=self.finish_reason, usage=COST)
-
-    @property
-    def prompt(self) -> str:
-        ((message,), _, _) = self.asked[-1]
-        return message.content
+def says(reply: str | BaseException, finish_reason: str = "stop", context: int = 0) -> make.Replies:
+    return make.Replies(reply, context, finish_reason=finish_reason, usage=COST)
 
 
 def attempt_with(*checks: Check, number: int = 2, solution: str = CODE, reply: str = "") -> Attempt:
-    return Attempt(
-        task_id=TASK.task_id,
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution=solution, strategy="single_shot", reply=reply),
-        evaluation=Evaluation(
-            passed=False, outcome="fail" if checks else "extraction_failed", reward=0.0, checks=checks
-        ),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
+    judged = {"outcome": "fail" if checks else "extraction_failed"}
+    return make.attempt(*checks, judged=judged, acted={"solution": solution, "reply": reply}, number=number)
 
 
 def episode(number: int, root_cause: str = "", what_to_change: str = "") -> Episode:
-    reflection = Reflection(
-        reflection_id=f"t/1#{number}",
-        about_attempt=number,
-        root_cause=root_cause or f"cause {number}.",
-        what_went_wrong="w",
-        what_to_change=what_to_change or f"change {number}.",
-        confidence=0.5,
-        source="llm",
-    )
-    return Episode(
-        episode_id=f"ep-{number}",
-        agent_id="actor",
-        task_id="t/1",
-        attempt_number=number,
-        code="",
-        test_results="",
-        reflection=reflection,
-        passed=False,
-        timestamp=0.0,
-    )
+    texts = {"root_cause": root_cause or f"cause {number}.", "what_to_change": what_to_change or f"change {number}."}
+    return make.episode(number, reflection=make.reflection(number, **texts))
 
 
 def prompt_for(attempt: Attempt, episodes: Sequence[Episode] = (), task: Task = TASK, **bounds: int) -> str:
-    model = Says(REPLY)
+    model = says(REPLY)
     LLMReflector(model, Sampling(), **bounds).reflect(task, attempt, episodes)
     return model.prompt
 
 
 def test_parts_fulfil_their_protocols() -> None:
-    model: Model = Says(REPLY)
+    model: Model = says(REPLY)
     reflector: Reflector = WithFallback(LLMReflector(model, Sampling()), Rules())
     assert reflector.reflect(TASK, attempt_with(WRONG), []) is not None
 
 
 def test_reply_becomes_a_reflection_with_its_text_and_cost() -> None:
-    reflection = LLMReflector(Says(REPLY), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    reflection = LLMReflector(says(REPLY), Sampling()).reflect(TASK, attempt_with(WRONG), [])
     assert reflection == Reflection(
         reflection_id="t/1#2",
         about_attempt=2,
@@ -133,7 +75,7 @@ def test_reply_becomes_a_reflection_with_its_text_and_cost() -> None:
 
 
 def test_the_configured_sampling_reaches_the_model() -> None:
-    model, sampling = Says(REPLY), Sampling(max_tokens=160, grammar=GRAMMAR)
+    model, sampling = says(REPLY), Sampling(max_tokens=160, grammar=GRAMMAR)
     LLMReflector(model, sampling).reflect(TASK, attempt_with(WRONG), [])
     ((messages, received, sample),) = model.asked
     assert [message.role for message in messages] == ["user"]
@@ -211,8 +153,7 @@ def test_lengths_in_the_prompt_are_bounded() -> None:
     assert len(prompt) < 1000 + 2000 + 2000 + 1200 + len(frame) + 200
 
 
-@pytest.mark.parametrize("length", [10, 11, 1000])
-@pytest.mark.parametrize("limit", [1, 2, 10, 11])
+@pytest.mark.parametrize(("length", "limit"), make.pairwise((10, 11, 1000), (1, 2, 10, 11)))
 def test_a_bound_is_exact_and_spares_what_fits(length: int, limit: int) -> None:
     task = Task(task_id="t", prompt="λ" * length, entry_point="f")
     prompt = prompt_for(attempt_with(WRONG), task=task, max_description=limit)
@@ -230,12 +171,12 @@ def test_both_ends_of_a_long_program_stay() -> None:
 @pytest.mark.parametrize("name", ["max_description", "max_evidence", "max_code"])
 def test_a_bound_below_one_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match=rf"LLMReflector\.{name}"):
-        LLMReflector(Says(REPLY), Sampling(), **{name: 0})
+        LLMReflector(says(REPLY), Sampling(), **{name: 0})
 
 
 def test_a_negative_number_of_priors_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"LLMReflector\.max_priors"):
-        LLMReflector(Says(REPLY), Sampling(), max_priors=-1)
+        LLMReflector(says(REPLY), Sampling(), max_priors=-1)
 
 
 def late() -> ModelError:
@@ -257,7 +198,7 @@ def late() -> ModelError:
 )
 def test_failures_are_typed_and_say_why(answer: str | BaseException, kind: str) -> None:
     with pytest.raises(ReflectionError) as caught:
-        LLMReflector(Says(answer), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+        LLMReflector(says(answer), Sampling()).reflect(TASK, attempt_with(WRONG), [])
     assert caught.value.kind == kind
     assert str(answer) in str(caught.value) or kind == "parse_error"
     assert str(caught.value)
@@ -265,13 +206,13 @@ def test_failures_are_typed_and_say_why(answer: str | BaseException, kind: str) 
 
 def test_a_reply_that_cannot_be_read_keeps_its_text_and_cost() -> None:
     with pytest.raises(ReflectionError, match=r"CONFIDENCE.*cut at max_tokens") as caught:
-        LLMReflector(Says(REPLY[:-20], "length"), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+        LLMReflector(says(REPLY[:-20], "length"), Sampling()).reflect(TASK, attempt_with(WRONG), [])
     assert (caught.value.text, caught.value.usage) == (REPLY[:-20], COST)
 
 
 def test_a_call_that_failed_costs_nothing() -> None:
     with pytest.raises(ReflectionError) as caught:
-        LLMReflector(Says(ModelError("gone")), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+        LLMReflector(says(ModelError("gone")), Sampling()).reflect(TASK, attempt_with(WRONG), [])
     assert (caught.value.text, caught.value.usage) == ("", Usage())
 
 
@@ -284,7 +225,7 @@ def test_a_call_that_failed_costs_nothing() -> None:
     ],
 )
 def test_rules_step_in_and_say_so(answer: str | BaseException, problem: str, text: str, usage: Usage) -> None:
-    reflector = WithFallback(LLMReflector(Says(answer), Sampling()), Rules())
+    reflector = WithFallback(LLMReflector(says(answer), Sampling()), Rules())
     reflection = reflector.reflect(TASK, attempt_with(WRONG), [episode(1)])
     rules = Rules().reflect(TASK, attempt_with(WRONG), [episode(1)])
     assert reflection is not None
@@ -296,7 +237,7 @@ def test_rules_step_in_and_say_so(answer: str | BaseException, problem: str, tex
 
 
 def test_rules_stay_silent_when_the_model_speaks() -> None:
-    reflector = WithFallback(LLMReflector(Says(REPLY), Sampling()), Rules())
+    reflector = WithFallback(LLMReflector(says(REPLY), Sampling()), Rules())
     reflection = reflector.reflect(TASK, attempt_with(WRONG), [])
     assert reflection is not None
     assert (reflection.source, reflection.problem) == ("llm", "")
@@ -304,7 +245,7 @@ def test_rules_stay_silent_when_the_model_speaks() -> None:
 
 @pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug"), KeyboardInterrupt()])
 def test_an_error_of_the_program_is_not_swallowed(error: BaseException) -> None:
-    reflector = WithFallback(LLMReflector(Says(error), Sampling()), Rules())
+    reflector = WithFallback(LLMReflector(says(error), Sampling()), Rules())
     with pytest.raises(type(error)):
         reflector.reflect(TASK, attempt_with(WRONG), [])
 
@@ -320,7 +261,7 @@ def fitted(
     context: int, task: Task, attempt: Attempt, episodes: Sequence[Episode], examples: int = 0
 ) -> tuple[str, int]:
     """The prompt, and how long it may be."""
-    model, sampling = Says(REPLY, context=context), Sampling(max_tokens=192)
+    model, sampling = says(REPLY, context=context), Sampling(max_tokens=192)
     LLMReflector(model, sampling, Prompts(examples=examples)).reflect(task, attempt, episodes)
     limit = room(model, sampling)
     assert limit is not None
@@ -331,13 +272,12 @@ LONG = Task(task_id="t/1", prompt="a description of it " * 60, entry_point="f")
 WORST = Task(task_id="t/1", prompt="€" * 3000, entry_point="f")
 
 
-@pytest.mark.parametrize("task", [TASK, LONG, WORST])
-@pytest.mark.parametrize("letter", ["x = [1, 2] * 9  # why\n", "é€…", "}"])
-def test_the_prompt_never_exceeds_the_models_context(task: Task, letter: str) -> None:
-    checks = [Check(name=letter * 60, outcome="error", error_type="E", message=letter * 90) for _ in range(9)]
-    attempt = attempt_with(*checks, solution=letter * 3000)
-    episodes = [episode(n, letter * 90, letter * 90) for n in (1, 2, 3)]
-    for context in (600, 900, 1300, 2048, 8192):
+def test_the_prompt_never_exceeds_the_models_context() -> None:
+    letters, contexts = ("x = [1, 2] * 9  # why\n", "é€…", "}"), (600, 900, 1300, 2048, 8192)
+    for task, letter, context in make.pairwise((TASK, LONG, WORST), letters, contexts):
+        checks = [Check(name=letter * 60, outcome="error", error_type="E", message=letter * 90) for _ in range(9)]
+        attempt = attempt_with(*checks, solution=letter * 3000)
+        episodes = [episode(n, letter * 90, letter * 90) for n in (1, 2, 3)]
         prompt, limit = fitted(context, task, attempt, episodes, examples=3)
         assert estimated(prompt) <= limit, context
         assert "Attempt: 2" in prompt, context
@@ -362,14 +302,14 @@ def test_examples_go_first_then_the_oldest_priors_then_program_and_evidence() ->
 
 
 def test_a_model_whose_context_is_unknown_gets_the_whole_prompt() -> None:
-    model = Says(REPLY)
+    model = says(REPLY)
     LLMReflector(model, Sampling(), Prompts(examples=3)).reflect(TASK, attempt_with(WRONG), [])
     assert all(example.root_cause in model.prompt for example in known_examples())
 
 
 @pytest.mark.parametrize("examples", [0, 1, 3])
 def test_so_many_examples_stand_before_the_question_as_the_config_asks_for(examples: int) -> None:
-    model = Says(REPLY)
+    model = says(REPLY)
     LLMReflector(model, Sampling(), Prompts(examples=examples)).reflect(TASK, attempt_with(WRONG), [])
     shown = [example for example in known_examples() if example.wrong.strip() in model.prompt]
     assert shown == list(known_examples()[:examples])
@@ -407,7 +347,7 @@ def test_words_that_were_rejected_are_no_prior() -> None:
 
 def test_all_that_the_reply_says_enters_the_reflection() -> None:
     reply = f"WHAT_WORKED: The loop.\nKEY_INSIGHT: Mind signs.\nLESSONS: Test zero.\n{REPLY}"
-    reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
     assert (reflection.what_worked, reflection.key_insight) == ("The loop.", "Mind signs.")
     assert reflection.lessons == ("Test zero.",)
 
@@ -417,7 +357,7 @@ def test_a_reply_in_json_may_name_its_own_category_and_action_items() -> None:
         '{"category": "edge_case_miss", "analysis": "I forgot zero.", "suggestion": "Guard zero.", '
         '"actionItems": ["add a guard", "try zero"], "confidence": 0.7}'
     )
-    reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
     assert (reflection.category, reflection.action_items) == ("edge_case_miss", ("add a guard", "try zero"))
 
 
@@ -430,7 +370,7 @@ def passed_attempt() -> Attempt:
 
 
 def test_of_a_success_the_model_is_asked_what_worked() -> None:
-    model = Says(f"WHAT_WORKED: The operator is right.\n{REPLY}")
+    model = says(f"WHAT_WORKED: The operator is right.\n{REPLY}")
     sampling = Sampling(grammar=GRAMMAR)
     reflection = LLMReflector(model, sampling).reflect(TASK, passed_attempt(), [])
     assert reflection.what_worked == "The operator is right."
@@ -445,7 +385,7 @@ def test_of_a_success_the_model_is_asked_what_worked() -> None:
 
 def test_an_unconstrained_reflector_sends_no_grammar() -> None:
     for attempt in (attempt_with(WRONG), passed_attempt()):
-        model = Says(REPLY)
+        model = says(REPLY)
         LLMReflector(model, Sampling(grammar=GRAMMAR), constrained=False).reflect(TASK, attempt, [])
         assert model.asked[0][1].grammar == ""
 
@@ -464,7 +404,7 @@ SAID = (
 @pytest.mark.parametrize(("shape", "reply", "grammar"), [("service", SERVED, SERVICE), ("session", SAID, SESSION)])
 @pytest.mark.parametrize("passed", [False, True])
 def test_json_is_asked_for_constrained_and_understood(shape: str, reply: str, grammar: str, passed: bool) -> None:
-    model, attempt = Says(reply), passed_attempt() if passed else attempt_with(WRONG)
+    model, attempt = says(reply), passed_attempt() if passed else attempt_with(WRONG)
     reflection = LLMReflector(model, Sampling(), shape=shape).reflect(TASK, attempt, [])
     assert (reflection.root_cause, reflection.what_to_change) == ("I subtract b in line two", "I add b to a instead")
     assert reflection.category == ("test_gap" if shape == "service" else "unknown" if passed else "assertion")
@@ -476,7 +416,7 @@ def test_json_is_asked_for_constrained_and_understood(shape: str, reply: str, gr
 def test_a_reply_that_only_speaks_of_confidence_states_none() -> None:
     speaks = SAID.replace("Read which", "Misplaced confidence: read which")
     for reply, expected in ((SAID, "none"), (speaks, "none"), (SERVED, "stated"), (REPLY, "stated")):
-        reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+        reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
         assert reflection.confidence_source == expected
 
 
@@ -495,7 +435,7 @@ def test_a_confidence_that_is_no_number_is_none_and_the_words_are_kept(
 ) -> None:
     attempt = attempt_with(WRONG, number=2)
     reply = f"ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: {stated}"
-    reflection = LLMReflector(Says(reply), Sampling()).reflect(TASK, attempt, [])
+    reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt, [])
     assert (reflection.confidence, reflection.confidence_source, reflection.source) == (confidence, source, "llm")
     assert (reflection.root_cause, reflection.what_to_change) == ("a", "c")
     judged = set(flags(reflection, attempt, [])) & {"low_confidence", "unsupported_confidence"}
@@ -511,7 +451,7 @@ def test_a_grammar_defines_every_rule_that_it_uses(grammar: str) -> None:
 
 def test_an_unknown_shape_is_named() -> None:
     with pytest.raises(ValueError, match=r"LLMReflector\.shape: got 'prose', expected one of fields, service, session"):
-        LLMReflector(Says(REPLY), Sampling(), shape="prose")
+        LLMReflector(says(REPLY), Sampling(), shape="prose")
 
 
 def test_the_grammar_of_a_success_defines_every_rule_that_it_uses() -> None:
@@ -521,7 +461,7 @@ def test_the_grammar_of_a_success_defines_every_rule_that_it_uses() -> None:
 
 
 def test_rules_step_in_on_a_success_too() -> None:
-    reflection = WithFallback(LLMReflector(Says("hm"), Sampling()), Rules()).reflect(TASK, passed_attempt(), [])
+    reflection = WithFallback(LLMReflector(says("hm"), Sampling()), Rules()).reflect(TASK, passed_attempt(), [])
     assert reflection is not None
     assert reflection.source == "fallback:passed"
     assert reflection.what_worked

@@ -10,23 +10,13 @@ from reflexion_lab.agent.reflectors.none import NoReflection
 from reflexion_lab.agent.reflectors.placebo import WORDS, FeedbackOnly, Generic, Keywords, LengthMatched
 from reflexion_lab.agent.reflectors.quality import flags
 from reflexion_lab.protocols import Reflector
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Episode,
-    Evaluation,
-    MemoryState,
-    Recollection,
-    Reflection,
-    Task,
-    Trajectory,
-    Usage,
-)
+from reflexion_lab.records import Attempt, Check, Episode, Recollection, Reflection, Task, Usage
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import line
+from tests import builders as make
 
 TASK = Task(task_id="t/1", prompt='def add(a, b):\n    """The sum."""\n', entry_point="add")
 WRONG = Check(name="assert add(1, 2) == 3", outcome="fail", message="expected 3, got -1", line=2)
@@ -34,26 +24,12 @@ LATE = Check(name="assert add(9, 9) == 18", outcome="timeout")
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=40, seconds=0.5)
 
 
-def attempt_with(*checks: Check, number: int = 1, task_id: str = "t/1") -> Attempt:
-    return Attempt(
-        task_id=task_id,
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution="def add(a, b):\n    return a - b\n", strategy="single_shot"),
-        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, checks=checks),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
-
-
 def reflection(**fields: object) -> Reflection:
-    said = {
-        "reflection_id": "t/1#1",
-        "about_attempt": 1,
+    known = {
         "root_cause": "The line `return a - b` subtracts.",
         "what_went_wrong": "1 - 2 is -1, and the check wanted 3.",
         "what_to_change": "I will write a + b.",
         "confidence": 0.9,
-        "source": "llm",
         "category": "assertion",
         "key_insight": "Read the operator.",
         "action_items": ("I will write a + b.",),
@@ -61,19 +37,7 @@ def reflection(**fields: object) -> Reflection:
         "text": "the reply",
         "usage": COST,
     }
-    return Reflection(**{**said, **fields})  # type: ignore[arg-type]
-
-
-def episode_of(said: Reflection | None, number: int = 1) -> Episode:
-    return Episode(
-        agent_id="a",
-        task_id="t/1",
-        attempt_number=number,
-        code="",
-        test_results="",
-        reflection=said,
-        passed=False,
-    )
+    return make.reflection(**known | fields)
 
 
 class Gives:
@@ -88,20 +52,8 @@ class Gives:
         return self.said
 
 
-def texts(said: Reflection) -> tuple[str, ...]:
-    return (
-        said.root_cause,
-        said.what_went_wrong,
-        said.what_to_change,
-        said.what_worked,
-        said.key_insight,
-        *said.action_items,
-        *said.lessons,
-    )
-
-
 def test_feedback_stands_in_the_place_of_words() -> None:
-    said = FeedbackOnly().reflect(TASK, attempt_with(WRONG, LATE), [])
+    said = FeedbackOnly().reflect(TASK, make.attempt(WRONG, LATE), [])
     assert said.root_cause == said.what_to_change == ""
     assert "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)" in said.what_went_wrong
     assert LATE.name in said.what_went_wrong
@@ -111,33 +63,35 @@ def test_feedback_stands_in_the_place_of_words() -> None:
 
 def test_feedback_is_bounded() -> None:
     checks = [Check(name="x" * 300, outcome="fail", message="y" * 300) for _ in range(50)]
-    assert len(FeedbackOnly(500).reflect(TASK, attempt_with(*checks), []).what_went_wrong) == 500
+    assert len(FeedbackOnly(500).reflect(TASK, make.attempt(*checks), []).what_went_wrong) == 500
     with pytest.raises(ValueError, match=r"FeedbackOnly\.max_evidence"):
         FeedbackOnly(0)
 
 
 def test_generic_advice_is_the_same_whatever_happened() -> None:
-    one = Generic().reflect(TASK, attempt_with(WRONG), [])
+    one = Generic().reflect(TASK, make.attempt(WRONG), [])
     other = Generic().reflect(
-        Task(task_id="t/2", prompt="p", entry_point="f"), attempt_with(LATE, number=3, task_id="t/2"), [episode_of(one)]
+        Task(task_id="t/2", prompt="p", entry_point="f"),
+        make.attempt(LATE, number=3, task_id="t/2"),
+        [make.episode(reflection=one)],
     )
-    assert texts(one) == texts(other)
+    assert one.texts == other.texts
     assert (one.source, one.confidence, one.confidence_source) == ("control:generic", 0.0, "none")
     assert other.category == "timeout"
 
 
 def test_generic_advice_is_what_the_flags_call_generic() -> None:
     assert {"generic", "no_action", "no_credit"} <= set(
-        flags(Generic().reflect(TASK, attempt_with(WRONG), []), attempt_with(WRONG), [])
+        flags(Generic().reflect(TASK, make.attempt(WRONG), []), make.attempt(WRONG), [])
     )
 
 
 def test_filler_is_as_long_as_what_was_said_and_says_nothing_of_it() -> None:
     said = reflection()
-    filler = LengthMatched(Gives(said), seed=0).reflect(TASK, attempt_with(WRONG), [])
+    filler = LengthMatched(Gives(said), seed=0).reflect(TASK, make.attempt(WRONG), [])
     assert filler is not None
-    assert list(map(estimated, texts(filler))) == list(map(estimated, texts(said)))
-    assert {word.strip(",").casefold() for text in texts(filler) for word in text.split()} <= set(WORDS)
+    assert list(map(estimated, filler.texts)) == list(map(estimated, said.texts))
+    assert {word.strip(",").casefold() for text in filler.texts for word in text.split()} <= set(WORDS)
 
 
 @pytest.mark.parametrize("chars", [120, 160, 200, 300])
@@ -148,7 +102,7 @@ def test_filler_is_as_long_as_what_templates_show_of_the_words(chars: int) -> No
         "check the empty list and the list of one element, for which there is no pair, and keep the type of the result."
     )
     said = reflection(root_cause=words, what_to_change=words)
-    filler = LengthMatched(Gives(said), seed=0).reflect(TASK, attempt_with(WRONG), [])
+    filler = LengthMatched(Gives(said), seed=0).reflect(TASK, make.attempt(WRONG), [])
     assert filler is not None
     for text in (filler.root_cause, filler.what_to_change):
         assert abs(estimated(line(text, chars)) - estimated(line(words, chars))) <= 3
@@ -156,7 +110,7 @@ def test_filler_is_as_long_as_what_templates_show_of_the_words(chars: int) -> No
 
 @given(st.text(max_size=400))
 def test_filler_of_any_text_has_its_length_in_tokens(text: str) -> None:
-    filler = LengthMatched(Gives(reflection(root_cause=text)), seed=1).reflect(TASK, attempt_with(WRONG), [])
+    filler = LengthMatched(Gives(reflection(root_cause=text)), seed=1).reflect(TASK, make.attempt(WRONG), [])
     assert filler is not None
     assert estimated(filler.root_cause) == estimated(text)
 
@@ -164,10 +118,10 @@ def test_filler_of_any_text_has_its_length_in_tokens(text: str) -> None:
 def test_filler_goes_by_seed_task_and_attempt_alone() -> None:
     def filler(seed: int, number: int, task_id: str = "t/1") -> tuple[str, ...]:
         task = Task(task_id=task_id, prompt="p", entry_point="f")
-        attempt = attempt_with(WRONG, number=number, task_id=task_id)
+        attempt = make.attempt(WRONG, number=number, task_id=task_id)
         said = LengthMatched(Gives(reflection()), seed).reflect(task, attempt, [])
         assert said is not None
-        return texts(said)
+        return said.texts
 
     assert filler(0, 1) == filler(0, 1)
     assert len({filler(0, 1), filler(1, 1), filler(0, 2), filler(0, 1, "t/2")}) == 4
@@ -175,7 +129,7 @@ def test_filler_goes_by_seed_task_and_attempt_alone() -> None:
 
 def test_keywords_are_the_words_that_carry_sense_each_once_in_order() -> None:
     said = Keywords(Gives(reflection(root_cause="The loop in the loop is the line that I broke."))).reflect(
-        TASK, attempt_with(WRONG), []
+        TASK, make.attempt(WRONG), []
     )
     assert said is not None
     assert said.root_cause == "loop line broke"
@@ -185,7 +139,7 @@ def test_keywords_are_the_words_that_carry_sense_each_once_in_order() -> None:
 
 @pytest.mark.parametrize("control", [LengthMatched, Keywords])
 def test_a_reworded_control_keeps_confidence_category_reply_and_cost(control: type) -> None:
-    said = control(Gives(reflection(problem="parse_error: x"))).reflect(TASK, attempt_with(WRONG), [])
+    said = control(Gives(reflection(problem="parse_error: x"))).reflect(TASK, make.attempt(WRONG), [])
     assert said.source == f"control:{'keywords' if control is Keywords else 'length_matched'}"
     assert (said.confidence, said.category, said.text, said.usage) == (0.9, "assertion", "the reply", COST)
     assert said.problem == "parse_error: x"
@@ -193,24 +147,24 @@ def test_a_reworded_control_keeps_confidence_category_reply_and_cost(control: ty
 
 @pytest.mark.parametrize("control", [LengthMatched, Keywords])
 def test_where_nothing_is_said_nothing_is_reworded(control: type) -> None:
-    assert control(NoReflection()).reflect(TASK, attempt_with(WRONG), []) is None
+    assert control(NoReflection()).reflect(TASK, make.attempt(WRONG), []) is None
 
 
 @pytest.mark.parametrize("control", [LengthMatched, Keywords])
 def test_the_first_reads_what_it_said_and_not_what_became_of_it(control: type) -> None:
     first = Gives(reflection())
     made: Reflector = control(first)
-    replaced = made.reflect(TASK, attempt_with(WRONG), [])
+    replaced = made.reflect(TASK, make.attempt(WRONG), [])
     assert replaced is not None
     assert replaced.root_cause != reflection().root_cause
-    made.reflect(TASK, attempt_with(WRONG, number=2), [episode_of(replaced)])
+    made.reflect(TASK, make.attempt(WRONG, number=2), [make.episode(reflection=replaced)])
     (told,) = first.told[-1]
     assert told.reflection == reflection()
 
 
 def test_templates_leave_empty_fields_out() -> None:
-    said = FeedbackOnly().reflect(TASK, attempt_with(WRONG), [])
-    memory = Recollection(episodes=(episode_of(said),))
+    said = FeedbackOnly().reflect(TASK, make.attempt(WRONG), [])
+    memory = Recollection(episodes=(make.episode(reflection=said),))
     chat = Prompts().render("solve", prompt=TASK.prompt, task_id="t/1", memory=memory)
     assert "What went wrong: `assert add(1, 2) == 3`" in chat
     assert "Root cause" not in chat

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.quality import FLAGS, flags
-from reflexion_lab.records import Attempt, Check, Delta, Episode, Evaluation, MemoryState, Reflection, Trajectory
+from reflexion_lab.records import Attempt, Check, Delta, Reflection
+from tests import builders as make
 
 PROGRAM = (
     "def mean_gap(times):\n    total = times[-1] - times[0]\n    pairs = len(times) - 1\n    return total / pairs\n"
@@ -34,21 +35,11 @@ GOOD = {
 
 
 def attempt_with(*checks: Check, program: str = PROGRAM, **fields: object) -> Attempt:
-    passed = bool(checks) and all(check.outcome == "pass" for check in checks)
-    made = Attempt(
-        task_id="t/1",
-        number=2,
-        recalled=(),
-        trajectory=Trajectory(solution=program, strategy="single_shot"),
-        evaluation=Evaluation(passed=passed, outcome="pass" if passed else "fail", reward=0.0, checks=checks),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
-    return replace(made, **fields)
+    return make.attempt(*checks, acted={"solution": program}, **{"number": 2, **fields})
 
 
 def reflection(**fields: object) -> Reflection:
-    said = {"reflection_id": "t/1#2", "about_attempt": 2, "confidence": 0.6, "source": "llm", **GOOD, **fields}
-    return Reflection(**said)  # type: ignore[arg-type]
+    return make.reflection(2, **{"confidence": 0.6, **GOOD, **fields})
 
 
 def wrong(*words: str, checks: tuple[Check, ...] = (EMPTY_LIST,), **fields: object) -> tuple[str, ...]:
@@ -56,12 +47,6 @@ def wrong(*words: str, checks: tuple[Check, ...] = (EMPTY_LIST,), **fields: obje
     cause, error, change = (*words, "", "", "")[:3]
     said = reflection(root_cause=cause, what_went_wrong=error, what_to_change=change, **fields)
     return flags(said, attempt_with(*checks), [])
-
-
-def told(said: Reflection, task_id: str = "t/1") -> Episode:
-    return Episode(
-        agent_id="a", task_id=task_id, attempt_number=1, code="", test_results="", reflection=said, passed=False
-    )
 
 
 def test_good_words_have_no_flag() -> None:
@@ -197,8 +182,8 @@ def test_what_was_said_before_on_this_task_is_a_duplicate(words: str, is_duplica
     before = reflection(what_went_wrong="", what_to_change="")
     said = replace(before, root_cause=words)
     attempt = attempt_with(EMPTY_LIST)
-    assert ("duplicate" in flags(said, attempt, [told(before)])) is is_duplicate
-    assert "duplicate" not in flags(said, attempt, [told(before, "t/2")])
+    assert ("duplicate" in flags(said, attempt, [make.episode(reflection=before)])) is is_duplicate
+    assert "duplicate" not in flags(said, attempt, [make.episode(reflection=before, task_id="t/2")])
     assert "duplicate" not in flags(said, attempt, [])
 
 
@@ -207,12 +192,12 @@ def test_nine_words_of_ten_in_common_are_a_duplicate(changed: int, is_duplicate:
     words = [f"word{n}" for n in range(20)]
     before = reflection(root_cause=" ".join(words), what_went_wrong="", what_to_change="")
     said = replace(before, root_cause=" ".join([*words[changed:], *(f"new{n}" for n in range(changed))]))
-    assert ("duplicate" in flags(said, attempt_with(EMPTY_LIST), [told(before)])) is is_duplicate
+    assert ("duplicate" in flags(said, attempt_with(EMPTY_LIST), [make.episode(reflection=before)])) is is_duplicate
 
 
 def test_empty_words_are_no_duplicate_of_empty_words() -> None:
     none = reflection(root_cause="", what_went_wrong="", what_to_change="")
-    assert "duplicate" not in flags(none, attempt_with(EMPTY_LIST), [told(none)])
+    assert "duplicate" not in flags(none, attempt_with(EMPTY_LIST), [make.episode(reflection=none)])
 
 
 def test_words_that_state_no_confidence_have_none_that_is_low() -> None:
@@ -328,7 +313,9 @@ def test_any_words_about_any_program_have_flags_and_no_error(text: str, program:
     )
     attempt = attempt_with(check, program=program)
     said = reflection(root_cause=text, what_went_wrong=program, what_to_change=value)
-    assert flags(said, attempt, [told(said)]) == flags(said, attempt, [told(said)])
+    assert flags(said, attempt, [make.episode(reflection=said)]) == flags(
+        said, attempt, [make.episode(reflection=said)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,49 +12,19 @@ from reflexion_lab.agent.reflectors.placebo import Generic
 from reflexion_lab.agent.reflectors.reviewed import Reviewed
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.protocols import Reflector
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Completion,
-    Episode,
-    Evaluation,
-    MemoryState,
-    Recollection,
-    Reflection,
-    Task,
-    Trajectory,
-    Usage,
-)
+from reflexion_lab.records import Attempt, Check, Completion, Episode, Recollection, Reflection, Task, Usage
 from reflexion_lab.text.prompts.render import Prompts
+from tests import builders as make
 
 TASK = Task(task_id="t/1", prompt="def add(a, b):\n", entry_point="add")
 WRONG = Check(name="assert add(1, 2) == 3", outcome="fail", message="expected 3, got -1", line=2)
-ATTEMPT = Attempt(
-    task_id="t/1",
-    number=1,
-    recalled=(),
-    trajectory=Trajectory(solution="def add(a, b):\n    return a - b\n", strategy="s"),
-    evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, checks=(WRONG,)),
-    memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-)
+ATTEMPT = make.attempt(WRONG)
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=40, seconds=0.5, cost=0.25)
 
 
 def said(cause: str, wrong: str, change: str, text: str = "reply") -> Reflection:
-    return Reflection(
-        reflection_id="t/1#1",
-        about_attempt=1,
-        root_cause=cause,
-        what_went_wrong=wrong,
-        what_to_change=change,
-        confidence=0.6,
-        source="llm",
-        key_insight="k",
-        lessons=("l",),
-        action_items=(change,),
-        text=text,
-        usage=COST,
-    )
+    texts = {"root_cause": cause, "what_went_wrong": wrong, "what_to_change": change, "action_items": (change,)}
+    return make.reflection(**texts, confidence=0.6, key_insight="k", lessons=("l",), text=text, usage=COST)
 
 
 GOOD = said(

@@ -10,17 +10,8 @@ from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describ
 from reflexion_lab.agent.reflectors.none import NoReflection
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.protocols import Known
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Episode,
-    Evaluation,
-    MemoryState,
-    Recollection,
-    Reflection,
-    Task,
-    Trajectory,
-)
+from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Recollection, Task
+from tests import builders as make
 
 TASK = Task(task_id="t/1", prompt="def add(a, b):\n", entry_point="add")
 PASS = Check(name="assert add(0, 0) == 0", outcome="pass")
@@ -37,37 +28,12 @@ LARGE = Check(name="assert add(9, 9) == 18", outcome="memory")
 
 
 def attempt_with(*checks: Check, outcome: str = "fail", number: int = 1) -> Attempt:
-    return Attempt(
-        task_id=TASK.task_id,
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution="def add(a, b):\n    return a - b\n", strategy="single_shot"),
-        evaluation=Evaluation(passed=False, outcome=outcome, reward=0.0, checks=checks),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
+    return make.attempt(*checks, judged={"passed": False, "outcome": outcome}, number=number)
 
 
 def episode_with(what_to_change: str | None, number: int = 1, task_id: str = TASK.task_id) -> Episode:
-    reflection = what_to_change and Reflection(
-        reflection_id=f"{task_id}#{number}",
-        about_attempt=number,
-        root_cause=f"cause {number}",
-        what_went_wrong="w",
-        what_to_change=what_to_change,
-        confidence=0.5,
-        source="llm",
-    )
-    return Episode(
-        episode_id=f"ep-{number}",
-        agent_id="actor",
-        task_id=task_id,
-        attempt_number=number,
-        code="",
-        test_results="",
-        reflection=reflection or None,
-        passed=False,
-        timestamp=0.0,
-    )
+    reflection = make.reflection(number, what_to_change=what_to_change) if what_to_change else None
+    return make.episode(number, task_id=task_id, reflection=reflection)
 
 
 @pytest.mark.parametrize(

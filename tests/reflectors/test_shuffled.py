@@ -9,73 +9,35 @@ from pathlib import Path
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Evaluation,
-    Manifest,
-    MemoryState,
-    Reflection,
-    Task,
-    Trajectory,
-    Usage,
-)
+from reflexion_lab.records import Attempt, Check, Task, Usage
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import lines
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.pool import Shuffled
 from reflexion_lab.studies.sweep import Sweep, sweep
+from tests import builders as make
 
 LATE = Check(name="assert f() == 1", outcome="timeout")
 
 
 def attempt(task_id: str, number: int = 1, source: str = "llm", words: str = "", passed: bool = False) -> Attempt:
-    said = Reflection(
-        reflection_id=f"{task_id}#{number}",
-        about_attempt=number,
+    said = make.reflection(
+        number,
         root_cause=words or f"cause {task_id} {number}",
-        what_went_wrong="w",
-        what_to_change="c",
         confidence=0.75,
         source=source,
         category="assertion",
         flags=("short",),
         usage=Usage(calls=1, completion_tokens=9),
     )
-    return Attempt(
-        task_id=task_id,
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution="x", strategy="s"),
-        evaluation=Evaluation(passed=passed, outcome="pass" if passed else "timeout", reward=0.0, checks=(LATE,)),
-        reflection=said,
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
+    judged = {"passed": passed, "outcome": "pass" if passed else "timeout"}
+    return make.attempt(LATE, judged=judged, task_id=task_id, number=number, reflection=said)
 
 
 def run_folder(path: Path, *attempts: Attempt, feedback_source: str = "visible") -> Path:
     folder = RunFolder(path)
-    folder.write_manifest(
-        Manifest(
-            run_id=path.name,
-            created_at="",
-            seed=0,
-            config={},
-            config_digest="",
-            git_commit="",
-            dirty=False,
-            package_versions={},
-            benchmark="b",
-            benchmark_digest="",
-            n_expected=1,
-            prompt_digests={},
-            model_fingerprint="",
-            slots=1,
-            feedback_source=feedback_source,
-            isolation=(),
-        )
-    )
+    folder.write_manifest(make.manifest(path.name, feedback_source=feedback_source))
     for one in attempts:
         folder.append("attempts.jsonl", one)
     folder.close()
@@ -146,20 +108,24 @@ def test_a_pool_that_is_used_up_tells_its_words_again_and_costs_no_attempt(tmp_p
 
 def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
     shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/0")))
-    with pytest.raises(ValueError, match=r"reflector\.pool: .*run.*t/0 \(attempt 2\).*reflexion arm first"):
+    with pytest.raises(
+        ValueError, match=r"reflector\.pool: got no .*t/0 \(attempt 2\) in .*run, expected one.*reflexion arm first"
+    ):
         shuffled.reflect(task("t/0"), attempt("t/0", 2), [])
 
 
 def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
     for pool, said in {
-        tmp_path / "absent": "no manifest.json found",
-        run_folder(tmp_path / "empty"): "no reflection by a model",
-        run_folder(tmp_path / "rules", attempt("t/1", source="rules:index")): "no reflection by a model",
+        tmp_path / "absent": "got no manifest.json, expected",
+        run_folder(tmp_path / "empty"): "without a reflection by a model .*, expected one at least",
+        run_folder(
+            tmp_path / "rules", attempt("t/1", source="rules:index")
+        ): "without a reflection by a model .*, expected one at least",
         run_folder(tmp_path / "oracle", attempt("t/1"), feedback_source="oracle"): "about hidden tests",
     }.items():
         with pytest.raises(ValueError, match=rf"reflector\.pool: .*{pool.name}.*{said}.*reflexion arm first"):
             Shuffled([pool])
-    with pytest.raises(ValueError, match=r"reflector\.pool: no folder"):
+    with pytest.raises(ValueError, match=r"reflector\.pool: got no folder, expected a run folder"):
         Shuffled([])
 
 
@@ -171,7 +137,9 @@ def test_the_config_names_pool_and_seed(tmp_path: Path) -> None:
 
 
 def test_the_config_demands_a_pool() -> None:
-    with pytest.raises(ValueError, match=r"reflector\.pool: no folder found; run the reflexion arm first"):
+    with pytest.raises(
+        ValueError, match=r"reflector\.pool: got no folder, expected a run folder; run the reflexion arm first"
+    ):
         build(compose("reflector=shuffled").reflector, "reflector")
 
 
@@ -219,7 +187,7 @@ def test_the_pool_is_the_run_whose_config_differs_least(tmp_path: Path) -> None:
         ({"model.path": "other.json"}, "another model_fingerprint, reflector_fingerprint"),
         pytest.param({"feedback_source": "none"}, "another feedback_source", marks=pytest.mark.slow),
         pytest.param({"benchmark": "humaneval"}, "another benchmark_digest", marks=pytest.mark.slow),
-        ({"seed": 1}, "no finished run of arm reflexion at seed 1 found"),
+        ({"seed": 1}, "without a finished run of arm reflexion at seed 1, expected one"),
     ],
 )
 def test_runs_of_another_model_feedback_or_benchmark_are_no_pool(

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.tallies import Tallies
 from reflexion_lab.analysis.figures.drawing import facts
 from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
 from reflexion_lab.analysis.report.documents import save_report
@@ -21,7 +22,6 @@ from reflexion_lab.analysis.report.markdown import escaped as markdown_escaped
 from reflexion_lab.analysis.report.sheets import amount, as_table, p_value, points
 from reflexion_lab.analysis.report.table import write_table
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
-from reflexion_lab.analysis.tallies import Tallies
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -1,14 +1,10 @@
 """However documents come and go, the lexical retrievers answer as if those that are left had been added at once."""
 
-import gc
-import itertools
-from collections import defaultdict
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.memory.retrieval import counts, segments
+from reflexion_lab.memory.retrieval import corpus
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.hybrid import Hybrid
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
@@ -23,11 +19,9 @@ QUERY = TEXTS.map(lambda text: f"red {text}")
 
 @pytest.fixture(autouse=True, scope="module")
 def small():
-    """Many segments of few documents, as they are many of a thousand otherwise."""
+    """Many blocks of few scores."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counts, "SMALL", 1)
-        patch.setattr(counts, "BUFFERED", 12)
-        patch.setattr(segments, "BLOCK", 3)
+        patch.setattr(corpus, "BLOCK", 3)
         yield
 
 
@@ -98,43 +92,17 @@ def test_documents_of_the_same_words_tie(make, steps, query):
 def test_the_best_are_those_of_a_full_sort(scores, k):
     import numpy as np
 
-    hits = segments.best(np.array(scores), k, first=7)
+    hits = corpus.best(np.array(scores), k, first=7)
     expected = sorted(((score, 7 + row) for row, score in enumerate(scores) if score > 0), reverse=True)[:k]
     assert [(hit.score, hit.number) for hit in hits] == expected
 
 
-def test_a_bounded_buffer_holds_on_to_neither_documents_nor_words():
-    index = counts.Counts(lambda view: view, 1)
+def test_a_bounded_jaccard_index_keeps_neither_documents_nor_words():
+    retriever = Jaccard()
     for number in range(500):
-        index.add([f"word{number} of the day"])
-        index.forget(number - 9)
-        view, _ = index.settled()
-    assert (len(view.lengths), view.first, view.frequency("day")) == (10, 490, 10)
-    assert view.frequency("word489") == 0 < view.frequency("word490")
-    assert len(view.vocabulary) < 30
-    assert sum(len(segment.lengths) for segment in view.segments) < 30
-
-
-def test_what_was_dropped_does_not_wait_for_the_garbage_collector():
-    gc.collect()
-    gc.disable()
-    try:
-        index = counts.Counts(lambda view: view, 1)
-        for number in range(200):
-            index.add([f"word{number} of the day"])
-            index.forget(number - 9)
-            index.settled()
-        assert sum(type(one) is defaultdict and "day" in one for one in gc.get_objects()) == 1
-    finally:
-        gc.enable()
-
-
-def test_an_index_is_a_row_of_segments_that_shrink_geometrically():
-    index = counts.Counts(lambda view: view, 1)
-    for number in range(300):
-        index.add([f"word{number} of the day"])
-        view, _ = index.settled()
-        sizes = [len(segment.lengths) for segment in view.segments]
-        assert sum(sizes) == number + 1
-        assert all(larger > smaller for larger, smaller in itertools.pairwise(sizes))
-        assert len(sizes) <= 9
+        retriever.add([f"word{number} of the day"])
+        retriever.forget(number - 9)
+        hits = retriever.rank(f"day word{number - 9}", 20)
+        assert len(hits) == min(number + 1, 10)
+    assert hits[0].number == 490
+    assert len(retriever._postings) < 30 and len(retriever._sizes) < 30

@@ -78,7 +78,7 @@ def test_it_lies_near_the_normal_approximation():
     [
         (lambda: needed(-1), "discordant"),
         (lambda: needed(5, 1.0), "alpha"),
-        (lambda: minimum_detectable(0, 0.5), "n: 0"),
+        (lambda: minimum_detectable(0, 0.5), "n: got 0"),
         (lambda: minimum_detectable(10, 0.0), "discordant"),
         (lambda: minimum_detectable(10, 1.1), "discordant"),
         (lambda: minimum_detectable(10, 0.5, power=1.0), "power"),

@@ -12,7 +12,7 @@ from reflexion_lab.records import Episode
 
 FULL_DISK = """
 import resource, sys
-from reflexion_lab.protocols import StoreError
+from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode
 from reflexion_lab.storage.place import opened
 store = opened(sys.argv[1])

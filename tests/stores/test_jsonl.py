@@ -10,12 +10,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from own_server import open_folder
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.locked_file import locked
-from reflexion_lab.storage.own_server import open_folder
 
 HEADER = '{"kind":"episodes","schema":1}\n'
 
@@ -102,10 +102,10 @@ def test_a_first_write_that_was_torn_leaves_an_empty_store_that_goes_on(tmp_path
 @pytest.mark.parametrize(
     ("first", "said"),
     [
-        ('{"kind":"episodes","schema":2}\n', "line 1: schema 2 found; this version reads schema 1; .*newer"),
-        ('{"kind":"episodes","schema":0}\n', "schema 0 found"),
+        ('{"kind":"episodes","schema":2}\n', "line 1: got schema 2, expected schema 1; .*newer"),
+        ('{"kind":"episodes","schema":0}\n', "got schema 0"),
         ('{"kind":"wisdom","schema":1}\n', "'wisdom', expected episodes"),
-        ('{"task_id":"t"}\n', "no header found; .*memory import"),
+        ('{"task_id":"t"}\n', "got no header, .*memory import"),
     ],
 )
 def test_a_file_of_another_version_or_kind_is_refused_before_anything_happens(tmp_path, first, said):

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy
+from own_server import own_server
 from sqlalchemy.pool import NullPool
 
 import reflexion_lab
@@ -19,7 +20,6 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Search, Wisdom
 from reflexion_lab.storage import migrations
 from reflexion_lab.storage.databases import writing
-from reflexion_lab.storage.own_server import own_server
 from reflexion_lab.storage.sql import Sql
 
 PASSWORD = "planted-0123456789"
@@ -79,7 +79,7 @@ def test_a_database_of_version_1_is_brought_to_today_without_loss(url, episode):
 def test_a_newer_database_is_refused_and_left_alone(url):
     Sql(url).close()
     execute(url, "INSERT INTO schema_version VALUES (9, 0)")
-    with pytest.raises(StoreError, match=r"its schema is 9, this version knows 2; use the version"):
+    with pytest.raises(StoreError, match=r"schema: got 9, expected at most 2; use the version"):
         Sql(url)
 
 
@@ -211,7 +211,7 @@ def test_a_sqlite_file_of_another_program_is_refused_and_left_alone(tmp_path):
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("CREATE TABLE schema_version (version INTEGER); CREATE TABLE t (x)")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"another program found; name another file"):
+    with pytest.raises(StoreError, match=r"another program, expected a file of the lab"):
         Sql(path)
     assert path.read_bytes() == before
 
@@ -289,12 +289,13 @@ def test_importing_the_stores_loads_no_sqlalchemy():
 def test_an_own_server_does_not_outlive_the_process_that_started_it(sign):
     script = """
 import sys
-from reflexion_lab.storage.own_server import own_server
+from own_server import own_server
 with own_server() as server:
     print(server.url, flush=True)
     sys.stdin.read()
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
+    folders = (Path(reflexion_lab.__file__).parents[1], Path(__file__).parents[1] / "servers")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
         url = one.stdout.readline().strip()

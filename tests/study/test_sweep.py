@@ -46,9 +46,9 @@ def grid(tmp_path):
 
 def calls_in(root):
     store = CallStore(Path(root) / "calls.sqlite", readonly=True)
-    found = store._execute("SELECT count(*) FROM calls")
+    found = sum(1 for _ in store.calls(store.fingerprints()))
     store.close()
-    return int(found[0][0])
+    return found
 
 
 def bare(folder):
@@ -338,9 +338,9 @@ def test_one_bad_cell_costs_only_itself(grid):
     ("more", "said"),
     [
         ({"sweep_id": "../../x"}, "sweep_id: got '../../x', expected the name of a folder"),
-        ({"sweep_id": ["one", "two"]}, "sweep_id: several values found in one sweep"),
-        ({"run_root": ["one", "two"]}, "run_root: several values found in one sweep"),
-        ({"resume": "runs/earlier"}, "resume: found in a sweep"),
+        ({"sweep_id": ["one", "two"]}, "sweep_id: got several values in one sweep, expected one"),
+        ({"run_root": ["one", "two"]}, "run_root: got several values in one sweep, expected one"),
+        ({"resume": "runs/earlier"}, "resume: a sweep's cells go on where they stopped"),
     ],
 )
 def test_a_sweep_lies_in_one_place(grid, more, said):
@@ -424,7 +424,7 @@ def test_flags_beside_a_sweep_are_refused_in_one_line(capsys):
     from reflexion_lab.cli.main import main
 
     assert main(["run", "-m", "--config-dir", "own", "seed=0,1"]) == 2
-    assert capsys.readouterr().err.startswith("error: --config-dir: found beside -m; expected overrides alone")
+    assert capsys.readouterr().err.startswith("error: -m: got --config-dir beside it, expected overrides alone")
 
 
 def test_a_sweep_is_told_before_it_is_tracked(grid, capsys, monkeypatch):

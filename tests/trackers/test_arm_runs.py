@@ -280,6 +280,6 @@ def test_a_run_that_is_not_finished_makes_no_arm(tracker: MlflowTracker, run: Ru
 
 
 def curve_of(arm: Any) -> Any:
-    from reflexion_lab.analysis.figures.convergence import Curve
+    from reflexion_lab.analysis.figures.curves import Curve
 
     return Curve.over(arm, 3)

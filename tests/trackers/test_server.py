@@ -15,9 +15,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from own_server import own_server
 
 from reflexion_lab.cli import main as cli
-from reflexion_lab.storage.own_server import own_server
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
 
 Run = Callable[..., Path]

@@ -137,7 +137,7 @@ CHANGES = [
     ("results.jsonl", lambda one: one.update(attempts=3), "expected 1 to 3, as its result says"),
     ("grades.jsonl", lambda one: one.update(passed=True), "passed=True"),
     ("grades.jsonl", lambda one: one.update(sealed=True), "sealed: got True, expected False"),
-    ("grades.jsonl", lambda one: one.update(number=7), "no such attempt found"),
+    ("grades.jsonl", lambda one: one.update(number=7), "grade of attempt 7: got no such attempt, expected"),
     ("grades.jsonl", lambda one: one.update(checks_total=99), "hidden tests: got 99"),
     ("grades.jsonl", lambda one: one.update(checks_total="many"), "grades.jsonl, line 1"),
 ]
@@ -305,7 +305,7 @@ def test_what_is_no_run_ends_with_2_and_says_so(tmp_path, capsys):
     (tmp_path / "some.zip").write_bytes(b"PK")
     assert main(["verify", str(tmp_path / "some.zip")]) == 2
     errors = capsys.readouterr().err
-    assert "no manifest.json found" in errors
+    assert "got no manifest.json, expected a run folder" in errors
     assert "Traceback" not in errors
 
 

@@ -172,9 +172,9 @@ def test_the_command_writes_a_page_a_run_into_its_folder_or_where_it_is_told(wri
     ("options", "said"),
     [
         ((), "--out: got none"),
-        (("--html", "--baseline", "x"), "--baseline; a page shows one run"),
-        (("--html", "--unit", "tokens"), "--unit; a page shows one run"),
-        (("--html", "--figures", "png"), "--figures; a page shows one run"),
+        (("--html", "--baseline", "x"), "--html: got --baseline beside it, expected none, since a page shows one run"),
+        (("--html", "--unit", "tokens"), "--html: got --unit beside it, expected none, since a page shows one run"),
+        (("--html", "--figures", "png"), "--html: got --figures beside it, expected none, since a page shows one run"),
     ],
 )
 def test_the_command_says_what_is_missing_or_out_of_place(write_run, capsys, options, said):

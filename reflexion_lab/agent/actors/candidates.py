@@ -1,4 +1,4 @@
-"""Several candidates per attempt, one of which is handed in."""
+"""Several candidates per attempt, one of which is submitted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,23 @@ Rule = Literal["first", "best", "vote"]
 
 
 class Candidates:
-    """Lets `actor` make `n` candidates from the same prompt and judges them by the tests that the task shows.
+    """Draws up to `n` candidates from one prompt and judges them by the tests that the task shows.
 
-    `first`: the first that passes, and then no more are made; else the best. `best`: that of the highest
-    `Evaluation.rank`. `vote`: the first of the largest group that behaves alike, which needs no check to be right (Li
-    et al., arXiv 2203.07814, section 4.6, cluster by outputs; Chen et al., arXiv 2207.10397, by the tests passed).
-    Ties go to the earlier. Where the task shows no test the first candidate is the only one.
+    Parameters
+    ----------
+    actor : Actor
+        Candidates differ only if it samples above temperature 0.
+    evaluator : Evaluator
+    n : int
+        Most candidates, 1 or more; 1 where the task shows no test.
+    rule : str
+        Which one is submitted; ties go to the earlier.
+        `first`: the first that passes, with which drawing ends; else the best.
+        `best`: that of the highest `Evaluation.rank`.
+        `vote`: the first of the largest group that behaves alike on the tests, right or wrong (Li et al., arXiv
+        2203.07814, section 4.6, cluster by outputs; Chen et al., arXiv 2207.10397, by the tests passed).
 
-    `ended`: `passed`, `max_candidates` or `no_tests`. Candidates differ only if `actor` samples above temperature 0.
+    `Trajectory.ended` is `passed`, `max_candidates` or `no_tests`.
     """
 
     @validated
@@ -36,33 +45,33 @@ class Candidates:
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         """Raises what the actor raises, and HarnessError."""
-        made: list[Trajectory] = []
+        candidates: list[Trajectory] = []
         verdicts: list[Evaluation] = []
         ended = ""
         while not ended:
-            made.append(self.actor.act(task, recollection))
-            verdicts.append(self.evaluator.evaluate(task, made[-1]))
+            candidates.append(self.actor.act(task, recollection))
+            verdicts.append(self.evaluator.evaluate(task, candidates[-1]))
             if not task.visible_tests:
                 ended = "no_tests"
             elif self.rule == "first" and verdicts[-1].passed:
                 ended = "passed"
-            elif len(made) == self.n:
+            elif len(candidates) == self.n:
                 ended = "max_candidates"
-        chosen = self._chosen(verdicts)
-        # The attempt's own evaluation counts the seconds of the one that is handed in.
-        verdicts[chosen] = replace(verdicts[chosen], seconds=0.0)
-        steps = [step for one, verdict in zip(made, verdicts, strict=True) for step in _steps(one, verdict)]
+        choice = self._choice(verdicts)
+        # The attempt's own evaluation counts the seconds of the submitted one.
+        verdicts[choice] = replace(verdicts[choice], seconds=0.0)
+        pairs = zip(candidates, verdicts, strict=True)
         return replace(
-            made[chosen],
+            candidates[choice],
             strategy="candidates",
-            usage=sum((one.usage for one in made), Usage()),
-            others=costs([one.others for one in made]),
-            cached=all(one.cached for one in made),
-            steps=tuple(steps),
+            usage=sum((candidate.usage for candidate in candidates), Usage()),
+            others=costs([candidate.others for candidate in candidates]),
+            cached=all(candidate.cached for candidate in candidates),
+            steps=tuple(step for candidate, verdict in pairs for step in _steps(candidate, verdict)),
             ended=ended,
         )
 
-    def _chosen(self, verdicts: Sequence[Evaluation]) -> int:
+    def _choice(self, verdicts: Sequence[Evaluation]) -> int:
         if self.rule == "vote":
             return voted(verdicts)
         if self.rule == "first" and verdicts[-1].passed:
@@ -71,8 +80,8 @@ class Candidates:
 
 
 def voted(verdicts: Sequence[Evaluation]) -> int:
-    """The place of the first in the largest group that behaves alike. Replies without a program have no vote, unless
-    there are no others.
+    """Index of the first verdict of the largest group that behaves alike. Replies without a program have no vote,
+    unless there are no others.
     """
     groups: defaultdict[object, list[int]] = defaultdict(list)
     for number, verdict in enumerate(verdicts):
@@ -82,11 +91,11 @@ def voted(verdicts: Sequence[Evaluation]) -> int:
 
 
 def behaviour(verdict: Evaluation) -> object:
-    """What a program did on each test: the outcome, the value that it gave where that was wrong, the error's type."""
+    """Grouping key of behaviour: each test's outcome, with the wrong value or the type of the error."""
     tests = (check for check in verdict.checks if check.kind == "test")
     return tuple((check.outcome, check.actual, check.error_type) for check in tests)
 
 
-def _steps(made: Trajectory, verdict: Evaluation) -> list[Step]:
-    step = replace(drafted(made), observation=verdict.feedback or verdict.outcome, seconds=verdict.seconds)
-    return [*made.steps, step]
+def _steps(candidate: Trajectory, verdict: Evaluation) -> list[Step]:
+    step = replace(drafted(candidate), observation=verdict.feedback or verdict.outcome, seconds=verdict.seconds)
+    return [*candidate.steps, step]

@@ -13,7 +13,7 @@ from reflexion_lab.text.replies.blocks import STATEMENT, THOUGHT, blocks, withou
 
 
 class ChainOfThought:
-    """Asks for a rationale and the whole function behind it (Wei et al., arXiv 2201.11903, with no example unless
+    """Asks for a rationale and then the whole function (Wei et al., arXiv 2201.11903, with no example unless
     `prompts` has some).
 
     `style`: `chat`, or `continuation` for small and base models: the prompt ends in a comment that the function's body
@@ -33,27 +33,27 @@ class ChainOfThought:
 def margin(task: Task) -> str:
     """The white space before the body of the function that the prompt begins; four spaces where it shows none."""
     name = re.escape(task.entry_point)
-    found = re.findall(rf"^(?:async[ \t]+)?def[ \t]+{name}\b[^\n]*\n([ \t]+)\S", task.prompt, re.MULTILINE)
-    return str(found[-1]) if found else "    "
+    margins = re.findall(rf"^(?:async[ \t]+)?def[ \t]+{name}\b[^\n]*\n([ \t]+)\S", task.prompt, re.MULTILINE)
+    return str(margins[-1]) if margins else "    "
 
 
 def words_before_code(reply: str) -> str:
-    """What a chat reply says before its program: until the first fence, or the first statement where there is none.
+    """The text of a chat reply before its program: up to the first fence, or the first statement where there is none.
 
-    The thoughts of a reasoning model stand in for it where it says nothing else.
+    Where there is no such text, the thoughts of a reasoning model.
     """
     text, _ = without_thoughts(reply)
-    found = blocks(text)
-    parts = list(takewhile(lambda block: not block.fenced, found))
+    every = blocks(text)
+    parts = list(takewhile(lambda block: not block.fenced, every))
     lines = "\n".join(part.text for part in parts).split("\n")
-    if len(parts) == len(found):
+    if len(parts) == len(every):
         lines = list(takewhile(lambda line: not STATEMENT.match(line), lines))
     thoughts = THOUGHT.sub("", reply.removesuffix(text)) if reply.endswith(text) else ""
     return "\n".join(lines).strip() or thoughts.strip()
 
 
 def leading_comments(reply: str) -> str:
-    """The comment lines that a continuation begins with, without their marks; its first line goes on with one."""
+    """The comment lines at the beginning of a continuation, without marks; its first line continues the prompt's."""
     first, *rest = reply.split("\n")
     lines = [first, *takewhile(lambda line: line.lstrip().startswith("#"), rest)]
     return "\n".join(line.strip().lstrip("#").strip() for line in lines).strip()

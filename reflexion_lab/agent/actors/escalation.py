@@ -1,4 +1,4 @@
-"""Asking a stronger model each time: a baseline without any reflection (Kapoor et al., arXiv 2407.01502, section 2)."""
+"""Model escalation, a baseline without reflection: each retry by a stronger model (Kapoor et al., arXiv 2407.01502)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from reflexion_lab.records import Recollection, Task, Trajectory, Usage
 
 
 class Escalation:
-    """Attempt n is made by the model of the n-th of `rungs`, attempts beyond by that of the last one.
+    """Attempt n is made by the model of the n-th of `rungs`, further attempts by that of the last.
 
-    `models`: by role; a role without a model of its own has the actor's. `make_actor`: makes the actor for a model.
-    What another rung than the actor spends is counted as that role's.
+    Parameters
+    ----------
+    models : mapping of str to Model
+        By role; a role without a model of its own has the actor's.
+    make_actor : callable
+        Makes the actor for `model=`.
+    rungs : sequence of str
+        Roles, one or more. The calls of another one than `actor` are counted as that role's.
     """
 
     def __init__(self, models: Mapping[str, Model], make_actor: Callable[..., Actor], rungs: Sequence[str]) -> None:
@@ -26,7 +32,7 @@ class Escalation:
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         rung, actor = self.rungs[min(recollection.attempt, len(self.rungs)) - 1]
-        made = replace(actor.act(task, recollection), strategy="escalation")
+        trajectory = replace(actor.act(task, recollection), strategy="escalation")
         if rung == "actor":
-            return made
-        return replace(made, usage=Usage(), others=costs([made.others, {rung: made.usage}]))
+            return trajectory
+        return replace(trajectory, usage=Usage(), others=costs([trajectory.others, {rung: trajectory.usage}]))

@@ -8,8 +8,8 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 from msgspec.structs import replace
 
-from reflexion_lab.agent.actors.tools import Asked, Observation, run_tests, use
-from reflexion_lab.agent.actors.transcript import DROPPED, Said, Turn, first_that_fits, read
+from reflexion_lab.agent.actors.tools import Observation, ToolCall, run_tests, use
+from reflexion_lab.agent.actors.transcript import DROPPED, Reply, Turn, first_that_fits, read
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Evaluator, Model, Sandbox
@@ -20,7 +20,7 @@ from reflexion_lab.text.prompts.render import Prompts, known_examples
 from reflexion_lab.text.replies.extract import extract
 
 STOP = "\nObservation"
-"""Where the model would go on with an observation of its own making."""
+"""Where the model would continue with an invented observation."""
 PER_MESSAGE = 8
 """Tokens that a chat template puts around a message."""
 ENDED = {
@@ -30,21 +30,28 @@ ENDED = {
     "wrong_model": "another model than the one asked for answered",
 }
 REPEATS = 3
-"""Times that the same action may come running; then the actor is stuck."""
+"""Equal actions in a row after which the actor is stuck."""
 
 
 class ReAct:
-    """Thinks, acts and observes in at most `max_steps` turns. Its tools are those of `actors/tools.py`.
+    """Thinks, acts and observes in at most `max_steps` turns, with the tools of `actors/tools.py`.
 
-    It ends with `finish`, which hands in its program or the newest draft. Without `finish`, and where that program is
-    no complete function or stands in the thought, the draft that passes most of the visible tests is handed in; on a
-    tie a complete one that came with an action, then the newer.
+    It ends with `finish`, which submits its program or the newest draft. Without `finish`, and where that program is no
+    complete function or stands in the thought, the draft that passes most visible tests is submitted; on a tie a
+    complete one that came with an action, then the newer.
 
-    Args:
-        style: `chat` sends the turns as messages, `continuation` as one document that ends in `Thought N:`.
-        max_steps: replies that the model may give, 1 or more.
-        max_observation: characters of an observation, 80 or more.
-        evaluator: the run's, which must not be noisy: `run_tests` asks the sandbox.
+    Parameters
+    ----------
+    model, sandbox, sampling, prompts
+        What it asks, where it runs programs, how replies are drawn, its templates.
+    style : str
+        `chat` sends turns as messages, `continuation` as one document that ends in `Thought N:`.
+    max_steps : int
+        Most replies, 1 or more.
+    max_observation : int
+        Characters of an observation, 80 or more.
+    evaluator : Evaluator, optional
+        The run's, which must not be noisy: `run_tests` shows the sandbox's true verdict.
     """
 
     @validated
@@ -85,17 +92,17 @@ class Draft(NamedTuple):
     turn: int = 0
     """The turn that wrote it, 1-based; 0 where there is no draft."""
     is_meant: bool = False
-    """It is complete and came with an action; code in a thought may be what the thought rejects."""
+    """It is complete and came with an action; a thought may reject the code that it holds."""
 
 
 class _Work:
-    """One `act`: its turns so far, and the drafts in them."""
+    """The state of one `act`: turns and drafts so far."""
 
     def __init__(self, actor: ReAct, task: Task, recollection: Recollection) -> None:
         self.actor = actor
         self.task = task
         self.room = room(actor.model, actor.sampling)
-        # A quarter is kept for turns: what memory gives stands in every prompt of the transcript, or in none.
+        # A quarter is reserved for turns: recalled items stand in every prompt of the transcript, or in none.
         for_head = None if self.room is None else self.room - self.room // 4
         name = "react" if actor.style == "chat" else "continue_react"
         about = {
@@ -107,8 +114,8 @@ class _Work:
         self.head, self.left_out = actor.prompts.fit(name, for_head, recollection, **about)
         self.turns: list[Turn] = []
         self.steps: list[Step] = []
-        self.replies: list[Completion] = []
-        self.asked: list[tuple[str, ...]] = []
+        self.completions: list[Completion] = []
+        self.calls: list[tuple[str, ...]] = []
         self.drafts = [Draft()]
         self.passed: dict[str, int] = {}
         """By program, how many of the visible tests it passed."""
@@ -119,7 +126,7 @@ class _Work:
             ended = self.turn()
         newest = self.drafts[-1]
         submitted = newest if ended == "finish" and newest.is_meant else self.best()
-        last = self.replies[-1]
+        last = self.completions[-1]
         return Trajectory(
             solution=submitted.program,
             strategy="react",
@@ -130,81 +137,81 @@ class _Work:
             extraction=submitted.rule,
             model=last.model,
             finish_reason=last.finish_reason,
-            usage=sum((reply.usage for reply in self.replies), Usage()),
-            cached=all(reply.cached for reply in self.replies),
+            usage=sum((reply.usage for reply in self.completions), Usage()),
+            cached=all(reply.cached for reply in self.completions),
             steps=tuple(self.steps),
             ended=ended,
             status={"finish": "complete", "max_steps": "unfinished"}.get(ended, "stuck"),
         )
 
     def turn(self) -> str:
-        """One reply, and what comes of it; says why it was the last one, or ""."""
+        """Take one turn; returns why it was the last one, or ""."""
         messages = self.messages()
         completion = self.actor.model.complete(messages, sampling=self.actor.sampling)
         withheld = completion.finish_reason if completion.finish_reason in WITHHELD else ""
-        said = read("" if withheld else completion.text)
-        draft = self.drafted(said)
-        seen = Observation("", ENDED[withheld]) if withheld else self.used(said, draft)
-        self.replies.append(completion)
-        self.turns.append(Turn(len(self.turns) + 1, said, seen.text))
+        reply = read("" if withheld else completion.text)
+        draft = self.draft_of(reply)
+        observation = Observation("", ENDED[withheld]) if withheld else self.observe(reply, draft)
+        self.completions.append(completion)
+        self.turns.append(Turn(len(self.turns) + 1, reply, observation.text))
         step = Step(
-            thought=said.thought,
-            action=said.action,
-            observation=seen.text,
-            error=seen.error,
+            thought=reply.thought,
+            action=reply.action,
+            observation=observation.text,
+            error=observation.error,
             program=draft.program,
             messages=messages,
             reply=completion.text,
             usage=completion.usage,
-            seconds=seen.seconds,
+            seconds=observation.seconds,
         )
         self.steps.append(step)
-        return withheld or self.ended(said, seen)
+        return withheld or self.end(reply, observation)
 
-    def drafted(self, said: Said) -> Draft:
-        """The program of a reply, an empty one where it has none.
+    def draft_of(self, reply: Reply) -> Draft:
+        """The draft in a reply, an empty one where it has none.
 
-        What is to be tested or handed in may also be a body, or faulty; other code counts if it defines the function.
-        The words of a thought are looked at only in a reply without any action.
+        Code for run_tests and finish may also be a body, or faulty; other code must define the function. Code in the
+        text of a thought counts only in a reply without any action.
         """
-        program, rule = extract(said.given if said.action else said.given or said.thought, self.task)
+        program, rule = extract(reply.attached if reply.action else reply.attached or reply.thought, self.task)
         words = set(rule.split("+"))
-        known = {"function"} | ({"body", "stub", "unparsed"} if said.action in ("run_tests", "finish") else set())
+        known = {"function"} | ({"body", "stub", "unparsed"} if reply.action in ("run_tests", "finish") else set())
         if known.isdisjoint(words):
             return Draft()
-        is_meant = bool(said.action) and not said.is_quoted and words.isdisjoint(("stub", "unparsed"))
+        is_meant = bool(reply.action) and not reply.is_quoted and words.isdisjoint(("stub", "unparsed"))
         self.drafts.append(Draft(program, rule, len(self.turns) + 1, is_meant))
         return self.drafts[-1]
 
-    def used(self, said: Said, draft: Draft) -> Observation:
+    def observe(self, reply: Reply, draft: Draft) -> Observation:
         newest = self.drafts[-1].program
-        self.asked.append((said.action, said.code, newest if said.action else said.thought))
-        asked = Asked(said.action, said.code, draft.program, newest)
-        seen = use(self.actor.sandbox, self.task, asked, self.actor.max_observation)
-        if said.action == "run_tests" and not seen.error:
-            self.passed[newest] = seen.passed
-        return seen
+        self.calls.append((reply.action, reply.code, newest if reply.action else reply.thought))
+        call = ToolCall(reply.action, reply.code, draft.program, newest)
+        observation = use(self.actor.sandbox, self.task, call, self.actor.max_observation)
+        if reply.action == "run_tests" and not observation.error:
+            self.passed[newest] = observation.passed
+        return observation
 
-    def ended(self, said: Said, seen: Observation) -> str:
-        if said.action == "finish" and not seen.error:
+    def end(self, reply: Reply, observation: Observation) -> str:
+        if reply.action == "finish" and not observation.error:
             return "finish"
-        if self.asked[-REPEATS:] == [self.asked[-1]] * REPEATS:
+        if self.calls[-REPEATS:] == [self.calls[-1]] * REPEATS:
             return "repeated"
         return "max_steps" if len(self.steps) == self.actor.max_steps else ""
 
     def best(self) -> Draft:
-        """The draft that passes most of the visible tests; those not yet tested are, now."""
+        """The draft that passes most visible tests; untested drafts are tested first."""
         seconds = 0.0
         for draft in self.drafts[1:]:
             if draft.program not in self.passed:
-                seen = run_tests(self.actor.sandbox, self.task, draft.program, self.actor.max_observation)
-                self.passed[draft.program] = seen.passed
-                seconds += seen.seconds
+                observation = run_tests(self.actor.sandbox, self.task, draft.program, self.actor.max_observation)
+                self.passed[draft.program] = observation.passed
+                seconds += observation.seconds
         self.steps[-1] = replace(self.steps[-1], seconds=self.steps[-1].seconds + seconds)
         return max(self.drafts, key=lambda draft: (self.passed.get(draft.program, 0), draft.is_meant, draft.turn))
 
     def messages(self) -> tuple[Message, ...]:
-        """The prompt of the next turn, within the room that there is."""
+        """The prompt of the next turn, within the model's context."""
         layout = first_that_fits(self.turns, self.drafts[-1].turn - 1, lambda levels: self.fits(self.laid_out(levels)))
         return self.laid_out(layout)
 
@@ -217,8 +224,8 @@ class _Work:
         dropped = len(levels) - len(shown)
         head = self.head + (f"\n\n({dropped} of your earlier turns are left out.)" if dropped else "")
         if self.actor.style == "chat":
-            said = [text for turn, level in shown for text in (turn.spoken(level), turn.observed(level))]
-            return tuple(Message(role=role, content=text) for role, text in zip(_roles(), (head, *said), strict=False))
+            turns = [text for turn, level in shown for text in (turn.spoken(level), turn.observed(level))]
+            return tuple(Message(role=role, content=text) for role, text in zip(_roles(), (head, *turns), strict=False))
         past = [f"{turn.spoken(level)}\n{turn.observed(level)}\n" for turn, level in shown]
         return (Message(role="assistant", content="\n".join((head + "\n", *past, f"Thought {len(levels) + 1}:"))),)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
+from reflexion_lab.text.shorten import cut, line
 
 TOOLS = ("run_tests", "run_code", "finish")
 SHOWN = 3
@@ -13,17 +15,18 @@ SHOWN = 3
 EXPECTED = (
     f"A turn is a thought, a line `Action:` with one of {', '.join(TOOLS)}, and behind `Program:` its code in a block."
 )
+shortened, one_line = partial(cut, mark=" ..."), partial(line, mark=" ...")
 TRIVIAL = "assert True"
-"""The check of a run that is only watched."""
+"""The check of a run whose output alone is of interest."""
 
 
-class Asked(NamedTuple):
-    """An action and what it is to work on."""
+class ToolCall(NamedTuple):
+    """An action and the code that came with it."""
 
     action: str
     """"" where the reply named none."""
     code: str = ""
-    """What came with it, as it came."""
+    """As it came."""
     program: str = ""
     """The program in `code`; "" where that defines no function of the task."""
     draft: str = ""
@@ -31,41 +34,41 @@ class Asked(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What came of an action."""
+    """The result of an action."""
 
     text: str
-    """For the model; what the program printed stands behind `> `, line by line."""
+    """For the model; each line that the program printed begins with `> `."""
     error: str = ""
-    """Why the action could not be done, or the error that ended the code; a test that fails is none."""
+    """Why the action was refused, or the exception that ended the code; a failing test is no error."""
     seconds: float = 0.0
     passed: int = 0
     """Visible tests that passed."""
 
 
-def use(sandbox: Sandbox, task: Task, asked: Asked, limit: int) -> Observation:
-    """Do what is asked; what cannot be done is answered by what was expected. At most `limit` characters.
+def use(sandbox: Sandbox, task: Task, call: ToolCall, limit: int) -> Observation:
+    """Carry out a tool call; an impossible one is refused with what was expected. At most `limit` characters.
 
-    finish is only looked at: who asked for it hands the draft in. Raises HarnessError.
+    `finish` is only checked: the actor hands the draft in. Raises HarnessError.
     """
-    missing = f"no code that defines {task.entry_point} came with {asked.action}"
-    match asked.action:
+    missing = f"no code that defines {task.entry_point} came with {call.action}"
+    match call.action:
         case "finish":
-            return Observation("") if asked.draft else refused(missing, limit)
+            return Observation("") if call.draft else refused(missing, limit)
         case "run_tests":
             # Code that is not the function must not have the verdict of the draft before it.
-            program = asked.program if asked.code else asked.draft
+            program = call.program if call.code else call.draft
             return run_tests(sandbox, task, program, limit) if program else refused(missing, limit)
         case "run_code":
-            before = "" if asked.program else asked.draft
-            return run_code(sandbox, task, before, asked.code, limit) if asked.code else refused("no code came", limit)
+            before = "" if call.program else call.draft
+            return run_code(sandbox, task, before, call.code, limit) if call.code else refused("no code came", limit)
         case "":
             return refused("there was no line `Action:`", limit)
         case _:
-            return refused(f"there is no tool {shortened(asked.action, 40)}", limit)
+            return refused(f"there is no tool {shortened(call.action, 40)}", limit)
 
 
-def refused(why: str, limit: int) -> Observation:
-    return Observation(shortened(f"Nothing was done: {why}. {EXPECTED}", limit), why)
+def refused(reason: str, limit: int) -> Observation:
+    return Observation(shortened(f"Nothing was done: {reason}. {EXPECTED}", limit), reason)
 
 
 def run_tests(sandbox: Sandbox, task: Task, program: str, limit: int) -> Observation:
@@ -78,7 +81,7 @@ def run_tests(sandbox: Sandbox, task: Task, program: str, limit: int) -> Observa
 
 
 def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) -> Observation:
-    """What `code` prints behind `draft`, and its error, in at most `limit` characters. Raises HarnessError."""
+    """What `code` prints when run after `draft`, and its error, in at most `limit` characters. Raises HarnessError."""
     before = f"{draft.rstrip()}\n\n" if draft else ""
     # The sandbox takes a program without its entry point for a failure; here it may be still to come.
     behind = "" if draft else f"\n{task.entry_point} = None\n"
@@ -93,14 +96,9 @@ def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) ->
     return Observation(shortened(f"{text}\n{ended}".rstrip(), limit), error, execution.seconds)
 
 
-def shortened(text: str, limit: int) -> str:
-    """At most `limit` characters of `text`, three dots where something is missing."""
-    return text if len(text) <= limit else f"{text[: max(limit - 4, 0)].rstrip()} ..."[: max(limit, 0)]
-
-
 def quoted(text: str, limit: int) -> str:
-    """`text` in at most `limit` characters, every line behind `> `: none of it can be taken for a turn of the actor."""
-    return shortened("\n".join(f"> {line}" for line in text.strip().splitlines()), limit)
+    """`text` in at most `limit` characters, each line after `> `, so that none reads as a turn of the actor."""
+    return shortened("\n".join(f"> {row}" for row in text.strip().splitlines()), limit)
 
 
 def _verdict(execution: Execution) -> str:
@@ -109,7 +107,7 @@ def _verdict(execution: Execution) -> str:
     if not failing:
         return f"{len(checks)} of {len(checks)} tests passed. finish hands the function in."
     lines = [f"{len(checks) - len(failing)} of {len(checks)} tests passed. Failing:"]
-    lines += [f"- {_one_line(check.name, 200)}  # {_found(check)}" for check in failing[:SHOWN]]
+    lines += [f"- {one_line(check.name, 200)}  # {_failure(check)}" for check in failing[:SHOWN]]
     if len(failing) > SHOWN:
         lines.append(f"- and {len(failing) - SHOWN} more")
     if execution.output.strip():
@@ -117,21 +115,17 @@ def _verdict(execution: Execution) -> str:
     return "\n".join(lines)
 
 
-def _found(check: Check) -> str:
+def _failure(check: Check) -> str:
     if check.outcome == "fail":
-        return _one_line(check.message, 250) or "the assertion is false"
+        return one_line(check.message, 250) or "the assertion is false"
     return _error(check)
 
 
 def _error(check: Check, draft_lines: int = 0) -> str:
     """The exception and its place; lines up to `draft_lines` are the draft's, later ones the snippet's."""
-    what = _one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
+    what = one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
     if not check.line:
         return what
     if draft_lines and check.line > draft_lines:
         return f"{what} (line {check.line - draft_lines} of the code)"
     return f"{what} (line {check.line} of the program)"
-
-
-def _one_line(text: str, limit: int) -> str:
-    return shortened(" ".join(text.split()), limit)

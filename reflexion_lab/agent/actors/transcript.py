@@ -1,4 +1,4 @@
-"""The plain text of a ReAct transcript: how a reply is read, and how turns are shown again within bounds."""
+"""ReAct transcripts: parses a reply, and lays earlier turns out within a length."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LABEL = re.compile(
     r"(?P<rest>.*)",
     re.IGNORECASE,
 )
-"""What a line begins with that opens a part of a turn; emphasis and numbers are let pass."""
+"""The beginning of a part of a turn, with or without emphasis and a number."""
 PROGRAM = ("action", "program", "action input")
-"""Labels behind which unfenced code may stand."""
+"""Labels that unfenced code may follow."""
 COMMENT = re.compile(r"[ \t]*#(?!#)")
 """Begins a comment of unfenced code; `##` begins a heading."""
 NAME = re.compile(r"\W*(?P<name>\w+(?:[ -](?:tests?|code)\b)?)(?P<rest>.*)", re.IGNORECASE)
 NAME_CHARS = 40
-"""Of an action that is no tool so much is kept: every later prompt of the transcript shows it."""
+"""Characters kept of an action that is no tool: every later prompt of the transcript shows it."""
 GRAMMAR = r"""
 root ::= " " [A-Z] word (" " word){2,24} ".\n" action
 word ::= [a-zA-Z0-9,']{1,16}
@@ -38,46 +38,46 @@ examples without end.
 """
 DROPPED = -1
 LEVELS = ((10_000, 100_000, 10_000), (300, 100_000, 200), (100, 400, 120), (60, 0, 80))
-"""Characters of thought, program and observation that are shown of a turn, from all of it to the least."""
+"""Characters of thought, program and observation shown of a turn, by level."""
 
 
-class Said(NamedTuple):
-    """A reply, read."""
+class Reply(NamedTuple):
+    """The parts of one reply."""
 
     thought: str
     action: str
-    """As it was named, in small letters; "" where no action was."""
-    given: str
-    """What came with the action, fences included."""
+    """In lower case; "" where the reply has none."""
+    attached: str
+    """The text that came with the action, fences included."""
     code: str
     """The code in it."""
     is_quoted: bool = False
-    """The code stood in the thought: the program that is meant, or one that the thought is about."""
+    """The code stood in the thought: it is the intended program, or one that the thought discusses."""
 
 
 class Turn(NamedTuple):
-    """A turn as later prompts show it."""
+    """One turn, in the form that later prompts show."""
 
     number: int
-    said: Said
+    reply: Reply
     observation: str
 
     def spoken(self, level: int = 0) -> str:
         """The model's part."""
         thought, code, _ = LEVELS[level]
-        lines = [f"Thought {self.number}: {shortened(self.said.thought, thought)}"]
-        if self.said.action:
-            lines.append(f"Action: {self.said.action}")
-        if self.said.code and code:
-            lines.append(f"Program:\n```python\n{shortened(self.said.code, code)}\n```")
+        lines = [f"Thought {self.number}: {shortened(self.reply.thought, thought)}"]
+        if self.reply.action:
+            lines.append(f"Action: {self.reply.action}")
+        if self.reply.code and code:
+            lines.append(f"Program:\n```python\n{shortened(self.reply.code, code)}\n```")
         return "\n".join(lines)
 
     def observed(self, level: int = 0) -> str:
         return f"Observation {self.number}: {shortened(self.observation, LEVELS[level][2])}"
 
 
-def read(reply: str) -> Said:
-    """The first thought and action of a reply; what it goes on with rests on an observation that it never had.
+def read(reply: str) -> Reply:
+    """The first thought and action of a reply; the rest is ignored: it rests on an observation that never was.
 
     Labels inside code are code. Never raises, and parses nothing.
     """
@@ -97,17 +97,17 @@ def read(reply: str) -> Said:
         else:
             thought.append(part.text)
     is_quoted = bool(before) and all(part.label != "code" for part in behind)
-    given = before if is_quoted else behind
-    code = [part.text for part in given if part.label == "code"] or [part.text for part in given]
-    fenced = "\n".join(part.fenced for part in given)
-    return Said("\n".join(thought).strip(), action, fenced, "\n\n".join(code).strip("\n"), is_quoted)
+    attached = before if is_quoted else behind
+    code = [part.text for part in attached if part.label == "code"] or [part.text for part in attached]
+    fenced = "\n".join(part.fenced for part in attached)
+    return Reply("\n".join(thought).strip(), action, fenced, "\n\n".join(code).strip("\n"), is_quoted)
 
 
 def layouts(turns: int, draft: int) -> Iterator[tuple[int, ...]]:
-    """Levels to show `turns` turns at, from all in full to the least: the oldest are shortened and dropped first.
+    """Levels of `turns` turns, from all in full to the shortest: the oldest are shortened and dropped first.
 
-    The turn at index `draft`, whose program the next one may build on, is the last of the older ones to go. The newest
-    turn is shortened when nothing else is left.
+    Of the older turns, the one at index `draft`, whose program the next may build on, goes last. The newest turn is
+    shortened when nothing else is left.
     """
     levels = [0] * turns
     yield tuple(levels)
@@ -123,11 +123,11 @@ def layouts(turns: int, draft: int) -> Iterator[tuple[int, ...]]:
 
 def first_that_fits(turns: Sequence[Turn], draft: int, fits: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:
     """The first of `layouts` that fits, else the last one."""
-    chosen: tuple[int, ...] = ()
-    for chosen in layouts(len(turns), draft):
-        if fits(chosen):
+    layout: tuple[int, ...] = ()
+    for layout in layouts(len(turns), draft):
+        if fits(layout):
             break
-    return chosen
+    return layout
 
 
 class Part(NamedTuple):
@@ -162,7 +162,7 @@ def _parts(text: str) -> Iterator[Part]:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """The action that a line names, and what stands behind it without the brackets of a call."""
+    """The action that a line names, and the rest of the line without the brackets of a call."""
     match = NAME.fullmatch(text)
     if match is None:
         return "none", ""

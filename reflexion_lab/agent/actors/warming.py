@@ -1,4 +1,4 @@
-"""Retrying warmer each time: a baseline without any reflection (Kapoor et al., arXiv 2407.01502, section 2)."""
+"""Temperature schedule, a baseline without reflection: retries at rising temperatures (Kapoor et al., 2407.01502)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from reflexion_lab.records import Completion, Message, Recollection, Sampling, T
 
 
 class Warming:
-    """Attempt n is drawn at `base` and the n-th of `temperatures`, attempts beyond at the last one; else as the actor
-    would.
+    """Attempt n is drawn at temperature `base` plus the n-th of `temperatures`, further attempts at the last.
 
-    `make_actor`: makes the actor for a model. Every call of an attempt is drawn at its temperature, a reviser's too; a
-    critic keeps its own.
+    Parameters
+    ----------
+    model : Model
+    make_actor : callable
+        Makes the actor for `model=`. All its calls have the attempt's temperature, a reviser's too; a critic keeps its
+        own.
+    temperatures : sequence of float
+        One or more; with `base` added none is below 0.
+    base : float
     """
 
     def __init__(
@@ -25,7 +31,7 @@ class Warming:
         if not temperatures or min(temperatures) + base < 0:
             raise ConfigError("actor.temperatures", list(temperatures), "one or more, none below 0")
         # Rounded: 0.1 + 0.2 is another temperature than 0.3, and another call to the cache.
-        self.actors = [make_actor(model=Warmed(model, round(base + above, 6))) for above in temperatures]
+        self.actors = [make_actor(model=Warmed(model, round(base + rise, 6))) for rise in temperatures]
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         actor = self.actors[min(recollection.attempt, len(self.actors)) - 1]
@@ -33,7 +39,7 @@ class Warming:
 
 
 class Warmed:
-    """`model`, asked at one temperature whatever the sampling says."""
+    """`model` at a fixed temperature, whatever the sampling says."""
 
     def __init__(self, model: Model, temperature: float) -> None:
         self.fingerprint = model.fingerprint

@@ -1,4 +1,4 @@
-"""When a critique-revise loop has converged: rules on drafts and what a critic said of them."""
+"""Convergence of a critique-revise loop: rules on drafts and their critiques."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from reflexion_lab.limits import Share, validated
 from reflexion_lab.records import DIGITS, Critique, Step
 
 LONGEST = 20_000
-"""Characters of the longest texts, common ends left out, whose distance is worked out."""
+"""Characters, without common ends, of the longest texts whose distance is computed."""
 
 
 class Convergence:
-    """Says why drafts need no further revision.
+    """Rules by which drafts need no further revision.
 
-    `convergence_threshold`: a change below it, of the text or of the score, is none; in [0, 1], 0 never converges.
-    `severity_threshold`: a critique below it leaves nothing to mend; in [0, 1].
+    Parameters
+    ----------
+    convergence_threshold : float
+        Smallest change of text or score that counts, in [0, 1]; 0 never converges.
+    severity_threshold : float
+        Critiques of a lower severity leave nothing to fix, in [0, 1].
     """
 
     @validated
@@ -25,12 +29,18 @@ class Convergence:
         self.severity_threshold = severity_threshold
 
     def reached(self, drafts: Sequence[Step], given: str = "") -> str | None:
-        """The first rule that the newest of `drafts` meets, or None. Each has its critique, and they are oldest first.
-        `given`: what drafts may begin with that is the task's own, and no part of a change.
+        """The first rule that the newest draft meets, or None.
 
-        `low_severity`; against the draft before: `minimal_change` of its text, `score_plateau`, `regression` (a fall of
-        the score by less than the threshold), `severity_plateau` (the very same issues, none of them milder). A greater
-        fall is something to mend, and ends nothing.
+        `low_severity`; compared with the draft before: `minimal_change` of the text, `score_plateau`, `regression` (the
+        score fell by less than the threshold), `severity_plateau` (the same issues, none milder). A deeper fall ends
+        nothing.
+
+        Parameters
+        ----------
+        drafts : sequence of Step
+            Oldest first, each with its critique.
+        given : str
+            The task's own code, which drafts may begin with and which is no part of a change.
         """
         newest = _critique(drafts[-1])
         if round(newest.severity, DIGITS) < self.severity_threshold:
@@ -51,9 +61,8 @@ class Convergence:
 
 
 def best(drafts: Sequence[Step]) -> int:
-    """The place of the best draft: of the highest `Critique.rank`, then of the highest score, weighed by the critic's
-    confidence; each counts only where all critiques have it. Without scores, of the lowest severity. The earlier on a
-    tie; a draft without a critique is the last choice.
+    """Index of the best draft: highest `Critique.rank`, then highest score times confidence; each counts only where all
+    critiques have it. Without scores, lowest severity. The earlier on a tie; drafts without a critique come last.
     """
     critiques = [draft.critique for draft in drafts if draft.critique]
     by_tests = all(critique.rank for critique in critiques)
@@ -70,9 +79,7 @@ def best(drafts: Sequence[Step]) -> int:
 
 
 def improvement_score(before: Critique, after: Critique) -> float:
-    """How much better the later draft is, in [-1, 1]: the difference of the scores where both have one, else that of
-    1 - severity.
-    """
+    """Improvement of a later draft, in [-1, 1]: of the score where both have one, else of 1 - severity."""
     if before.score is not None and after.score is not None:
         return after.score - before.score
     return before.severity - after.severity
@@ -83,8 +90,8 @@ def edit_distance(before: str, after: str) -> float:
 
     Bit-parallel: Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances" (Nordic Journal
     of Computing 10, 2003), figure 8, after Myers (J. ACM 46, 1999); one step a character of the shorter text. Where
-    more than `LONGEST` characters lie between the common ends, these count as wholly different: no loop converges by
-    mistake.
+    more than `LONGEST` characters lie between the common ends, these count as wholly different, so that no loop
+    converges by mistake.
     """
     longest = max(len(before), len(after))
     short, long = sorted(_without_common_ends(before, after), key=len)
@@ -105,17 +112,22 @@ def edit_distance(before: str, after: str) -> float:
     return distance / longest
 
 
-def _without_common_ends(one: str, other: str) -> tuple[str, str]:
-    shorter = min(len(one), len(other))
-    head = next((n for n in range(shorter) if one[n] != other[n]), shorter)
-    one, other, shorter = one[head:], other[head:], shorter - head
-    tail = next((n for n in range(shorter) if one[-1 - n] != other[-1 - n]), shorter)
-    return one[: len(one) - tail], other[: len(other) - tail]
+def _without_common_ends(before: str, after: str) -> tuple[str, str]:
+    head = _common(before, after)
+    before, after = before[head:], after[head:]
+    tail = _common(before[::-1], after[::-1])
+    return before[: len(before) - tail], after[: len(after) - tail]
+
+
+def _common(one: str, other: str) -> int:
+    """Characters that both texts begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def _critique(draft: Step) -> Critique:
     if draft.critique is None:
-        raise ConfigError("a draft without a critique found", expected="one that was judged")
+        raise ConfigError("drafts", "one without a critique", "critiques of all")
     return draft.critique
 
 

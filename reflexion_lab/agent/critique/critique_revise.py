@@ -17,16 +17,21 @@ from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory
 
 
 class CritiqueRevise:
-    """`generator` makes the first draft, and it alone reads memory; then `critic` and `reviser` take turns until a rule
-    of `Convergence` is met or `max_iterations` drafts were judged. The best draft is handed in.
+    """Drafts, then critiques and revises until a rule of `Convergence` is met; submits the best draft.
 
-    `ended` names the rule, or is `max_iterations`, or `error`: critic or reviser failed, the exception's words stand in
-    the last step, and the best draft so far is handed in. `steps` holds each draft with the critique of that very
-    draft, and with the call that made it.
+    Parameters
+    ----------
+    generator : Actor
+        Makes the first draft, and alone reads memory.
+    critic : Critic
+    reviser : Reviser
+    max_iterations : int
+        Most drafts that are criticised, 1 to 10.
+    convergence_threshold, severity_threshold : float
+        As of `Convergence`.
 
-    Args:
-        max_iterations: drafts that are judged, 1 to 10.
-        convergence_threshold, severity_threshold: see `Convergence`.
+    `Trajectory.ended` names the rule, or is `max_iterations`, or `error`: critic or reviser failed, with the message in
+    the last step. `steps` has each draft with its critique and the call that made it.
     """
 
     revises = True
@@ -57,16 +62,17 @@ class CritiqueRevise:
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         """Raises what the generator raises, and HarnessError."""
         first = self.generator.act(task, recollection)
-        made, drafts, ended, spent = [first], [drafted(first)], "", Usage()
+        trajectories, drafts, ended, spent = [first], [drafted(first)], "", Usage()
         while not ended:
+            program = trajectories[-1].solution
             try:
-                critique = self.critic.critique(task, made[-1].solution)
+                critique = self.critic.critique(task, program)
                 drafts[-1] = replace(drafts[-1], critique=critique)
                 spent += critique.usage
                 ended = self._ended(task, drafts)
                 if not ended:
-                    made.append(self.reviser.revise(task, made[-1].solution, critique))
-                    drafts.append(drafted(made[-1]))
+                    trajectories.append(self.reviser.revise(task, program, critique))
+                    drafts.append(drafted(trajectories[-1]))
             except CritiqueError as error:
                 ended, spent = "error", spent + error.usage
                 drafts[-1] = replace(drafts[-1], error=str(error), observation=error.reply)
@@ -75,35 +81,38 @@ class CritiqueRevise:
             except ModelError as error:
                 ended = "error"
                 drafts[-1] = replace(drafts[-1], error=str(error))
-        chosen = made[best(drafts)]
+        submitted = trajectories[best(drafts)]
         return replace(
             first,
-            solution=chosen.solution,
-            extraction=chosen.extraction,
+            solution=submitted.solution,
+            extraction=submitted.extraction,
             strategy="critique_revise",
-            usage=sum((one.usage for one in made), Usage()),
-            others=costs([*(one.others for one in made), {"critic": spent}]),
-            cached=first.cached and all(one.cached or not one.usage.calls for one in made),
+            usage=sum((trajectory.usage for trajectory in trajectories), Usage()),
+            others=costs([*(trajectory.others for trajectory in trajectories), {"critic": spent}]),
+            cached=first.cached and all(draft.cached or not draft.usage.calls for draft in trajectories),
             steps=(*first.steps, *drafts),
             ended=ended,
             status="stuck" if ended == "error" else first.status,
         )
 
     def _ended(self, task: Task, drafts: Sequence[Step]) -> str:
-        """Why no revision is asked for; "" to go on."""
+        """Why no revision follows; "" to continue."""
         reason = self.convergence.reached(drafts, given=task.prompt.rstrip())
         return reason or ("max_iterations" if len(drafts) == self.max_iterations else "")
 
 
-def drafted(made: Trajectory) -> Step:
-    """The step of one draft, with the call that made it. An actor of several turns has its calls in their steps."""
-    withheld = f"the reply ended in {made.finish_reason}" if made.finish_reason in WITHHELD else ""
-    draft = Step(thought=made.rationale, program=made.solution, error=withheld)
-    return draft if made.steps else replace(draft, messages=made.messages, reply=made.reply, usage=made.usage)
+def drafted(trajectory: Trajectory) -> Step:
+    """The step of one draft, with the call that made it, unless the trajectory has its calls in steps of its own."""
+    finish_reason = trajectory.finish_reason
+    withheld = f"the reply ended in {finish_reason}" if finish_reason in WITHHELD else ""
+    draft = Step(thought=trajectory.rationale, program=trajectory.solution, error=withheld)
+    if trajectory.steps:
+        return draft
+    return replace(draft, messages=trajectory.messages, reply=trajectory.reply, usage=trajectory.usage)
 
 
 def costs(parts: Sequence[dict[str, Usage]]) -> dict[str, Usage]:
-    """The sum by role; roles that asked nobody are left out."""
+    """The sum by role, without roles that made no call."""
     total: defaultdict[str, Usage] = defaultdict(Usage)
     for part in parts:
         for role, usage in part.items():

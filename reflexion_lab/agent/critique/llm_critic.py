@@ -15,10 +15,10 @@ CUT = {"length": "; it was cut at max_tokens"}
 
 
 class LLMCritic:
-    """Asks `model` for issues, suggestions and a severity, of the task's prompt and the draft alone: it runs nothing.
+    """Asks `model` for issues, suggestions and a severity of a draft; runs nothing.
 
-    With `verdict.GRAMMAR` in `sampling`, a model that supports grammars cannot but write them. Of a draft for which the
-    model's context has no room the middle is left out, after the few-shot examples.
+    `verdict.GRAMMAR` in `sampling` makes a model that supports grammars write them. Where the model's context is too
+    short, few-shot examples are left out first, then the middle of the draft.
     """
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
@@ -27,7 +27,7 @@ class LLMCritic:
         self.prompts = prompts or Prompts()
 
     def critique(self, task: Task, program: str) -> Critique:
-        """Without a program, that is said without a call. Raises CritiqueError for a reply that says nothing."""
+        """An empty program is criticised without a call. Raises CritiqueError for a reply that cannot be read."""
         if not program.strip():
             return Critique(severity=1.0, issues=(f"There is no code for {task.entry_point}.",), source="llm")
         messages = (Message(role="user", content=self._prompt(task, program)),)

@@ -1,4 +1,4 @@
-"""Mends what an issue points at without a model, by rules that cannot make a program worse in what they touch."""
+"""Fixes by rules, without a model, for issues with one obvious remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ bisect collections copy datetime decimal fractions functools heapq itertools jso
 string
 """
 MODULES = frozenset(STANDARD.split())
-"""Modules of the standard library that programs forget to import, and whose names hardly mean anything else."""
+"""Modules of the standard library that programs often forget to import, with names that are hardly used otherwise."""
 NAMES = {
     **dict.fromkeys(("Counter", "OrderedDict", "defaultdict", "deque"), "collections"),
     **dict.fromkeys(("cmp_to_key", "lru_cache", "reduce"), "functools"),
@@ -24,49 +24,45 @@ NAMES = {
         ("Any", "Callable", "Dict", "Iterable", "List", "Optional", "Sequence", "Set", "Tuple", "Union"), "typing"
     ),
 }
-"""Likewise names, by module."""
+"""Names of this kind, with their modules."""
 SYNTAX = re.compile(r"\b(?:SyntaxError|IndentationError|TabError|invalid[ -]syntax|syntax error)\b", re.IGNORECASE)
 UNDEFINED = re.compile(r"\bname '(\w+)' is not defined|\bundefined name [`'\"]?(\w+)|\bimport (\w+)|Name `(\w+)` used")
 NO_RESULT = re.compile(r"\bgot None\b|\breturns? (?:None|nothing)\b")
 
 Rule = Callable[[Task, str, str], str]
-"""From the task, the program and all issues to the mended program, or the same one."""
+"""(task, program, all issues) to the fixed program, or the same one."""
 
 
 class Targeted:
-    """Applies the rules whose fault an issue names; `fallback` revises where none changes anything.
-
-    `stray_text`: of a program that is no Python, the definition of the entry point within it. `missing_imports`: of
-    names that nothing defines. `missing_return`: of a function that gives nothing back, its last value.
-    """
+    """Applies the rules of `RULES` whose fault an issue names; `fallback` revises where none changes anything."""
 
     def __init__(self, fallback: Reviser) -> None:
         self.fallback = fallback
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
         """Raises only what `fallback` raises."""
-        issues, mended, applied = "\n".join(critique.issues), program, []
+        issues, fixed, applied = "\n".join(critique.issues), program, list[str]()
         for rule in RULES:
-            result = rule(task, mended, issues)
-            if result != mended:
+            result = rule(task, fixed, issues)
+            if result != fixed:
                 applied.append(rule.__name__)
-                mended = result
+                fixed = result
         if not applied:
             return self.fallback.revise(task, program, critique)
         words = ", ".join(applied)
-        return Trajectory(solution=mended, strategy="targeted", rationale=f"Mended: {words}", extraction=words)
+        return Trajectory(solution=fixed, strategy="targeted", rationale=f"Mended: {words}", extraction=words)
 
 
 def stray_text(task: Task, program: str, issues: str) -> str:
-    """Prose, fences and a cut-off end around a definition go, if what remains is Python."""
+    """Of a program that is no Python, the definition of the entry point within it, without prose and fences."""
     if not SYNTAX.search(issues) or Parser().parse(program):
         return program
-    found = extract(program, task)
-    return found.program if "function" in found.rule.split("+") else program
+    extraction = extract(program, task)
+    return extraction.program if "function" in extraction.rule.split("+") else program
 
 
 def missing_imports(task: Task, program: str, issues: str) -> str:
-    """An import for each name that an issue calls undefined, that is, and that the standard library is known for."""
+    """Adds imports of `MODULES` and `NAMES` that an issue calls undefined and the program does not define."""
     tree = Parser().parse(program)
     if tree is None:
         return program
@@ -79,8 +75,8 @@ def missing_imports(task: Task, program: str, issues: str) -> str:
 
 
 def missing_return(task: Task, program: str, issues: str) -> str:
-    """Where the entry point returns nothing at all: `return` before the expression that it ends in, or behind the
-    variable that it ends in setting.
+    """Where the entry point returns nothing at all: `return` before its last expression, or of the variable that its
+    last statement assigns.
     """
     tree = Parser().parse(program)
     entry = tree and definition(tree, task.entry_point)

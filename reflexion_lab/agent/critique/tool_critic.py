@@ -1,4 +1,4 @@
-"""A verdict of tools as a critique: tests that were run, a type checker, a linter. No model is asked."""
+"""Critiques by tools: tests, a type checker, a linter. No model call."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from collections.abc import Iterator
 from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Critique, Evaluation, Task, Trajectory
+from reflexion_lab.text import failures
 
 SHOWN = 3
-"""Failing checks that are spelled out; the rest is counted."""
+"""Failing checks in words; the rest is counted."""
 SOURCES = {"unit_tests": "tests", "type_check": "types"}
-"""How a critique names who speaks; other verification types keep their names."""
-IN_WORDS = {
-    "fail": "it does not hold",
-    "timeout": "time ran out",
-    "memory": "memory ran out",
-    "early_exit": "the program ended before its checks did",
-}
+"""`Critique.source` by verification type, where it differs."""
+OUTCOMES = {**failures.OUTCOMES, "fail": "it does not hold", "error": "error"}
 UNJUDGED = {"no_tests": "the task shows no test", "harness_error": "the tool did not run"}
 
 
 class ToolCritic:
-    """Judges a draft as `evaluator` does: severity 1 - reward, score reward, a failing check an issue.
+    """The evaluation of a draft as a critique: severity 1 - reward, score reward, an issue for each failing check.
 
-    `weight` in (0, 1] is what its findings count: severity and confidence are multiplied by it. A linter's remark is
-    less than a test that fails.
+    Parameters
+    ----------
+    evaluator : Evaluator
+    weight : float
+        Factor of severity and confidence in (0, 1]: a linter's remark counts less than a failing test.
     """
 
     @validated
@@ -34,14 +33,14 @@ class ToolCritic:
         self.weight = weight
 
     def critique(self, task: Task, program: str) -> Critique:
-        """A draft of which nothing could be found out has severity 1 and confidence 0, whatever the weight: no loop
-        ends because nobody looked. Raises HarnessError alone.
+        """A draft that could not be judged has severity 1 and confidence 0, whatever the weight: a loop never ends
+        for want of a verdict. Raises HarnessError alone.
         """
         evaluation = self.evaluator.evaluate(task, Trajectory(solution=program, strategy="draft"))
         source = SOURCES.get(evaluation.verification_type, evaluation.verification_type)
         if evaluation.outcome in UNKNOWN:
-            why = evaluation.issues or (UNJUDGED[evaluation.outcome],)
-            issues = tuple(f"Nothing was found out: {reason}" for reason in why)
+            reasons = evaluation.issues or (UNJUDGED[evaluation.outcome],)
+            issues = tuple(f"Nothing was found out: {reason}" for reason in reasons)
             return Critique(severity=1.0, issues=issues, confidence=0.0, source=source, seconds=evaluation.seconds)
         return Critique(
             severity=self.weight * (1 - evaluation.reward),
@@ -56,19 +55,15 @@ class ToolCritic:
 
 
 def issues_of(evaluation: Evaluation) -> Iterator[str]:
-    """The failing checks in words, one each; where none fails, what else the evaluator has to say."""
+    """The failing checks in words; where none fails, the evaluator's other issues."""
     failing = evaluation.failures
-    yield from map(describe, failing[:SHOWN])
+    yield from map(_described, failing[:SHOWN])
     if len(failing) > SHOWN:
         yield f"{len(failing) - SHOWN} more checks fail"
     if not failing:
         yield from evaluation.issues
 
 
-def describe(check: Check) -> str:
-    """The check's source, or the line of the program that a tool points at, and what came of it."""
-    # `assert` says it already: the type is news only when it is another exception.
-    error = "" if check.error_type == "AssertionError" and check.message else check.error_type
-    found = ": ".join(part for part in (error, " ".join(check.message.split())[:250]) if part)
+def _described(check: Check) -> str:
     where = f" (line {check.line} of the program)" if check.line else ""
-    return f"`{' '.join(check.name.split())[:200]}` -> {found or IN_WORDS.get(check.outcome, check.outcome)}{where}"
+    return failures.described(check, where, OUTCOMES, chars=250, mark="")

@@ -1,15 +1,14 @@
-"""What a critic's reply says: the grammar that makes a model write it, and a tolerant parser."""
+"""The verdict of a critic: the grammar that makes a model write it, and how it is read from its reply."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
 
 from reflexion_lab.records import Record
 from reflexion_lab.text.replies.blocks import without_thoughts
+from reflexion_lab.text.replies.labelled import BULLET, CHARS, Labels, entries, number, objects, one_line
 
 GRAMMAR = r"""
 root ::= issue issue? suggestion suggestion? severity | "ISSUE: none\nSEVERITY: 0.0" [0-9] "\n"
@@ -25,10 +24,6 @@ The openings are for small models, which would repeat the prompt's explanation o
 that a reply that ends in a loop of them still fits into 256 tokens.
 """
 
-CHARS = 64_000
-"""So much of a reply is read."""
-OBJECTS = 64
-"""So many beginnings of a JSON object are tried."""
 ITEMS, ITEM_CHARS = 5, 300
 """Most issues, and suggestions, of one critic, and the length of each."""
 SEVERITY_UNSTATED = 0.5
@@ -45,34 +40,22 @@ WORDS = {
 }
 """Numbers of what critics say instead of one."""
 
-NUMBERS, LISTS = ("severity", "score", "confidence"), ("issues", "suggestions")
+KEYS = {
+    "severity": ("severity",),
+    "score": ("score",),
+    "confidence": ("confidence",),
+    "issues": ("issues", "issue", "problems", "problem"),
+    "suggestions": ("suggestions", "suggestion", "fixes", "fix"),
+}
+"""By label, how lines and JSON keys spell it; the first key that an object has counts."""
+LISTS = ("issues", "suggestions")
 NONE = re.compile(
     r"""\W*(?:none|nothing|n/?a|no\s+(?:\w+\s+)?(?:issues?|problems?|bugs?|errors?|suggestions?|changes?))
     (?:\s+(?:found|at\ all|needed|here))?\W*""",
     re.IGNORECASE | re.VERBOSE,
 )
-_LABEL = re.compile(
-    r"""\s*(?:[-+*•>]\s+|\d+[.)]\s+)?(?P<heading>\#+\s*)?[*_`]*
-    (?P<label>severity|score|confidence|issues?|problems?|suggestions?|fix(?:es)?)
-    (?:[ ]?\#?\d+)?(?:[ ]?\([^)]{0,40}\))?[*_`]*(?:\s*:[*_`]*|\s+[-–—]\s|(?(heading)\s*$|(?!)))(?P<value>.*)""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_KEYS = {
-    "problem": "issues",
-    "fix": "suggestions",
-    "fixe": "suggestions",
-    "issue": "issues",
-    "suggestion": "suggestions",
-}
-_BULLET = re.compile(r"\s*(?:[-+*•>]|\d+[.)])\s+")
-_RULE = re.compile(r"\s*+(?:```\w*+|[-=_*]{3,}+)?\s*+")
-_NUMBER = re.compile(
-    r"(?P<number>[-+]?(?:\d++(?:\.\d*+)?|\.\d++))\s*"
-    r"(?:(?P<percent>%|percent\b)|(?:/|out of)\s*(?P<scale>\d++(?:\.\d*+)?))?",
-    re.IGNORECASE,
-)
-_DECODER = json.JSONDecoder(strict=False)
-_BEGINNING = re.compile(r'\{\s*+"')
+_RULE = re.compile(r"\s*+(?:[-=_*]{3,}+)?\s*+")
+_LABELS = Labels(KEYS)
 
 
 class Unreadable(ValueError):
@@ -80,7 +63,7 @@ class Unreadable(ValueError):
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """What a reply says. Numbers are in [0, 1]; texts are on one line, each once."""
+    """Severity, issues and suggestions of one reply. Numbers are in [0, 1]; texts are on one line, each once."""
 
     severity: float
     issues: tuple[str, ...]
@@ -97,19 +80,21 @@ def parse_verdict(text: str) -> Verdict:
     counts, 1 at most; a score or confidence above 1, such as `SCORE: 3`, has no known scale and is left out. Without a
     number, issues or suggestions weigh `SEVERITY_UNSTATED`, and the word that there is no issue 0.
 
-    Raises:
-        Unreadable: neither a severity nor an issue nor a suggestion. Nothing else, ever.
+    Raises
+    ------
+    Unreadable
+        Neither a severity nor an issue nor a suggestion. Nothing else, ever.
     """
-    said, _ = without_thoughts(text[:CHARS])
-    given = _object(said) or _lines(said)
-    issues, suggestions = (_items(given.get(key, ())) for key in LISTS)
-    score, confidence = (_number(_first(given.get(key))) for key in ("score", "confidence"))
-    stated = [number for number in map(_number, _severities(given)) if not math.isnan(number)]
+    reply, _ = without_thoughts(text[:CHARS])
+    values = _from_json(reply) or _from_lines(reply)
+    issues, suggestions = (_items(values.get(key, ())) for key in LISTS)
+    score, confidence = (_number(_first(values.get(key))) for key in ("score", "confidence"))
+    stated = [severity for severity in map(_number, _severities(values)) if not math.isnan(severity)]
     severity = min(1.0, max(stated)) if stated else math.nan
-    nothing = "issues" in given or bool(NONE.fullmatch(said))
-    if math.isnan(severity) and not (issues or suggestions or nothing):
+    says_none = "issues" in values or bool(NONE.fullmatch(reply))
+    if math.isnan(severity) and not (issues or suggestions or says_none):
         raise Unreadable(
-            f"the reply says neither how severe nor what is wrong: {' '.join(said.split())[:80]!r}; expected lines of "
+            f"the reply says neither how severe nor what is wrong: {' '.join(reply.split())[:80]!r}; expected lines of "
             "ISSUE, SUGGESTION and SEVERITY, or a JSON object with these keys"
         )
     if math.isnan(severity):
@@ -123,49 +108,43 @@ def parse_verdict(text: str) -> Verdict:
     )
 
 
-def _object(text: str) -> Mapping[str, object]:
-    """The first JSON object that has one of the keys; {} where there is none."""
-    for beginning in islice(_BEGINNING.finditer(text), OBJECTS):
-        try:
-            found, _ = _DECODER.raw_decode(text, beginning.start())
-        except (ValueError, RecursionError):
-            continue
-        given = {_key(key): value for key, value in reversed(found.items())}
-        if given.keys() & {"severity", *LISTS}:
-            return given
+def _from_json(text: str) -> Mapping[str, object]:
+    """The first JSON object that has a severity, issues or suggestions; {} where there is none."""
+    for found in objects(text):
+        values = {label: found[key] for label, keys in KEYS.items() for key in reversed(keys) if key in found}
+        if values.keys() & {"severity", *LISTS}:
+            return values
     return {}
 
 
-def _key(label: str) -> str:
-    word = label.casefold().strip()
-    return word if word in (*NUMBERS, *LISTS) else _KEYS.get(word.removesuffix("s"), word)
+def _from_lines(text: str) -> Mapping[str, object]:
+    """The texts under each label, in the order of the reply; a list without any words is left out."""
+    values: dict[str, list[str]] = {}
+    for label, lines in _LABELS.sections(text):
+        values.setdefault(label, []).extend(_joined(lines) if label in LISTS else lines[:1])
+    return {label: texts for label, texts in values.items() if label not in LISTS or any(map(str.strip, texts))}
 
 
-def _lines(text: str) -> Mapping[str, object]:
-    """What stands under each label, in the order of the reply; a list without any words is left out."""
-    given: dict[str, list[str]] = {}
-    key = ""
-    for line in text.splitlines():
-        if label := _LABEL.fullmatch(line):
-            key = _key(label["label"])
-            given.setdefault(key, []).append(label["value"])
-        elif key in LISTS and not _RULE.fullmatch(line):
-            if _BULLET.match(line) or not given[key][-1].strip():
-                given[key].append(line)
-            else:
-                given[key][-1] += f" {line}"
-    return {key: values for key, values in given.items() if key not in LISTS or any(map(str.strip, values))}
+def _joined(lines: tuple[str, ...]) -> list[str]:
+    """The entries of a list: a line without a bullet continues the one before it."""
+    joined = [lines[0]]
+    for line in lines[1:]:
+        if _RULE.fullmatch(line):
+            continue
+        if BULLET.match(line) or not joined[-1].strip():
+            joined.append(line)
+        else:
+            joined[-1] += f" {line}"
+    return joined
 
 
-def _severities(given: Mapping[str, object]) -> Iterator[object]:
+def _severities(values: Mapping[str, object]) -> Iterator[object]:
     """Those of the whole and those of single issues."""
-    for key in ("severity", "issues"):
-        value = given.get(key, ())
-        for entry in value if isinstance(value, list | tuple) else [value]:
-            if key == "severity":
-                yield entry
-            elif isinstance(entry, Mapping):
-                yield from (number for name, number in entry.items() if _key(str(name)) == "severity")
+    severity, issues = values.get("severity", ()), values.get("issues", ())
+    yield from severity if isinstance(severity, list) else [severity]
+    for issue in issues if isinstance(issues, list) else [issues]:
+        if isinstance(issue, Mapping):
+            yield issue.get("severity")
 
 
 def _first(value: object) -> object:
@@ -174,35 +153,21 @@ def _first(value: object) -> object:
 
 def _items(value: object) -> tuple[str, ...]:
     """The entries that say something, each once, whatever their case."""
-    entries = value if isinstance(value, list | tuple) else [value]
-    kept: dict[str, str] = {}
-    for entry in entries:
-        said = " ".join(_texts(entry))
-        bullet = _BULLET.match(said)
-        line = " ".join(said[bullet.end() if bullet else 0 :].split()).encode(errors="replace").decode()
-        if any(map(str.isalnum, line)) and not NONE.fullmatch(line):
-            kept.setdefault(line.casefold(), line[:ITEM_CHARS].rstrip())
-    return tuple(kept.values())[:ITEMS]
-
-
-def _texts(entry: object) -> Iterator[str]:
-    """The words of one entry; those of an object with several fields one behind the other."""
-    if isinstance(entry, str):
-        yield entry
-    elif isinstance(entry, Mapping):
-        values: Iterable[object] = entry.values()
-        yield ": ".join(value for value in values if isinstance(value, str))
+    items: dict[str, str] = {}
+    for entry in value if isinstance(value, list) else [value]:
+        # Of an issue with several fields the texts stand one behind the other.
+        fields = entry.values() if isinstance(entry, Mapping) else [entry]
+        item = one_line(BULLET.sub("", ": ".join(text for text in fields if isinstance(text, str)), count=1))
+        if not NONE.fullmatch(item):
+            items.setdefault(item.casefold(), item)
+    return entries(items.values(), ITEMS, ITEM_CHARS)
 
 
 def _number(value: object) -> float:
     """0 or more; NaN for what is no number."""
-    if isinstance(value, bool):
-        return math.nan
-    if isinstance(value, int | float):
-        return math.nan if math.isnan(value) else float(max(0, value))
-    words = value.strip().lstrip("*_`~ ") if isinstance(value, str) else ""
-    if found := _NUMBER.match(words):
-        scale = 100.0 if found["percent"] else float(found["scale"] or 1)
-        return max(0.0, float(found["number"]) / scale) if scale > 0 else math.nan
-    first = re.match(r"\w+", words)
-    return WORDS.get(first[0].casefold(), math.nan) if first else math.nan
+    text = value.strip().lstrip("*_`~ ") if isinstance(value, str) else ""
+    if measure := number(text):
+        scale = 1.0 if measure.scale is None else measure.scale
+        return max(0.0, measure.value / scale) if scale > 0 else math.nan
+    word = re.match(r"\w+", text)
+    return WORDS.get(word[0].casefold(), math.nan) if word else math.nan

@@ -65,10 +65,10 @@ class ApiKey:
         try:
             mode = path.stat().st_mode
             if not stat.S_ISREG(mode):
-                raise _refused(f"model.api_key_file: {path} is no regular file; expected one that holds the key alone")
+                raise _refused(f"model.api_key_file: got {path}, expected a regular file that holds the key alone")
             if mode & 0o077:
-                found = f"{path} may be read or written by others (mode {mode & 0o777:03o})"
-                raise _refused(f"model.api_key_file: {found}; expected its owner alone: chmod 600 {path}")
+                found = f"{path} that others may read or write (mode {mode & 0o777:03o})"
+                raise _refused(f"model.api_key_file: got {found}, expected its owner alone; chmod 600 {path}")
             return path.read_text(errors="replace")
         except OSError as problem:
             raise _refused(f"model.api_key_file: {path} cannot be read ({problem.strerror})") from None

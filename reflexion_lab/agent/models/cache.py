@@ -18,7 +18,6 @@ from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 from reflexion_lab.storage.call_store import PASSING, CallStore
-from reflexion_lab.storage.shared_calls import SharedCalls, opened
 
 Mode = Literal["off", "read-write", "replay-only"]
 _PAID_AGAIN: set[tuple[str, str]] = set()
@@ -120,7 +119,7 @@ class CachedModel:
         self.spent = Usage()
         self._model = model
         self._mode = mode
-        self._store = None if mode == "off" else opened(path, readonly=mode == "replay-only", unsaved=unsaved)
+        self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only", unsaved=unsaved)
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[Completion]] = {}
 
@@ -150,7 +149,7 @@ class CachedModel:
                 del self._under_way[key]
         return mine.result()
 
-    def _answer(self, store: CallStore | SharedCalls, key: str, body: bytes, request: _Request) -> Completion:
+    def _answer(self, store: CallStore, key: str, body: bytes, request: _Request) -> Completion:
         stored = store.get(key)
         is_passing = stored is not None and stored.finish_reason in PASSING
         is_paid_again = stored is not None and stored.finish_reason == "wrong_model"
@@ -192,7 +191,7 @@ class CachedModel:
 
     def open(self) -> None:
         """Begin a cache file that is not there yet; before, it begins with the first call. Raises ModelError."""
-        if isinstance(self._store, CallStore):
+        if self._store is not None:
             self._store.open()
 
     def close(self) -> None:

@@ -14,8 +14,7 @@ from reflexion_lab.agent.models.prices import FREE, Price
 from reflexion_lab.errors import ConfigError, HarnessError, LabError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling
-from reflexion_lab.storage.ledger import Caps, Spending
-from reflexion_lab.storage.shared_ledger import opened
+from reflexion_lab.storage.ledger import Caps, Ledger, Spending
 
 UNDER_WAY = "under way: "
 """Before a scope: the row of the ledger with what calls under way may take; the scope's own row has it, too."""
@@ -49,7 +48,7 @@ class Meter:
     ) -> None:
         self.caps = caps or Caps()
         self.scope = scope
-        self._ledger = opened(place)
+        self._ledger = Ledger(place)
         self._clock = clock
         self._patience = patience
         self._seen = clock()

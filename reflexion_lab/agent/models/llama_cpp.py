@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.agent.models.draws import draw_seed
-from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.errors import ConfigError, DataError, ModelError
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
@@ -42,7 +42,7 @@ class LlamaCppModel:
     ) -> None:
         self.path = smollm2() if path == "smollm2" else Path(path).expanduser()
         if not self.path.is_file():
-            raise ConfigError(f"model.path: no file at {self.path}", expected="a GGUF file, or smollm2")
+            raise ConfigError("model.path", f"no file at {self.path}", "a GGUF file, or smollm2")
         self.slots = slots
         self.context = context
         self.threads = threads or physical_cores()
@@ -113,7 +113,10 @@ class LlamaCppModel:
                 params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
                 params.ui = False
                 params.verbosity = -1
-                self._server = xllamacpp.Server(params)
+                try:
+                    self._server = xllamacpp.Server(params)
+                except RuntimeError as problem:
+                    raise DataError("model.path", f"{self.path} ({problem})", "a whole GGUF file") from problem
         return self._server
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Completion, Record
 
@@ -49,7 +49,7 @@ class Entry(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ConfigError("an entry names its models, provider, host and source")
         prices = (self.prompt, self.completion, self.cached_prompt or 0.0)
         if not all(map(math.isfinite, prices)) or min(prices) < 0:
-            raise ConfigError(f"a price below 0, or none at all, found for {self.models[0]}")
+            raise ConfigError(f"prices of {self.models[0]}", ", ".join(map(str, prices)), "numbers of 0 or more")
 
     def fits(self, model: str, host: str) -> bool:
         return fnmatchcase(host, self.host) and any(fnmatchcase(model, pattern) for pattern in self.models)
@@ -114,9 +114,8 @@ def _entries(path: Path, key: str) -> list[Entry]:
     try:
         return msgspec.yaml.decode(content(path, "a price file"), type=list[Entry])
     except (ValueError, TypeError, *UNREADABLE) as problem:
-        raise ConfigError(
-            f"{key}: {path} cannot be used ({problem})", expected="entries as in conf/prices.yaml"
-        ) from None
+        why = problem.args[1] if isinstance(problem, DataError) else " ".join(str(problem).split())
+        raise ConfigError(key, f"{path} ({why})", "a file of entries as in conf/prices.yaml") from None
 
 
 def look_up(model: str, host: str, lists: Sequence[Sequence[Entry]]) -> Price:
@@ -165,10 +164,8 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
         node["price_per_million"] = price.per_million and list(price.per_million)
     name, mend = f"{role}: {node.get('model', '')}", "give model.price_per_million=[prompt,completion]"
     if price.per_million is None and cap is not None:
-        raise ConfigError(
-            f"caps.cost: {cap:g} found, but nobody knows what {node['model']} ({role}) at {host_of(node)} costs; "
-            f"{mend}, an entry in prices.path, or caps.tokens instead"
-        )
+        unpriced = f"{cap:g} and no price of {node['model']} ({role}) at {host_of(node)}"
+        raise ConfigError("caps.cost", unpriced, "one", f"{mend}, an entry in prices.path, or caps.tokens instead")
     if price.per_million is None:
         warnings.warn(
             f"cost: unknown. {name} at {host_of(node)} has no known price; {mend}, or an entry in prices.path",

@@ -11,7 +11,7 @@ from reflexion_lab.agent.models.cache import call_key, unseen
 from reflexion_lab.errors import ModelError
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling
-from reflexion_lab.storage.shared_calls import opened
+from reflexion_lab.storage.call_store import CallStore
 
 
 class ReplayModel:
@@ -30,7 +30,7 @@ class ReplayModel:
     def __init__(self, path: str | Path, fingerprint: str = "", slots: Positive = 64, context: Count = 0) -> None:
         self.slots = slots
         self.context = context
-        self._store = opened(path, readonly=True)
+        self._store = CallStore(path, readonly=True)
         self.fingerprint = self._choose(fingerprint)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:

@@ -74,7 +74,7 @@ def _ending(library: Any, stream: Any, deadline: float) -> Any:
 
 
 def outcome_of(problem: Exception) -> str:
-    """One of `protocols.UNANSWERED`; "" where the request is to blame."""
+    """One of `errors.UNANSWERED`; "" where the request is to blame."""
     import openai
 
     status = getattr(problem, "status_code", 0)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.errors import ConfigError, DataError, ModelError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.limits import Count, NotNegative, Positive, validated
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
@@ -121,7 +121,8 @@ def _read(path: Path) -> list[Rule]:
     try:
         rules = decode(content(path, "a file of rules"), type=list[Rule])
     except (ValueError, TypeError, *UNREADABLE) as error:
-        raise ConfigError(f"model.path: {path} cannot be used ({error})", expected="a list of {when, reply}") from error
+        why = error.args[1] if isinstance(error, DataError) else " ".join(str(error).split())
+        raise ConfigError("model.path", f"{path} ({why})", "a file with a list of {when, reply}") from error
     if not rules:
-        raise ConfigError(f"model.path: {path} holds no rule", expected="at least one")
+        raise ConfigError("model.path", f"{path} (no rule)", "one rule at least")
     return rules

@@ -1,10 +1,13 @@
-"""What an evaluation shows of a failure: its class, and the failing checks in words."""
+"""Evidence of a failure: its class, its failing checks in words, and a reflection that rests on it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from reflexion_lab.agent.reflectors.classes import classify
-from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation
+from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Reflection
 from reflexion_lab.text import shorten
+from reflexion_lab.text.failures import OUTCOMES, described
 
 _BY_OUTCOME = {
     "timeout": "timeout",
@@ -14,12 +17,7 @@ _BY_OUTCOME = {
     **dict.fromkeys(WITHHELD, "unknown"),
 }
 
-_IN_WORDS = {
-    "fail": "it did not hold",
-    "error": "it raised an error",
-    "timeout": "time ran out",
-    "memory": "memory ran out",
-    "early_exit": "the program ended before its checks did",
+_OUTCOMES = OUTCOMES | {
     "no_tests": "there was no check to run",
     "extraction_failed": "no program could be found in my reply, which must hold one whole function",
     "refusal": "I refused to answer, and gave no program",
@@ -27,6 +25,24 @@ _IN_WORDS = {
     "context_overflow": "the prompt was too long for me, and no program was written",
     "wrong_model": "another model answered, whose reply does not count",
 }
+
+
+def reflection_on(attempt: Attempt, source: str, **fields: Any) -> Reflection:
+    """A reflection with these fields: by default the category is that of the evidence, and any other is empty."""
+    default: dict[str, Any] = {
+        "root_cause": "",
+        "what_went_wrong": "",
+        "what_to_change": "",
+        "confidence": 0.0,
+        "confidence_source": "none",
+        "category": classify_evaluation(attempt.evaluation)[0],
+    }
+    return Reflection(
+        reflection_id=f"{attempt.task_id}#{attempt.number}",
+        about_attempt=attempt.number,
+        source=source,
+        **default | fields,
+    )
 
 
 def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:
@@ -46,15 +62,11 @@ def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:
 
 
 def describe(attempt: Attempt, check: Check | None) -> str:
-    """One line: the check, what it found and where; without a check, how the evaluation ended."""
+    """One line: the check, its failure and where; without a check, how the evaluation ended."""
     if check is None:
         outcome = attempt.evaluation.outcome
-        return shorten.line(_IN_WORDS.get(outcome, f"the checks ended in {outcome}"), 200)
-    # `assert` says it already: the type is news only when it is another exception.
-    error = "" if check.error_type == "AssertionError" and check.message else check.error_type
-    found = ": ".join(part for part in (error, shorten.line(check.message, 300)) if part)
-    found = found or _IN_WORDS.get(check.outcome, check.outcome)
-    return f"`{shorten.line(check.name, 200)}` -> {found}{_where(attempt.trajectory.solution, check.line)}"
+        return shorten.line(_OUTCOMES.get(outcome, f"the checks ended in {outcome}"), 200)
+    return described(check, _where(attempt.trajectory.solution, check.line), _OUTCOMES)
 
 
 def _where(solution: str, line: int) -> str:

@@ -1,18 +1,19 @@
-"""The labelled fields of a reflection: the grammar that makes a model write them, and their parser."""
+"""The fields of a reflection: the grammar that makes a model write them, and how they are read from its reply."""
 
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Mapping
 
-from reflexion_lab.agent.reflectors import json_fields
-from reflexion_lab.agent.reflectors.json_fields import Lines, items
+from reflexion_lab.agent.reflectors.categories import named
 from reflexion_lab.records import Record
 from reflexion_lab.text.replies.blocks import without_thoughts
+from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, number, objects, one_line
 
-LABELS = json_fields.LABELS
+LABELS = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE", "CONFIDENCE")
 FURTHER = ("WHAT_WORKED", "KEY_INSIGHT", "LESSONS")
 """Labels that a reply may have, and need not."""
+LISTS = ("LESSONS", "ACTION_ITEMS")
 
 GRAMMAR = r"""
 root ::= cause wrong change confidence
@@ -30,27 +31,29 @@ Words are bounded, and short where they hold digits or symbols, because those co
 ends in a loop of them must still fit into `max_tokens`.
 """
 
-# A label with no colon or dash after it counts only when it is marked as a heading or emphasised. Its letters are
-# ASCII: the Kelvin sign would match K, and is no K in upper case.
-_LABEL = re.compile(
-    rf"""\s*(?:[-+*•>]\s+|\d+[.)]\s+)?(?P<heading>\#+\s*)?(?P<open>[*_`]+)?
-    (?P<label>(?a:{"|".join(label.replace("_", "[ _-]?") for label in (*LABELS, *FURTHER))}))
-    (?P<close>[*_`]*)
-    (?:\s*[:：](?P<after>[*_`]*(?=\s|$))?|\s+[-–—](?=\s|$)|(?(heading)\s*$|(?(open)\s*$|(?!))))
-    (?P<value>.*)""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_FENCE = re.compile(r"\s*```\w*\s*")
-_BULLET = re.compile(r"\A\s*(?:[-+*•>]|\d+[.)])\s+")
-_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"  # possessive: no string of digits makes it quadratic
-# A number glued to more digits or letters ("0,85", "0.8-0.9", "1.2.3") could mean several things: rejected.
-_CONFIDENCE = re.compile(
-    rf"(?P<number>{_NUMBER})(?!\w|[.,–-]\w)\s*"
-    rf"(?:(?P<percent>%|percent\b)|(?:/|out of)\s*(?P<scale>{_NUMBER})(?!\w|[.,]\w))?"
-    r"(?!\s*(?:/|out of))",
-    re.IGNORECASE,
-)
-_APPROXIMATELY = re.compile(r"\A[*_`~≈(\[\s]*(?:(?:about|around|approximately|roughly)\s+)?", re.IGNORECASE)
+KEYS = {
+    "ROOT_CAUSE": ("rootcause", "analysis"),
+    "WHAT_WENT_WRONG": ("whatwentwrong", "whatfailed", "analysis"),
+    "WHAT_TO_CHANGE": ("whattochange", "strategychange", "suggestion"),
+    "CONFIDENCE": ("confidence",),
+    "WHAT_WORKED": ("whatworked",),
+    "KEY_INSIGHT": ("keyinsight",),
+    "LESSONS": ("lessons",),
+    "ACTION_ITEMS": ("actionitems",),
+    "CATEGORY": ("category",),
+}
+"""By label, the JSON keys that give its value, letters alone; the first one that has words counts."""
+WITHOUT_CONFIDENCE = {"whatfailed", "strategychange"}
+"""Keys of the JSON shape that has no confidence."""
+ANALYSIS_CHARS = 500
+ITEMS, ITEM_CHARS = 5, 200
+"""Most entries of a list, and the length of each."""
+NEUTRAL = 0.5
+"""The confidence of a reply that states none: it speaks neither for a reflection nor against it."""
+
+Values = Mapping[str, tuple[str, ...]]
+"""Texts on one line by label: one each, of `LISTS` several; labels without any are left out."""
+_LABELS = Labels({label: (label,) for label in (*LABELS, *FURTHER)})
 
 
 class ParseError(ValueError):
@@ -58,7 +61,7 @@ class ParseError(ValueError):
 
 
 class Fields(Record, frozen=True, kw_only=True):
-    """What a reply says. Texts are on one line; the first three are never empty. `confidence` is in [0, 1]."""
+    """The fields of one reply. Texts are on one line; the first three are never empty. `confidence` is in [0, 1]."""
 
     root_cause: str
     what_went_wrong: str
@@ -76,86 +79,105 @@ class Fields(Record, frozen=True, kw_only=True):
 
 
 def parse_fields(text: str) -> Fields:
-    """Read the fields of `text`: labelled lines, or one JSON object (its shapes: `json_fields.values`).
+    """Read the fields of a reply: labelled lines, or one JSON object where it has more of the four labels.
 
-    Of a label given twice, the first with a value counts; what stands in `<think>` sections does not. Lines are read as
-    JSON only where a label is missing, and if the object has more of them.
+    Of a label that occurs twice the first with a value counts; `<think>` sections do not.
 
-    Tolerated: markdown around labels, any case, spaces or hyphens for underscores, indentation, blank lines,
-    values over several lines (joined by a space; of LESSONS each line is one), code fences, prose before the first
-    label, `85%`, `8/10`, `[0.9]`, `about 0.8`. Whole numbers above 1 are tenths up to 10 and percent up to 100; a
-    confidence that is no clear number is neutral and not stated.
+    Lines: what `Labels` tolerates, values over several lines (joined by a space; of LESSONS each line is one), code
+    fences, prose before the first label.
 
-    Raises:
-        ParseError: a field is missing or empty (all are named). Nothing else, ever.
+    JSON: an object anywhere in the reply; of several the one with most of the four labels, the earlier on a tie. Three
+    shapes, which may be mixed: our labels as keys; `category, analysis, suggestion, actionItems, confidence`, whose
+    analysis, cut at 500 characters, is both root cause and what went wrong; `what_worked, what_failed, root_cause,
+    strategy_change, key_insight`, which has no confidence and gets 0.5.
+
+    Confidence: `85%`, `8/10`, `[0.9]`, `about 0.8`; whole numbers above 1 are tenths up to 10 and percent up to 100.
+    One that is no clear number is neutral and not stated.
+
+    Raises
+    ------
+    ParseError
+        A field is missing or empty (all are named). Nothing else, ever.
     """
-    found = _found(without_thoughts(text)[0])
-    if missing := [label for label in LABELS if label not in found]:
+    reply = without_thoughts(text)[0]
+    values = _from_lines(reply)
+    if _stated(values) < len(LABELS):
+        values = max(values, _from_json(reply), key=_stated)
+    if missing := [label for label in LABELS if label not in values]:
         expected = f"one line each for {', '.join(LABELS)}, or a JSON object with these keys"
         raise ParseError(f"the reply lacks {', '.join(missing)}; expected {expected}")
-    first = {label: lines[0] for label, lines in found.items()}
+    first = {label: texts[0] for label, texts in values.items()}
     confidence = _confidence(first["CONFIDENCE"])
     return Fields(
         root_cause=first["ROOT_CAUSE"],
         what_went_wrong=first["WHAT_WENT_WRONG"],
         what_to_change=first["WHAT_TO_CHANGE"],
-        confidence=float(json_fields.NEUTRAL) if math.isnan(confidence) else confidence,
-        is_stated=json_fields.UNSTATED not in found and not math.isnan(confidence),
+        confidence=NEUTRAL if math.isnan(confidence) else confidence,
+        is_stated=not math.isnan(confidence),
         what_worked=first.get("WHAT_WORKED", ""),
         key_insight=first.get("KEY_INSIGHT", ""),
-        category=first.get("CATEGORY", ""),
-        action_items=found.get("ACTION_ITEMS", ()),
-        lessons=found.get("LESSONS", ()),
+        category=named(first["CATEGORY"]).value if "CATEGORY" in first else "",
+        action_items=values.get("ACTION_ITEMS", ()),
+        lessons=values.get("LESSONS", ()),
     )
 
 
-def _found(text: str) -> dict[str, Lines]:
-    """What the reply says under each label, in the form that says more."""
-    found = _values(text)
-    if json_fields.stated(found) == len(LABELS):
-        return found
-    return max(found, json_fields.values(text), key=json_fields.stated)
+def _stated(values: Values) -> int:
+    """How many of the four labels have a value."""
+    return sum(label in values for label in LABELS)
 
 
-def _values(text: str) -> dict[str, Lines]:
-    """The first value of each label, on one line, or one line a lesson; labels without one are left out."""
-    found: dict[str, Lines] = {}
-    label, mark, lines = "", "", list[str]()
-    for line in (*text.splitlines(), LABELS[0] + ":"):  # the last one closes the field before it
-        match = _LABEL.fullmatch(line)
-        if match is None:
-            if not _FENCE.fullmatch(line):
-                lines.append(line)
-            continue
-        if label not in found and (value := _value(label, lines, mark)):
-            found[label] = value
-        label = next(name for name in (*LABELS, *FURTHER) if _letters(name) == _letters(match["label"].upper()))
-        mark = "" if match["close"] or match["after"] else match["open"] or ""
-        lines = [match["value"]]
-    return found
+def _from_lines(text: str) -> Values:
+    values: dict[str, tuple[str, ...]] = {}
+    for label, lines in _LABELS.sections(text):
+        if label in LISTS:
+            texts = entries((" ".join(BULLET.sub("", line, count=1).split()) for line in lines), ITEMS, ITEM_CHARS)
+        else:
+            texts = tuple(filter(has_words, [" ".join(" ".join(lines).split())]))
+        if texts:
+            values.setdefault(label, texts)
+    return values
 
 
-def _value(label: str, lines: list[str], mark: str) -> Lines:
-    """What stands under `label`, without the `mark` that closes its emphasis; () where that is no words."""
-    whole = "\n".join(lines).rstrip().removesuffix(mark)
-    if label in json_fields.LISTS:
-        return items(tuple(" ".join(_BULLET.sub("", line, count=1).split()) for line in whole.split("\n")))
-    value = " ".join(whole.split())
-    return (value,) if label and any(map(str.isalnum, value)) else ()
+def _from_json(text: str) -> Values:
+    best: Values = {}
+    for values in map(_labelled, objects(text)):
+        if not best or _stated(values) > _stated(best):
+            best = values
+        if _stated(best) == len(LABELS):
+            break
+    return best
 
 
-def _letters(label: str) -> str:
-    return re.sub("[ _-]", "", label)
+def _labelled(found: Mapping[str, object]) -> Values:
+    """The values of one JSON object by label."""
+    values = {label: _first(found, keys, label in LISTS) for label, keys in KEYS.items()}
+    if found.get("confidence") is None and WITHOUT_CONFIDENCE & found.keys():
+        values["CONFIDENCE"] = ("not stated",)
+    return {label: texts for label, texts in values.items() if texts}
+
+
+def _first(found: Mapping[str, object], keys: tuple[str, ...], is_list: bool) -> tuple[str, ...]:
+    for key in keys:
+        value = found.get(key)
+        texts = [one_line(entry) for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, str)]
+        if is_list:
+            return entries(texts, ITEMS, ITEM_CHARS)
+        text = " ".join(filter(None, texts))
+        if has_words(text):
+            return (text[:ANALYSIS_CHARS].rstrip() if key == "analysis" else text,)
+    return ()
 
 
 def _confidence(stated: str) -> float:
     """Clamped to [0, 1]; NaN when `stated` is no clear number."""
-    match = _CONFIDENCE.match(_APPROXIMATELY.sub("", stated, count=1))
-    if match is None:
+    measure = number(stated)
+    if measure is None:
         return math.nan
-    number = float(match["number"])
-    scale = 100.0 if match["percent"] else float(match["scale"] or 1)
-    if number > 1 and not (match["percent"] or match["scale"]):
-        scale = (10.0 if number <= 10 else 100.0) if number <= 100 and number.is_integer() else 0.0
-    number = number / scale if scale > 0 else math.nan
-    return number if math.isnan(number) else min(1.0, max(0.0, number))
+    value, scale = measure.value, measure.scale
+    if scale is None:
+        scale = 1.0
+        if value > 1:
+            scale = (10.0 if value <= 10 else 100.0) if value <= 100 and value.is_integer() else 0.0
+    value = value / scale if scale > 0 else math.nan
+    return value if math.isnan(value) else min(1.0, max(0.0, value))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
+from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, ParseError, parse_fields
 from reflexion_lab.agent.reflectors.grammars import SERVICE, SESSION, SUCCESS
 from reflexion_lab.errors import ModelError, Unanswered
@@ -89,9 +89,9 @@ class LLMReflector:
         except ParseError as error:
             cut = "; it was cut at max_tokens" if completion.finish_reason == "length" else ""
             raise ReflectionError("parse_error", f"{error}{cut}", completion) from error
-        return Reflection(
-            reflection_id=f"{task.task_id}#{attempt.number}",
-            about_attempt=attempt.number,
+        return reflection_on(
+            attempt,
+            "llm",
             root_cause=fields.root_cause,
             what_went_wrong=fields.what_went_wrong,
             what_to_change=fields.what_to_change,
@@ -100,7 +100,6 @@ class LLMReflector:
             lessons=fields.lessons,
             confidence=fields.confidence,
             confidence_source="stated" if fields.is_stated else "none",  # a neutral one is none to calibrate
-            source="llm",
             category=fields.category or classify_evaluation(attempt.evaluation)[0],
             action_items=fields.action_items or (fields.what_to_change,),
             text=completion.text,

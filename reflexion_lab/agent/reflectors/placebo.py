@@ -1,7 +1,7 @@
-"""Controls in a reflection's place: which of its parts help? The words, their sense, their length, or another look.
+"""Controls for reflections: which part helps, the words, their sense, their length, or another attempt?
 
-`Reflection.source` names each (`control:NAME`); `shuffled.py` holds the one that needs an earlier run. What a control
-asked of a model is paid and recorded as ever.
+`Reflection.source` names each (`control:NAME`); the one that needs an earlier run is in `shuffled.py`. The calls of a
+control are paid and recorded as usual.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.evidence import classify_evaluation
+from reflexion_lab.agent.reflectors.evidence import reflection_on
 from reflexion_lab.agent.reflectors.llm import evidence
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Reflector
@@ -19,9 +19,6 @@ from reflexion_lab.records import Attempt, Episode, Reflection, Task
 from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.replies.tokens import tokens
 from reflexion_lab.text.shorten import bounded
-
-NO_CONFIDENCE = 0.0
-"""Of a control that judges nothing; its `confidence_source` is `none`."""
 
 CAUSE = "Something in my program does not do what the task asks for."
 WRONG = "At least one of the checks did not come out as it should."
@@ -42,7 +39,7 @@ stone summer swan tea thistle thunder tide trout tulip valley velvet village vio
 winter wool yarn
 """
 WORDS = tuple(_LISTED.split())
-"""Harmless, and of no use to a programmer."""
+"""Nouns without any bearing on programs."""
 PIECES = (*WORDS, *(f"{word}," for word in WORDS))
 SIZES = {piece: estimated(piece) for piece in PIECES}
 CUT = 320
@@ -50,28 +47,28 @@ CUT = 320
 
 
 class FeedbackOnly:
-    """The failing checks once more, in the place of words: no diagnosis, no advice. Costs nothing."""
+    """The failing checks in place of a reflection: no diagnosis, no advice. No call."""
 
     @validated
     def __init__(self, max_evidence: Positive = 2000) -> None:
         self.max_evidence = max_evidence
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        shown = bounded(evidence(attempt), self.max_evidence)
-        return _unasked("feedback_only", task, attempt, "", shown, "")
+        feedback = bounded(evidence(attempt), self.max_evidence)
+        return reflection_on(attempt, "control:feedback_only", what_went_wrong=feedback)
 
 
 class Generic:
-    """The same advice whatever happened. Costs nothing."""
+    """The same advice after every failure. No call."""
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        return _unasked("generic", task, attempt, CAUSE, WRONG, CHANGE)
+        texts = {"root_cause": CAUSE, "what_went_wrong": WRONG, "what_to_change": CHANGE}
+        return reflection_on(attempt, "control:generic", **texts)
 
 
 class LengthMatched:
-    """Asks `first`, and puts words without any sense in the place of each of its texts, as long in tokens
-    (`prompts.length.estimated`), also where a template cuts both. Confidence and category stay those of `first`, and
-    so does `text`, its reply.
+    """Replaces each text of `first` by random nouns of equal length in tokens (`prompts.length.estimated`), also where
+    a template cuts both. Confidence, category and `text`, the reply, stay those of `first`.
     """
 
     def __init__(self, first: Reflector, seed: int = 0) -> None:
@@ -81,13 +78,13 @@ class LengthMatched:
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         """Raises what `first` raises."""
         rng = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}")
-        said = self.first.reflect(task, attempt, episodes)
-        return said and _reworded("length_matched", said, lambda text: _filler(text, rng))
+        reflection = self.first.reflect(task, attempt, episodes)
+        return reflection and _reworded("length_matched", reflection, lambda text: _filler(text, rng))
 
 
 class Keywords:
-    """Asks `first`, and leaves of each of its texts the words that carry sense (`tokens.tokens`), each once, in their
-    order. Confidence and category stay those of `first`, and so does `text`, its reply.
+    """Reduces each text of `first` to its content words (`tokens.tokens`), each once, in order. Confidence, category
+    and `text`, the reply, stay those of `first`.
     """
 
     def __init__(self, first: Reflector) -> None:
@@ -95,50 +92,36 @@ class Keywords:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         """Raises what `first` raises."""
-        said = self.first.reflect(task, attempt, episodes)
-        return said and _reworded("keywords", said, lambda text: " ".join(dict.fromkeys(tokens(text))))
+        reflection = self.first.reflect(task, attempt, episodes)
+        return reflection and _reworded("keywords", reflection, lambda text: " ".join(dict.fromkeys(tokens(text))))
 
 
 class _Unaware:
-    """`first` as it is in its own arm: of its earlier words it reads what it said, not what became of it."""
+    """`first`, which reads its own earlier reflections, not what the control made of them."""
 
     def __init__(self, first: Reflector) -> None:
         self._first = first
-        self._said: dict[tuple[str, int], Reflection] = {}
+        self._own: dict[tuple[str, int], Reflection] = {}
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        own = [replace(e, reflection=self._said.get((e.task_id, e.attempt_number), e.reflection)) for e in episodes]
-        said = self._first.reflect(task, attempt, own)
-        if said:
-            self._said[task.task_id, attempt.number] = said
-        return said
+        own = [replace(e, reflection=self._own.get((e.task_id, e.attempt_number), e.reflection)) for e in episodes]
+        reflection = self._first.reflect(task, attempt, own)
+        if reflection:
+            self._own[task.task_id, attempt.number] = reflection
+        return reflection
 
 
-def _unasked(name: str, task: Task, attempt: Attempt, cause: str, wrong: str, change: str) -> Reflection:
-    return Reflection(
-        reflection_id=f"{task.task_id}#{attempt.number}",
-        about_attempt=attempt.number,
-        root_cause=cause,
-        what_went_wrong=wrong,
-        what_to_change=change,
-        confidence=NO_CONFIDENCE,
-        confidence_source="none",
-        source=f"control:{name}",
-        category=classify_evaluation(attempt.evaluation)[0],
-    )
-
-
-def _reworded(name: str, said: Reflection, reword: Callable[[str], str]) -> Reflection:
+def _reworded(name: str, reflection: Reflection, reword: Callable[[str], str]) -> Reflection:
     return replace(
-        said,
+        reflection,
         source=f"control:{name}",
-        root_cause=reword(said.root_cause),
-        what_went_wrong=reword(said.what_went_wrong),
-        what_to_change=reword(said.what_to_change),
-        what_worked=reword(said.what_worked),
-        key_insight=reword(said.key_insight),
-        action_items=tuple(map(reword, said.action_items)),
-        lessons=tuple(map(reword, said.lessons)),
+        root_cause=reword(reflection.root_cause),
+        what_went_wrong=reword(reflection.what_went_wrong),
+        what_to_change=reword(reflection.what_to_change),
+        what_worked=reword(reflection.what_worked),
+        key_insight=reword(reflection.key_insight),
+        action_items=tuple(map(reword, reflection.action_items)),
+        lessons=tuple(map(reword, reflection.lessons)),
     )
 
 

@@ -84,16 +84,7 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
 
 def _said(reflection: Reflection) -> tuple[str, ...]:
     """Its texts, each once."""
-    texts = (
-        reflection.root_cause,
-        reflection.what_went_wrong,
-        reflection.what_to_change,
-        reflection.what_worked,
-        reflection.key_insight,
-        *reflection.action_items,
-        *reflection.lessons,
-    )
-    return tuple(dict.fromkeys(filter(None, texts)))
+    return tuple(dict.fromkeys(filter(None, reflection.texts)))
 
 
 def _acts(reflection: Reflection, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Looks at every reflection before anybody reads it."""
+"""Quality review: flags every reflection before it is read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.evidence import classify_evaluation
+from reflexion_lab.agent.reflectors.evidence import reflection_on
 from reflexion_lab.agent.reflectors.llm import ReflectionError
 from reflexion_lab.agent.reflectors.quality import FLAGS, flags
 from reflexion_lab.errors import ConfigError
@@ -20,77 +20,75 @@ SEVERE = ("no_action", "generic", "duplicate")
 
 
 class Reviewed:
-    """Fills `Reflection.flags` of what `first` says, and acts where one of them is in `severe`.
+    """Sets `Reflection.flags` of the reflections of `first`, and acts where one of them is severe.
 
-    `flag` lets the words pass. `retry` asks `first` once more, as another draw, and takes the answer with fewer
-    severe flags, the earlier on a tie; both are paid for. Rules that step in for a second reply that failed never
-    replace the model's first. At temperature 0 most models repeat themselves. `reject` keeps the words from
-    everybody: the fields are empty, `problem` says why, and what was said stands in `text`; confidence and cost
-    stay.
+    Parameters
+    ----------
+    first : Reflector
+    policy : str
+        `flag`: nothing else happens.
+        `retry`: `first` is asked once more, as another draw, and the reflection with fewer severe flags is taken, the
+        earlier on a tie; both are paid for. Rules that step in for a failed second reply never replace the first. At
+        temperature 0 most models repeat themselves.
+        `reject`: nobody reads the reflection. Its texts are empty, `problem` says why, and `text` has the reply;
+        confidence and cost stay.
+    severe : sequence of str
+        Names of `quality.FLAGS`.
 
-    A model that failed where no rules step in leaves a reflection without words, `failed`: neither the attempt is lost
-    nor what was paid. What no model said is only flagged: rules would say the same again, and to improve a control
-    would undo it.
+    A model that failed without rules to step in leaves a reflection without texts, of source `failed`: neither the
+    attempt nor its cost is lost. What no model wrote is flagged alone: rules would repeat themselves, and an improved
+    control would be none.
     """
 
     @validated
     def __init__(self, first: Reflector, policy: ReviewPolicy = "flag", severe: Sequence[str] = SEVERE) -> None:
-        if strange := sorted(set(severe) - FLAGS.keys()):
-            raise ConfigError("quality.severe", ", ".join(strange), f"some of {', '.join(FLAGS)}")
+        if unknown := sorted(set(severe) - FLAGS.keys()):
+            raise ConfigError("quality.severe", ", ".join(unknown), f"some of {', '.join(FLAGS)}")
         self.first = first
         self.policy = policy
         self.severe = tuple(severe)
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         try:
-            said = self._flagged(self.first.reflect(task, attempt, episodes), attempt, episodes)
+            reflection = self._flagged(task, attempt, episodes)
         except ReflectionError as error:
-            return _failed(error, task, attempt)
-        if said is None or not self._faults(said) or said.source != "llm":
-            return said
+            problem = f"{error.kind}: {error}"
+            return reflection_on(attempt, "failed", text=error.text, problem=problem, usage=error.usage)
+        if reflection is None or not self._faults(reflection) or reflection.source != "llm":
+            return reflection
         if self.policy == "retry":
-            return self._again(said, task, attempt, episodes)
-        return _rejected(said, self._faults(said)) if self.policy == "reject" else said
+            return self._again(reflection, task, attempt, episodes)
+        return _rejected(reflection, self._faults(reflection)) if self.policy == "reject" else reflection
 
-    def _flagged(self, said: Reflection | None, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        return said and replace(said, flags=flags(said, attempt, episodes))
+    def _flagged(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
+        reflection = self.first.reflect(task, attempt, episodes)
+        return reflection and replace(reflection, flags=flags(reflection, attempt, episodes))
 
-    def _faults(self, said: Reflection) -> tuple[str, ...]:
-        return tuple(name for name in said.flags if name in self.severe)
+    def _faults(self, reflection: Reflection) -> tuple[str, ...]:
+        return tuple(name for name in reflection.flags if name in self.severe)
 
-    def _again(self, said: Reflection, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
+    def _again(self, first: Reflection, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         try:
-            second = self._flagged(self.first.reflect(task, attempt, episodes), attempt, episodes)
+            second = self._flagged(task, attempt, episodes)
         except ReflectionError as error:
-            return replace(said, usage=said.usage + error.usage)
+            return replace(first, usage=first.usage + error.usage)
         if second is None:
-            return said
-        is_better = second.source == "llm" and len(self._faults(second)) < len(self._faults(said))
-        return replace(second if is_better else said, usage=said.usage + second.usage)
+            return first
+        is_better = second.source == "llm" and len(self._faults(second)) < len(self._faults(first))
+        return replace(second if is_better else first, usage=first.usage + second.usage)
 
 
-def _failed(error: ReflectionError, task: Task, attempt: Attempt) -> Reflection:
-    return Reflection(
-        reflection_id=f"{task.task_id}#{attempt.number}",
-        about_attempt=attempt.number,
-        root_cause="",
-        what_went_wrong="",
-        what_to_change="",
-        confidence=0.0,
-        confidence_source="none",
-        source="failed",
-        category=classify_evaluation(attempt.evaluation)[0],
-        text=error.text,
-        problem=f"{error.kind}: {error}",
-        usage=error.usage,
+def _rejected(reflection: Reflection, faults: Sequence[str]) -> Reflection:
+    words = (
+        reflection.root_cause,
+        reflection.what_went_wrong,
+        reflection.what_to_change,
+        reflection.what_worked,
+        *reflection.action_items,
     )
-
-
-def _rejected(said: Reflection, faults: Sequence[str]) -> Reflection:
-    words = (said.root_cause, said.what_went_wrong, said.what_to_change, said.what_worked, *said.action_items)
     why = f"rejected: {', '.join(faults)}"
     return replace(
-        said,
+        reflection,
         root_cause="",
         what_went_wrong="",
         what_to_change="",
@@ -98,6 +96,6 @@ def _rejected(said: Reflection, faults: Sequence[str]) -> Reflection:
         key_insight="",
         action_items=(),
         lessons=(),
-        text=said.text or "\n".join(filter(None, words)),
-        problem="; ".join(filter(None, (said.problem, why))),
+        text=reflection.text or "\n".join(filter(None, words)),
+        problem="; ".join(filter(None, (reflection.problem, why))),
     )

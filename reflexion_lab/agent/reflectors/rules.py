@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reflexion_lab.agent.reflectors.classes import CLASSES
-from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
+from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
@@ -32,11 +32,11 @@ class Rules:
         self.enough = enough
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        told = [e.reflection for e in episodes if e.task_id == task.task_id and e.reflection is not None]
-        # Words that were kept from the actor were no fix.
-        fixes = [reflection.what_to_change for reflection in told if reflection.what_to_change]
+        own = [e.reflection for e in episodes if e.task_id == task.task_id and e.reflection is not None]
+        # A rejected reflection, which the actor never read, has no fix.
+        fixes = [reflection.what_to_change for reflection in own if reflection.what_to_change]
         if attempt.evaluation.passed:
-            return _on_success(task, attempt, fixes)
+            return _on_success(attempt, fixes)
         category, check = classify_evaluation(attempt.evaluation)
         failure = CLASSES[category]
         evidence = describe(attempt, check)
@@ -46,16 +46,14 @@ class Rules:
             wrong = f'{wrong} My last fix was not enough: "{fixes[-1][:200]}"'
             change = f"I will not repeat the last fix but look elsewhere. {change}"
         confidence, confidence_source = self._confidence(category, is_again=bool(fixes))
-        return Reflection(
-            reflection_id=f"{task.task_id}#{attempt.number}",
-            about_attempt=attempt.number,
+        return reflection_on(
+            attempt,
+            f"rules:{category}",
             root_cause=failure.root_cause,
             what_went_wrong=wrong,
             what_to_change=change,
             confidence=confidence,
             confidence_source=confidence_source,
-            source=f"rules:{category}",
-            category=category,
             action_items=(failure.action.replace("{evidence}", evidence),),
         )
 
@@ -67,20 +65,11 @@ class Rules:
         return round(constant * NOT_ENOUGH, 4) if is_again else constant, "class"
 
 
-def _on_success(task: Task, attempt: Attempt, fixes: Sequence[str]) -> Reflection:
-    """Why it passed the rules cannot tell: their confidence is that of an unknown cause."""
+def _on_success(attempt: Attempt, fixes: Sequence[str]) -> Reflection:
+    """Rules cannot explain a pass: their confidence is that of an unknown cause."""
     passed = sum(check.outcome == "pass" for check in attempt.evaluation.checks)
     worked = f"My program passed its {passed} check{'s' if passed != 1 else ''} at attempt {attempt.number}."
     if fixes:
         worked = f'{worked} Before it I had set out to do this: "{fixes[-1][:200]}"'
-    return Reflection(
-        reflection_id=f"{task.task_id}#{attempt.number}",
-        about_attempt=attempt.number,
-        root_cause="",
-        what_went_wrong="",
-        what_to_change="",
-        what_worked=worked,
-        confidence=CLASSES["unknown"].confidence,
-        confidence_source="class",
-        source="rules:passed",
-    )
+    confidence = CLASSES["unknown"].confidence
+    return reflection_on(attempt, "rules:passed", what_worked=worked, confidence=confidence, confidence_source="class")

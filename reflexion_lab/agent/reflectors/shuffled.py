@@ -57,8 +57,10 @@ class ShuffledWords:
         foreign = [told for told in every if _alike(told.task_id, task.task_id)] or every
         if not foreign:
             raise ConfigError(
-                f"reflector.pool: {', '.join(self.folders)}: no reflection found that is on another task than "
-                f"{task.task_id} (attempt {attempt.number}); {EXPECTED}, with more tasks"
+                "reflector.pool",
+                f"no words on another task than {task.task_id} (attempt {attempt.number}) in {', '.join(self.folders)}",
+                "one at least",
+                f"{EXPECTED}, with more tasks",
             )
         others = [told for told in foreign if (task.task_id, told.words) not in self._drawn] or foreign
         alike = [told for told in others if told.number == attempt.number]

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.budgets import Spot, accuracy_by_spending
-from reflexion_lab.analysis.figures.drawing import Drawing, facts, share_methods
-from reflexion_lab.analysis.figures.style import INK, Style, frame, look, named, per_cent, watermark
-from reflexion_lab.analysis.spending import is_known
+from reflexion_lab.analysis.comparison.budgets import Spot, accuracy_by_spending
+from reflexion_lab.analysis.comparison.spending import is_known
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
+from reflexion_lab.analysis.figures.style import INK, Style, frame, look, mark_bounds, named, per_cent
 from reflexion_lab.analysis.stats.hull import hull
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
         ax.set_xscale("log")
         _ticks(ax)
     per_cent(ax.yaxis)
-    if above := [arm.label for arm in found if arm.is_upper_bound]:
-        watermark(ax, above, height=0.05)
+    mark_bounds(ax, [arm.label for arm in found if arm.is_upper_bound])
     return frame(ax, "both")
 
 
+@figure(20, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LABELS)) -> Drawing | None:
     """A panel for each of `units` that some arm is known to have spent; None where none is. Arms of which it is not
     known are left out, and named in the caption.

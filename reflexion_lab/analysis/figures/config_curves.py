@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import SEEDED, Arm, flat
-from reflexion_lab.analysis.figures.drawing import Drawing, facts, share_methods
+from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import UPPER_BOUND, Style, frame, look, named, per_cent, watermark
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
@@ -66,6 +66,13 @@ def swept(arms: Sequence[Arm]) -> list[str]:
     configs = [_config(arm) for arm in arms]
     keys = dict.fromkeys(key for config in configs for key in config)
     return [key for key in keys if key not in SEEDED and not key.endswith(".seed") and _varies(configs, key)]
+
+
+@figure(40)
+def drawings(arms: Sequence[Arm]) -> Iterator[Drawing]:
+    """One for each swept key."""
+    for key in swept(arms):
+        yield drawing(arms, key)
 
 
 def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:

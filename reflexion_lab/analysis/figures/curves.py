@@ -1,14 +1,35 @@
-"""pass@1 by attempt, all arms in one figure."""
+"""pass@1 by attempt: all arms in one figure, or one run beside its feedback."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from math import nan
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec.structs import replace
+
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.figures.convergence import Curve
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
-from reflexion_lab.analysis.figures.style import SMALL, UPPER_BOUND, Style, frame, look, per_cent, spread, watermark
+from reflexion_lab.analysis.estimators import Point
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, save
+from reflexion_lab.analysis.figures.style import (
+    INK,
+    SMALL,
+    UPPER_BOUND,
+    Style,
+    frame,
+    look,
+    mark_bounds,
+    per_cent,
+    spread,
+)
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import bands
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.errors import DataError
+from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,11 +39,67 @@ MOST_BANDS = 2
 COLUMNS = ("arm", "feedback_source", "seeds", "attempt", "n", "solved", "share", "low", "high", "any_solved", "tokens")
 
 
-def curves(found: Sequence[Curve], ax: Axes) -> Axes:
+class Curve(Record, frozen=True, kw_only=True):
+    """A convergence curve and what it takes to read it."""
+
+    label: str
+    feedback_source: str
+    seeds: tuple[int, ...]
+    points: tuple[Point, ...]
+    """At least one."""
+
+    @classmethod
+    def of(cls, log: Log, label: str) -> Curve:
+        """The curve of one run.
+
+        Raises:
+            DataError: the run has none: no task with a hidden verdict has ended, or not every attempt is graded.
+        """
+        manifest, points = log.manifest, log.points
+        if not points:
+            raise DataError(f"run {manifest.run_id}", "no curve", "all attempts graded", "resume it")
+        source = manifest.feedback_source
+        return cls(label=label, feedback_source=source, seeds=(manifest.seed,), points=tuple(points))
+
+    @classmethod
+    def over(cls, arm: Arm, longest: int = 0, seed: int = 0) -> Curve:
+        """The curve of an arm over all of its seeds; n counts cases, a task at a seed each.
+
+        With several seeds the intervals are bootstrap bands over tasks and seeds (`statistics.bootstrap.bands`), with
+        one they are Wilson's.
+
+        Args:
+            longest: attempts up to which it goes; 0 for those of the arm's longest loop.
+            seed: of the bootstrap.
+        """
+        last = longest or arm.longest
+        points = [_pooled(points) for points in zip(*(log.curve(last) for log in arm.logs), strict=True)]
+        if len(arm.seeds) > 1:
+            cases = [arm.outcomes(arm.verdicts(point.attempt)) for point in points]
+            ends = bands(cases, seed)
+            points = [replace(point, low=end.low, high=end.high) for point, end in zip(points, ends, strict=True)]
+        return cls(label=arm.label, feedback_source=arm.feedback_source, seeds=arm.seeds, points=tuple(points))
+
+    @property
+    def is_upper_bound(self) -> bool:
+        return self.feedback_source == "oracle"
+
+    @property
+    def facts(self) -> str:
+        """One line for the caption."""
+        seeds = f"seed{'s' * (len(self.seeds) != 1)} {', '.join(map(str, self.seeds))}"
+        said = {"none": "no feedback", "oracle": "oracle feedback: UPPER BOUND, not pass@1"}
+        source = said.get(self.feedback_source, f"{self.feedback_source} feedback")
+        unit = "tasks" if len(self.seeds) == 1 else "cases (a task at a seed)"
+        return f"{self.label}: n = {self.points[0].n} {unit}, {seeds}, {source}"
+
+
+def curves(found: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
     """Draw the curves with their intervals, and name each at its end with its last share in per cent.
 
     Args:
         found: one at least, all of the same length.
+        feedback: also draw, dashed, the share that passed the visible tests.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -32,16 +109,18 @@ def curves(found: Sequence[Curve], ax: Axes) -> Axes:
     shifts = [(place - (len(found) - 1) / 2) * step for place in range(len(found))]
     for place, (curve, shift) in enumerate(zip(found, shifts, strict=True)):
         _curve(curve, place, shift, is_crowded, ax)
-    low, high = _span(found)
+        if feedback and curve.feedback_source == "visible":  # an oracle's is the curve itself; without feedback it is 0
+            _dashed(curve, place, shift, ax)
+    low, high = _span(found, feedback)
     ax.set(xlim=(0.65, last + 0.4), ylim=(low, high), xlabel="loop cut at attempt", ylabel="share of tasks solved")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     per_cent(ax.yaxis)
     _names(found, shifts, ax)
-    if above := [curve.label for curve in found if curve.is_upper_bound]:
-        watermark(ax, above, height=0.05)
+    mark_bounds(ax, [curve.label for curve in found if curve.is_upper_bound])
     return frame(ax, "y")
 
 
+@figure(10, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     """Of one arm or more."""
     longest = max(arm.longest for arm in arms)
@@ -66,6 +145,49 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     return Drawing("curves", f"{metric} by attempt", [lambda ax: curves(found, ax)], COLUMNS, rows, text, panel)
 
 
+def run_drawing(log: Log, label: str) -> Drawing:
+    """The curve of one run and the share that passed its feedback tests. Raises DataError: the run has no curve."""
+    curve = Curve.of(log, label)
+    head = (curve.label, curve.feedback_source, " ".join(map(str, curve.seeds)))
+    rows = [(*head, *msgspec.structs.astuple(point)) for point in curve.points]
+    text = f"{curve.facts}.\nHidden verdict on what would have been submitted at each cut; Wilson 95 % interval."
+    if curve.feedback_source == "visible":
+        text += "\nDashed: passed the feedback tests, which the loop can see."
+    columns = ("label", "feedback_source", "seeds", *Point.__struct_fields__)
+    metric = UPPER_BOUND if curve.is_upper_bound else "pass@1"
+    panel = partial(curves, [curve], feedback=True)
+    return Drawing("convergence", f"{metric} by attempt", [panel], columns, rows, text, (7.6, 4.2), has_legend=True)
+
+
+def save_convergence(folder: Path, log: Log, label: str) -> Path:
+    """Write `convergence.png` and `convergence.csv`; returns the figure's path. Raises DataError: no curve."""
+    return save(folder, run_drawing(log, label)).path
+
+
+def _pooled(points: Sequence[Point]) -> Point:
+    """One cut of several runs as if they were one."""
+    rate = Rate.of(sum(point.solved for point in points), sum(point.n for point in points))
+    n_feedback = sum(point.n_feedback for point in points)
+    feedback = {
+        name: sum((getattr(point, name) or 0) * point.n_feedback for point in points) / n_feedback
+        if n_feedback
+        else None
+        for name in ("visible_pass", "reward")
+    }
+    return Point(
+        attempt=points[0].attempt,
+        n=rate.n,
+        solved=rate.k,
+        pass_at_1=rate.share,
+        low=rate.low,
+        high=rate.high,
+        any_solved=sum(point.any_solved * point.n for point in points) / rate.n,
+        n_feedback=n_feedback,
+        tokens_cum=sum(point.tokens_cum for point in points),
+        **feedback,
+    )
+
+
 def _curve(curve: Curve, place: int, shift: float, is_crowded: bool, ax: Axes) -> None:
     x = [point.attempt + shift for point in curve.points]
     low, high = [point.low for point in curve.points], [point.high for point in curve.points]
@@ -80,14 +202,24 @@ def _curve(curve: Curve, place: int, shift: float, is_crowded: bool, ax: Axes) -
     ax.plot(x, shares, **style, linewidth=1.8, markersize=7, zorder=4, label=_name(curve), gid="pass_at_1")
 
 
+def _dashed(curve: Curve, place: int, shift: float, ax: Axes) -> None:
+    passed = [nan if point.visible_pass is None else point.visible_pass for point in curve.points]
+    style: Style = {"color": INK, "linestyle": (0, (4, 2)), "linewidth": 1.2, "markersize": 4.5, "zorder": 5}
+    label = f"feedback tests passed (n = {curve.points[-1].n_feedback})"
+    x = [point.attempt + shift for point in curve.points]
+    ax.plot(x, passed, **style, marker=look(place)["marker"], markerfacecolor="white", label=label, gid="visible_pass")
+
+
 def _name(curve: Curve) -> str:
     return f"{curve.label} ({UPPER_BOUND}, not pass@1)" if curve.is_upper_bound else curve.label
 
 
-def _span(found: Sequence[Curve]) -> tuple[float, float]:
-    """All intervals, and a third of the scale at least."""
-    low = min(point.low for curve in found for point in curve.points)
-    high = max(point.high for curve in found for point in curve.points)
+def _span(found: Sequence[Curve], feedback: bool) -> tuple[float, float]:
+    """All that is drawn, and a third of the scale at least."""
+    points = [point for curve in found for point in curve.points]
+    passed = [point.visible_pass for point in points if feedback and point.visible_pass is not None]
+    low = min([point.low for point in points] + passed)
+    high = max([point.high for point in points] + passed)
     pad = max(0.06, (0.34 - (high - low)) / 2)
     return max(-0.02, low - pad), min(1.02, high + pad)
 

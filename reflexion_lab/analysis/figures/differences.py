@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.differences import Difference
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
+from reflexion_lab.analysis.comparison.differences import Difference
+from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import (
     COLOURS,
     FAINT,
     INK,
-    SMALL,
     UPPER_BOUND,
     Style,
     beside,
     folded,
     frame,
+    note,
     watermark,
 )
-from reflexion_lab.analysis.row import Row
+from reflexion_lab.analysis.report import cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,10 +51,8 @@ def differences(rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
         for number, one in enumerate(found):
             y = place + (number - (len(found) - 1) / 2) * 0.36
             _line(one, BUDGETS[number], y, ax)
-            text = f"{_points(one.estimate.value)} [{_points(one.estimate.low)}, {_points(one.estimate.high)}]"
-            text += f"  {_said(row, one)}"
-            where: Style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-            ax.annotate(text, (1, y), (8, 0), **where, annotation_clip=False, **SMALL)
+            text = f"{cells.estimate(one.estimate, signed=True).replace('-', '−')}  {_said(row, one)}"
+            note(ax, y, text)
     ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
     ax.set_yticks(range(len(rows)), [_name(row) for row in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
@@ -61,7 +60,7 @@ def differences(rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
     widest = max(max(abs(one.estimate.low), abs(one.estimate.high), one.minimum or 0) for one in every)
     ax.set_xlim(-1.08 * widest, 1.08 * widest)
     ax.set_xlabel(f"solved, points more than {baseline}")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _points(x, 0)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: cells.number(x, 0, signed=True).replace("-", "−")))
     ax.hlines([place + 0.5 for place in range(len(rows) - 1)], -1, 1, color=FAINT, linewidth=0.7)
     for place in (place for place, row in enumerate(rows) if row.is_upper_bound):
         watermark(ax, height=1 - (place + 0.5) / len(rows))
@@ -69,6 +68,7 @@ def differences(rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
     return frame(ax, "x")
 
 
+@figure(30, is_compared=True)
 def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     """None where there is no difference: one arm, no baseline, or all were refused."""
     rows = [row for row in comparison.rows if _both(row)]
@@ -128,8 +128,3 @@ def _said(row: Row, one: Difference) -> str:
 def _name(row: Row) -> str:
     name = folded(row.arm)
     return f"{name}\n{UPPER_BOUND}" if row.is_upper_bound else name
-
-
-def _points(value: float, digits: int = 1) -> str:
-    text = f"{100 * value:+.{digits}f}"
-    return "0" if float(text) == 0 else text.replace("-", "−")

@@ -6,7 +6,7 @@ import csv
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.style import INK, SMALL, UPPER_BOUND, Style
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["png", "svg", "pdf"]
 
+FEW, MANY = 14, 10_000
+"""Arms that curves can tell apart, a sweep of more is drawn over its config keys and as differences; and no limit."""
 LETTERS = 15.5
 """Of a caption or legend that fit into an inch."""
 LINE = 0.19
@@ -56,6 +58,37 @@ class Drawing(NamedTuple):
     """Panels in a row."""
     has_legend: bool = False
     """One legend above all panels."""
+
+
+Drawings = Callable[..., Drawing | Iterable[Drawing] | None]
+F = TypeVar("F", bound=Drawings)
+
+
+class Registered(NamedTuple):
+    """A figure of comparisons."""
+
+    place: int
+    """Among the others, lowest first."""
+    of: Drawings
+    most: int
+    """Arms that it has room for."""
+    is_compared: bool
+    """Takes the comparison and the arms; else the arms alone."""
+
+
+REGISTRY: list[Registered] = []
+
+
+def figure(place: int, most: int = MANY, is_compared: bool = False) -> Callable[[F], F]:
+    """Register the decorated function as a figure of every comparison: it gives one drawing or several, or None where
+    there would be nothing to see.
+    """
+
+    def register(function: F) -> F:
+        REGISTRY.append(Registered(place, function, most, is_compared))
+        return function
+
+    return register
 
 
 def save(folder: Path, drawing: Drawing, kind: Kind = "png") -> Figure:

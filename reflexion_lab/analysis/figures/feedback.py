@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
-from reflexion_lab.analysis.figures.style import COLOURS, FAINT, SMALL, Style, beside, folded, frame, per_cent
+from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
+from reflexion_lab.analysis.figures.style import COLOURS, FAINT, Style, beside, folded, frame, note, per_cent
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ def feedback_errors(found: Mapping[Arm, Confusion], ax: Axes) -> Axes:
     for place, one in enumerate(found.values()):
         for number, (field, (name, style)) in enumerate(RATES.items()):
             rate, y = getattr(one, field), place + (number - 0.5) * 0.36
-            where: Style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-            ax.annotate(f"{rate.k} of {rate.n}", (1, y), (8, 0), **where, annotation_clip=False, **SMALL)
+            note(ax, y, f"{rate.k} of {rate.n}")
             if rate.n:
                 ax.hlines(y, rate.low, rate.high, color=style["color"], linewidth=2.2, alpha=0.5)
                 ax.plot(
@@ -45,6 +44,7 @@ def feedback_errors(found: Mapping[Arm, Confusion], ax: Axes) -> Axes:
     return frame(ax, "x")
 
 
+@figure(50)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """Of the arms that had feedback of their own: an oracle's is the hidden verdict itself. None where no arm had."""
     judged = {

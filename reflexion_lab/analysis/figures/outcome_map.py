@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import INK, Style, watermark
 from reflexion_lab.records import WITHHELD
 
@@ -68,6 +68,7 @@ def outcome_map(arm: Arm, tasks: Sequence[str], ax: Axes, is_named: bool = True)
     return watermark(ax) if arm.is_upper_bound else ax
 
 
+@figure(100, FEW)
 def drawing(arms: Sequence[Arm]) -> Drawing:
     """A panel an arm, tasks in one order: most often solved on top, over the last attempts of all arms' loops."""
     shares = _shares(arms)

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.calibration import Forecast, calibration
 from reflexion_lab.analysis.figures.drawing import Drawing, facts
 from reflexion_lab.analysis.figures.reflections import effects, flag_rates, reliability
-from reflexion_lab.analysis.reflections import forecasts, reflections
+from reflexion_lab.analysis.learning.calibration import Forecast, calibration
+from reflexion_lab.analysis.learning.reflections import forecasts, reflections
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
 
@@ -22,7 +22,7 @@ def confidence(arm: Arm, source: str | None = None, seed: int = 0) -> Drawing | 
     """Of the arm's reflections that the next attempt read, over all seeds; None where there is none.
 
     Args:
-        source: where confidence comes from (`analysis.reflections.forecasts`); by default the most frequent.
+        source: where confidence comes from (`analysis.learning.reflections.forecasts`); by default the most frequent.
 
     Raises:
         ConfigError: there is no such source.

@@ -1,15 +1,17 @@
-"""Figures of a run's reflections. Plots take and return an Axes; only `save_reflections` writes files."""
+"""Figures of a run's reflections."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.calibration import Bin, Calibration
+from reflexion_lab.analysis.figures.drawing import Drawing, save
 from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, SMALL, Style, frame
-from reflexion_lab.analysis.reflections import Group, ReflectionFigures, reflections
+from reflexion_lab.analysis.learning.calibration import Bin, Calibration
+from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures, reflections
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 
@@ -42,7 +44,7 @@ def reliability(found: Calibration, ax: Axes, label: str = "") -> Axes:
     dots: Style = {"marker": "o", "markersize": 7, "markeredgecolor": "white", "linewidth": 1.2}
     shares = [one.came_true.share for one in found.bins]
     ax.plot(confidences, shares, color=COLOURS[0], gid="shares", zorder=4, **dots)
-    score = f"Brier {found.brier.value:.3f} [{found.brier.low:.3f}, {found.brier.high:.3f}]"
+    score = f"Brier {cells.estimate(found.brier, digits=3, scale=1)}"
     _title(ax, f"{label}\n{score}".strip())
     ax.set(xlim=(-0.02, 1.02), ylim=(FLOOR, 1.02), yticks=TICKS, xlabel="confidence")
     ax.set_ylabel("share of next attempts that passed", loc="top")
@@ -79,34 +81,23 @@ def effects(groups: Mapping[str, Group], base: Rate, ax: Axes) -> Axes:
     return _rows(ax, list(groups))
 
 
-def save_reflections(folder: Path, log: Log, label: str, seed: int = 0) -> Path | None:
-    """Write `reflections.png` and, with the same numbers, `reflections.csv`; returns the figure's path, None where the
-    run has no reflection. Needs no display.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+def drawing(log: Log, label: str, seed: int = 0) -> Drawing | None:
+    """A panel on reading, one on flags and one for each source of confidence; None where the run has no reflection."""
     figures = reflections(log, seed)
     if not figures:
         return None
-    panels = 1 + bool(figures.every.flags) + len(figures.calibration)
-    columns, rows = min(2, panels), (panels + 1) // 2
-    figure = Figure(figsize=(4.8 * columns, 4.2 * rows + 0.8), facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = iter(figure.subplots(rows, columns, squeeze=False).flat)
-    effects(figures.by_category, figures.base, next(axes))
+    panels: list[Callable[[Axes], Axes]] = [partial(effects, figures.by_category, figures.base)]
     if figures.every.flags:
-        flag_rates(figures.every.flags, next(axes))
-    for name, found in figures.calibration.items():
-        reliability(found, next(axes), f"Confidence, {name}")
-    for empty in axes:
-        empty.set_visible(False)
-    figure.supxlabel(_facts(log, figures, label), x=0.01, ha="left", linespacing=1.5, **SMALL)
-    path = folder / "reflections.png"
-    figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.2)
-    with (folder / "reflections.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *_table(figures)])
-    return path
+        panels.append(partial(flag_rates, figures.every.flags))
+    panels += [partial(reliability, one, label=f"Confidence, {name}") for name, one in figures.calibration.items()]
+    text = _facts(log, figures, label)
+    return Drawing("reflections", "Reflections", panels, COLUMNS, list(_table(figures)), text, (4.8, 4.2))
+
+
+def save_reflections(folder: Path, log: Log, label: str, seed: int = 0) -> Path | None:
+    """Write `reflections.png` and `reflections.csv`; returns the figure's path, None without any reflection."""
+    drawn = drawing(log, label, seed)
+    return save(folder, drawn).path if drawn else None
 
 
 def _facts(log: Log, figures: ReflectionFigures, label: str) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
-from reflexion_lab.analysis.figures.style import FAINT, SMALL, Style, frame, look, named, per_cent, watermark
-from reflexion_lab.analysis.repairs import RepairRates, Repairs, repairs
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
+from reflexion_lab.analysis.figures.style import FAINT, Style, frame, look, named, note, per_cent, watermark
+from reflexion_lab.analysis.learning.repairs import RepairRates, Repairs, repairs
 from reflexion_lab.records import Evaluation
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def repair_rates(found: Sequence[RepairRates], until: Until, ax: Axes) -> Axes:
     return frame(ax, "x")
 
 
+@figure(70, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0, until: Sequence[Until] = ("next", "end")) -> Drawing | None:
     """A panel for each of `until`; None where no loop went on from a failure."""
     every = {arm: repairs(arm, failure_class, seed) for arm in arms}
@@ -91,8 +92,7 @@ def _classes(found: Sequence[RepairRates]) -> list[str]:
 
 def _line(one: Repairs, until: Until, rates: RepairRates, style: Style, y: float, ax: Axes) -> None:
     mended = getattr(one, until)
-    where: Style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-    ax.annotate(f"{mended.k} of {mended.n}", (1, y), (6, 0), **where, annotation_clip=False, **SMALL)
+    note(ax, y, f"{mended.k} of {mended.n}", gap=6)
     ax.hlines(y, mended.share.low, mended.share.high, color=style["color"], linewidth=2.2, alpha=0.5)
     dot: Style = {**style, "linestyle": ""}
     ax.plot(

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from reflexion_lab.analysis import figures
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.figures import (
-    budgets,
-    config_curves,
-    curves,
-    differences,
-    feedback,
-    outcome_map,
-    repairs,
-    similarity,
-    survival,
-    transitions,
-)
+from reflexion_lab.analysis.figures import drawing as registry
 from reflexion_lab.analysis.figures.arm_names import readable, renamed
 from reflexion_lab.analysis.figures.drawing import Drawing, Figure, Kind, save
 from reflexion_lab.io.terminal_text import plain
-
-MOST = 14
-"""Arms that curves can tell apart; a sweep of more is drawn over its config keys and as differences."""
 
 __all__ = ["Figure", "save_figures"]
 
@@ -40,7 +29,7 @@ def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind
     shown = readable(arms)
     whole = {arm.label: plain(name) for name, arm in shown.items()}
     drawings = _drawings(renamed(comparison, shown), list(shown.values()))
-    return [save(folder, _in_full(drawing, whole), kind) for drawing in drawings if drawing]
+    return [save(folder, _in_full(drawing, whole), kind) for drawing in drawings]
 
 
 def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
@@ -51,18 +40,10 @@ def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
     )
 
 
-def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing | None]:
-    has_room = len(arms) <= MOST
-    if has_room:
-        yield curves.drawing(arms)
-        yield budgets.drawing(arms)
-    yield differences.drawing(comparison, arms)
-    for key in config_curves.swept(arms):
-        yield config_curves.drawing(arms, key)
-    yield feedback.drawing(arms)
-    if has_room:
-        yield transitions.drawing(arms)
-        yield repairs.drawing(arms)
-        yield similarity.drawing(arms)
-        yield survival.drawing(arms)
-        yield outcome_map.drawing(arms)
+def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing]:
+    for module in pkgutil.iter_modules(figures.__path__):  # a figure is registered by its module
+        importlib.import_module(f"{figures.__name__}.{module.name}")
+    for figure in sorted(registry.REGISTRY, key=lambda one: one.place):
+        if len(arms) <= figure.most:
+            drawn = figure.of(comparison, arms) if figure.is_compared else figure.of(arms)
+            yield from [drawn] if isinstance(drawn, Drawing) else drawn or ()

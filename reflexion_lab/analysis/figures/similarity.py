@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.clusters import by_task
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import FAINT, SMALL, Style, frame, look, named, per_cent, watermark
-from reflexion_lab.analysis.similarity import Bin, Similarity, bins, edges, similarity
+from reflexion_lab.analysis.learning.clusters import by_task
+from reflexion_lab.analysis.learning.similarity import Bin, Similarity, bins, edges, similarity
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.memory.texts import signature
@@ -70,6 +70,7 @@ def by_similarity(found: Mapping[Arm, Group], ends: Sequence[float], kind: str, 
     return frame(ax, "y")
 
 
+@figure(80, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0, later: Sequence[bool] = (False, True)) -> Drawing | None:
     """A panel for first attempts and one for later ones; None where no attempt read anything of another task."""
     parts = {is_later: _groups(arms, is_later, seed) for is_later in later}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -83,6 +83,18 @@ def watermark(ax: Axes, names: Sequence[str] = (), height: float = 0.5) -> Axes:
     place: Style = {"ha": "center", "va": "center", "rotation": turn, "transform": ax.transAxes, "zorder": 10}
     ax.text(0.5, height, text, fontsize=17, fontweight="bold", color=INK, alpha=0.25, gid="watermark", **place)
     return ax
+
+
+def mark_bounds(ax: Axes, names: Iterable[str]) -> None:
+    """Name the upper bounds among the arms of `ax`, if there are any, near its bottom."""
+    if above := list(names):
+        watermark(ax, above, height=0.05)
+
+
+def note(ax: Axes, y: float, text: str, gap: float = 8) -> None:
+    """Write `text` to the right of `ax`, level with `y`, so many points away."""
+    where: Style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+    ax.annotate(text, (1, y), (gap, 0), **where, annotation_clip=False, **SMALL)
 
 
 def spread(heights: Sequence[float], gap: float, low: float, high: float) -> list[float]:

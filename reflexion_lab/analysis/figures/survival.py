@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
-from reflexion_lab.analysis.figures.style import Style, frame, look, named, per_cent, watermark
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
+from reflexion_lab.analysis.figures.style import Style, frame, look, mark_bounds, named, per_cent
 from reflexion_lab.analysis.stats.survival import Survival, kaplan_meier
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def unsolved(found: Mapping[Arm, Survival], ax: Axes) -> Axes:
     )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     per_cent(ax.yaxis)
-    if above := [arm.label for arm in found if arm.is_upper_bound]:
-        watermark(ax, above, height=0.05)
+    mark_bounds(ax, [arm.label for arm in found if arm.is_upper_bound])
     return frame(ax, "y")
 
 
+@figure(90, FEW)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """None where no arm ever makes a second attempt."""
     if all(arm.longest == 1 for arm in arms):

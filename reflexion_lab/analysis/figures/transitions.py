@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.figures.drawing import Drawing, facts
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import COLOURS, SMALL, Style, frame, per_cent, watermark
-from reflexion_lab.analysis.transitions import Moves, Transitions, transitions
+from reflexion_lab.analysis.learning.transitions import Moves, Transitions, transitions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,6 +54,7 @@ def _bar(attempt: int, moves: Moves, ax: Axes) -> None:
     ax.annotate(f"n = {moves.n}", (attempt, 1), (0, 3), textcoords="offset points", ha="center", **SMALL)
 
 
+@figure(60, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
     """A panel for each arm that ever makes a second attempt; None where no arm does."""
     longer = [arm for arm in arms if arm.longest > 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import visible
 
 if TYPE_CHECKING:
@@ -38,8 +38,15 @@ def line(text: str, style: str = "") -> Text:
     return Text(visible(text), style=style)
 
 
-def interval(low: float, high: float) -> str:
-    return f"[{100 * low:.1f}, {100 * high:.1f}]"
+def number(value: float, digits: int = 1, scale: float = 100, signed: bool = False) -> str:
+    """`value` times `scale`, by default in per cent: 34.2; zero has no sign."""
+    text = f"{scale * value:{'+' * signed}.{digits}f}"
+    return text.lstrip("+-") if float(text) == 0 else text
+
+
+def interval(low: float, high: float, digits: int = 1, scale: float = 100, signed: bool = False) -> str:
+    """By default in per cent: [26.3, 43.0]."""
+    return f"[{number(low, digits, scale, signed)}, {number(high, digits, scale, signed)}]"
 
 
 def rate(found: Rate, unit: str = "tasks") -> str:
@@ -47,6 +54,11 @@ def rate(found: Rate, unit: str = "tasks") -> str:
         return f"not known (0 {unit})"
     share = f"{100 * found.share:.1f} % {interval(found.low, found.high)}"
     return f"{share} ({found.k} of {found.n} {unit}, Wilson 95 %)"
+
+
+def estimate(found: Estimate, digits: int = 1, scale: float = 100, signed: bool = False) -> str:
+    """With its interval, by default in per cent: 34.2 [26.3, 43.0]."""
+    return f"{number(found.value, digits, scale, signed)} {interval(found.low, found.high, digits, scale, signed)}"
 
 
 def counts(found: Mapping[str, int]) -> str:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report.difference_sheet import difference_sheet
+from reflexion_lab.analysis.report.headline import text
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, amount, listed, percent, percents, share
-from reflexion_lab.analysis.row import Row
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.io.terminal_text import plain
 
 
 def sheets(found: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
-    made = [_results(found), _loops(found), _costs(found), _left_out(found), _runs(found)]
+    made = [_results(found), _loops(found), _costs(found), *_further(found), _left_out(found), _runs(found)]
     return [made[0], difference_sheet(found), *made[1:]] if len(found.rows) > 1 else made
 
 
@@ -146,7 +149,30 @@ def _cut(row: Row) -> str:
     return f"{amount(cut.spend)} : {amount(cut.baseline_spend)}" if cut else NONE
 
 
+def _further(found: Comparison) -> Iterator[Sheet]:
+    """The registered metrics that stand in no other table, a line each and arm."""
+    others = [one for one in metrics.of_level("arm", "task", "attempt") if one not in _broken()]
+    rows = tuple(
+        (metric.label, plain(row.arm), text(metric, row.metrics[key]))
+        for metric in others
+        for row in found.rows
+        if (key := metric.key(row.is_upper_bound)) in row.metrics
+    )
+    if rows:
+        yield Sheet(title="Further metrics", columns=("metric", "arm", "value"), rows=rows, names=3)
+
+
+def _broken() -> list[metrics.Metric]:
+    """Metrics of how often an attempt went wrong."""
+    return [one for one in metrics.of_level("attempt") if (one.unit, one.direction) == ("share", "lower")]
+
+
+def _rate(value: metrics.Value | None) -> str:
+    return f"{percent(value.share)} ({value.k})" if isinstance(value, Rate) else NONE
+
+
 def _left_out(found: Comparison) -> Sheet:
+    broken = _broken()
     head = ("arm", "logged of\nexpected", "no\nverdict", "no test\nshown", "without\na partner")
     rows = tuple(
         (
@@ -156,16 +182,13 @@ def _left_out(found: Comparison) -> Sheet:
             str(row.no_feedback),
             str(len(row.absent) + len(row.alone)),
             amount(row.spent.timeouts.n),
-            *(
-                f"{percent(broken.share)} ({broken.k})"
-                for broken in (row.spent.extraction_failures, row.spent.timeouts, row.spent.harness_errors)
-            ),
+            *(_rate(row.metrics.get(metric.key())) for metric in broken),
         )
         for row in found.rows
     )
     named = " ".join(f"{line}." for line in exclusions(found)) or "No case was left out."
     caption = f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {named}"
-    columns = (*head, "attempts", "no\nprogram", "timed\nout", "harness\nerrors")
+    columns = (*head, "attempts", *(metric.label.replace(" ", "\n") for metric in broken))
     return Sheet(title="What broke, and what was left out", columns=columns, rows=rows, caption=caption)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.differences import Difference
+from reflexion_lab.analysis.comparison.differences import Difference
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, listed, p_value, percent, points
-from reflexion_lab.analysis.row import Row
 from reflexion_lab.io.terminal_text import plain
 
 

@@ -6,23 +6,20 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from reflexion_lab.analysis.report import cells, pieces
-from reflexion_lab.analysis.report.run_tables import warnings
-from reflexion_lab.analysis.report.sheets import listed
+from reflexion_lab.analysis.report.headline import facts
+from reflexion_lab.analysis.report.run_tables import usage, warnings
 from reflexion_lab.analysis.report.tasks import RESULTS, TaskLine, task_lines
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import Summary, summary
-from reflexion_lab.records import Usage
-
-Rows = list[tuple[str, str]]
 
 
 def overview(log: Log, is_linked: bool = False) -> str:
     """The run as HTML; with `is_linked`, tasks lead to `#task=…`, as the page of a run has them."""
     figures = summary(log)
     groups = [(name, RESULTS[name], list(tasks)) for name, tasks in groupby(task_lines(log), lambda task: task.result)]
-    facts, costs = list(_facts(log, figures)), list(_costs(log, figures))
-    made = pieces.macro("run", "overview")
-    return made(arm(log), figures, list(warnings(log, figures)), facts, log.points, groups, costs, link, is_linked)
+    loud, lines = list(warnings(log, figures)), list(_facts(log))
+    draw = pieces.macro("run", "overview")
+    return draw(arm(log), figures, loud, lines, log.points, groups, usage(log), link, is_linked)
 
 
 def sentence(log: Log) -> str:
@@ -54,40 +51,8 @@ def link(task: TaskLine) -> str:
     return f"#task={quote(task.task_id, safe='/', errors='backslashreplace')}"
 
 
-def _facts(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:
+def _facts(log: Log) -> Iterator[tuple[str, str]]:
     yield "run", f"{log.manifest.run_id}, made {log.manifest.created_at}"
-    yield "benchmark", f"{figures.benchmark}, n = {figures.n_logged} of {figures.n_expected} tasks"
-    yield "feedback source", figures.feedback_source
-    yield "arm, seed", f"{arm(log)}, seed {figures.seed}"
-    names = [f"{role} {name}" if len(figures.models) > 1 else name for role, name in figures.models.items()]
-    yield "model", ", ".join(names)
-    if figures.pass_at_1_first and figures.against_single and figures.attempts_mean > 1:
-        pair = figures.against_single
-        p = f"p = {pair.p:.2g}" if pair.p >= 1e-4 else "p < 0.0001"
-        gain = f"{100 * pair.difference:+.1f} points {cells.interval(pair.low, pair.high)}, Newcombe's method 10"
-        yield "attempt 1 alone", cells.rate(figures.pass_at_1_first)
-        yield (
-            "gain, paired",
-            f"{gain}; {pair.repaired} repaired, {pair.damaged} damaged, McNemar's exact {p}",
-        )
-    yield "loops ended by", f"{cells.counts(figures.stop_reasons)}; {figures.attempts_mean:.2f} attempts a task"
-    yield "reflections", cells.counts(figures.reflections)
-    lost = f"tasks without feedback {figures.no_feedback}, attempts without a program {figures.extraction_failures}"
-    yield "counted in n", f"{lost}, with a time-out {figures.timeouts}"
-    if figures.no_verdict:
-        yield "left out of n", f"tasks without a hidden verdict {len(figures.no_verdict)}: {listed(figures.no_verdict)}"
-    yield "harness errors", f"{figures.harness_errors} verdicts, feedback and hidden"
-
-
-def _costs(log: Log, figures: Summary) -> Iterator[tuple[str, ...]]:
-    """Role, calls, prompt and completion tokens, the model's seconds, cost."""
-    prices = log.manifest.prices
-    rows = figures.usage | {"all": sum(figures.usage.values(), Usage())}
-    for role, usage in rows.items():
-        if not usage.calls:
-            continue
-        is_unknown = usage.calls and not usage.tokens  # a recorded run whose log counts none
-        is_unpriced = "unknown" in (prices.values() if role == "all" else [prices.get(role, prices.get("actor"))])
-        spent = f"{usage.prompt_tokens:,}", f"{usage.completion_tokens:,}", f"{usage.seconds:,.1f}"
-        cost = "unknown" if is_unpriced or is_unknown else f"{usage.cost:,.4f}"
-        yield role, f"{usage.calls:,}", *(("unknown",) * 3 if is_unknown else spent), cost
+    yield "arm", arm(log)
+    yield "tasks", f"{len(log.results)} of {log.manifest.n_expected}"
+    yield from facts(log)

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.headline import headline
-from reflexion_lab.analysis.report.reflection_report import reflection_table
-from reflexion_lab.analysis.report.sheets import NONE, listed, percent
+from reflexion_lab.analysis.report.sheets import NONE, Sheet, as_table, listed, percent
 from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.analysis.summary import Log, Summary, summary
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import Usage
+from reflexion_lab.records import OUTCOMES, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 ROWS = 60
 """Tasks that are shown unless all are asked for."""
 
-STYLES = {"pass": "green", "repaired": "bold green", "damaged": "bold red", "not graded": "yellow"}
-"""Of words in a cell; any other outcome is red."""
+STYLES = dict.fromkeys(OUTCOMES, "red")
+STYLES |= {"pass": "green", "repaired": "bold green", "damaged": "bold red", "not graded": "yellow"}
+"""Of words in a cell."""
+FLAGS_SHOWN = 3
+"""The most frequent flags of a source; `reflections.csv` has all."""
 
 CONFUSION = (
     "passed, and right",
@@ -41,41 +43,23 @@ CONFUSION = (
 """Rows of the table on feedback tests: counts of programs, then shares."""
 
 
-def show(
-    run: RunFolder,
-    console: Console,
-    all_tasks: bool = False,
-    log: Log | None = None,
-    figures: Summary | None = None,
-) -> None:
-    """Print a run: its tasks, convergence, headline figures and costs, and loudly what is wrong with it.
+def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | None = None) -> None:
+    """Print a run: its warnings, tasks, convergence, figures and costs.
 
-    `log` and `figures`: the run's, where it has been read and summarised already.
+    Args:
+        log: the run, if it has been read.
 
     Raises:
         FolderError: a file of the run cannot be read.
     """
     log = log or Log.read(run, texts=False)
-    figures = figures or summary(log)
+    figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
-    tables = [
-        _tasks(log, all_tasks),
-        *_convergence(log, figures),
-        *_feedback(figures),
-        *_reflections(figures),
-        headline(figures),
-        cells.line(""),
-        _costs(figures, log.manifest.prices),
-        *map(cells.line, resumed(log.manifest, log.resumptions)),
-    ]
-    for part in (*loud, *tables, *loud):
+    before = [_tasks(log, all_tasks), *_convergence(log, figures), *_feedback(figures), *_reflections(figures)]
+    tables = [*(as_table(sheet, STYLES) for sheet in before), headline(log), cells.line(""), as_table(usage(log))]
+    for part in (*loud, *tables, *map(cells.line, resumed(log.manifest, log.resumptions)), *loud):
         console.print(part)
     console.print(cells.line(f"run folder: {run.path}"), soft_wrap=True)
-
-
-def _reflections(figures: Summary) -> Iterator[Table]:
-    if figures.reflection_figures:
-        yield reflection_table(figures.reflection_figures, figures.feedback_source)
 
 
 def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[str]:
@@ -107,24 +91,20 @@ def _first_problem(log: Log) -> str:
     return f"; the first: {' '.join(said.split())[:200].rstrip('.: ')}" if said else ""
 
 
-def _tasks(log: Log, all_tasks: bool) -> Table:
+def _tasks(log: Log, all_tasks: bool) -> Sheet:
     """One row a task. Of too many, failures and changes of verdict come first and `ROWS` are shown."""
-    table = cells.table("Tasks", "task", "submitted", "feedback", "hidden", "since\nattempt 1", "ended by", names=6)
     left_out = set(log.no_verdict)
-    rows = {task_id: _row(log, task_id, left_out) for task_id in log.results}
-    shown = list(rows)
-    if len(shown) > ROWS and not all_tasks:
-        shown = sorted(rows, key=lambda task_id: rows[task_id][2:4] == ("pass", ""))[:ROWS]
-        table.caption = f"{len(rows) - ROWS} more tasks left out; failures, repairs and damage come first"
-    for task_id in shown:
-        submitted, *verdicts, ended = rows[task_id]
-        coloured = (cells.line(cell, STYLES.get(cell, "red")) for cell in verdicts)
-        table.add_row(cells.line(task_id), submitted, *coloured, cells.line(ended))
-    return table
+    rows = [_row(log, task_id, left_out) for task_id in log.results]
+    shown, caption = rows, ""
+    if len(rows) > ROWS and not all_tasks:
+        shown = sorted(rows, key=lambda row: row[3:5] == ("pass", ""))[:ROWS]
+        caption = f"{len(rows) - ROWS} more tasks left out; failures, repairs and damage come first"
+    columns = ("task", "submitted", "feedback", "hidden", "since\nattempt 1", "ended by")
+    return Sheet(title="Tasks", columns=columns, rows=tuple(shown), caption=caption, names=6)
 
 
-def _row(log: Log, task_id: str, left_out: Collection[str]) -> tuple[str, str, str, str, str]:
-    """Attempt submitted, feedback verdict, hidden verdict, change since attempt 1, why the loop ended."""
+def _row(log: Log, task_id: str, left_out: Collection[str]) -> tuple[str, ...]:
+    """Task, attempt submitted, feedback verdict, hidden verdict, change since attempt 1, why the loop ended."""
     made = log.attempts[task_id]
     chosen = submitted_at(made)
     first, final = (log.grades.get((task_id, number)) for number in (1, chosen.number))
@@ -133,46 +113,49 @@ def _row(log: Log, task_id: str, left_out: Collection[str]) -> tuple[str, str, s
         change = "repaired" if final.passed else "damaged"
     submitted = f"{chosen.number} of {len(made)}"
     hidden = final.outcome if final else "not graded"
-    return submitted, chosen.evaluation.outcome, hidden, change, log.results[task_id].stop_reason
+    return task_id, submitted, chosen.evaluation.outcome, hidden, change, log.results[task_id].stop_reason
 
 
-def _convergence(log: Log, figures: Summary) -> Iterator[Table]:
+def _convergence(log: Log, figures: Summary) -> Iterator[Sheet]:
     points = log.points
     if not points:
         return
     feedback = f", feedback n = {points[-1].n_feedback}" if points[-1].n_feedback != points[-1].n else ""
-    title = f"Convergence, n = {points[0].n} tasks{feedback}: every loop cut at this attempt; shares in %"
     metric = "upper\nbound" if figures.is_upper_bound else "pass@1"
-    columns = ("solved", metric, "95 %\ninterval", "feedback\npassed", "any\nsolved")
-    table = cells.table(title, "attempt", *columns, "mean\nreward", "tokens\nso far")
-    for point in points:
-        passed = NONE if point.visible_pass is None else percent(point.visible_pass)
-        table.add_row(
+    columns = ("attempt", "solved", metric, "95 %\ninterval", "feedback\npassed", "any\nsolved")
+    rows = tuple(
+        (
             str(point.attempt),
             f"{point.solved}/{point.n}",
-            f"{100 * point.pass_at_1:.1f}",
-            cells.line(cells.interval(point.low, point.high)),
-            passed,
+            percent(point.pass_at_1),
+            cells.interval(point.low, point.high),
+            NONE if point.visible_pass is None else percent(point.visible_pass),
             percent(point.any_solved),
             NONE if point.reward is None else f"{point.reward:.3f}",
             f"{point.tokens_cum:,}",
         )
-    yield table
+        for point in points
+    )
+    yield Sheet(
+        title=f"Convergence, n = {points[0].n} tasks{feedback}: every loop cut at this attempt; shares in %",
+        columns=(*columns, "mean\nreward", "tokens\nso far"),
+        rows=rows,
+    )
 
 
-def _feedback(figures: Summary) -> Iterator[Table]:
+def _feedback(figures: Summary) -> Iterator[Sheet]:
     """Verdicts of the feedback tests against the hidden ones, which in an oracle's run are the same."""
     columns = {"attempt 1": figures.feedback_first, "submitted": figures.feedback}
     columns["all attempts"] = figures.feedback_attempts
     known = {name: found for name, found in columns.items() if found}
     if figures.is_upper_bound or figures.no_feedback == figures.n_logged:
         return
-    table = cells.table(f"Feedback {_giver(figures)} against hidden tests", "programs", *known)
-    rows = {name: _confusion(found) for name, found in known.items()}
-    for cell in zip(CONFUSION, *rows.values(), strict=True):
-        table.add_row(*map(cells.line, cell))
-    table.caption = "shares in %, Wilson 95 %; attempts at one task are not independent"
-    yield table
+    yield Sheet(
+        title=f"Feedback {_giver(figures)} against hidden tests",
+        columns=("programs", *known),
+        rows=tuple(zip(CONFUSION, *map(_confusion, known.values()), strict=True)),
+        caption="shares in %, Wilson 95 %; attempts at one task are not independent",
+    )
 
 
 def _confusion(found: Confusion) -> list[str]:
@@ -180,7 +163,7 @@ def _confusion(found: Confusion) -> list[str]:
     counts = found.true_positives, found.false_positives, found.false_negatives, found.true_negatives, found.unknown
     rates = found.wrong_if_passed, found.right_if_failed, found.false_positive_rate, found.false_negative_rate
     # Whole per cents in the brackets: three columns of them fit a terminal.
-    shares = (f"{100 * r.share:.1f} [{100 * r.low:.0f}, {100 * r.high:.0f}]" if r.n else "-" for r in rates)
+    shares = (f"{percent(r.share)} {cells.interval(r.low, r.high, digits=0)}" if r.n else NONE for r in rates)
     return [*map(str, counts), *shares]
 
 
@@ -190,20 +173,73 @@ def _giver(figures: Summary) -> str:
     return f"by {', '.join(others)}" if others else "tests"
 
 
-def _costs(figures: Summary, prices: Mapping[str, str]) -> Table:
-    columns = ("calls", "prompt\ntokens", "completion\ntokens", "a solved\ntask", "model\nseconds", "cost")
-    table = cells.table("Usage", "role", *columns)
-    unread = {"after the last attempt": figures.usage_last_reflections}
-    rows = {**figures.usage, "all": sum(figures.usage.values(), Usage()), **unread}
+def _reflections(figures: Summary) -> Iterator[Sheet]:
+    """One row a source: how many, how many were read, how retries fared that read one, and what is wrong with them."""
+    found = figures.reflection_figures
+    if found:
+        groups = found.by_source | ({"all": found.every} if len(found.by_source) > 1 else {})
+        yield Sheet(
+            title="Reflections, and the retries that read them; shares in %",
+            columns=("by", "n", "read", "retries\npassed", "against\nbase", "95 %\ninterval", "hidden\npassed"),
+            rows=tuple((name, *_group(group)) for name, group in groups.items()),
+            caption="\n".join(_reading(found, figures.feedback_source)),
+        )
+
+
+def _group(group: Group) -> tuple[str, ...]:
+    effect = group.effect
+    return (
+        f"{group.n:,}",
+        f"{group.read.k:,}",
+        f"{group.retries.k}/{group.retries.n}" if group.retries.n else NONE,
+        f"{100 * effect.value:+.1f}" if effect else NONE,
+        cells.interval(effect.low, effect.high) if effect else NONE,
+        f"{group.hidden.k}/{group.hidden.n}" if group.hidden else NONE,
+    )
+
+
+def _reading(figures: ReflectionFigures, feedback_source: str) -> Iterator[str]:
+    base = figures.base
+    rate = f"{percent(base.share)} % of {base.n} passed" if base.n else "none with a verdict"
+    yield f"base: {figures.base_of}, {rate}"
+    if feedback_source == "oracle":
+        yield "UPPER BOUND, not pass@1: the feedback tests are the hidden ones"
+    else:
+        yield f"read: by a later attempt; passed: {feedback_source} feedback; hidden: other tests, unseen"
+    if any(group.effect for group in figures.by_source.values()):
+        yield "readers differ in more than the reading; only other arms say what it does"
+    if not figures.mentions_check or not figures.leaks:
+        yield "no flag on any of them: not reviewed, or nothing found"
+        return
+    named = f"{100 * figures.mentions_check.share:.0f} % name a failing check"
+    yield f"{named}, {100 * figures.leaks.share:.0f} % give away a value or code"
+    for name, group in figures.by_source.items():
+        shown = (f"{flag} {100 * rate.share:.0f} %" for flag, rate in list(group.flags.items())[:FLAGS_SHOWN])
+        yield f"{name}: {', '.join(shown) or 'no flag'}"
+
+
+def usage(log: Log) -> Sheet:
+    """Calls, tokens, seconds and cost by role, of all roles, and of reflections that no attempt read."""
+    figures, prices = summary(log), log.manifest.prices
+    unread = "after the last attempt"
+    rows = {**figures.usage, "all": sum(figures.usage.values(), Usage()), unread: figures.usage_last_reflections}
     solved = figures.pass_at_1.k
     unpriced = {role for role in rows if prices.get(role, prices.get("actor")) == "unknown"}
-    unpriced |= {"all", "after the last attempt"} if "unknown" in prices.values() else set()
-    for role, usage in rows.items():
-        tokens = (f"{count:,}" for count in (usage.prompt_tokens, usage.completion_tokens))
-        each = f"{usage.tokens / solved:,.0f}" if solved else "-"
-        cost = "unknown" if role in unpriced else f"{usage.cost:,.4f}"
-        table.add_row(cells.line(role), f"{usage.calls:,}", *tokens, each, f"{usage.seconds:,.1f}", cost)
+    unpriced |= {"all", unread} if "unknown" in prices.values() else set()
     each = "a solved task: tokens of both kinds, over all tasks" if solved else "no task solved"
     unknown = "; cost: unknown, since nobody knows a price" if unpriced else ""
-    table.caption = f"{each}; cached replies count what they took when first drawn{unknown}"
-    return table
+    return Sheet(
+        title="Usage",
+        columns=("role", "calls", "prompt\ntokens", "completion\ntokens", "a solved\ntask", "model\nseconds", "cost"),
+        rows=tuple((role, *_usage(used, solved, role in unpriced)) for role, used in rows.items()),
+        caption=f"{each}; token counts include cached calls{unknown}",
+    )
+
+
+def _usage(used: Usage, solved: int, is_unpriced: bool) -> tuple[str, ...]:
+    calls = f"{used.calls:,}"
+    if used.calls and not used.tokens:  # a recorded run whose log counts none
+        return calls, *["unknown"] * 5
+    each = f"{used.tokens / solved:,.0f}" if solved else NONE
+    cost = "unknown" if is_unpriced else f"{used.cost:,.4f}"
+    return calls, f"{used.prompt_tokens:,}", f"{used.completion_tokens:,}", each, f"{used.seconds:,.1f}", cost

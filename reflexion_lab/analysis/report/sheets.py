@@ -117,17 +117,17 @@ def html(text: str) -> str:
 
 def percent(share: float) -> str:
     """In per cent, without the sign: 34.2."""
-    return f"{100 * share:.1f}"
+    return cells.number(share)
 
 
 def percents(found: Estimate) -> str:
     """With its interval: 34.2 [26.3, 43.0]."""
-    return f"{percent(found.value)} {cells.interval(found.low, found.high)}"
+    return cells.estimate(found)
 
 
 def points(found: Estimate) -> str:
     """A difference in points, signed: -7.5 [-12.4, -2.5]."""
-    return f"{_signed(found.value)} [{_signed(found.low)}, {_signed(found.high)}]"
+    return cells.estimate(found, signed=True)
 
 
 def share(found: Rate) -> str:
@@ -154,11 +154,6 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     found = list(names)
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more
-
-
-def _signed(value: float) -> str:
-    text = f"{100 * value:+.1f}"
-    return "0.0" if text in ("+0.0", "-0.0") else text
 
 
 def _row(sheet: Sheet, tag: str, row: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.frame_rows import SOURCE
+from reflexion_lab.analysis.frames.rows import SOURCE
 from reflexion_lab.analysis.report.pieces import found, verdict
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Attempt, Episode, Wisdom

@@ -6,10 +6,11 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.differences import Difference
+from reflexion_lab.analysis.comparison.differences import Difference
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.text import inert
-from reflexion_lab.analysis.row import Row
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 
 DIGITS = 6
@@ -49,9 +50,8 @@ def _line(row: Row, found: Comparison) -> Iterator[tuple[str, object]]:
     yield from _rate("false_positives", row.feedback.false_positive_rate)
     yield from _rate("false_negatives", row.feedback.false_negative_rate)
     yield "attempts", row.spent.timeouts.n
-    yield from _rate("extraction_failures", row.spent.extraction_failures)
-    yield from _rate("timeouts", row.spent.timeouts)
-    yield from _rate("harness_errors", row.spent.harness_errors)
+    for metric in metrics.of_level("attempt", "task", "arm"):
+        yield from _metric(metric, row.metrics.get(metric.key(row.is_upper_bound)))
     yield from _spent(row)
     yield from (("no_verdict", len(row.no_verdict)), ("no_feedback", row.no_feedback))
     yield from (("absent", len(row.absent)), ("alone", len(row.alone)))
@@ -96,6 +96,15 @@ def _estimate(name: str, one: Estimate | None) -> Iterator[tuple[str, object]]:
 def _rate(name: str, one: Rate) -> Iterator[tuple[str, object]]:
     yield name, one.k
     yield f"{name}_rate", _round(one.share) if one.n else ""
+
+
+def _metric(metric: metrics.Metric, value: metrics.Value | None) -> Iterator[tuple[str, object]]:
+    if metric.level == "attempt" and metric.unit == "share":
+        yield from _rate(metric.name, value if isinstance(value, Rate) else Rate.of(0, 0))
+        return
+    values = metrics.numbers(metric.name, value)
+    names = (metric.name, f"{metric.name}_low", f"{metric.name}_high") if metric.interval else (metric.name,)
+    yield from ((name, _round(values.get(name))) for name in names)
 
 
 def _round(value: float | None) -> object:

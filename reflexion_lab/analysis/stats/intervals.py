@@ -124,7 +124,7 @@ def effective(sizes: Sequence[int]) -> int:
         ConfigError: there is no case.
     """
     if not sum(sizes):
-        raise ConfigError("clusters: no case found in any", expected="at least one")
+        raise ConfigError("clusters", "no case in any", "at least one")
     return max(1, sum(sizes) ** 2 // sum(size**2 for size in sizes))
 
 

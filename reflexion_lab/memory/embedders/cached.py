@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import sqlite3
 import threading
 import warnings
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.protocols import Embedder
-from reflexion_lab.storage.sqlite_file import Layout, connect, connect_readonly
+from reflexion_lab.storage.sqlite_file import FAULTS, FileTable
+from reflexion_lab.storage.table import Execute, Layout
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
 LAYOUT = Layout(
+    name="embeddings",
+    columns="""fingerprint TEXT NOT NULL, digest BLOB NOT NULL, vector BLOB NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, digest)""",
     application_id=0x52464C56,
-    schema=1,
-    table="""CREATE TABLE IF NOT EXISTS embeddings (
-    fingerprint TEXT NOT NULL, digest BLOB NOT NULL, vector BLOB NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (fingerprint, digest))""",
 )
 """`digest`: SHA-256 of the text; `vector`: little-endian float32; `checksum`: CRC-32 of `vector`."""
 CHUNK = 1024
@@ -48,7 +46,7 @@ class CachedEmbedder:
         self._embedder = embedder
         self._path = None if path is None else Path(path)
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        self._table: FileTable | None = None
         self._opened = self._warned = False
         self._writable = True
 
@@ -89,50 +87,62 @@ class CachedEmbedder:
         return np.frombuffer(joined, "<f4").reshape(len(texts), -1).astype(np.float32, copy=False)
 
     def _read(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
-        asked = (self.fingerprint, *digests)
-        marks = ",".join("?" * (len(asked) - 1))
+        values = (self.fingerprint, *digests)
+        marks = ",".join("?" * (len(values) - 1))
         statement = f"SELECT digest, vector, checksum FROM embeddings WHERE fingerprint = ? AND digest IN ({marks})"
         with self._lock:
-            if (connection := self._open()) is None:
+            if (table := self._open()) is None:
                 return {}
             try:
-                rows = connection.execute(statement, asked).fetchall()
-            except sqlite3.Error as problem:
+                rows: list[tuple[Any, ...]] = table.rows(statement, values)
+            except FAULTS as problem:
                 self._warn(problem)
                 self._drop()
                 return {}
         return {digest: vector for digest, vector, checksum in rows if zlib.crc32(vector) == checksum}
 
     def _write(self, vectors: dict[bytes, bytes]) -> None:
-        rows = [(self.fingerprint, digest, vector, zlib.crc32(vector)) for digest, vector in vectors.items()]
+        def insert(execute: Execute) -> tuple[None, bool]:
+            for digest, vector in vectors.items():
+                execute(
+                    "INSERT OR REPLACE INTO embeddings VALUES (:fingerprint, :digest, :vector, :checksum)",
+                    {
+                        "fingerprint": self.fingerprint,
+                        "digest": digest,
+                        "vector": vector,
+                        "checksum": zlib.crc32(vector),
+                    },
+                )
+            return None, True
+
         with self._lock:
-            if (connection := self._open()) is None or not self._writable:
+            if (table := self._open()) is None or not self._writable:
                 return
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)", rows)
-                connection.execute("COMMIT")
-            except sqlite3.Error as problem:
+                table.transaction(insert)
+            except FAULTS as problem:
                 self._warn(problem)
                 self._writable = False  # what it holds is still read
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
 
-    def _open(self) -> sqlite3.Connection | None:
-        if not self._opened and self._path is not None:
-            self._opened = True
+    def _open(self) -> FileTable | None:
+        if self._opened or self._path is None:
+            return self._table
+        self._opened = True
+        for readonly in (False, True):
+            table = FileTable(self._path, LAYOUT, readonly=readonly)
             try:
-                self._connection = connect(self._path, LAYOUT)
-            except (sqlite3.Error, OSError) as problem:
+                table.open()
+            except FAULTS as problem:
                 self._warn(problem)
-                with contextlib.suppress(sqlite3.Error, OSError):
-                    self._connection = connect_readonly(self._path, LAYOUT)
-        return self._connection
+            else:
+                self._table = table
+                break
+        return self._table
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._table is not None:
+            self._table.close()
+            self._table = None
 
     def _warn(self, problem: Exception) -> None:
         if not self._warned:

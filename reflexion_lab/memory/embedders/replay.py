@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
-import threading
 import zlib
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.cached import LAYOUT
-from reflexion_lab.storage.sqlite_file import connect_readonly
+from reflexion_lab.storage.sqlite_file import FAULTS, FileTable
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -32,7 +30,7 @@ class ReplayEmbedder:
     def __init__(self, path: str | Path, fingerprint: str = "") -> None:
         self.path = Path(path)
         self._wanted = fingerprint
-        self._lock = threading.Lock()
+        self._table = FileTable(self.path, LAYOUT, readonly=True)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -74,17 +72,10 @@ class ReplayEmbedder:
 
     def _rows(self, statement: str, *values: str | bytes) -> list[tuple[Any, ...]]:
         try:
-            with self._lock:
-                return self._connection.execute(statement, values).fetchall()
-        except (sqlite3.Error, OSError) as error:
+            return self._table.rows(statement, values)
+        except FAULTS as error:
             raise ModelError(f"{self.path} cannot be used as recorded embeddings ({error})") from error
 
     def close(self) -> None:
         """Close the file; the next question opens it again."""
-        with self._lock:
-            if connection := self.__dict__.pop("_connection", None):
-                connection.close()
-
-    @cached_property
-    def _connection(self) -> sqlite3.Connection:
-        return connect_readonly(self.path, LAYOUT)
+        self._table.close()

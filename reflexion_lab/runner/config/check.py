@@ -228,13 +228,13 @@ def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
     for group, name in PROMISED.get(arm, ()):
         if name not in (classes := _classes(config[group])):
             yield (
-                f"arm: {arm} found with {group} {classes[0]}; expected {name}, as experiment={arm} has it; "
+                f"arm: got {arm} with {group} {classes[0]}, expected {name}, as experiment={arm} has it; "
                 f"leave {group}=… out, or give the arm another name"
             )
     if arm == "retry" and config["loop"]["max_attempts"] > 1 and _is_greedy(config["actor"]):
         yield (
-            "temperature: 0 found with arm=retry: a deterministic model draws the same program at every "
-            "attempt; expected a temperature above 0, such as temperature=0.8, in all arms alike"
+            "temperature: got 0 with arm=retry, where a deterministic model draws the same program at every attempt, "
+            "expected one above 0; give temperature=0.8, say, to all arms alike"
         )
     shares = config["memory"]["shared"].get("across_cells") and capability(
         config["store"], "is_durable", True, is_inherited=False

@@ -185,8 +185,9 @@ def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
     if cfg.feedback_source == "oracle" and keeps(cfg):
         raise ConfigError(
-            "feedback_source: oracle found with a store, which would carry words about hidden tests into other runs",
-            expected="store=none",
+            "store",
+            "a store with feedback_source=oracle",
+            "store=none, since words about hidden tests would reach other runs",
         )
     for message in settings.arm_warnings(plain(cfg)):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -371,9 +372,7 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
 
     style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
     if style == "continuation" and capability(node, "only_chats", ""):
-        raise ConfigError(
-            f"suite_writer: {style} found with {capability(node, 'only_chats', '')}", expected="suite_writer=chat"
-        )
+        raise ConfigError("suite_writer", f"{style} with {capability(node, 'only_chats', '')}", "suite_writer=chat")
     node, parts = plain(cfg.suite_writer), {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
 
     def writer() -> SuiteWriter:

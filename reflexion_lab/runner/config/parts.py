@@ -246,7 +246,7 @@ def _cached(
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.agent.models.capped import CappedModel, longest_reply
     from reflexion_lab.agent.models.prices import RECORDED, settled
-    from reflexion_lab.storage.shared_calls import UNSAVED
+    from reflexion_lab.storage.call_store import UNSAVED
 
     price = settled(role, node, lists, meter.caps.cost)
     if takes(node, "tasks"):
@@ -283,7 +283,7 @@ def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
         if _within(plain(cfg[name]), _continues):
-            raise ConfigError(f"{name}: continuation found with {found}", expected=chat)
+            raise ConfigError(name, f"continuation with {found}", chat)
 
 
 def _continues(node: Mapping[str, Any]) -> bool:

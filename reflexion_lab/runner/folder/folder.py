@@ -79,8 +79,8 @@ class RunFolder:
         folder = cls(Path(path))
         if not (folder.path / "manifest.json").is_file():
             hint = f"; did you mean '{path}/*'?" if next(folder.path.glob("*/manifest.json"), None) else ""
-            expected = f"expected a run folder, as `run` prints at its end{hint}"
-            raise FolderError(f"{path}: no manifest.json found; {expected}")
+            expected = f"a run folder, as `run` prints at its end{hint}"
+            raise FolderError(path, "no manifest.json", expected)
         _ = folder.manifest
         return folder
 
@@ -112,8 +112,8 @@ class RunFolder:
         except UNREADABLE as problem:
             raise FolderError(f"{path}: {problem}", expected=f"a manifest of schema {SCHEMA_VERSION}") from None
         if found.schema_version > SCHEMA_VERSION:
-            what = f"schema {found.schema_version} found; this version reads schema {SCHEMA_VERSION}"
-            raise FolderError(f"{path}: {what}; use the version of reflexion_lab that wrote it, or a newer one")
+            mend = "use the version of reflexion_lab that wrote it, or a newer one"
+            raise FolderError(path, f"schema {found.schema_version}", f"{SCHEMA_VERSION} at most", mend)
         return found
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -150,8 +150,8 @@ class RunFolder:
             with self._files.held():
                 yield
         except Held:
-            said = "another process writes into this run; expected it to be at an end; wait for it, or stop it"
-            raise FolderError(f"{self.path}: {said}") from None
+            said = f"{self.path}: another process writes into this run"
+            raise FolderError(said, hint="wait for it, or stop it") from None
 
     @property
     def is_untouched(self) -> bool:
@@ -280,8 +280,8 @@ def _named(run: object) -> list[RunFolder]:
         return [RunFolder.existing(folder.path)]
     if isinstance(several := getattr(run, "runs", run), Iterable):
         return folders(*several)
-    expected = "expected a folder, a pattern such as runs/*, a run or a sweep"
-    raise FolderError(f"{type(run).__name__}: found as a run; {expected}")
+    expected = "a folder, a pattern such as runs/*, a run or a sweep"
+    raise FolderError("runs", f"something of type {type(run).__name__}", expected)
 
 
 def _matching(run: str) -> list[RunFolder]:
@@ -294,4 +294,4 @@ def _matching(run: str) -> list[RunFolder]:
     paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if found := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:
         return found
-    raise FolderError(f"{run}: no manifest.json found in any folder", expected="a pattern that fits run folders")
+    raise FolderError(run, "no manifest.json in any folder", "a pattern that fits run folders")

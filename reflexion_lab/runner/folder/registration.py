@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reflexion_lab.errors import DataError
+from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Manifest, Record
 
@@ -99,6 +99,8 @@ def read(path: Path | str) -> Registration:
     try:
         return msgspec.yaml.decode(text, type=Registration)
     except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: a key that cannot be one
+        if isinstance(cause := problem.__cause__, LabError):
+            raise DataError(f"study: {path}: {cause.problem}", hint=cause.hint) from None
         said = " ".join(str(problem).split())
         raise DataError(f"study: {path}: {said}", expected=f"a {FILE} as docs/guides/sweep.md shows one") from None
 
@@ -131,9 +133,10 @@ def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registrat
     found, digest = read(folders[0] / FILE), digests.pop()
     if found.digest != digest:
         raise DataError(
-            f"study: {folders[0] / FILE} has the digest {found.digest}",
-            expected=f"{digest}, which the run began with",
-            hint="put the registered file back",
+            folders[0] / FILE,
+            f"digest {found.digest}",
+            f"{digest}, which the run began with",
+            "put the registered file back",
         )
     return found
 
@@ -182,7 +185,7 @@ def _strays(registration: Registration, run: Manifest) -> Iterator[str]:
         yield f"seed {run.seed} was not registered"
     for field, found in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
         if found != (wanted := getattr(registration, field)):
-            yield f"{field} {found} found, registered was {wanted}"
+            yield f"{field} is {found}, registered was {wanted}"
 
 
 class _Label(NamedTuple):

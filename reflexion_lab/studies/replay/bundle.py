@@ -61,8 +61,10 @@ class About(Record, frozen=True, kw_only=True):
 def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
     """Write a bundle in one step; equal contents make equal bytes. `about.members` is filled in.
 
-    Raises:
-        BundleError: a member is not called as it should, or all together are too large.
+    Raises
+    ------
+    BundleError
+        A member is not called as it should, or all together are too large.
     """
     if strange := [name for name in members if not NAME.fullmatch(name)]:
         raise BundleError(f"{strange[0]}: a bundle has no such member")
@@ -71,11 +73,11 @@ def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
     if (size := sum(map(len, members.values()))) > LARGEST:
         raise BundleError(path, f"{size:,} bytes to pack", f"at most {LARGEST:,}")
     about = msgspec.structs.replace(about, members={name: sha256(members[name]) for name in sorted(members)})
-    told = msgspec.json.format(msgspec.json.encode(about, order="deterministic"), indent=2) + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(about, order="deterministic"), indent=2) + b"\n"
     draft = path.with_name(f".{path.name}.draft")
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in {ABOUT: told, **dict(sorted(members.items()))}.items():
+            for name, content in {ABOUT: text, **dict(sorted(members.items()))}.items():
                 info = zipfile.ZipInfo(name)  # dated 1980, whenever it is packed
                 info.compress_type = zipfile.ZIP_DEFLATED
                 info.external_attr = 0o644 << 16
@@ -88,9 +90,10 @@ def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
 def read(path: Path) -> tuple[About, dict[str, bytes]]:
     """What a bundle holds, every member checked against its digest.
 
-    Raises:
-        BundleError: the file is no bundle, is damaged, of another version, too large, or has a member that no bundle
-            has.
+    Raises
+    ------
+    BundleError
+        The file is no bundle, is damaged, of another version, too large, or has a member that no bundle has.
     """
     try:
         check(path, "a bundle")
@@ -101,9 +104,11 @@ def read(path: Path) -> tuple[About, dict[str, bytes]]:
             infos = _checked(path, archive.infolist())
             contents = {name: archive.read(info) for name, info in infos.items()}
     except OSError as problem:
-        raise BundleError(f"{path}: cannot be read ({problem.strerror})", expected="a bundle") from None
+        raise BundleError(path, f"a file that cannot be read ({problem.strerror})", "a bundle") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
-        raise BundleError(f"{path}: damaged, or no bundle ({problem}); have it sent again") from None
+        raise BundleError(
+            path, f"a file that is damaged or none ({problem})", "a bundle", "have it sent again"
+        ) from None
     about = _about(path, contents.pop(ABOUT))
     for name in sorted(contents.keys() | about.members.keys()):
         if name not in contents or sha256(contents[name]) != about.members.get(name):
@@ -125,23 +130,23 @@ def sha256(content: bytes) -> str:
 
 def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     """By name. What a member claims to hold is a bound: no more of it is read."""
-    found = {info.filename: info for info in infos}
-    if len(infos) > MOST or len(found) != len(infos):
+    by_name = {info.filename: info for info in infos}
+    if len(infos) > MOST or len(by_name) != len(infos):
         raise BundleError(path, f"{len(infos)} members", f"at most {MOST}, each once")
-    for name, info in found.items():
+    for name, info in by_name.items():
         if name != ABOUT and not NAME.fullmatch(name):
-            raise BundleError(f"{path}: a member {name!r} found, which no bundle has")
+            raise BundleError(path, f"a member {name!r}", "the files of a run alone")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
-            raise BundleError(f"{path}: {name} is a link or encrypted", expected="a plain file")
+            raise BundleError(f"{path}, {name}", "a link or encrypted member", "a plain file")
     if bomb := next((info for info in infos if info.file_size > max(SMALL, RATIO * info.compress_size)), None):
-        told = f"{bomb.compress_size:,} bytes that unpack to {bomb.file_size:,}"
-        raise BundleError(f"{path}: {bomb.filename}: {told}, as no text does", expected="a run's records")
+        sizes = f"{bomb.compress_size:,} bytes that unpack to {bomb.file_size:,}"
+        raise BundleError(f"{path}, {bomb.filename}", f"{sizes}, as no text does", "a run's records")
     if (size := sum(info.file_size for info in infos)) > LARGEST:
-        raise BundleError(f"{path}: {size:,} bytes found unpacked", expected=f"at most {LARGEST:,}")
-    if ABOUT not in found:
+        raise BundleError(path, f"{size:,} bytes unpacked", f"at most {LARGEST:,}")
+    if ABOUT not in by_name:
         raise BundleError(path, f"no {ABOUT}", "what `reflexion-lab bundle` writes")
-    return found
+    return by_name
 
 
 def _about(path: Path, text: bytes) -> About:

@@ -1,4 +1,7 @@
-"""Packs a run: it is carried out again from its recorded calls first, so that what is packed is known to replay."""
+"""Packs a run: it is replayed from its recorded calls first, so that what is packed is known to replay.
+
+No key, no log-in and no place on the machine's disks leaves with it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -14,19 +17,21 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.canonical_form import figures
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.io.secrets import SHAPES, of_environment, without_logins
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.protocols import Store
 from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.postgresql import is_url, with_login
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import About, BundleError
-from reflexion_lab.studies.replay.portable import check_secrets, portable
 from reflexion_lab.studies.replay.recorded_files import CALLS, VECTORS, Call, as_file, as_lines, copied
-from reflexion_lab.studies.replay.rerun import Supplies, keeps, pools, rerun
+from reflexion_lab.studies.replay.replay import Supplies, keeps, pools, rerun
 from reflexion_lab.studies.replay.sameness import Sameness, compare
+from reflexion_lab.tasks.benchmarks.datasets_in import HUB
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.prices import Price
@@ -41,6 +46,11 @@ LOG = (
 )
 
 
+KEYS = re.compile(SHAPES.pattern.encode())
+KEPT = ("workers", "quiet")
+"""Of what says how a run was carried out, what says nothing of the machine."""
+
+
 class Packed(NamedTuple):
     path: Path
     calls: int
@@ -53,14 +63,19 @@ class Packed(NamedTuple):
 def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Store | None = None) -> Packed:
     """Write the bundle of a finished run to `out`.
 
-    Args:
-        calls: the call cache that the run used, a file or PostgreSQL's URL, where it is no longer the one that its
-            config names.
-        store: what the run read at its beginning, where that was anything.
+    Parameters
+    ----------
+    calls : str or Path, optional
+        The call cache that the run used, a file or PostgreSQL's URL, where it is no longer the one that its config
+        names.
+    store : Store, optional
+        What the run read at its beginning, where that was anything.
 
-    Raises:
-        BundleError: the run is not finished, something that it read is gone, its replay differs, or it holds a key
-            or a path of this machine.
+    Raises
+    ------
+    BundleError
+        The run is not finished, something that it read is gone, its replay differs, or it holds a key or a path of this
+        machine.
     """
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:
@@ -74,7 +89,7 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
         if supplies.memory.is_dir():
             shutil.copytree(supplies.memory, used)
         again = rerun(log.manifest, supplies._replace(memory=used), here / "again")
-        sameness = compare(log, figures(log), again)
+        sameness = compare(log, figures(log), again.folder, again.problem)
         if not sameness.holds:
             raise BundleError(f"{run.path}: its replay differs, so it is not packed: {sameness.first}")
         members = dict(_members(run, log.manifest, supplies, here / "again"))
@@ -161,7 +176,7 @@ def _beside(run: RunFolder, named: str | None, usual: str) -> Path:
 
 def _found(path: Path, what: str, option: str) -> Path:
     if not path.is_file():
-        raise BundleError(f"{path}: no {what} found; a run with cache.mode=off has none; else name it with {option}")
+        raise BundleError(path, f"no {what}", "a run with cache.mode on", f"name it with {option}")
     return path
 
 
@@ -170,13 +185,11 @@ def _data(config: Mapping[str, Any]) -> str | None:
     load = config["benchmark"]["load"]
     if "path" not in load:
         return None
-    if not load["path"]:
-        raise BundleError(
-            "benchmark.load.path: null found, which asks the hub", expected="a file, so that it can travel"
-        )
-    path = str(load["path"])
+    path = str(load["path"] or "")
+    if not path or path.startswith(HUB):
+        raise BundleError("benchmark.load.path", f"{path or 'null'}, of the hub", "a file, so that it can travel")
     if not Path(path).is_file():
-        raise BundleError(f"benchmark.load.path: {path} not found from here; go where the run was started")
+        raise BundleError("benchmark.load.path", f"{path}, no file from here", "one; go where the run was started")
     return path
 
 
@@ -194,8 +207,8 @@ def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder
         raise BundleError("the run read a store when it began", expected="it, so that it is packed too: --store PLACE")
     held = Jsonl(folder)
     if store is not None:
-        episodes = [one for one in store.read(Episode) if not one.session_id.startswith(f"{run_id}/")]
-        mistakes = [one for one in store.read(Mistake) if not one.mistake_id.startswith(f"mistake-{run_id}/")]
+        episodes = [record for record in store.read(Episode) if not record.session_id.startswith(f"{run_id}/")]
+        mistakes = [record for record in store.read(Mistake) if not record.mistake_id.startswith(f"mistake-{run_id}/")]
         held.append(episodes[: beginning.episodes])
         held.append(mistakes[: beginning.mistakes])
     held.append(beginning.wisdom)
@@ -223,3 +236,46 @@ def _members(run: RunFolder, manifest: Manifest, supplies: Supplies, again: Path
 
 def _json(record: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=2) + b"\n"
+
+
+def portable(manifest: Manifest) -> Manifest:
+    """The manifest without places: of an absolute path its last part is left, and what says where a run lay is empty.
+    The digests stay those of the run.
+    """
+    config = {key: value for key, value in manifest.config.items() if key not in HOW_NOT_WHAT or key in KEPT}
+    config = {key: _without_places(value) for key, value in without_logins(config).items()}
+    provenance = replace(manifest.provenance, overrides=())  # they hold places too, and the config says it all
+    return replace(manifest, config=config, provenance=provenance)
+
+
+def check_secrets(members: Mapping[str, bytes], run: Path) -> None:
+    """Raises BundleError: a member holds a key, the value of a variable that is named like one, or where this machine
+    keeps the run, the package or its user's files. What it holds is not told.
+    """
+    for name, content in members.items():
+        for what, text in _unwanted(run):
+            if text in content:
+                raise BundleError(f"{run}: {name} holds {what}; a bundle goes to others, so nothing was packed")
+        if KEYS.search(content):
+            raise BundleError(f"{run}: {name} holds what looks like an API key; nothing was packed")
+
+
+def _unwanted(run: Path) -> Iterator[tuple[str, bytes]]:
+    for variable, value in of_environment():
+        yield f"the value of the environment variable {variable}", value.encode()
+    for what, place in {"run folder": run.resolve(), "package": Path(__file__).parents[2], "home": Path.home()}.items():
+        if len(place.parts) > 2:  # `/root` or `/` may stand in any text
+            yield f"the path of this machine's {what}", str(place).encode()
+
+
+def _without_places(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_places(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_without_places(value) for value in node]
+    if not isinstance(node, str):
+        return node
+    address = re.fullmatch(r"(sqlite|file):/+(.*)", node)
+    if PurePosixPath(node).is_absolute() or address or node.startswith("~"):
+        return PurePosixPath(node).name
+    return PureWindowsPath(node).name if PureWindowsPath(node).is_absolute() else node

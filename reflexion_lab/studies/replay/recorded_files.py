@@ -16,8 +16,8 @@ from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.memory.embedders import cached
 from reflexion_lab.records import Record
 from reflexion_lab.storage import call_store
-from reflexion_lab.storage.shared_calls import SharedCalls
-from reflexion_lab.storage.sqlite_file import Layout, connect, connect_readonly
+from reflexion_lab.storage.sqlite_file import connect, connect_readonly
+from reflexion_lab.storage.table import Layout
 from reflexion_lab.studies.replay.bundle import BundleError
 
 
@@ -74,7 +74,7 @@ VECTORS = Kind(
 
 def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
     """The file at `path` with the calls of these models from PostgreSQL's call cache at `url`. Raises ModelError."""
-    calls = SharedCalls(url, readonly=True)
+    calls = call_store.CallStore(url, readonly=True)
     with closing(calls), closing(connect(path, CALLS.layout)) as connection:
         connection.execute("BEGIN")
         connection.executemany(CALLS.insert, map(msgspec.structs.astuple, calls.calls(fingerprints)))
@@ -83,21 +83,32 @@ def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
 
 
 def as_lines(path: Path, kind: Kind) -> bytes:
-    """Every row of the file at `path`, sorted, one a line; b"" where there is no file."""
+    """Every row of the file at `path`, sorted, one a line; b"" where there is no file.
+
+    Raises:
+        BundleError: it is another file, or damaged.
+    """
     if not path.is_file():
         return b""
     fields = kind.record.__struct_fields__
-    with closing(connect_readonly(path, kind.layout)) as connection:
-        rows = connection.execute(kind.select)
-        made = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
-        return b"".join(msgspec.json.encode(record) + b"\n" for record in made)
+    try:
+        with closing(connect_readonly(path, kind.layout)) as connection:
+            rows = connection.execute(kind.select)
+            records = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
+            return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+    except sqlite3.Error as problem:
+        raise BundleError(
+            path, f"a file that is damaged or another ({problem})", "one that a run has written"
+        ) from None
 
 
 def as_file(lines: bytes, kind: Kind, path: Path) -> Path:
     """The file at `path` with these rows.
 
-    Raises:
-        BundleError: a line is no such record.
+    Raises
+    ------
+    BundleError
+        A line is no such record.
     """
     try:
         rows = [msgspec.json.decode(line, type=kind.record).row for line in lines.splitlines()]

@@ -1,24 +1,185 @@
-"""Carries out the run of a bundle again, offline, and compares."""
+"""Runs carried out again from what was recorded, offline, and compared: the very config, its models answering from the
+recording alone, its programs executed anew. No network, no weights and no key are needed.
+"""
 
 from __future__ import annotations
 
+import functools
 import platform
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.errors import FolderError
+from reflexion_lab.errors import ConfigError, FolderError, ModelError
 from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.moved import current, updated
+from reflexion_lab.records import Manifest
+from reflexion_lab.runner.config.build import capability
+from reflexion_lab.runner.config.compose import CONF, assemble, restored
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import About, BundleError
 from reflexion_lab.studies.replay.recorded_files import CALLS, VECTORS, as_file
-from reflexion_lab.studies.replay.rerun import Supplies, rerun
 from reflexion_lab.studies.replay.sameness import Sameness, compare
+
+REPLAY_MODEL = "reflexion_lab.agent.models.replay.ReplayModel"
+REPLAY_EMBEDDER = "reflexion_lab.memory.embedders.replay.ReplayEmbedder"
+STORE = "reflexion_lab.storage.jsonl.Jsonl"
+NO_TRACKER = "reflexion_lab.studies.tracking.null.NullTracker"
+
+
+class Supplies(NamedTuple):
+    """What a run reads, and where it lies now."""
+
+    calls: Path
+    """A call-cache file."""
+    contexts: Mapping[str, int]
+    """Tokens of prompt and reply together, by role."""
+    embeddings: Path
+    """An embedding-cache file; opened only by runs that ask for vectors."""
+    embedder: str
+    """Whose vectors; "" for the only ones there."""
+    memory: Path
+    """A folder of JSON lines; runs that keep what they learn read it, and add to it."""
+    data: str | None
+    """The benchmark's file, where it is one."""
+    pool: tuple[str, ...]
+    """Run folders that reflections are drawn from."""
+    study: str | None
+
+
+class Rerun(NamedTuple):
+    folder: RunFolder
+    problem: ModelError | None
+    """What was asked for and not recorded: the run went another way, and ended there."""
+
+
+def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path | None = None) -> Rerun:
+    """Carry out the run of `manifest` again. Its caches are new ones in `folder`: afterwards `calls.sqlite` there holds
+    what it asked its models, and nothing else. Its own folder comes below `run_root`, else below `folder` too.
+
+    Raises
+    ------
+    ConfigError
+        Its config names parts that this version does not have, or the benchmark is another one here.
+    HarnessError
+        The sandbox is broken.
+    """
+    check_parts(manifest.config)
+    lab = assemble(restored(config_of(manifest, supplies, folder, run_root or folder)), is_recorded=True)
+    try:
+        lab.runner.run()
+    except ModelError as problem:
+        return Rerun(lab.folder, problem)
+    finally:
+        lab.close()
+    return Rerun(lab.folder, None)
+
+
+def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path) -> dict[str, Any]:
+    """The config of a run with its models, places and data replaced by what was recorded."""
+    config: dict[str, Any] = updated(manifest.config)
+    prints = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
+    nodes = {role: _model(supplies, role, fingerprint, manifest.slots) for role, fingerprint in prints.items()}
+    config |= {
+        "model": nodes.pop("actor"),
+        "roles": nodes,
+        "tracker": {"_target_": NO_TRACKER},
+        "run_root": str(run_root),
+        "resume": None,
+        "executor": None,
+        "quiet": True,
+        "sweep_id": None,
+        "caps": None,
+        "storage": None,
+        "prices": None,
+        "study": supplies.study,
+        "embedder": {
+            "_target_": REPLAY_EMBEDDER,
+            "_partial_": True,
+            "path": str(supplies.embeddings),
+            "fingerprint": supplies.embedder,
+        },
+    }
+    files = {"path": "calls", "embeddings": "embeddings", "executions": "executions"}
+    config["cache"] = {"mode": "read-write", **{key: str(folder / f"{name}.sqlite") for key, name in files.items()}}
+    if keeps(config):
+        config["store"] = {"_target_": STORE, "path": str(supplies.memory)}
+    if config["memory"].get("reflection_files"):
+        config["memory"]["reflection_files"] = str(folder / "reflections")
+    if supplies.data is not None:
+        config["benchmark"]["load"]["path"] = supplies.data
+    for node in pools(config):
+        node["pool"] = list(supplies.pool)
+    return config
+
+
+def _model(supplies: Supplies, role: str, fingerprint: str, slots: int) -> dict[str, Any]:
+    return {
+        "_target_": REPLAY_MODEL,
+        "path": str(supplies.calls),
+        "fingerprint": fingerprint,
+        "slots": slots,
+        "context": supplies.contexts.get(role, 0),
+    }
+
+
+def keeps(config: Mapping[str, Any]) -> bool:
+    """Whether what the run learns outlives it."""
+    return bool(capability(config["store"], "is_durable", True, is_inherited=False))
+
+
+def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The parts that draw from earlier runs."""
+    return [node for node in _dicts(config) if "pool" in node and "_target_" in node]
+
+
+def check_parts(config: Mapping[str, Any]) -> None:
+    """A config from elsewhere may name parts of this version alone: any other name would be a program to run.
+
+    Raises
+    ------
+    ConfigError
+        It names something else, or holds an interpolation.
+    """
+    for node in _dicts(config):
+        target = node.get("_target_")
+        named = [target] if target else []
+        if target == "hydra.utils.get_object":
+            named.append(node.get("path"))
+        for name in named:
+            if current(name) not in parts():
+                raise ConfigError("config", f"the part {name}", "one that conf/ names here", "use its version")
+    if any("${" in text for text in _texts(config)):
+        raise ConfigError("config", "an interpolation, ${…}", "plain values, as manifests hold them")
+
+
+@functools.cache
+def parts() -> frozenset[str]:
+    """Every name of a class or function that the config folder holds."""
+    pattern = re.compile(r"^[\s-]*(?:_target_|path): ((?:reflexion_lab|hydra\.utils)\.[\w.]+)", re.MULTILINE)
+    texts = (path.read_text() for path in CONF.rglob("*.yaml"))
+    return frozenset(name for text in texts for name in pattern.findall(text)) | {STORE}
+
+
+def _dicts(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _dicts(value)
+
+
+def _texts(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    for value in [*node, *node.values()] if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _texts(value)
 
 
 class Replayed(NamedTuple):
@@ -31,10 +192,14 @@ class Replayed(NamedTuple):
 def replay(path: Path, out: Path | None = None) -> Replayed:
     """Unpack the bundle at `path`, carry its run out again and compare; with `out`, keep the new run below that folder.
 
-    Raises:
-        BundleError: the file is no bundle, is damaged, or does not hold a run.
-        ValueError: the run needs parts that this version does not have.
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    BundleError
+        The file is no bundle, is damaged, or does not hold a run.
+    ValueError
+        The run needs parts that this version does not have.
+    HarnessError
+        The sandbox is broken.
     """
     about, members = bundle.read(path)
     with Scratch() as scratch:
@@ -46,7 +211,7 @@ def replay(path: Path, out: Path | None = None) -> Replayed:
             raise BundleError(f"{path}: {problem}") from None
         again = rerun(then.manifest, _supplies(about, unpacked), scratch.path / "again", out)
         again.folder.write_json("summary.json", msgspec.to_builtins(summary(Log.read(again.folder))))
-        sameness = compare(then, about.figures, again)
+        sameness = compare(then, about.figures, again.folder, again.problem)
     if about.python != platform.python_version():
         note = f"python: {about.python} then, {platform.python_version()} here"
         sameness = replace(sameness, notes=(note, *sameness.notes))

@@ -9,7 +9,8 @@ from reflexion_lab.analysis.canonical_form import bare, differences, essence, fi
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Attempt, Manifest, Record
-from reflexion_lab.studies.replay.rerun import Rerun
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.text.shorten import cut
 
 RECORDS = {
     "attempts": "attempts",
@@ -48,22 +49,34 @@ class Sameness(Record, frozen=True, kw_only=True):
         return next((f"{row.name}: {row.told}" for row in self.rows if not row.same), "")
 
 
-def compare(then: Log, told: Mapping[str, Any], again: Rerun) -> Sameness:
-    """`told`: the headline figures of `then`, as they were told when it was packed."""
-    now = Log.read(again.folder)
+def compare(then: Log, packed: Mapping[str, Any], folder: RunFolder, problem: ModelError | None) -> Sameness:
+    """A run and its replay.
+
+    Parameters
+    ----------
+    then : Log
+        The run.
+    packed : mapping
+        Its headline figures, as they were when it was packed.
+    folder : RunFolder
+        The replay.
+    problem : ModelError, optional
+        A reply that the replay asked for and that was not recorded: it ended there.
+    """
+    now = Log.read(folder)
     rows = [*_conditions(then.manifest, now.manifest), _beginning(then, now)]
-    if again.problem:
-        rows.append(_gone_astray(then, again.folder.attempts, again.problem))
+    if problem:
+        rows.append(_gone_astray(then, folder.attempts, problem))
     rows += _records(then, now)
-    if not again.problem:
-        rows += _figures(told, figures(now))
+    if not problem:
+        rows += _figures(packed, figures(now))
     return Sameness(rows=tuple(rows), notes=tuple(_notes(then.manifest, now.manifest)))
 
 
 def _conditions(then: Manifest, now: Manifest) -> Iterator[Row]:
-    one, other = ((run.benchmark, run.benchmark_digest, run.n_expected) for run in (then, now))
+    before, after = ((run.benchmark, run.benchmark_digest, run.n_expected) for run in (then, now))
     same = f"{then.n_expected} of {then.benchmark}"
-    yield _row("tasks", one == other, same, f"{then.benchmark} has another digest or number of tasks here")
+    yield _row("tasks", before == after, same, f"{then.benchmark} has another digest or number of tasks here")
     templates = sorted(
         name
         for name in then.prompt_digests.keys() | now.prompt_digests.keys()
@@ -74,60 +87,62 @@ def _conditions(then: Manifest, now: Manifest) -> Iterator[Row]:
 
 
 def _beginning(then: Log, now: Log) -> Row:
-    found = list(differences(*(bare(log.beginning, log.manifest.run_id) for log in (then, now))))
+    places = list(differences(*(bare(log.beginning, log.manifest.run_id) for log in (then, now))))
     same = f"{then.beginning.episodes} episodes, {len(then.beginning.wisdom)} wisdom" if then.beginning else "none"
-    return _row("memory at the start", not found, same, _place(found))
+    return _row("memory at the start", not places, same, _place(places))
 
 
 def _records(then: Log, now: Log) -> Iterator[Row]:
-    one, other = essence(then), essence(now)
+    before, after = essence(then), essence(now)
     by_time = _timed_out_apart(then.attempts, now.attempts)
     for name, field in RECORDS.items():
-        pairs = {task: (one[task][field], other.get(task, {}).get(field)) for task in one}
+        pairs = {task: (before[task][field], after.get(task, {}).get(field)) for task in before}
         count = sum(len(value) if isinstance(value, list) else value is not None for value, _ in pairs.values())
         if not count and not any(value for _, value in pairs.values()):
             continue
         different = {task: list(differences(*pair)) for task, pair in pairs.items() if pair[0] != pair[1]}
         task = next((task for task in different if task in by_time), next(iter(different), ""))
-        where = f"{len(different)} of {len(one)} tasks; {task}, {_place(different.get(task, []))}"
+        where = f"{len(different)} of {len(before)} tasks; {task}, {_place(different.get(task, []))}"
         yield _row(name, not different, str(count), where + _blamed(by_time))
 
 
-def _figures(told: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Row]:
+def _figures(packed: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Row]:
     """One row for all that are the same, one for each that is not."""
     for name in ("pass_at_1", "pass_at_1_first"):
-        if told.get(name) and told[name] == now.get(name):
-            yield _row(name, True, f"{told[name]['k']} of {told[name]['n']}", "")
-    found = {name: list(differences(told.get(name), now.get(name))) for name in told}
-    for name, places in found.items():
+        if packed.get(name) and packed[name] == now.get(name):
+            yield _row(name, True, f"{packed[name]['k']} of {packed[name]['n']}", "")
+    changed = {name: list(differences(packed.get(name), now.get(name))) for name in packed}
+    for name, places in changed.items():
         if places:
             yield _row(name, False, "", _place(places))
-    yield _row("headline figures", not any(found.values()), f"{len(found)} to the last digit", "see above")
+    yield _row("headline figures", not any(changed.values()), f"{len(changed)} to the last digit", "see above")
 
 
-def _gone_astray(then: Log, made: Mapping[str, Sequence[Attempt]], problem: ModelError) -> Row:
+def _gone_astray(then: Log, replayed: Mapping[str, Sequence[Attempt]], problem: ModelError) -> Row:
     """The replay asked for a reply that was not recorded; what came before says why."""
     run_ids = then.manifest.run_id
-    by_time = _timed_out_apart(then.attempts, made, partly=True)
-    for task, attempts in made.items():
+    by_time = _timed_out_apart(then.attempts, replayed, partly=True)
+    for task, attempts in replayed.items():
         before = bare(then.attempts.get(task, [])[: len(attempts)], run_ids)
-        if found := list(differences(before, bare(attempts, run_ids), "attempts")):
-            return _row("calls", False, "", f"{task}, {_place(found)}{_blamed(by_time)}")
-    said = "; ".join([str(problem), *getattr(problem, "__notes__", ())])
-    return _row("calls", False, "", f"{' '.join(said.split())}{_blamed(by_time)}")
+        if places := list(differences(before, bare(attempts, run_ids), "attempts")):
+            return _row("calls", False, "", f"{task}, {_place(places)}{_blamed(by_time)}")
+    reason = "; ".join([str(problem), *getattr(problem, "__notes__", ())])
+    return _row("calls", False, "", f"{' '.join(reason.split())}{_blamed(by_time)}")
 
 
 def _timed_out_apart(
     then: Mapping[str, Sequence[Attempt]], now: Mapping[str, Sequence[Attempt]], partly: bool = False
 ) -> list[str]:
     """Tasks on which a program, or the loop, ran out of time in one of the two alone."""
-    found = []
+    apart = []
     for task in then:
-        one, other = then[task], now.get(task, ())
-        pairs = zip(one, other, strict=False) if partly else zip(one[: len(other)], other[: len(one)], strict=True)
+        before, after = then[task], now.get(task, ())
+        pairs = (
+            zip(before, after, strict=False) if partly else zip(before[: len(after)], after[: len(before)], strict=True)
+        )
         if any(_timed_out(a) != _timed_out(b) for a, b in pairs):
-            found.append(task)
-    return found
+            apart.append(task)
+    return apart
 
 
 def _timed_out(attempt: Attempt) -> tuple[object, ...]:
@@ -143,24 +158,19 @@ def _blamed(by_time: Sequence[str]) -> str:
 
 def _notes(then: Manifest, now: Manifest) -> Iterator[str]:
     for name in sorted(then.package_versions.keys() | now.package_versions.keys()):
-        one, other = (manifest.package_versions.get(name, "none") for manifest in (then, now))
-        if one != other:
-            yield f"{name}: {one} then, {other} here"
+        before, after = (manifest.package_versions.get(name, "none") for manifest in (then, now))
+        if before != after:
+            yield f"{name}: {before} then, {after} here"
     if then.isolation != now.isolation:
         yield f"isolation: {', '.join(then.isolation)} then, {', '.join(now.isolation)} here"
 
 
-def _place(found: Sequence[tuple[str, Any, Any]]) -> str:
+def _place(places: Sequence[tuple[str, Any, Any]]) -> str:
     """The first of the differences in words."""
-    if not found:
+    if not places:
         return ""
-    at, one, other = found[0]
-    return f"{at}: {_short(one)} then, {_short(other)} here"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    at, before, after = places[0]
+    return f"{at}: {cut(repr(before), SHOWN)} then, {cut(repr(after), SHOWN)} here"
 
 
 def _row(name: str, same: bool, if_same: str, if_not: str) -> Row:

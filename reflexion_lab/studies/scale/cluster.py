@@ -29,7 +29,7 @@ OBJECT_STORE = 100 << 20
 """Bytes of shared memory: what goes through it are attempts and lessons."""
 USER = re.compile(r"(?<=://)[^\s:/?#@]+@")
 """A name in an address, without a password: no secret."""
-EXPECTED = "expected it in each worker's environment alone, such as PGPASSWORD"
+MEND = "set it in each worker's environment alone, such as PGPASSWORD"
 
 
 class Cluster:
@@ -79,7 +79,7 @@ class Cluster:
         for key, value in _leaves(config):
             shown = USER.sub("", value)
             if without_logins({key.rpartition(".")[2]: shown}) != {key.rpartition(".")[2]: shown}:
-                raise ConfigError(f"{key}: a key or password found, which executor=ray sends to nobody; {EXPECTED}")
+                raise ConfigError(key, "a key or password", "none, as executor=ray sends them to nobody", MEND)
         self.config = config
         self._worker = (limits, servers or self.cpus, str(Path.cwd()))
         return Programs(lambda: self.crew, limits, servers or self.cpus)

@@ -190,8 +190,12 @@ class Crew:
 
         asked = member.actor.ask.remote("place")
         if not ray.wait([asked], timeout=self.patience)[0]:
-            said = f"workers: one had not started after {self.patience:g} s; expected room for them in the cluster"
-            raise HarnessError(f"executor.{said}: set executor.workers, or executor.cpus, lower")
+            raise HarnessError(
+                "executor.workers",
+                f"one that had not started after {self.patience:g} s",
+                "room for them in the cluster",
+                "set executor.workers, or executor.cpus, lower",
+            )
         try:
             member.place = self._answer(member, asked)
             self._check(member.place)
@@ -215,5 +219,5 @@ class Crew:
         for name in ("layers", "version"):
             got, expected = getattr(place, name), getattr(first, name)
             if got != expected:
-                workers = f"worker on {place.node} has {name} {got!r}, worker on {first.node} has {expected!r}"
-                raise HarnessError(f"executor: {workers}", expected="the same, or results would depend on the machine")
+                workers = f"{name} {got!r} on {place.node} and {expected!r} on {first.node}"
+                raise HarnessError("executor", workers, "the same, or results would depend on the machine")

@@ -162,10 +162,8 @@ def _check_ledger(cfg: Any, run_id: str) -> None:
     place = str((cfg.storage or {}).get("spending"))
     is_shared = "://" in place or (Path(cfg.run_root) / run_id / "manifest.json").is_file()
     if not is_shared and any(cap is not None for cap in (cfg.caps or {}).values()):
-        expected = "expected storage=postgres, or a folder that it shares"
-        raise HarnessError(
-            f"caps: found, and {platform.node()} does not see {place}, which they are kept in; {expected}"
-        )
+        unseen = f"some in {place}, which {platform.node()} does not see"
+        raise HarnessError("caps", unseen, "storage=postgres, or a folder that it shares")
 
 
 def _portable(problem: Exception) -> Exception:

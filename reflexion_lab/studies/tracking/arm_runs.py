@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.comparison import Comparison, compare
-from reflexion_lab.analysis.figures.convergence import Curve
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.temp_dirs import Scratch

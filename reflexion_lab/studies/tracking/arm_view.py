@@ -6,13 +6,14 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.differences import Difference
-from reflexion_lab.analysis.figures.convergence import Curve
+from reflexion_lab.analysis.comparison.differences import Difference
+from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.figures.curves import Curve
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.markdown import escaped
-from reflexion_lab.analysis.row import Row
-from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
@@ -85,19 +86,20 @@ def metrics(row: Row, found: Comparison, curve: Curve) -> list[Metric]:
     """
     headline, prefix = ("upper_bound", "upper_bound_") if row.is_upper_bound else ("pass_at_1", "")
     figures = {
-        **_estimate(f"final/{headline}", row.final),
+        **registry.numbers(f"final/{headline}", row.final),
         "final/n": float(row.n),
         "final/no_verdict": float(len(row.no_verdict)),
         "final/seeds": float(len(row.seeds)),
         "final/tasks": float(row.tasks),
         **_difference(f"final/{prefix}difference", row.as_run, not row.is_upper_bound),
         **_difference(f"final/{prefix}difference_at_equal_{found.unit}", _matched(row), not row.is_upper_bound),
-        **_estimate(f"final/attempt_1_{headline}", row.first),
+        **registry.numbers(f"final/attempt_1_{headline}", row.first),
         f"final/{prefix}auc": row.area,
-        **_estimate("final/repair", row.moves.repair),
-        **_estimate("final/damage", row.moves.damage),
+        **registry.numbers("final/repair", row.moves.repair),
+        **registry.numbers("final/damage", row.moves.damage),
         **(_feedback(row.feedback) if not row.is_upper_bound else {}),
         **_spent(row),
+        **{k: v for key, value in row.metrics.items() for k, v in registry.numbers(f"final/{key}", value).items()},
     }
     curves = [
         Metric(f"curve/{key}", value, point.attempt)
@@ -136,8 +138,7 @@ def _said(one: Difference | None, row: Row) -> str:
     """As in `+0.312 [+0.188, +0.425]`; "" for none."""
     if one is None:
         return ""
-    said, bound = one.estimate, "bound " * row.is_upper_bound
-    return f"{bound}{said.value:+.3f} [{said.low:+.3f}, {said.high:+.3f}]"
+    return "bound " * row.is_upper_bound + cells.estimate(one.estimate, digits=3, scale=1, signed=True)
 
 
 def _sentence(one: Difference, found: Comparison) -> str:
@@ -153,16 +154,12 @@ def _matched(row: Row) -> Difference | None:
     return None if found is None or (found.cut and not found.cut.is_matched) else found
 
 
-def _estimate(key: str, found: Estimate | None) -> dict[str, float]:
-    return {key: found.value, f"{key}_low": found.low, f"{key}_high": found.high} if found else {}
-
-
 def _difference(key: str, one: Difference | None, is_claim: bool) -> dict[str, float]:
     """Without any p where it is no claim."""
     if one is None or not is_claim:
-        return _estimate(key, one.estimate if one else None)
+        return registry.numbers(key, one.estimate if one else None)
     p_values = {f"{key}_p": one.p_tasks, f"{key}_p_mcnemar": one.p, f"{key}_p_holm": one.p_holm}
-    return {**_estimate(key, one.estimate), **p_values, f"{key}_n": float(one.n)}
+    return {**registry.numbers(key, one.estimate), **p_values, f"{key}_n": float(one.n)}
 
 
 def _feedback(found: Confusion) -> dict[str, float]:
@@ -178,8 +175,5 @@ def _feedback(found: Confusion) -> dict[str, float]:
 
 def _spent(row: Row) -> dict[str, float]:
     """Over all of the arm's runs."""
-    tallies = row.spent
-    shown = {f"usage/{key}": float(getattr(tallies.usage, key)) for key in ("tokens", *Usage.__struct_fields__)}
-    rates = {key: getattr(tallies, key).share for key in ("extraction_failures", "timeouts", "harness_errors")}
-    per_solved = _estimate("usage/tokens_per_solved", row.tokens_per_solved)
-    return {**shown, **per_solved, **{f"final/{key}_rate": share for key, share in rates.items()}}
+    shown = {f"usage/{key}": float(getattr(row.spent.usage, key)) for key in ("tokens", *Usage.__struct_fields__)}
+    return shown | registry.numbers("usage/tokens_per_solved", row.tokens_per_solved)

@@ -97,18 +97,22 @@ class MlflowTracker:
         with self._reported("tracker.uri"):
             return self._open(self.experiment)[1]
 
-    def track(self, folder: Path) -> str:
+    def track(self, folder: Path, log: Log | None = None) -> str:
         """Log the run in `folder`; returns the address of charts: of its sweep, else of all runs of the experiment.
 
         A run that is there already is replaced: the new one is written in whole, then the old one goes to the
         trash, which `mlflow gc` empties. A run that has not come to its end is marked `KILLED`.
+
+        Args:
+            log: the run, if it has been read; traces read it anew, with its texts.
 
         Raises:
             FolderError: `folder` holds no run.
             TrackerError: MLflow failed; what it had of this run before, it still has.
         """
         folder = Path(folder).absolute()
-        log = Log.read(RunFolder.existing(folder), texts=self._traces.share > 0)
+        if log is None or self._traces.share > 0:
+            log = Log.read(RunFolder.existing(folder), texts=self._traces.share > 0)
         with self._reported(f"run {log.manifest.run_id}", folder), self._alone("runs"):
             client, experiment_id = self._open(log.manifest.study or self.experiment)
             entry = writing.job(folder, log, summary(log))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 class NullTracker:
     command = ""
 
-    def track(self, folder: Path) -> str:
+    def track(self, folder: Path, log: Any = None) -> str:
         """Does nothing with `folder`; there is nowhere to look."""
         return ""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.estimators import Point
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.markdown import escaped
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Log, Summary
@@ -39,37 +41,21 @@ def run_name(manifest: Manifest) -> str:
 
 
 def metrics(log: Log, found: Summary) -> list[Metric]:
-    """Curves with the attempt as step, headline figures, and what was used.
+    """Registered metrics, counts, usage, and curves with the attempt as step.
 
     Figures of a run that hidden tests drove are called `upper_bound`: no table shall rank them as a pass@1.
     """
-    headline = "upper_bound" if found.is_upper_bound else "pass_at_1"
     figures: dict[str, float] = {}
-    if found.pass_at_1.n:
-        figures[f"final/{headline}"] = found.pass_at_1.share
-        figures[f"final/{headline}_low"] = found.pass_at_1.low
-        figures[f"final/{headline}_high"] = found.pass_at_1.high
+    for metric, value in registry.in_run(log):
+        figures |= registry.numbers(f"final/{metric.key(found.is_upper_bound)}", value)
     figures["final/n"] = found.pass_at_1.n
     figures["final/no_verdict"] = len(found.no_verdict)
     figures["final/n_feedback"] = found.visible_pass.n
-    figures["final/attempts_mean"] = found.attempts_mean
-    figures["final/harness_errors"] = found.harness_errors
-    figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
-    if found.pass_at_1_first and found.any_solved and found.against_single and found.pass_at_1.n:
-        figures[f"final/attempt_1_{headline}"] = found.pass_at_1_first.share
-        figures["final/any_solved"] = found.any_solved.share
-        figures["final/gain_over_attempt_1"] = found.against_single.difference
-        figures["final/gain_over_attempt_1_p"] = found.against_single.p
-    if not found.is_upper_bound:
-        shares = {"feedback_wrong_if_passed": found.feedback.wrong_if_passed}
-        shares["feedback_right_if_failed"] = found.feedback.right_if_failed
-        shares |= {"written_tests_valid": found.suites.valid} if found.suites else {}
-        figures |= {f"final/{name}": rate.share for name, rate in shares.items() if rate.n}
     if found.feedback_tests:
         figures["final/feedback_in_place_share"] = found.feedback_in_place / found.feedback_tests
-    if found.reflections_by_model.n:
-        figures["final/reflections_by_model_share"] = found.reflections_by_model.share
+    figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
     figures |= _usage(found) | _reflections(found)
+    headline = "upper_bound" if found.is_upper_bound else "pass_at_1"
     curves = [metric for point in points(log) for metric in _at_attempt(point, headline)]
     return [Metric(name, value) for name, value in figures.items()] + curves
 
@@ -145,7 +131,7 @@ def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
 
 def interval(found: Estimate | Rate) -> str:
     """As in `[0.625, 0.877]`: one column of a table in the place of two."""
-    return f"[{found.low:.3f}, {found.high:.3f}]"
+    return cells.interval(found.low, found.high, digits=3, scale=1)
 
 
 def note(log: Log, found: Summary, folder: Path) -> str:

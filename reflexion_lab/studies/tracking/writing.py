@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reflexion_lab.analysis.figures.convergence import Curve, save_convergence
+from reflexion_lab.analysis.figures.curves import save_convergence
 from reflexion_lab.analysis.figures.reflections import save_reflections
 from reflexion_lab.analysis.figures.style import COLOURS
 from reflexion_lab.analysis.summary import Log, Summary
@@ -97,7 +97,7 @@ def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
             client.log_artifact(run_id, str(path), None if len(place.parts) == 1 else place.parent.as_posix())
     with Scratch() as scratch:
         if log.points and not (folder / "convergence.png").exists():
-            save_convergence(scratch.path, [Curve.of(log, view.run_name(log.manifest))])
+            save_convergence(scratch.path, log, view.run_name(log.manifest))
         if not (folder / "reflections.png").exists():
             save_reflections(scratch.path, log, view.run_name(log.manifest))
         client.log_artifacts(run_id, str(scratch.path))

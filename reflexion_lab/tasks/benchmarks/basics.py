@@ -37,8 +37,10 @@ def basics(seed: int = 0, n: Positive = 40) -> list[Task]:
     last. The visible tests are the examples of the docstring; they reject the template's slip and the stubs that
     return None or their first argument. A task's tags are `basics`, its theme and its level.
 
-    Raises:
-        ConfigError: `n` is below 1.
+    Raises
+    ------
+    ConfigError
+        `n` is below 1.
     """
     return list(_drawn(seed, n))
 
@@ -84,8 +86,8 @@ def _order(seed: int) -> list[Template]:
 
 
 def _task(template: Template, draw: int, name: str, k: Any, examples: Sequence[Case], hidden: Sequence[Case]) -> Task:
-    shown = [f">>> {name}{case.arguments}\n{case.value}" for case in examples]
-    docstring = "\n".join([template.sentence.format(k=k), *shown])
+    sessions = [f">>> {name}{case.arguments}\n{case.value}" for case in examples]
+    docstring = "\n".join([template.sentence.format(k=k), *sessions])
     return Task(
         task_id=f"basics/{template.names[0]}/{draw}",
         prompt=f"def {name}{template.signature}:\n" + indent(f'"""{docstring}\n"""\n', "    "),

@@ -56,15 +56,15 @@ def pool(template: Template, k: Any, rng: Random) -> Pool:
     wrong = wrong_programs(template, k)
     killers = [_killers(program, drawn.values(), values) for program in wrong]
     cases = tuple(
-        Case(_arguments(call), repr(value), sum((found >> i & 1) << n for n, found in enumerate(killers)))
+        Case(_arguments(call), repr(value), sum((killed >> i & 1) << n for n, killed in enumerate(killers)))
         for i, (call, value) in enumerate(zip(drawn.values(), values, strict=True))
     )
-    rare = [found for found in killers if found.bit_count() <= EXAMPLES]
+    rare = [killed for killed in killers if killed.bit_count() <= EXAMPLES]
     return Pool(
         cases=cases,
         shown=(1 << (3 if template.slip else 2)) - 1,
-        every=sum(1 << n for n, found in enumerate(killers) if found),
-        kept=frozenset(case for i, case in enumerate(cases) if any(found >> i & 1 for found in rare)),
+        every=sum(1 << n for n, killed in enumerate(killers) if killed),
+        kept=frozenset(case for i, case in enumerate(cases) if any(killed >> i & 1 for killed in rare)),
     )
 
 
@@ -76,13 +76,13 @@ def wrong_programs(template: Template, k: Any) -> list[Program]:
     return [lambda *_: None, lambda first, *_: first, *slip, *others, *changed]
 
 
-def chosen(found: Pool, rng: Random) -> tuple[list[Case], list[Case]]:
+def chosen(pool: Pool, rng: Random) -> tuple[list[Case], list[Case]]:
     """The examples, which tell stubs and slip apart, and the hidden cases, which tell every wrong program apart."""
-    shuffled = rng.sample(found.cases, len(found.cases))
-    examples = _rejecting(found.shown, [case for case in shuffled if case not in found.kept], EXAMPLES)
+    shuffled = rng.sample(pool.cases, len(pool.cases))
+    examples = _rejecting(pool.shown, [case for case in shuffled if case not in pool.kept], EXAMPLES)
     rest = [case for case in shuffled if case not in examples]
-    hidden = _rejecting(found.every, rest[:NEAR], HIDDEN)
-    left = found.every
+    hidden = _rejecting(pool.every, rest[:NEAR], HIDDEN)
+    left = pool.every
     for case in hidden:
         left &= ~case.rejects
     return examples, hidden + _rejecting(left, rest[NEAR:], 0)
@@ -106,14 +106,14 @@ def _rejecting(wrong: int, cases: Sequence[Case], size: int) -> list[Case]:
 
 def _killers(program: Program, calls: Iterable[tuple[object, ...]], values: Sequence[object]) -> int:
     """Bit i: `program` raises on the i-th call or returns something else."""
-    found = 0
+    killed = 0
     for i, (call, value) in enumerate(zip(calls, values, strict=True)):
         try:
             differs = program(*call) != value
         except Exception:  # a wrong program may fail in any way
             differs = True
-        found |= differs << i
-    return found
+        killed |= differs << i
+    return killed
 
 
 def source(template: Template, body: Sequence[str], k: Any) -> str:

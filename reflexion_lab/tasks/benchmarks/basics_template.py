@@ -87,8 +87,8 @@ def _meaning(node: ast.expr) -> Draw:  # noqa: PLR0911 (one return a form)
         case ast.Call(ast.Name(word), parts, options) if word in VOCABULARY:
             return _applied(VOCABULARY[word], [ast.Name("r"), *parts], options)
         case ast.ListComp(item, [ast.comprehension(ast.Name(name), items, [])]):
-            one, every = _meaning(item), _meaning(items)
-            return lambda known: [one({**known, name: value}) for value in every(known)]
+            element, elements = _meaning(item), _meaning(items)
+            return lambda known: [element({**known, name: value}) for value in elements(known)]
     raise DataError(f"{FILE.name}: `{ast.unparse(node)}` has no meaning among inputs")
 
 

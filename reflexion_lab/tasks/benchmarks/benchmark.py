@@ -22,8 +22,10 @@ from reflexion_lab.records import Task
 class Benchmark:
     """An immutable sequence of tasks. A selection is a benchmark too, with the same order, name and digest.
 
-    Raises:
-        ConfigError: two tasks share a `task_id`.
+    Raises
+    ------
+    ConfigError
+        Two tasks share a `task_id`.
     """
 
     name: str
@@ -34,7 +36,9 @@ class Benchmark:
     def __post_init__(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)
         if repeated := [task_id for task_id, count in counts.items() if count > 1]:
-            raise ConfigError(f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}; rename.")
+            raise ConfigError(
+                f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}", hint="rename one"
+            )
         if not self.digest:
             data = msgspec.json.encode(self.tasks, order="sorted")
             object.__setattr__(self, "digest", hashlib.sha256(data).hexdigest())
@@ -75,8 +79,10 @@ class Benchmark:
     ) -> Benchmark:
         """Narrow to `ids`, then draw `sample` of them, then take the first `limit`; None narrows nothing.
 
-        Raises:
-            ConfigError: an id is unknown, `sample` is not in 1..the tasks left, or `limit` is below 1.
+        Raises
+        ------
+        ConfigError
+            An id is unknown, `sample` is not in 1..the tasks left, or `limit` is below 1.
         """
         chosen = self if ids is None else self.only(ids)
         chosen = chosen if sample is None else chosen.sample(sample, seed)
@@ -85,8 +91,10 @@ class Benchmark:
     def sample(self, n: int, seed: int) -> Benchmark:
         """Draw `n` tasks without replacement, in benchmark order; a smaller sample is part of a larger one.
 
-        Raises:
-            ConfigError: `n` is not in 1..len(self).
+        Raises
+        ------
+        ConfigError
+            `n` is not in 1..len(self).
         """
         if not 1 <= n <= len(self):
             raise ConfigError("benchmark.sample", n, f"1 to {len(self)} tasks of {self.name}")
@@ -97,12 +105,14 @@ class Benchmark:
     def only(self, ids: Collection[str]) -> Benchmark:
         """Keep the tasks of these ids, in benchmark order; one id may be given as it is.
 
-        Raises:
-            ConfigError: no id is given, or some are unknown.
+        Raises
+        ------
+        ConfigError
+            No id is given, or some are unknown.
         """
         wanted = {ids} if isinstance(ids, str) else set(ids)
         if not wanted:
-            raise ConfigError("benchmark.ids: names no task; leave it null for all.")
+            raise ConfigError("benchmark.ids", "no task", "one at least", "leave it null for all")
         if unknown := sorted(wanted - self._by_id.keys()):
             raise ConfigError("benchmark.ids: " + " ".join(map(self._unknown, unknown)))
         return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in wanted))

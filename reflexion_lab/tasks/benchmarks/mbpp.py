@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -13,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
-from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.datasets_in import HUB
 from reflexion_lab.tasks.benchmarks.overlap import repeated
 from reflexion_lab.tasks.benchmarks.rows import LINES, checked, decoded, read
 
@@ -24,7 +23,7 @@ SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train
 """The authors' own: first and last `task_id`, in both subsets."""
 Split = Literal["prompt", "test", "validation", "train", "all"]
 Subset = Literal["full", "sanitized"]
-HUB = "google-research-datasets/mbpp"
+NAME = "google-research-datasets/mbpp"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -59,46 +58,38 @@ def mbpp(
     annotations are left out and a default that is no literal reads None. Its docstring is the text and the visible
     asserts. `canonical_solution` is a whole program. `setup` may need a class that only the reference defines.
 
-    Args:
-        path: None loads from the hub, with the package `datasets`.
-        subset: `full` (974 problems) or `sanitized` (427); a local file is what it is.
-        split: `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` takes every row.
-        visible: Asserts shown, at least 0.
-        challenge: Whether the tests of `challenge_test_list` judge too.
+    Parameters
+    ----------
+    path : str, optional
+        A file or data set, see `rows.read`; None loads from the hub.
+    subset : str, default "full"
+        `full` (974 problems) or `sanitized` (427); a local file is what it is.
+    split : str, default "test"
+        `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` takes every row.
+    visible : int, default 1
+        Asserts shown, at least 0.
+    challenge : bool, default False
+        Whether the tests of `challenge_test_list` judge too.
 
-    Raises:
-        ConfigError: an argument, or a row, is not as it should be; names the file, and place and field of the row.
-        FileNotFoundError: there is no such file.
-        ImportError: the package `datasets` is missing.
-        ConnectionError: the hub could not be read.
+    Raises
+    ------
+    ConfigError
+        An argument is not as it should be.
+    DataError
+        The file, the package `datasets` or the hub is missing, or a row is not as it should be; names the file, and
+        place and field of the row.
     """
-    if path is None:
-        return _from_hub(subset, split, visible, challenge)
     first, last = SPLITS.get(split, ("any", "any"))
-    task_of = partial(_selected, split=split, visible=visible, challenge=challenge)
-    expected = f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all takes every row"
-    return read(path, task_of, name="mbpp", suffixes=(*LINES, ".json"), expected=expected)
-
-
-def _from_hub(subset: str, split: str, visible: int, challenge: bool) -> Benchmark:
-    instead = "or set benchmark.load.path to a local file of MBPP (.jsonl or .json)"
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise DataError(
-            f"benchmark=mbpp needs the package datasets: pip install 'reflexion_lab[hub]', {instead}"
-        ) from None
-    try:
-        rows = list(load_dataset(HUB, subset, split="+".join(SPLITS) if split == "all" else split))
-    except (OSError, ValueError) as problem:  # what `datasets` raises offline depends on its cache
-        raise DataError(
-            f"{HUB} could not be read from the hub ({' '.join(str(problem).split())}): connect once, {instead}"
-        ) from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sources hold "\d", which is for their authors to mend
-        tasks = tuple(_task(msgspec.convert(row, Problem), visible, challenge) for row in rows)
-    digest = hashlib.sha256(msgspec.json.encode(rows, order="sorted")).hexdigest()
-    return Benchmark("mbpp", tasks, digest)
+    rows_of = split if path else "all"  # the hub's rows of a split are just those
+    task_of = partial(_selected, split=rows_of, visible=visible, challenge=challenge)
+    return read(
+        path or f"{HUB}{NAME}/{subset}/{'+'.join(SPLITS) if split == 'all' else split}",
+        task_of,
+        name="mbpp",
+        suffixes=(*LINES, ".json"),
+        expected=f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all takes every row",
+        instead="set benchmark.load.path to a local file of MBPP (.jsonl or .json)",
+    )
 
 
 def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | None:
@@ -109,23 +100,23 @@ def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | N
 
 def _task(problem: Problem, visible: int, challenge: bool) -> Task:
     if not (text := (problem.text or problem.prompt).strip()):
-        raise ConfigError("field $.text", "nothing", "the problem in words, here or in $.prompt")
+        raise DataError("field $.text", "nothing", "the problem in words, here or in $.prompt")
     tests = [test.strip() for test in problem.test_list + problem.challenge_test_list * challenge]
     function = _function(problem.code, tests)
     if len(tests) <= visible:
-        raise ConfigError(
+        raise DataError(
             "field $.test_list", len(tests), f"a test beyond the {visible} visible", "lower benchmark.load.visible"
         )
-    shown = tests[:visible]
-    both = repeated(tests, shown, function.name)
+    examples = tests[:visible]
+    both = repeated(tests, examples, function.name)
     if len(both) == len(tests):
-        shown, both = [], ()
+        examples, both = [], ()
     return checked(
         Task(
             task_id=f"MBPP/{problem.task_id}",
-            prompt=_prompt(function, text, shown),
+            prompt=_prompt(function, text, examples),
             entry_point=function.name,
-            visible_tests=tuple(shown),
+            visible_tests=tuple(examples),
             hidden_tests=tuple(test for test in tests if test not in both),
             setup="\n".join([*problem.test_imports, problem.test_setup_code]).strip(),
             canonical_solution=problem.code.replace("\r\n", "\n"),
@@ -139,22 +130,22 @@ def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:
         functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
         calls = [node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call)]
     except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
-        raise ConfigError("fields $.code and $.test_list", problem, "Python") from None
+        raise DataError("fields $.code and $.test_list", problem, "Python") from None
     names = Counter(call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id in functions)
     if not names:
-        found = f"only {', '.join(functions)}" if functions else "none"
-        raise ConfigError("field $.code", found, "the function that the tests of $.test_list call")
+        got = f"only {', '.join(functions)}" if functions else "none"
+        raise DataError("field $.code", got, "the function that the tests of $.test_list call")
     return functions[names.most_common(1)[0][0]]
 
 
-def _prompt(function: ast.FunctionDef, text: str, shown: Sequence[str]) -> str:
+def _prompt(function: ast.FunctionDef, text: str, examples: Sequence[str]) -> str:
     arguments = function.args
     for argument in ast.walk(arguments):
         if isinstance(argument, ast.arg):
             argument.annotation = None
     arguments.defaults = [_literal(node) for node in arguments.defaults]
     arguments.kw_defaults = [node and _literal(node) for node in arguments.kw_defaults]
-    docstring = "\n".join([text, *([""] if shown else []), *shown])
+    docstring = "\n".join([text, *([""] if examples else []), *examples])
     docstring = docstring.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     body = indent(f'"""\n{docstring}\n"""\n', "    ")
     return f"def {function.name}({ast.unparse(arguments)}):\n{body}"

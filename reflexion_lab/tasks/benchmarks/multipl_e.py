@@ -9,10 +9,10 @@ import msgspec
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks import humaneval
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.humaneval import CONTRADICTED, hidden_checks
+from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
-from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 MISTRANSLATED: dict[str, dict[str, str]] = {
     "HumanEval/116": {
@@ -41,15 +41,16 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def multipl_e(path: str) -> Benchmark:
-    """The tasks of `path`, `.jsonl` or `.jsonl.gz`; ids are the rows' names.
+    """The tasks of `path`, `.jsonl`, `.jsonl.gz` or a data set (see `rows.read`); ids are the rows' names.
 
     Visible tests are the prompt's own examples, without those that HumanEval's canonical solution fails; the mbpp
     rows show none. Hidden tests are `check`, split up; the entry point is the function that the row hands to
     `check`. There is no canonical solution.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold such rows; names the file, and line and field of up to ten bad lines.
+    Raises
+    ------
+    DataError
+        There is no such file, or it does not hold such rows; names the file, and line and field of up to ten bad lines.
     """
     return read(path, _task)
 
@@ -58,8 +59,8 @@ def examples(name: str, prompt: str, entry_point: str) -> tuple[str, ...]:
     """The visible tests of `prompt`, without those known as wrong where `name` is HumanEval/N or HumanEval_N_..."""
     number = re.match(r"HumanEval[/_](\d+)(?!\d)", name)
     task_id = f"HumanEval/{number[1]}" if number else ""
-    wrong = CONTRADICTED.get(task_id, {}) | MISTRANSLATED.get(task_id, {})
-    return tuple(test for test in visible_tests(prompt, entry_point) if test not in wrong)
+    wrong = MISTRANSLATED.get(task_id, {})
+    return tuple(test for test in humaneval.examples(task_id, prompt, entry_point) if test not in wrong)
 
 
 def _task(row: bytes) -> Task:
@@ -70,8 +71,8 @@ def _task(row: bytes) -> Task:
     try:
         hidden = hidden_checks(problem.test or problem.tests)
         entry_point = _handed_to_check(problem.test or problem.tests)
-    except ValueError as mistake:
-        raise DataError(f"field $.{field}: {mistake}") from None
+    except DataError as wrong:
+        raise DataError(f"field $.{field}", *wrong.args[1:]) from None
     return checked(
         Task(
             task_id=problem.name,
@@ -88,4 +89,4 @@ def _handed_to_check(test: str) -> str:
         match node:
             case ast.Call(func=ast.Name("check"), args=[ast.Name(name)], keywords=[]):
                 return name
-    raise DataError("expected a call check(NAME), got none")
+    raise DataError("field $.test", "none", "a call check(NAME)")

@@ -37,16 +37,17 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def recorded(path: str, disjoint: bool = True) -> Benchmark:
-    """The distinct problems of the transcripts in `path` (`.jsonl` or `.jsonl.gz`), in the order they first occur.
+    """The distinct problems of the transcripts in `path` (see `rows.read`), in the order they first occur.
 
     Hidden tests are the row's own `test`, split up: their verdict is the published one on `code` alone, so there is
     no `setup`. Visible tests are those that the runs used, which a model may have written, wrongly; with `disjoint`,
     those that are hidden ones too are dropped, else such tasks carry the tag `visible_overlaps_hidden`. The other
     tags are `bench`, `entry_point_not_tested` and `check_shadowed`. There is no canonical solution.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold such rows, or one problem in two forms; names the file, lines and fields.
+    Raises
+    ------
+    DataError
+        There is no such file, no such row, or one problem in two forms; names the file, lines and fields.
     """
     return read(path, partial(_task, disjoint=disjoint), repeats=True)
 
@@ -58,11 +59,8 @@ def _task(line: bytes, disjoint: bool) -> Task:
             raise DataError(
                 f"field $.{field}", "nothing", "that of the problem", "for HumanEval's use benchmark=humaneval"
             )
-    shown = examples(row.problem, row.prompt, row.entry_point) if row.visible_tests is None else row.visible_tests
-    try:
-        hidden = hidden_checks(row.test)
-    except ValueError as problem:
-        raise DataError(f"field $.test: {problem}") from None
+    visible = examples(row.problem, row.prompt, row.entry_point) if row.visible_tests is None else row.visible_tests
+    hidden = hidden_checks(row.test)
     shadowed = row.entry_point == "check" or any(re.search(r"\bcheck\(", test) for test in hidden)
     called = re.compile(rf"\b(?:candidate|{re.escape(row.entry_point)})\b")
     tags = {row.bench: True, SHADOWED: shadowed, UNTESTED: not any(map(called.search, hidden))}
@@ -70,7 +68,7 @@ def _task(line: bytes, disjoint: bool) -> Task:
         task_id=row.problem,
         prompt=row.prompt,
         entry_point=row.entry_point,
-        visible_tests=tuple(shown),
+        visible_tests=tuple(visible),
         hidden_tests=(row.test,) if shadowed else hidden,
         tags=tuple(tag for tag, holds in tags.items() if tag and holds),
     )

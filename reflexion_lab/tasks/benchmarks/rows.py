@@ -18,6 +18,7 @@ from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.io.gunzip import gunzipped
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.datasets_in import HUB, dataset_name, dataset_rows, is_dataset
 
 T = TypeVar("T")
 
@@ -34,39 +35,55 @@ def read(
     suffixes: tuple[str, ...] = LINES,
     expected: str = "one JSON object a line",
     repeats: bool = False,
+    instead: str = "",
 ) -> Benchmark:
-    """The tasks of the file at `path`, which ends in one of `suffixes`; a `.json` file holds one array of rows.
+    """The tasks of a file or data set.
 
-    `task_of` makes the task of a row, or None for a row to skip; its ValueError says which field is wrong and why.
-    `name` is that of the file, without suffix, unless given; the digest is that of the file's bytes. `expected` is
-    what a file without any task is told to hold. With `repeats`, rows that make an equal task count once.
+    Parameters
+    ----------
+    path : str
+        A file that ends in one of `suffixes` (a `.json` file holds one array of rows), or what `dataset_rows` reads:
+        a `.parquet` file, a folder of `save_to_disk`, `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`.
+    task_of : callable
+        Makes the task of a row, or None for a row to skip; its DataError says which field is wrong and why.
+    name : str
+        Of the benchmark; by default the file's or the data set's.
+    expected : str
+        What the error says of a source without any task.
+    repeats : bool
+        Rows that make an equal task count once.
+    instead : str
+        What to do where the package `datasets` or the hub is missing.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        DataError: it does not hold tasks; names the file, and place and field of up to ten bad rows.
+    Returns
+    -------
+    Benchmark
+        Its digest is that of the file's bytes; of a saved folder and of the hub that of the rows.
+
+    Raises
+    ------
+    DataError
+        The source is missing or does not hold tasks; names it, and place and field of up to ten bad rows.
     """
-    file = Path(path)
-    endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
-    if not file.name.endswith(suffixes):
-        raise DataError(f"{path}: expected a file that ends in {endings}.")
-    try:
-        is_there = file.is_file()
-    except OSError:  # a name too long
-        is_there = False
-    if not is_there:
-        raise DataError(f"{path}: no such file; benchmark.load.path must name a {endings} file.")
-    data = file.read_bytes()
+    if is_dataset(path):
+        encoded, digest = dataset_rows(path, instead)
+        name = name or dataset_name(path)
+        rows = iter([(f"row {number}", row) for number, row in enumerate(encoded, start=1)])
+    else:
+        data = _content(path, suffixes)
+        digest = hashlib.sha256(data).hexdigest()
+        name = name or Path(path).name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+        rows = _rows(path, data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sources hold "\d" and `1if`, which is for their authors to mend
-        tasks = _tasks(path, _rows(path, data), task_of, repeats)
+        warnings.simplefilter("ignore")  # sources hold "\d" and `1if`, which is for their authors to fix
+        tasks = _tasks(path, rows, task_of, repeats)
     if not tasks:
-        raise DataError(f"{path}: holds no task", expected=expected)
-    stem = file.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
-    return Benchmark(name or stem, tasks, hashlib.sha256(data).hexdigest())
+        raise DataError(path, "no task", expected)
+    return Benchmark(name, tasks, digest)
 
 
 def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspec.json.decode) -> T:
-    """The row as a `kind`; a ValueError names the field, what was expected and what was found."""
+    """The row as a `kind`; a DataError names the field, what it holds and what was expected."""
     try:
         return msgspec.convert(loads(row), kind)
     except (ValueError, RecursionError) as problem:
@@ -76,21 +93,36 @@ def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspe
 def checked(task: Task) -> Task:
     """The task itself, if it has an id, its entry point may name a function, and its tests are Python.
 
-    Raises:
-        DataError: names the field.
+    Raises
+    ------
+    DataError
+        Names the field.
     """
     if not task.task_id or "\x00" in task.task_id:
-        found = repr(task.task_id) if task.task_id else "an empty str"
-        raise DataError("field $.task_id", found, "a name")
+        got = repr(task.task_id) if task.task_id else "an empty str"
+        raise DataError("field $.task_id", got, "a name")
     if not task.entry_point.isidentifier() or keyword.iskeyword(task.entry_point):
         raise DataError("field $.entry_point", repr(task.entry_point), "a Python identifier")
     for field, source in _sources(task):
         try:
             compile(source, field, "exec", dont_inherit=True)
         except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
-            found = f"{source[:60]!r} ({problem})"
-            raise DataError(f"field $.{field}", found, "Python") from None
+            got = f"{source[:60]!r} ({problem})"
+            raise DataError(f"field $.{field}", got, "Python") from None
     return task
+
+
+def _content(path: str, suffixes: tuple[str, ...]) -> bytes:
+    endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
+    if not path.endswith(suffixes):
+        raise DataError(path, "another ending", f"{endings}, .parquet, a saved data set, or {HUB}OWNER/NAME")
+    try:
+        is_there = Path(path).is_file()
+    except OSError:  # a name too long
+        is_there = False
+    if not is_there:
+        raise DataError("benchmark.load.path", f"{path}, no such file", f"a {endings} file")
+    return Path(path).read_bytes()
 
 
 def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -98,13 +130,13 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         text = gunzipped(data) if path.endswith(".gz") else data
     except ValueError as problem:
-        raise DataError(f"{path}: {problem}", expected="whole gzip") from None
+        raise DataError(path, problem, "a whole gzip file") from None
     text = text.removeprefix(codecs.BOM_UTF8)
     if path.endswith(".json"):
         try:
             array = msgspec.json.decode(text, type=list[msgspec.Raw])
         except UNREADABLE as problem:
-            raise DataError(f"{path}: expected a JSON array of rows: {problem}.") from None
+            raise DataError(path, f"no array ({problem})", "a JSON array of rows") from None
         yield from ((f"row {number}", bytes(row)) for number, row in enumerate(array, start=1))
     else:
         lines = ((f"line {number}", line) for number, line in enumerate(text.split(b"\n"), start=1))
@@ -142,7 +174,7 @@ def _reworded(message: str) -> str:
     """The decoder's message with the field in front."""
     text, _, path = message.replace("`", "").partition(" - at ")
     if missing := re.fullmatch(r"Object missing required field (.*)", text):
-        return f"field $.{missing[1]}: expected a value, got nothing"
-    if text.startswith("Expected"):
-        return f"field {path or '$'}: {text[0].lower()}{text[1:]}"
-    return f"field $: expected a JSON object, got text that is not JSON: {text}"
+        return f"field $.{missing[1]}: got nothing, expected a value"
+    if wrong := re.fullmatch(r"Expected (.*), got (.*)", text):
+        return f"field {path or '$'}: got {wrong[2]}, expected {wrong[1]}"
+    return f"field {path or '$'}: got text that is not JSON ({text}), expected a JSON object"

@@ -44,7 +44,7 @@ def visible_tests(prompt: str, entry_point: str) -> tuple[str, ...]:
     text = prompt[definition.end() :] if definition else prompt
     docstring = DOCSTRING.search(text)
     text = docstring[2] if docstring else text
-    found: list[str] = []
+    tests: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # prompts hold "\d" and `1if`, which is for their authors to mend
         try:
@@ -55,10 +55,10 @@ def visible_tests(prompt: str, entry_point: str) -> tuple[str, ...]:
         for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
             if isinstance(piece, Example):
                 is_silent = isinstance(after, Example) or not _literal(after.strip().partition("\n")[0])
-                found += _doctest(piece.source, piece.want, entry_point, is_silent)
+                tests += _doctest(piece.source, piece.want, entry_point, is_silent)
             else:
-                found += _prose(piece, entry_point, parameters)
-        return tuple(filter(_compiles, dict.fromkeys(found)))
+                tests += _prose(piece, entry_point, parameters)
+        return tuple(filter(_compiles, dict.fromkeys(tests)))
 
 
 def _doctest(source: str, want: str, name: str, is_silent: bool) -> Iterator[str]:

@@ -85,9 +85,11 @@ def weighted_mean(weights: Mapping[str, float], components: Mapping[str, float])
 def check_weights(weights: Mapping[str, float]) -> None:
     """Refuse weights that make no mean.
 
-    Raises:
-        ConfigError: a weight is negative or no finite number, or all of them are 0.
+    Raises
+    ------
+    ConfigError
+        A weight is negative or no finite number, or all of them are 0.
     """
     if not any(weights.values()):
         keys = ", ".join(f"evaluator.{name}_weight" for name in weights)
-        raise ConfigError(f"{keys}: 0 found in each", expected="one above 0 at least")
+        raise ConfigError(keys, "0 in each", "one above 0 at least")

@@ -26,8 +26,10 @@ class HiddenTests:
     def grade(self, task: Task, number: int, solution: str) -> Grade:
         """The hidden verdict on attempt `number`.
 
-        Raises:
-            AskedTwice: the run is open and this task was graded before.
+        Raises
+        ------
+        AskedTwice
+            The run is open and this task was graded before.
         """
         with self._lock:
             if not self.sealed and task.task_id in self._graded:

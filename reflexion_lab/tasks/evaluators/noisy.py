@@ -30,10 +30,14 @@ class Noisy:
     A passing program then fails one of its tests, by an invented value, and a failing one passes all. Components and
     reward follow; types, lint and `verification_type` stay. Without a program or a test, nothing is turned.
 
-    Args:
-        false_negative: share of passing programs that are said to fail, in [0, 1].
-        false_positive: share of failing programs that are said to pass, in [0, 1].
-        seed: draws which.
+    Parameters
+    ----------
+    false_negative : float, default 0.0
+        Share of passing programs that are said to fail, in [0, 1].
+    false_positive : float, default 0.0
+        Share of failing programs that are said to pass, in [0, 1].
+    seed : int, default 0
+        Draws which.
     """
 
     is_noisy = True
@@ -51,47 +55,55 @@ class Noisy:
         self.seed = seed
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        found = self.evaluator.evaluate(task, trajectory)
-        tests = [number for number, check in enumerate(found.checks) if check.kind == "test"]
-        if found.outcome in UNKNOWN or not trajectory.solution.strip() or not tests:
-            return found
+        evaluation = self.evaluator.evaluate(task, trajectory)
+        tests = [number for number, check in enumerate(evaluation.checks) if check.kind == "test"]
+        if evaluation.outcome in UNKNOWN or not trajectory.solution.strip() or not tests:
+            return evaluation
         digest = hashlib.sha256(trajectory.solution.encode(errors="replace")).hexdigest()
         draw = random.Random(f"{self.seed}:{task.task_id}:{digest}")
-        if draw.random() >= (self.false_negative if found.passed else self.false_positive):
-            return found
-        return self._turned(found, _failing(found, tests, draw) if found.passed else _passing(found))
+        if draw.random() >= (self.false_negative if evaluation.passed else self.false_positive):
+            return evaluation
+        return self._turned(
+            evaluation, _failing(evaluation, tests, draw) if evaluation.passed else _passing(evaluation)
+        )
 
-    def _turned(self, found: Evaluation, checks: tuple[Check, ...]) -> Evaluation:
+    def _turned(self, evaluation: Evaluation, checks: tuple[Check, ...]) -> Evaluation:
         """`found` with the verdict of other `checks`; what types and lint say stays."""
-        before, after = ([check for check in every if check.kind == "test"] for every in (found.checks, checks))
-        rest = found.feedback.removeprefix(feedback(before, found.output)).strip("\n")
-        text = "\n".join(filter(None, (feedback(after, found.output), rest)))[:FEEDBACK_CHARS]
+        before, after = ([check for check in every if check.kind == "test"] for every in (evaluation.checks, checks))
+        rest = evaluation.feedback.removeprefix(feedback(before, evaluation.output)).strip("\n")
+        text = "\n".join(filter(None, (feedback(after, evaluation.output), rest)))[:FEEDBACK_CHARS]
         turned = replace(
-            found,
-            passed=not found.passed,
-            outcome="fail" if found.passed else "pass",
+            evaluation,
+            passed=not evaluation.passed,
+            outcome="fail" if evaluation.passed else "pass",
             checks=checks,
             feedback=text,
-            injected=FALSE_NEGATIVE if found.passed else FALSE_POSITIVE,
+            injected=FALSE_NEGATIVE if evaluation.passed else FALSE_POSITIVE,
         )
-        components = found.components | {"tests": turned.pass_rate} if "tests" in found.components else found.components
+        components = (
+            evaluation.components | {"tests": turned.pass_rate}
+            if "tests" in evaluation.components
+            else evaluation.components
+        )
         weights = self.evaluator.weights if isinstance(self.evaluator, Combined) else {}
         reward = weighted_mean(weights, components) if weights else turned.pass_rate
         return replace(turned, components=components, reward=reward)
 
 
-def _failing(found: Evaluation, tests: Sequence[int], draw: random.Random) -> tuple[Check, ...]:
+def _failing(evaluation: Evaluation, tests: Sequence[int], draw: random.Random) -> tuple[Check, ...]:
     """The checks, one of the tests failing as if the program had given another value."""
     chosen = draw.choice(tests)
-    expected, actual = _values(found.checks[chosen].name)
+    expected, actual = _values(evaluation.checks[chosen].name)
     message = f"expected {expected}, got {actual}" if expected else ""
-    failing = replace(found.checks[chosen], outcome="fail", expected=expected, actual=actual, message=message)
-    return (*found.checks[:chosen], failing, *found.checks[chosen + 1 :])
+    failing = replace(evaluation.checks[chosen], outcome="fail", expected=expected, actual=actual, message=message)
+    return (*evaluation.checks[:chosen], failing, *evaluation.checks[chosen + 1 :])
 
 
-def _passing(found: Evaluation) -> tuple[Check, ...]:
+def _passing(evaluation: Evaluation) -> tuple[Check, ...]:
     blank = {"message": "", "error_type": "", "expected": "", "actual": "", "line": 0}
-    return tuple(replace(check, outcome="pass", **blank) if check.kind == "test" else check for check in found.checks)
+    return tuple(
+        replace(check, outcome="pass", **blank) if check.kind == "test" else check for check in evaluation.checks
+    )
 
 
 def _values(name: str) -> tuple[str, str]:

@@ -16,11 +16,16 @@ from reflexion_lab.text.prompts.render import Prompts
 class SelfTests:
     """Asks `model` for asserts and keeps those that can serve as tests.
 
-    Args:
-        style: `chat` asks; `continuation` lets the model continue the prompt as a file, from a begun assert on.
-        max_tests: so many are kept, the first ones.
-        max_chars: of one assert.
-        drop_visible: leave out tests that the task itself shows.
+    Parameters
+    ----------
+    style : {"chat", "continuation"}, default "chat"
+        `chat` asks; `continuation` lets the model continue the prompt as a file, from a begun assert on.
+    max_tests : int, default 6
+        So many are kept, the first ones.
+    max_chars : int, default 500
+        Of one assert.
+    drop_visible : bool, default False
+        Leave out tests that the task itself shows.
     """
 
     @validated
@@ -76,12 +81,12 @@ class SelfTests:
         dropped: dict[str, str] = {}
         if is_cut:  # half of `== 12` may well be Python
             text, _, last = text.rpartition("\n")
-            dropped |= {one.source: "cut off" for one in asserts(last, self.max_chars)}
+            dropped |= {test.source: "cut off" for test in asserts(last, self.max_chars)}
         sieve = Sieve(task, task.visible_tests if self.drop_visible else ())
-        for one in asserts(text, self.max_chars):
-            reason = sieve.refusal(one) or ("one too many" if len(kept) >= self.max_tests else "")
+        for test in asserts(text, self.max_chars):
+            reason = sieve.refusal(test) or ("one too many" if len(kept) >= self.max_tests else "")
             if reason:
-                dropped.setdefault(one.source, reason)
+                dropped.setdefault(test.source, reason)
             else:
-                kept.append(one.source)
+                kept.append(test.source)
         return kept, dropped

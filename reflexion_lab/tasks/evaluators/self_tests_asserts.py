@@ -42,8 +42,8 @@ def asserts(reply: str, max_chars: int) -> Iterator[Assert]:
         if not BEGINNING.match(lines[at]):
             at += 1
             continue
-        found, taken = _from(lines[at : at + LINES], max_chars)
-        yield from found
+        parsed, taken = _from(lines[at : at + LINES], max_chars)
+        yield from parsed
         at += taken
 
 
@@ -57,8 +57,8 @@ def _from(lines: list[str], max_chars: int) -> tuple[list[Assert], int]:
         if len(text) > max_chars:
             problem = "too long"
             break
-        if found := _parse(text):
-            return found, number
+        if parsed := _parse(text):
+            return parsed, number
     return [Assert(lines[0].strip()[:max_chars], None, problem)], 1
 
 
@@ -87,7 +87,7 @@ class Sieve:
         # Words, not definitions: a name too many costs a test that fails, one too few a test that is lost.
         self.defined = {*self.calls, *re.findall(r"\w+", task.setup + preamble(task))}
         self.entry_point = task.entry_point
-        self.known = {self._source(found) for test in known for found in _parse(test)} - {""}
+        self.known = {self._source(assertion) for test in known for assertion in _parse(test)} - {""}
         self._answers: dict[str, str] = {}
 
     def _source(self, known: Assert) -> str:
@@ -97,11 +97,11 @@ class Sieve:
         except RecursionError:
             return ""
 
-    def refusal(self, one: Assert) -> str:
-        if one.test is None:
-            return one.problem
+    def refusal(self, assertion: Assert) -> str:
+        if assertion.test is None:
+            return assertion.problem
         try:
-            test = self._renamed(one.test)
+            test = self._renamed(assertion.test)
             return self._flaw(test) or self._repetition(test)
         except RecursionError:  # what could just be read may be too deep from here
             return "no Python"

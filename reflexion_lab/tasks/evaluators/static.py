@@ -43,25 +43,27 @@ class StaticCheck:
             outcome, why = without_program(task, trajectory.finish_reason)
             return _without_verdict(Check(name=name, kind=kind, outcome=outcome, message=why))
         try:
-            found = _of_the_program(self.tool, task, trajectory.solution)
+            errors = _of_the_program(self.tool, task, trajectory.solution)
         except DidNotRun as problem:
             return _without_verdict(Check(name=name, kind=kind, outcome="harness_error", message=str(problem)))
         return Evaluation(
-            passed=not found,
-            outcome="fail" if found else "pass",
-            reward=0.0 if found else 1.0,
-            checks=found or (Check(name=name, kind=kind, outcome="pass"),),
+            passed=not errors,
+            outcome="fail" if errors else "pass",
+            reward=0.0 if errors else 1.0,
+            checks=errors or (Check(name=name, kind=kind, outcome="pass"),),
             verification_type=NAMES[kind],
             confidence=HINT,
-            feedback=in_words(self.tool, found),
+            feedback=in_words(self.tool, errors),
         )
 
 
 def chosen(key: str, tool: str, *kinds: str) -> str:
     """`tool`, which must be of one of `kinds`; where it is not installed, that is told once.
 
-    Raises:
-        ConfigError: it is not; `key` is its name in the config.
+    Raises
+    ------
+    ConfigError
+        It is not; `key` is its name in the config.
     """
     names = [name for name, known in TOOLS.items() if known.kind in kinds]
     if tool not in names:
@@ -74,8 +76,10 @@ def chosen(key: str, tool: str, *kinds: str) -> str:
 def findings(tool: str, program: str) -> tuple[Check, ...]:
     """The first errors that `tool` finds, by line; equal programs are looked at once in a process.
 
-    Raises:
-        DidNotRun: there is no answer that could be believed. The next call asks again.
+    Raises
+    ------
+    DidNotRun
+        There is no answer that could be believed. The next call asks again.
     """
     if len(program) > LONGEST:
         raise DidNotRun(f"the program has {len(program)} characters; at most {LONGEST} are checked")
@@ -108,14 +112,14 @@ def _of_the_program(tool: str, task: Task, program: str) -> tuple[Check, ...]:
     )
 
 
-def in_words(tool: str, found: Sequence[Check]) -> str:
+def in_words(tool: str, errors: Sequence[Check]) -> str:
     """The first findings, one a line; "" when there are none."""
-    if not found:
+    if not errors:
         return ""
     lines = [f"{tool} finds (a hint; it can be wrong):"]
-    lines += [f"- line {check.line}: {check.message} [{check.error_type}]" for check in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"- and {'at least ' if len(found) == KEPT else ''}{len(found) - SHOWN} more")
+    lines += [f"- line {check.line}: {check.message} [{check.error_type}]" for check in errors[:SHOWN]]
+    if len(errors) > SHOWN:
+        lines.append(f"- and {'at least ' if len(errors) == KEPT else ''}{len(errors) - SHOWN} more")
     return "\n".join(lines)[:900]
 
 

@@ -105,22 +105,24 @@ TOOLS = {
 def located(tool: str) -> str | None:
     """Where the tool is: beside this interpreter, else on the PATH; None, after one warning, where it is nowhere."""
     here = Path(sys.executable).with_name(tool)
-    found = str(here) if os.access(here, os.X_OK) else shutil.which(tool)
-    if found is None:
+    path = str(here) if os.access(here, os.X_OK) else shutil.which(tool)
+    if path is None:
         warnings.warn(
             f"{tool} was found neither beside {sys.executable} nor on the PATH, so its part of every evaluation is "
             f"left out; install it with `pip install {tool}` (ty and ruff come with the extra `static`)",
             RuntimeWarning,
             stacklevel=2,
         )
-    return found
+    return path
 
 
 def ask(tool: str, program: str) -> list[Finding]:
     """The errors that `tool` finds in `program`, by line; called from any thread.
 
-    Raises:
-        DidNotRun: it is missing, crashed, took too long, or printed what cannot be believed.
+    Raises
+    ------
+    DidNotRun
+        It is missing, crashed, took too long, or printed what cannot be believed.
     """
     try:
         with _a_core_and_its_cache() as cache:
@@ -132,12 +134,12 @@ def ask(tool: str, program: str) -> list[Finding]:
 def _believed(tool: Tool, code: int, printed: str, complaint: str) -> list[Finding]:
     """The findings, where exit code and output agree."""
     try:
-        found = sorted(tool.read(printed))
+        findings = sorted(tool.read(printed))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise DidNotRun(f"exit code {code}, and no JSON as expected of it; {complaint}") from None
-    if code not in tool.codes or bool(code) != bool(found):
-        raise DidNotRun(f"exit code {code} with {len(found)} errors found; {complaint}")
-    return found
+    if code not in tool.codes or bool(code) != bool(findings):
+        raise DidNotRun(f"exit code {code} with {len(findings)} errors found; {complaint}")
+    return findings
 
 
 @contextlib.contextmanager

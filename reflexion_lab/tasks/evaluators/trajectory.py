@@ -44,7 +44,7 @@ class TrajectoryHeuristics:
             parts = dict.fromkeys(parts, Fraction(0))
         weighed = zip((50, 30, 20), parts.values(), strict=True)
         score = half_up(sum((weight * part for weight, part in weighed), Fraction(0)) / 100)
-        told = ", ".join(f"{name.replace('_', ' ')} {half_up(part)} %" for name, part in parts.items())
+        scores = ", ".join(f"{name.replace('_', ' ')} {half_up(part)} %" for name, part in parts.items())
         return Evaluation(
             passed=False,
             outcome="no_tests",
@@ -54,7 +54,7 @@ class TrajectoryHeuristics:
             suggestions=suggestions_for(trajectory, score),
             verification_type="trajectory",
             confidence=HEURISTIC,
-            feedback=f"Score {score} of 100: {told}. {summary_of(trajectory)}",
+            feedback=f"Score {score} of 100: {scores}. {summary_of(trajectory)}",
         )
 
 
@@ -86,8 +86,8 @@ def turns_of(trajectory: Trajectory) -> int:
 def errors_of(trajectory: Trajectory) -> int:
     """Turns that went wrong."""
     errors = sum(bool(step.error) for step in trajectory.steps)
-    told = bool(trajectory.steps and trajectory.steps[-1].error)
-    return errors + (trajectory.status == "stuck" and not told)
+    has_error = bool(trajectory.steps and trajectory.steps[-1].error)
+    return errors + (trajectory.status == "stuck" and not has_error)
 
 
 def tools_of(trajectory: Trajectory) -> tuple[str, ...]:
@@ -104,20 +104,20 @@ def summary_of(trajectory: Trajectory) -> str:
 def issues_of(trajectory: Trajectory) -> tuple[str, ...]:
     turns, errors = turns_of(trajectory), errors_of(trajectory)
     output = trajectory.solution.strip() or tools_of(trajectory) or trajectory.files_modified
-    found = {
+    issues = {
         NO_OUTPUT: not output,
         "The attempt failed: the actor got stuck": trajectory.status == "stuck",
         f"{errors} errors in {turns} turns": errors > 0,
         f"High turn count: {turns}": turns > MANY_TURNS,
     }
-    return tuple(issue for issue, holds in found.items() if holds)
+    return tuple(issue for issue, holds in issues.items() if holds)
 
 
 def suggestions_for(trajectory: Trajectory, score: int) -> tuple[str, ...]:
-    found = {
+    suggestions = {
         "Escalate: another approach, a stronger model, or a human": score < PASSABLE,
         "Read each error before the next action": errors_of(trajectory) > 0,
         "Plan first, then act in fewer turns": turns_of(trajectory) > MANY_TURNS,
         "Bring the task to its end before stopping": trajectory.status == "unfinished",
     }
-    return tuple(suggestion for suggestion, holds in found.items() if holds)
+    return tuple(suggestion for suggestion, holds in suggestions.items() if holds)

@@ -25,8 +25,10 @@ def run_tests(
     """The verdict of `tests` on `program`. No tests, or no program, is an outcome of its own and never a pass; where
     the model withheld the program, `finish_reason` names it.
 
-    Raises:
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    HarnessError
+        The sandbox is broken.
     """
     if not tests:
         return Evaluation(passed=False, outcome="no_tests", reward=0.0)

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from reflexion_lab.errors import DataError
+from reflexion_lab.io.files import content
 from reflexion_lab.records import OUTCOMES, Check, Record
 
 QUICK = Path(__file__).with_suffix(".toml")
@@ -57,6 +58,9 @@ class Attack(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     family: str = ""
 
 
+EXPECTED = "a file with tables [[attack]], or a folder of *.toml"
+
+
 def read(place: Path) -> tuple[Attack, ...]:
     """The attacks of a file, or of every `*.toml` in a folder.
 
@@ -64,25 +68,30 @@ def read(place: Path) -> tuple[Attack, ...]:
     A program that `begins` with texts of the table `[pieces]` has them before its own; `{HOME}` in it is the user's
     home, as a literal.
 
-    Raises:
-        DataError: there is none, or a file holds something else.
+    Raises
+    ------
+    DataError
+        There is none, or a file holds something else.
     """
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
-    found = tuple(attack for path in paths for attack in _of(path))
-    if not found:
-        raise DataError(place, "no attack", "a file with tables [[attack]], or a folder of *.toml")
-    return found
+    attacks = tuple(attack for path in paths for attack in _of(path))
+    if not attacks:
+        raise DataError(place, "no attack", EXPECTED)
+    return attacks
 
 
 def _of(path: Path) -> Iterator[Attack]:
     try:
-        sheet = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Sheet)
+        text = content(path, EXPECTED).decode()
+        sheet = msgspec.convert(tomllib.loads(text), _Sheet)
         for fields in sheet.attack:
             begins = "".join(sheet.pieces[name] for name in msgspec.convert(fields.pop("begins", []), list[str]))
             attack = msgspec.convert({"family": path.stem.replace("_", " "), **fields}, Attack)
             yield msgspec.structs.replace(attack, program=begins + attack.program.replace("{HOME}", repr(HOME)))
     except KeyError as missing:
         raise DataError(f"{path}: {missing} is not in [pieces]") from missing
+    except DataError:
+        raise
     except ValueError as problem:  # also what is no TOML, no UTF-8, and no field of an attack
         raise DataError(f"{path}: {problem}") from problem
 
@@ -126,12 +135,12 @@ def judge(sandbox: Runs, attack: Attack) -> Verdict:
             checks = sandbox.run(attack.probe, "f", list(CHECKS)).checks
     except Exception as problem:  # whatever a candidate makes the lab raise is what we look for
         return Verdict(attack=attack, outcome="harness_error", right=False, detail=f"the lab raised {problem!r}"[:300])
-    told = next((check for check in checks if check.outcome == "pass"), checks[0])
-    right = told.outcome in attack.expected and all(map(sound, checks))
-    if told.outcome == "error" and attack.raises:
-        right = right and told.error_type in attack.raises
-    detail = f"{told.error_type}: {told.message}" if told.error_type else told.message
-    return Verdict(attack=attack, outcome=told.outcome, right=right, detail=detail[:300], mode=told.mode)
+    decisive = next((check for check in checks if check.outcome == "pass"), checks[0])
+    right = decisive.outcome in attack.expected and all(map(sound, checks))
+    if decisive.outcome == "error" and attack.raises:
+        right = right and decisive.error_type in attack.raises
+    detail = f"{decisive.error_type}: {decisive.message}" if decisive.error_type else decisive.message
+    return Verdict(attack=attack, outcome=decisive.outcome, right=right, detail=detail[:300], mode=decisive.mode)
 
 
 def sound(check: Check) -> bool:
@@ -194,7 +203,7 @@ def descendants(ancestor: int) -> set[tuple[int, str]]:
 
 def line(process: int, processes: dict[int, tuple[int, str]]) -> list[int]:
     """The ancestors of a process, nearest first."""
-    found: list[int] = []
-    while (process := processes.get(process, (0, ""))[0]) and process not in found:
-        found.append(process)
-    return found
+    ancestors: list[int] = []
+    while (process := processes.get(process, (0, ""))[0]) and process not in ancestors:
+        ancestors.append(process)
+    return ancestors

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import sqlite3
 import sys
 import threading
 from collections.abc import Sequence
@@ -16,15 +15,18 @@ import msgspec
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Pool
 from reflexion_lab.records import Execution
-from reflexion_lab.storage.sqlite_file import Layout, connect
+from reflexion_lab.storage.sqlite_file import FAULTS, FileTable
+from reflexion_lab.storage.table import Layout, Row
 
 VERSION = 4
 """Raised whenever the sandbox would judge a program differently than before."""
 LAYOUT = Layout(
+    name="executions",
     application_id=0x52464C45,
-    schema=1,
-    table="CREATE TABLE IF NOT EXISTS executions (key TEXT PRIMARY KEY, execution TEXT NOT NULL)",
+    columns="key TEXT PRIMARY KEY, execution TEXT NOT NULL",
 )
+
+_EXECUTION = msgspec.json.Decoder(Execution)
 
 
 class CachedSandbox:
@@ -43,11 +45,10 @@ class CachedSandbox:
         self.values = sandbox.values
         self.hits = self.misses = 0
         self._sandbox = sandbox
-        self._path = path
+        self._table = None if path is None else FileTable(Path(path), LAYOUT)
         self._lock = threading.Lock()
         self._here: dict[str, Future[Execution]] = {}
         """Under way, or not to be stored."""
-        self._connection: sqlite3.Connection | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -62,7 +63,7 @@ class CachedSandbox:
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
         """As `Sandbox.run`; also raises HarnessError when the file cannot be used."""
-        if self._path is None:
+        if self._table is None:
             self.misses += 1
             return self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
         asked = (program, entry_point, tuple(checks), setup)
@@ -105,40 +106,41 @@ class CachedSandbox:
         return execution
 
     def _stored(self, key: str) -> Execution | None:
-        rows = self._query("SELECT execution FROM executions WHERE key = ?", key)
+        rows = self._rows("SELECT execution FROM executions WHERE key = ?", key)
         with contextlib.suppress(msgspec.DecodeError):  # a damaged row is executed again
-            return msgspec.json.decode(rows[0][0], type=Execution) if rows else None
+            return _EXECUTION.decode(str(rows[0][0])) if rows else None
         return None
 
     def _store(self, key: str, execution: Execution) -> None:
-        self._query("INSERT OR REPLACE INTO executions VALUES (?, ?)", key, msgspec.json.encode(execution).decode())
+        self._rows("INSERT OR REPLACE INTO executions VALUES (?, ?)", key, msgspec.json.encode(execution).decode())
 
-    def _query(self, statement: str, *values: str) -> list[tuple[str, ...]]:
+    def _rows(self, statement: str, *values: str) -> list[Row]:
         try:
-            self._connection = self._connection or connect(Path(self._path or ""), LAYOUT)
-            return self._connection.execute(statement, values).fetchall()
-        except (sqlite3.Error, OSError) as problem:
+            return self._table.rows(statement, values) if self._table else []
+        except FAULTS as problem:
+            place = self._table.place if self._table else ""
             raise HarnessError(
-                f"cache.executions: {self._path} cannot be used ({problem}); free its disk, move it away, or set "
+                f"cache.executions: {place} cannot be used ({problem}); free its disk, move it away, or set "
                 "cache.executions=null"
             ) from problem
 
     def open(self, is_new: bool = True) -> None:
-        """Open the file now, not with the first execution; unless `is_new`, only one that is there already.
+        """Open the file now, not with the first execution; unless `is_new`, only an existing one.
 
-        Raises:
-            HarnessError: it cannot be used.
+        Raises
+        ------
+        HarnessError
+            It cannot be used.
         """
-        with contextlib.suppress(OSError):  # a name too long: whoever begins the file says so
-            if self._path is not None and (is_new or Path(self._path).exists()):
-                with self._lock:
-                    self._query("SELECT 1")
+        with contextlib.suppress(OSError):  # a name too long: the first execution says so
+            if self._table is not None and (is_new or Path(self._table.place).exists()):
+                self._rows("SELECT 1")
 
     def close(self) -> None:
         """End the sandbox; what is stored stays."""
         self._sandbox.close()
-        if self._connection is not None:
-            self._connection.close()
+        if self._table is not None:
+            self._table.close()
 
 
 def execution_key(*parts: object) -> str:

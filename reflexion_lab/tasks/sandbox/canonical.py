@@ -17,8 +17,10 @@ def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tu
     Tasks without canonical solution or tests stay as they are. A failing one means that the task, or this machine, is
     not what its authors had: a program that fails it may be right.
 
-    Raises:
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    HarnessError
+        The sandbox is broken.
     """
 
     def execute(task: Task) -> Execution | None:

@@ -62,8 +62,10 @@ class Sandbox:
         `cpu_seconds` is what the canonical solution uses, if known: limits of time scale with it. A program whose time
         was over is run once more while nothing else runs here, before that is believed.
 
-        Raises:
-            HarnessError: twice in a row no server could run it.
+        Raises
+        ------
+        HarnessError
+            Twice in a row no server could run it.
         """
         foreign = defined_by(tuple(checks))
         prepared = [prepare(check, entry_point, setup, foreign) for check in checks]

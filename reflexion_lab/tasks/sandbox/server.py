@@ -94,8 +94,10 @@ class Server:
     def run(self, asked: Mapping[str, object], canonical_seconds: float) -> Reported:
         """Have a fresh child do what is `asked`.
 
-        Raises:
-            HarnessError, OSError: the server is gone or broken; nothing can be said of the program.
+        Raises
+        ------
+        HarnessError, OSError
+            The server is gone or broken; nothing can be said of the program.
         """
         nonce = secrets.token_hex(16)
         wall, cpu = self.limits.times(canonical_seconds)

@@ -123,8 +123,10 @@ class Decoder:
     def decode(self, *told: Any) -> list[Any]:
         """The values of one check that `plain.encode` wrote, from their parsed JSON.
 
-        Raises:
-            Unreadable: it wrote no such thing; the candidate did.
+        Raises
+        ------
+        Unreadable
+            It wrote no such thing; the candidate did.
         """
         self.objects = {}
         self.compared.forget()

@@ -19,8 +19,10 @@ from reflexion_lab.text.prompts.render import digests as installed
 def of_files(folder: Path) -> Finding:
     """The files of records against the run's own seal, or against the bundle that they came in.
 
-    Raises:
-        FolderError: the seal cannot be read.
+    Raises
+    ------
+    FolderError
+        The seal cannot be read.
     """
     name, then = "files (SHA-256)", sealed(folder)
     if then is None:
@@ -28,10 +30,12 @@ def of_files(folder: Path) -> Finding:
     now = digests(folder)
     wrong = []
     for file in sorted(then.keys() | now.keys()):
-        one, other = now.get(file), then.get(file)
-        if one != other:
-            told = [f"{found.sha256[:16]}…, {found.lines} lines" if found else "no such file" for found in (one, other)]
-            wrong.append(unlike(file, *told))
+        here, before = now.get(file), then.get(file)
+        if here != before:
+            sides = [
+                f"{entry.sha256[:16]}…, {entry.lines} lines" if entry else "no such file" for entry in (here, before)
+            ]
+            wrong.append(unlike(file, *sides))
     return Finding(name=name, told=f"{len(then)} files", disagreements=tuple(wrong))
 
 
@@ -53,17 +57,17 @@ def of_config(manifest: Manifest) -> list[Finding]:
     """The digest of the config, and what stands both in it and beside it."""
     config = manifest.config
     digests_of = config_digest(config), former_digest(config)  # of this version, and of earlier ones
-    found = manifest.config_digest if manifest.config_digest in digests_of else digests_of[0]
+    digest = manifest.config_digest if manifest.config_digest in digests_of else digests_of[0]
     beside = [
         unlike(f"manifest.json, {key}", getattr(manifest, key), f"{config[key]}, as its config says")
         for key in ("seed", "feedback_source")
         if key in config and config[key] != getattr(manifest, key)
     ]
-    if found != manifest.config_digest and "run_root" not in config and "recorded" not in config:
+    if digest != manifest.config_digest and "run_root" not in config and "recorded" not in config:
         # Of a bundle's config an absolute path has lost its folders: the digest is still that of the run.
         return [Finding(name="config", disagreements=tuple(beside), unchecked="places were taken out of a bundle's")]
-    one = equal("config", found, manifest.config_digest, "manifest.json, config_digest")
-    return [msgspec.structs.replace(one, disagreements=(*one.disagreements, *beside))]
+    finding = equal("config", digest, manifest.config_digest, "manifest.json, config_digest")
+    return [msgspec.structs.replace(finding, disagreements=(*finding.disagreements, *beside))]
 
 
 def of_prompts(manifest: Manifest) -> Finding:
@@ -90,10 +94,10 @@ def _study(path: Path, manifest: Manifest) -> Iterator[Disagreement]:
     if not manifest.study_digest:
         return
     try:
-        found = registration.read(path)
+        study = registration.read(path)
     except ValueError as problem:
         yield unlike(registration.FILE, str(problem), f"the study {manifest.study}")
         return
     for field, expected in (("digest", manifest.study_digest), ("name", manifest.study)):
-        if getattr(found, field) != expected:
-            yield unlike(f"{registration.FILE}, {field}", getattr(found, field), expected)
+        if getattr(study, field) != expected:
+            yield unlike(f"{registration.FILE}, {field}", getattr(study, field), expected)

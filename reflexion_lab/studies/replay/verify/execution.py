@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import msgspec
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.audit.audit import PATIENT
 from reflexion_lab.audit.import_attempts import lenient
+from reflexion_lab.audit.stored_programs import StoredPrograms, graded
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Grade, Task
 from reflexion_lab.studies.replay.verify.finding import Finding, unlike
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.sandbox.canonical import measured
-from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 NAME = "executed again"
 COMPARED = ("passed", "outcome", "checks_passed", "checks_total", "checks_in_place")
@@ -38,26 +36,20 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
 
     A time-out that only one of the two saw is believed after another, longer try.
 
-    Raises:
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    HarnessError
+        The sandbox is broken.
     """
     chosen = _chosen(log, n)
-    limits, workers = _limits(log.manifest.config), os.cpu_count() or 1
-    with Sandbox(limits, servers=workers) as sandbox:
-        ids = sorted({attempt.task_id for attempt, _ in chosen})
-        tasks = _tasks(log, benchmark, ids, sandbox)
-        programs = log.manifest.config.get("recorded")
-        cases = [
-            _Case(one, then, tasks[one.task_id], _program(one, tasks[one.task_id], programs)) for one, then in chosen
-        ]
-        with ThreadPoolExecutor(workers) as pool:
-            found = list(pool.map(lambda case: _grade(sandbox, case), cases))
-    with Sandbox(PATIENT, servers=1) as patient:
-        pairs = zip(cases, found, strict=True)
-        found = [_grade(patient, case) if _is_about_time(case.then, now) else now for case, now in pairs]
+    recorded = log.manifest.config.get("recorded")
+    with StoredPrograms(limits=_limits(log.manifest.config)) as programs:
+        tasks = _tasks(log, benchmark, sorted({attempt.task_id for attempt, _ in chosen}), programs)
+        cases = [_Case(a, then, tasks[a.task_id], _program(a, tasks[a.task_id], recorded)) for a, then in chosen]
+        grades = programs.map(_grade, cases, again=_is_about_time)
     wrong = [
         unlike(_where(case, field), getattr(case.then, field), f"{getattr(now, field)!r}, executed here")
-        for case, now in zip(cases, found, strict=True)
+        for case, now in zip(cases, grades, strict=True)
         for field in COMPARED
         if getattr(case.then, field) != getattr(now, field)
     ]
@@ -80,11 +72,11 @@ def _limits(config: Mapping[str, Any]) -> Limits:
     return msgspec.convert(limits or {}, Limits)
 
 
-def _tasks(log: Log, benchmark: Benchmark, ids: Sequence[str], sandbox: Sandbox) -> dict[str, Task]:
+def _tasks(log: Log, benchmark: Benchmark, ids: Sequence[str], programs: StoredPrograms) -> dict[str, Task]:
     """With what their canonical solutions cost, as the run measured them; importing measures nothing."""
     tasks = tuple(benchmark.only(ids)) if ids else ()
     if "recorded" not in log.manifest.config:
-        tasks, _ = measured(tasks, sandbox, sandbox.servers)
+        tasks, _ = measured(tasks, programs.sandbox, programs.workers)
     return {task.task_id: task for task in tasks}
 
 
@@ -95,13 +87,11 @@ def _program(attempt: Attempt, task: Task, recorded: object) -> str:
 
 
 def _grade(sandbox: Sandbox, case: _Case) -> Grade:
-    judge = HiddenTests(sandbox)
-    judge.seal()
-    return judge.grade(case.task, case.attempt.number, case.program)
+    return graded(sandbox, case.task, case.attempt.number, case.program)
 
 
-def _is_about_time(then: Grade, now: Grade) -> bool:
-    return then.outcome != now.outcome and "timeout" in (then.outcome, now.outcome)
+def _is_about_time(case: _Case, now: Grade) -> bool:
+    return case.then.outcome != now.outcome and "timeout" in (case.then.outcome, now.outcome)
 
 
 def _where(case: _Case, field: str) -> str:

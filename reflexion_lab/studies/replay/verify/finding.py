@@ -51,7 +51,7 @@ class Verification(Record, frozen=True, kw_only=True):
 
     @property
     def disagreements(self) -> list[Disagreement]:
-        return [one for finding in self.findings for one in finding.disagreements]
+        return [disagreement for finding in self.findings for disagreement in finding.disagreements]
 
 
 def equal(name: str, found: object, expected: object, where: str = "") -> Finding:

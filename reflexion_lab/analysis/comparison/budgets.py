@@ -1,0 +1,210 @@
+"""Arms at equal spending, and what they get for it; `spending` says what counts."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.comparison.spending import UNITS, is_known, reflecting, spent
+from reflexion_lab.analysis.stats.bootstrap import ratio
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.stats.matching import Equal, Path, equal
+from reflexion_lab.errors import DataError
+from reflexion_lab.loop.selection import submitted_at
+
+__all__ = ["UNITS", "Matched", "Spot", "accuracy_by_spending", "at", "matched", "per_solved", "spent"]
+
+CLOSE = 1e-9
+"""Amounts nearer to each other than this are one."""
+
+Spent = Mapping[Case, Sequence[float]]
+Caps = dict[Case, float]
+
+
+class Spot(NamedTuple):
+    """An arm, had every loop been cut at `attempt`."""
+
+    attempt: int
+    spend: float
+    """Mean of what a case has spent by then."""
+    pass_at_1: Estimate
+    """In an `oracle` arm an upper bound and no pass@1."""
+
+
+class Matched(NamedTuple):
+    """Two arms at equal mean spending, over the cases that both have."""
+
+    unit: str
+    cap: float | None
+    """What every case of the dearer arm may have spent; None where both spend the same, and neither is cut."""
+    dearer: int
+    """1 or 2: the arm that was cut; 0 where neither is."""
+    first: dict[Case, bool]
+    """Verdicts on what would have been submitted by then: for counts. What they say of chance is too little, since
+    which arm was cut, and where, is chance too; `equal` has taken it into account."""
+    second: dict[Case, bool]
+    first_spend: float
+    """Mean over cases, after the cut."""
+    second_spend: float
+    equal: Equal
+    """share(second) - share(first) with interval and p; the share of the dearer arm is the mean over all toss-ups."""
+
+    @property
+    def is_matched(self) -> bool:
+        """False where the dearer arm's first attempts alone cost more than all of the cheaper arm."""
+        spends = (self.first_spend, self.second_spend)
+        return not self.dearer or spends[self.dearer - 1] <= spends[2 - self.dearer] + CLOSE
+
+
+def at(arm: Arm, unit: str, cap: float) -> dict[Case, bool]:
+    """By case, the hidden verdict on what would have been submitted by the time that it had spent `cap`.
+
+    Attempt 1 counts whatever it costs.
+
+    Raises:
+        DataError: an unknown unit.
+    """
+    by_case = _spent(arm, unit)
+    return _cut(arm, by_case, dict.fromkeys(by_case, cap))
+
+
+def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
+    """Both arms on the cases that both have, the dearer one cut to the mean spending of the cheaper.
+
+    All cases of the dearer arm get one cap: the largest amount that any of them spends at which their mean does not
+    exceed the cheaper arm's. Where many cases spend one and the same amount, as in calls, that falls short by a step.
+    Cases in an order drawn by `seed` therefore get the next larger amount as their cap, until the next of them would
+    exceed the mean.
+
+    Args:
+        seed: of that order, and of the bootstrap.
+
+    Raises:
+        DataError: an unknown unit; no case that both arms have; an arm of which nobody recorded what it spent.
+    """
+    if odd := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
+        raise DataError(
+            f"arm {odd[0]}", f"runs of unknown {unit}", "runs that say what every call took", "match by another"
+        )
+    one, other = _spent(first, unit), _spent(second, unit)
+    shared = sorted(case for case in one if case in other)
+    if not shared:
+        raise DataError(f"arms {first.label} and {second.label}", "no case in both", "the same tasks at the same seeds")
+    one, other = ({case: found[case] for case in shared} for found in (one, other))
+    cap, first_caps, second_caps = _matching(one, other, seed)
+    return Matched(
+        unit=unit,
+        cap=cap,
+        dearer=0 if cap is None else 1 if math.inf not in first_caps.values() else 2,
+        first=_cut(first, one, first_caps),
+        second=_cut(second, other, second_caps),
+        first_spend=_mean(one, first_caps),
+        second_spend=_mean(other, second_caps),
+        equal=equal(_paths(first, one), _paths(second, other), seed),
+    )
+
+
+def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
+    """One spot for each attempt from 1 to the longest: what is spent on average, and what it buys.
+
+    Raises:
+        DataError: an unknown unit.
+    """
+    by_case = _spent(arm, unit)
+    return [
+        Spot(
+            attempt=t,
+            spend=fmean(found[min(t, len(found)) - 1] for found in by_case.values()),
+            pass_at_1=arm.share(arm.verdicts(t), seed),
+        )
+        for t in range(1, arm.longest + 1)
+    ]
+
+
+def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
+    """All that was paid for cases with a verdict, reflections after the last attempts included, over the solved cases.
+
+    The interval is the bootstrap over tasks; its upper end is infinite where draws often solve nothing.
+
+    Returns:
+        None where nothing was solved.
+
+    Raises:
+        DataError: an unknown unit.
+    """
+    verdicts, by_case = arm.verdicts(), _spent(arm, unit)
+    paid, solved = dict.fromkeys(arm.tasks, 0.0), dict.fromkeys(arm.tasks, 0.0)
+    for case, made in arm.judged.items():
+        paid[case.task_id] += by_case[case][-1] + reflecting(made[-1], unit)
+        solved[case.task_id] += verdicts[case]
+    return ratio(list(paid.values()), list(solved.values()), seed)
+
+
+def _spent(arm: Arm, unit: str) -> Spent:
+    """`spent` of the cases that have a verdict."""
+    judged = arm.judged
+    return {case: amounts for case, amounts in spent(arm, unit).items() if case in judged}
+
+
+def _reached(found: Sequence[float], cap: float) -> int:
+    """Place of the last attempt that a case can afford; that of attempt 1 at least."""
+    return max(0, bisect_right(found, cap) - 1)
+
+
+def _verdict(arm: Arm, case: Case, place: int) -> bool:
+    made = arm.attempts[case]
+    return arm.grades[case][submitted_at(made, made[place].number).number].passed
+
+
+def _cut(arm: Arm, by_case: Spent, caps: Caps) -> dict[Case, bool]:
+    return {case: _verdict(arm, case, _reached(found, caps[case])) for case, found in by_case.items()}
+
+
+def _mean(by_case: Spent, caps: Caps) -> float:
+    return fmean(found[_reached(found, caps[case])] for case, found in by_case.items())
+
+
+def _matching(one: Spent, other: Spent, seed: int) -> tuple[float | None, Caps, Caps]:
+    """The cap of the dearer side, and those of each case on either side; no cap is an infinite one."""
+    free = dict.fromkeys(one, math.inf)
+    first, second = _mean(one, free), _mean(other, free)
+    if first > second:
+        cap, caps = _caps(one, second, seed)
+        return cap, caps, free
+    if second > first:
+        cap, caps = _caps(other, first, seed)
+        return cap, free, caps
+    return None, free, free
+
+
+def _caps(by_case: Spent, most: float, seed: int) -> tuple[float, Caps]:
+    """The cap of all, and of each case, where some get the next larger one."""
+
+    def mean(cap: float) -> float:
+        return _mean(by_case, dict.fromkeys(by_case, cap))
+
+    amounts = sorted({amount for found in by_case.values() for amount in found})
+    place = bisect_right(amounts, most + CLOSE, key=mean)
+    caps = dict.fromkeys(by_case, amounts[max(0, place - 1)])
+    left = (most - _mean(by_case, caps)) * len(by_case)
+    larger = amounts[min(max(1, place), len(amounts) - 1)]
+    for case in random.Random(f"{seed}:matched").sample(list(by_case), len(by_case)):
+        found = by_case[case]
+        left -= found[_reached(found, larger)] - found[_reached(found, caps[case])]
+        if left < -CLOSE:
+            break
+        caps[case] = larger
+    return amounts[max(0, place - 1)], caps
+
+
+def _paths(arm: Arm, by_case: Spent) -> list[Path]:
+    rows = {task_id: row for row, task_id in enumerate(sorted({case.task_id for case in by_case}))}
+    return [
+        Path(rows[case.task_id], found, [_verdict(arm, case, place) for place in range(len(found))])
+        for case, found in by_case.items()
+    ]

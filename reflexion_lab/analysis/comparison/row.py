@@ -1,0 +1,183 @@
+"""One arm's line in the table of a comparison."""
+
+from __future__ import annotations
+
+from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.comparison.budgets import matched, per_solved
+from reflexion_lab.analysis.comparison.differences import AS_RUN, Cut, Difference, compared
+from reflexion_lab.analysis.comparison.spending import UNITS, currencies, is_known
+from reflexion_lab.analysis.comparison.tallies import Tallies, tallies
+from reflexion_lab.analysis.learning.transitions import Moves, ends
+from reflexion_lab.analysis.stats.area import area
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
+from reflexion_lab.errors import DataError
+from reflexion_lab.records import Record
+from reflexion_lab.runner.folder.registration import Registration, exploratory
+
+METRIC = "pass_at_1"
+"""What a registration calls the share as run, and with `_equal_tokens` and such behind it the share at one budget."""
+ONE_SEED = "one seed: ask with --one-seed"
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """Figures of one arm. A case is one task at one seed; cases of a task are one cluster."""
+
+    arm: str
+    feedback_source: str
+    is_upper_bound: bool
+    """Hidden tests drove its loops: `first`, `final` and `curve` are no pass@1."""
+    study: str
+    """The registered study that all of its runs belong to; "" where there is none."""
+    models: dict[str, tuple[str, ...]]
+    """Fingerprints by role; several where its runs differ."""
+    run_ids: tuple[str, ...]
+    seeds: tuple[int, ...]
+    n: int
+    """Cases with a hidden verdict: n of `curve`, `first` and `final`."""
+    tasks: int
+    """Distinct ones of these."""
+    n_expected: int
+    n_logged: int
+    """Cases."""
+    no_verdict: tuple[Case, ...]
+    """Logged cases on which the hidden tests say nothing: they have none, or the harness failed. In no rate's n."""
+    absent: tuple[Case, ...]
+    """Cases that the baseline has and this arm has not; no difference is about them."""
+    alone: tuple[Case, ...]
+    """Cases that this arm has and the baseline has not; likewise."""
+    no_feedback: int
+    """Cases that showed no test: one attempt, submitted as it was."""
+    curve: tuple[float, ...]
+    """Share of cases solved, had every loop been cut at attempt 1, 2, ... up to the longest loop of all arms."""
+    first: Estimate
+    """The share at attempt 1, the plain single attempt."""
+    final: Estimate
+    method: str
+    """Of both intervals."""
+    area: float
+    """Mean height of `curve`, in [0, 1]: higher is more, or sooner."""
+    as_run: Difference | None
+    """Against the baseline; None for the baseline, and where `refused`."""
+    matched: Difference | None
+    """The same with the dearer of the two cut to what the cheaper spent."""
+    refused: str
+    """Why there is no difference; "" where there is one, and for the baseline."""
+    unknown: tuple[str, ...]
+    """Of `tokens`, `calls` and `cost`, what nobody recorded or priced: zeros in `spent` are no figures then."""
+    currencies: tuple[str, ...]
+    """In which its runs paid; () where nothing was paid, or nobody said."""
+    unmatched: str
+    """Why there is a difference as run, and none at an equal budget; "" where there are both, or none."""
+    moves: Moves
+    """From attempt 1 to what was submitted: repair and damage."""
+    feedback: Confusion
+    """Feedback verdicts on all attempts against the hidden ones."""
+    spent: Tallies
+    tokens_per_solved: Estimate | None
+    """All tokens over the solved cases, with the bootstrap over tasks; None where none was solved, or tokens are
+    unknown."""
+    cost_per_solved: Estimate | None
+    """Likewise."""
+    metrics: dict[str, metrics.Value]
+    """Registered metrics of attempts, tasks and arms that have a value, by `Metric.key`."""
+
+
+def row(
+    arm: Arm, base: Arm | None, longest: int, unit: str, one_seed: bool = False, study: Registration | None = None
+) -> Row:
+    """`longest`: attempts of the longest loop of all arms. Raises DataError where `base` has no case of this arm's."""
+    manifests = [log.manifest for log in arm.logs]
+    curve = [arm.verdicts(t) for t in range(1, longest + 1)]
+    shares = tuple(sum(one.values()) / len(one) for one in curve)
+    others = base.attempts.keys() if base else arm.attempts.keys()
+    refused = _refused(arm, base, one_seed)
+    has_partner = base is not None and base is not arm and not refused
+    unmatched = _unmatched(arm, base, unit) if base and has_partner else ""
+    unknown = tuple(one for one in UNITS if not is_known(arm, one))
+    return Row(
+        arm=arm.label,
+        feedback_source=arm.feedback_source,
+        is_upper_bound=arm.is_upper_bound,
+        study=manifests[0].study if len({manifest.study_digest for manifest in manifests}) == 1 else "",
+        models=_models(arm),
+        run_ids=tuple(manifest.run_id for manifest in manifests),
+        seeds=arm.seeds,
+        n=len(arm.judged),
+        tasks=len(arm.tasks),
+        n_expected=sum(manifest.n_expected for manifest in manifests),
+        n_logged=len(arm.attempts),
+        no_verdict=arm.no_verdict,
+        absent=tuple(sorted(others - arm.attempts.keys())),
+        alone=tuple(sorted(arm.attempts.keys() - others)),
+        no_feedback=sum(made[0].evaluation.outcome == "no_tests" for made in arm.attempts.values()),
+        curve=shares,
+        first=arm.share(curve[0]),
+        final=arm.share(curve[-1]),
+        method=arm.share_method,
+        area=float(area(shares)),
+        as_run=_as_run(arm, base, study) if base and has_partner else None,
+        matched=_matched(arm, base, unit, study) if base and has_partner and not unmatched else None,
+        refused=refused,
+        unknown=unknown,
+        currencies=currencies(arm),
+        unmatched=unmatched,
+        moves=ends(arm),
+        feedback=feedback_confusion(
+            (one, arm.grades[case][one.number]) for case, made in arm.attempts.items() for one in made
+        ),
+        spent=tallies(arm),
+        tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
+        cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
+        metrics=metrics.in_arm(arm),
+    )
+
+
+def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
+    """Raises DataError."""
+    if base is None or base is arm:
+        return ""
+    shared = {case.seed for case in arm.judged.keys() & base.judged.keys()}
+    if not shared:
+        both = " and ".join(f"{one.label} (seeds {', '.join(map(str, one.seeds))})" for one in (arm, base))
+        raise DataError("arms", f"no case in both {both}", "the same tasks at the same seeds")
+    return ONE_SEED if len(shared) == 1 and not one_seed else ""
+
+
+def _unmatched(arm: Arm, base: Arm, unit: str) -> str:
+    missing = " or ".join(one.label for one in (arm, base) if not is_known(one, unit))
+    return f"{unit} of {missing} unknown" if missing else ""
+
+
+def _as_run(arm: Arm, base: Arm, study: Registration | None) -> Difference:
+    reasons, least = _registered(arm, base, METRIC, study)
+    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, least)
+
+
+def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
+    reasons, least = _registered(arm, base, f"{METRIC}_equal_{unit}", study)
+    found = matched(base, arm, unit)
+    cut = Cut(
+        shorter=("", base.label, arm.label)[found.dearer],
+        spend=found.second_spend,
+        baseline_spend=found.first_spend,
+        is_matched=found.is_matched,
+    )
+    return compared(found.second, found.first, f"equal {unit}", cut, reasons, least, found.equal)
+
+
+def _registered(arm: Arm, base: Arm, metric: str, study: Registration | None) -> tuple[list[str], float]:
+    """Why this comparison was not, and the least effect that counts where it was."""
+    reasons = exploratory(
+        study, arm.label, metric, baseline=base.label, runs=[log.manifest for one in (arm, base) for log in one.logs]
+    )
+    return reasons, study.minimum_detectable_effect if study and not reasons else 0.0
+
+
+def _models(arm: Arm) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for log in arm.logs:
+        for role, fingerprint in {"actor": log.manifest.model_fingerprint, **log.manifest.role_fingerprints}.items():
+            found.setdefault(role, {})[fingerprint] = None
+    return {role: tuple(names) for role, names in found.items()}

@@ -1,0 +1,1 @@
+"""What loops learn: reflections and who read them, repairs, memory, confidence."""

@@ -1,0 +1,187 @@
+"""How near what memory gave an attempt from other tasks was to its task, and whether the attempt passed.
+
+Runs do not record the scores of what they recall. Here they are computed again, for any retriever alike: Jaccard's over
+the texts that the run's config says were compared. With `retriever=jaccard` they are the very scores of the run.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.learning.clusters import by_task
+from reflexion_lab.analysis.learning.task_texts import task_text
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import UNKNOWN, Attempt, Record
+from reflexion_lab.text.replies.tokens import tokens
+
+MOST, FEWEST = 5, 12
+"""Bins, and attempts in each of them, over all arms."""
+MATCH = "task_error"
+"""What older runs compared."""
+
+More = Callable[[Attempt, str], str]
+"""What is compared of an attempt beside its task's text, by the run's `memory.shared.match`."""
+
+
+class Near(NamedTuple):
+    """An attempt whose actor read something of another task."""
+
+    case: Case
+    number: int
+    score: float
+    """Jaccard's with the nearest that it read, in [0, 1]."""
+    passed: bool
+    """By the hidden tests."""
+    feedback: bool
+    """By its feedback tests."""
+
+
+class Similarity(Record, frozen=True, kw_only=True):
+    """An arm's attempts by how near what they read was."""
+
+    arm: str
+    feedback_source: str
+    is_upper_bound: bool
+    near: tuple[Near, ...]
+    without: tuple[tuple[Case, int, bool], ...]
+    """Attempts that were given nothing of other tasks: case, number, hidden verdict."""
+    unknown: int
+    """Left out: what they read is not in these runs (wisdom alone, or what earlier runs stored), a text was not found,
+    or the harness spoilt the hidden verdict."""
+
+
+class Bin(Record, frozen=True, kw_only=True):
+    """Attempts of neighbouring scores. The interval takes tasks as clusters."""
+
+    score: float
+    """Their mean."""
+    k: int
+    n: int
+    passed: Estimate
+
+
+def similarity(arm: Arm, more: More, is_later: bool = False) -> Similarity:
+    """Of the first attempts of all loops, or of the later ones, which exist where earlier ones failed."""
+    known = {f"{log.manifest.run_id}/{one.task_id}-{one.number}": (log, one) for log in arm.logs for one in log.every}
+    near: list[Near] = []
+    without: list[tuple[Case, int, bool]] = []
+    unknown = 0
+    for log in arm.logs:
+        reader = _Reader(log, known, more)
+        for task_id, made in log.attempts.items():
+            for before, one in zip((None, *made), made, strict=False):
+                grade, case = log.grades[task_id, one.number], Case(log.manifest.seed, task_id)
+                if bool(before) is not is_later:
+                    continue
+                scores = reader.scores(before, one)
+                if grade.outcome in UNKNOWN or None in scores:
+                    unknown += 1
+                elif found := [score for score in scores if score is not None]:
+                    near.append(Near(case, one.number, max(found), grade.passed, one.evaluation.passed))
+                else:
+                    without.append((case, one.number, grade.passed))
+    return Similarity(
+        arm=arm.label,
+        feedback_source=arm.feedback_source,
+        is_upper_bound=arm.is_upper_bound,
+        near=tuple(near),
+        without=tuple(without),
+        unknown=unknown,
+    )
+
+
+def edges(scores: Sequence[float]) -> list[float]:
+    """Where bins of about as many attempts each begin and end, ascending, one more than there are bins: the scores'
+    quantiles. Equal scores stay together, so that there may be fewer bins than `MOST`; where so many have the lowest
+    that it is a quantile, the first bin is of that score alone.
+
+    Raises:
+        ConfigError: there is no score.
+    """
+    if not scores:
+        raise ConfigError("scores", "none", "one at least")
+    ordered = sorted(scores)
+    wanted = max(1, min(MOST, len(ordered) // FEWEST))
+    ends = [ordered[len(ordered) * part // wanted - 1] for part in range(1, wanted + 1)]
+    return [ordered[0], *dict.fromkeys(ends)]
+
+
+def bins(near: Sequence[Near], ends: Sequence[float], seed: int = 0) -> dict[int, Bin]:
+    """By their place between `ends`, from 0; a score on an edge is in the lower bin. Empty bins are left out."""
+    parts: dict[int, list[Near]] = {}
+    for one in near:
+        parts.setdefault(max(0, bisect_left(ends, one.score, 1, len(ends) - 1) - 1), []).append(one)
+    return {place: _bin(part, seed) for place, part in sorted(parts.items())}
+
+
+def jaccard(one: str, other: str) -> float:
+    """The share of different words that two texts have in common, in [0, 1] (Jaccard 1912); 0 without any word."""
+    first, second = set(tokens(one)), set(tokens(other))
+    return len(first & second) / len(first | second) if first | second else 0.0
+
+
+class _Reader:
+    """What the attempts of a run read of other tasks."""
+
+    def __init__(self, log: Log, known: dict[str, tuple[Log, Attempt]], more: More) -> None:
+        self.run_id = log.manifest.run_id
+        self.known = known
+        self.more = more
+        self.match = _match(log)
+        self.log = log
+        self._texts: dict[tuple[str, str], str] = {}
+
+    def scores(self, before: Attempt | None, attempt: Attempt) -> list[float | None]:
+        """One for each episode and mistake of another task that was read; None where it is unknown, and where wisdom
+        was all that was read.
+        """
+        unread, own = set(attempt.trajectory.left_out), self._text(self.log, attempt.task_id)
+        asked = f"{own}\n{self.more(before, self.match)}" if before else own
+        episodes = [name for name in attempt.recalled if name not in unread and not self._is_own(name, attempt)]
+        mistakes = [name for name in attempt.recalled_mistakes if name not in unread]
+        told = [(asked, self._episode(name)) for name in episodes] + [(own, self._mistake(name)) for name in mistakes]
+        if not told and set(attempt.recalled_wisdom) - unread:
+            return [None]
+        return [jaccard(text, found) if own and found else None for text, found in told]
+
+    def _is_own(self, name: str, attempt: Attempt) -> bool:
+        return name.removeprefix("ep-").removeprefix(f"{self.run_id}/").rpartition("-")[0] == attempt.task_id
+
+    def _episode(self, name: str) -> str:
+        log, source = self.known.get(name.removeprefix("ep-"), (self.log, None))
+        text = self._text(log, source.task_id) if source else ""
+        return f"{text}\n{self.more(source, self.match)}" if source and text else ""
+
+    def _mistake(self, name: str) -> str:
+        run, _, rest = name.removeprefix("mistake-").partition("/")
+        task_id = rest.rpartition("-")[0]
+        return self._text(self.log, task_id) if run == self.run_id and task_id in self.log.attempts else ""
+
+    def _text(self, log: Log, task_id: str) -> str:
+        key = log.manifest.run_id, task_id
+        if key not in self._texts:
+            self._texts[key] = task_text(log.attempts[task_id])
+        return self._texts[key]
+
+
+def _match(log: Log) -> str:
+    found: object = log.manifest.config
+    for key in ("memory", "shared", "match"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return str(found or MATCH)
+
+
+def _bin(part: Sequence[Near], seed: int) -> Bin:
+    return Bin(
+        score=fmean(one.score for one in part),
+        k=sum(one.passed for one in part),
+        n=len(part),
+        passed=interval(by_task((one.case, one.passed) for one in part), seed),
+    )

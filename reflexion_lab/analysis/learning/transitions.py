@@ -1,0 +1,144 @@
+"""What one more attempt does: right stays right or is damaged, wrong is repaired or stays wrong.
+
+After Huang et al. 2024 (arXiv 2310.01798, figure 1), by hidden verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.learning.clusters import by_task
+from reflexion_lab.analysis.stats.bootstrap import difference, interval
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.records import UNKNOWN, Attempt, Record
+
+
+class Moves(Record, frozen=True, kw_only=True):
+    """Pairs of hidden verdicts, before and after; C is correct, W is wrong. Intervals take tasks as clusters."""
+
+    attempt: int | None
+    """The later of the two attempts; None where pairs of several are put together."""
+    tasks: int
+    """Distinct ones: the clusters of every interval."""
+    cc: int
+    cw: int
+    """Damaged."""
+    wc: int
+    """Repaired."""
+    ww: int
+    unknown: int
+    """Pairs left out, since the harness spoilt a verdict."""
+    repair: Estimate | None
+    """wc / (wc + ww); None where nothing was wrong before."""
+    damage: Estimate | None
+    """cw / (cc + cw); None where nothing was right before."""
+    gain: Estimate | None
+    """(wc - cw) / n; None without any pair."""
+
+    @property
+    def n(self) -> int:
+        return self.cc + self.cw + self.wc + self.ww
+
+
+class Transitions(Record, frozen=True, kw_only=True):
+    """An arm's moves.
+
+    Loops that go on are no sample of all loops: where feedback passed a program, its loop has ended. What was right and
+    went on had been rejected by its feedback, and damage between attempts is measured on that alone; `ends` is about
+    all loops.
+    """
+
+    arm: str
+    feedback_source: str
+    is_upper_bound: bool
+    programs: tuple[Moves, ...]
+    """For each attempt from 2 on: its program against that of the attempt before, over the loops that made it."""
+    programs_pooled: Moves
+    """All of them together, several pairs a loop."""
+    submitted: tuple[Moves, ...]
+    """The same of what would have been submitted at either attempt, over the same loops."""
+    submitted_pooled: Moves
+    ends: Moves
+    """Over all loops, however short: what was submitted against attempt 1. Its gain is that of the whole loop."""
+
+
+class _Pair(NamedTuple):
+    case: Case
+    attempt: int
+    """The later of the two."""
+    before: bool | None
+    """None where the harness spoilt the verdict."""
+    after: bool | None
+
+
+def transitions(arm: Arm, seed: int = 0) -> Transitions:
+    """The moves of an arm.
+
+    Args:
+        seed: of the bootstrap (`statistics.bootstrap`).
+    """
+    steps = [(case, made, one, two) for case, made in arm.attempts.items() for one, two in pairwise(made)]
+    programs = [_pair(arm, case, one, two, two.number) for case, _, one, two in steps]
+    submitted = [
+        _pair(arm, case, submitted_at(made, one.number), submitted_at(made, two.number), two.number)
+        for case, made, one, two in steps
+    ]
+    return Transitions(
+        arm=arm.label,
+        feedback_source=arm.feedback_source,
+        is_upper_bound=arm.is_upper_bound,
+        programs=tuple(_by_attempt(programs, arm.longest, seed)),
+        programs_pooled=_moves(programs, None, seed),
+        submitted=tuple(_by_attempt(submitted, arm.longest, seed)),
+        submitted_pooled=_moves(submitted, None, seed),
+        ends=ends(arm, seed),
+    )
+
+
+def ends(arm: Arm, seed: int = 0) -> Moves:
+    """From attempt 1 to what was submitted, over all loops: `Transitions.ends` alone, which is far cheaper."""
+    pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), m[-1].number) for case, m in arm.attempts.items()]
+    return _moves(pairs, None, seed)
+
+
+def moves(before: Mapping[Case, bool], after: Mapping[Case, bool], seed: int = 0) -> Moves:
+    """From one verdict to another on the cases that both have."""
+    pairs = [_Pair(case, 0, passed, after[case]) for case, passed in before.items() if case in after]
+    return _moves(pairs, None, seed)
+
+
+def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, number: int) -> _Pair:
+    verdicts = [
+        None if grade.outcome in UNKNOWN else grade.passed
+        for grade in (arm.grades[case][one.number] for one in (before, after))
+    ]
+    return _Pair(case, number, *verdicts)
+
+
+def _by_attempt(pairs: Sequence[_Pair], longest: int, seed: int) -> Iterator[Moves]:
+    for attempt in range(2, longest + 1):
+        yield _moves([pair for pair in pairs if pair.attempt == attempt], attempt, seed)
+
+
+def _moves(pairs: Sequence[_Pair], attempt: int | None, seed: int) -> Moves:
+    known = [(case, was, now) for case, _, was, now in pairs if was is not None and now is not None]
+    kinds = [(was, now) for _, was, now in known]
+    wrong = [(case, now) for case, was, now in known if not was]
+    right = [(case, not now) for case, was, now in known if was]
+    before, after = [(case, was) for case, was, _ in known], [(case, now) for case, _, now in known]
+    return Moves(
+        attempt=attempt,
+        tasks=len({case.task_id for case, _, _ in known}),
+        cc=kinds.count((True, True)),
+        cw=kinds.count((True, False)),
+        wc=kinds.count((False, True)),
+        ww=kinds.count((False, False)),
+        unknown=len(pairs) - len(known),
+        repair=interval(by_task(wrong), seed) if wrong else None,
+        damage=interval(by_task(right), seed) if right else None,
+        gain=difference(by_task(before), by_task(after), seed) if known else None,
+    )

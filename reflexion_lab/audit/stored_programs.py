@@ -1,0 +1,122 @@
+"""Executes programs that were written earlier: for audits, imports, verifications and the studies of transcripts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from msgspec.structs import replace
+
+from reflexion_lab import protocols
+from reflexion_lab.records import Grade, Task
+from reflexion_lab.runner.progress import bar, in_notebook
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
+from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+LIMITS = Limits(wall_seconds=5.0, cpu_seconds=5)
+"""At least what published verdicts were made with."""
+PATIENT = Limits(wall_seconds=30.0, cpu_seconds=10)
+"""Time of the second execution of a program that timed out: a slow or busy machine is no verdict."""
+
+
+def counter(name: str, unit: str, total: int, quiet: bool = False) -> Any:
+    """A progress bar of `total` programs; invisible when `quiet`, or where the output is a log."""
+    hidden = quiet or not (sys.stderr.isatty() or in_notebook())
+    return bar(total=total, desc=name, unit=unit, disable=hidden)
+
+
+def timed_out(_: object, verdict: Any) -> bool:
+    return bool(verdict.outcome == "timeout")
+
+
+def never(*_: object) -> bool:
+    return False
+
+
+def graded(sandbox: protocols.Sandbox, task: Task, number: int, program: str, sealed: bool = True) -> Grade:
+    """The hidden verdict on attempt `number`; `sealed` as a run that has ended would say it."""
+    judge = HiddenTests(sandbox)
+    if sealed:
+        judge.seal()
+    return judge.grade(task, number, program)
+
+
+class StoredPrograms:
+    """Executes many programs at once, and each one that timed out a second time: alone, with `PATIENT` time.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Programs at once; by default one per core.
+    limits : Limits
+        Of the first execution.
+    cache : Path, optional
+        File of the execution cache; None keeps nothing.
+    """
+
+    def __init__(self, workers: int | None = None, limits: Limits | None = None, cache: Path | None = None) -> None:
+        limits = limits or LIMITS
+        wall, cpu = max(limits.wall_seconds, PATIENT.wall_seconds), max(limits.cpu_seconds, PATIENT.cpu_seconds)
+        self.workers = workers or os.cpu_count() or 1
+        self.sandbox = CachedSandbox(Sandbox(limits, servers=self.workers), cache)
+        self._alone = CachedSandbox(Sandbox(replace(limits, wall_seconds=wall, cpu_seconds=cpu), servers=1), cache)
+
+    def map(
+        self,
+        judge: Callable[[CachedSandbox, T], U],
+        items: Sequence[T],
+        *,
+        key: Callable[[T], Hashable] | None = None,
+        again: Callable[[T, U], bool] = timed_out,
+        each: Callable[[U], object] = lambda _: None,
+    ) -> list[U]:
+        """The verdict on each item, in order.
+
+        Parameters
+        ----------
+        judge : callable
+            Executes one item in the sandbox that it is handed.
+        key : callable, optional
+            Items of one key are executed once.
+        again : callable
+            Whether an item with this verdict is executed a second time; by default on a time-out.
+        each : callable
+            Called with the verdict of every item as soon as that is final: for progress.
+        """
+        keys: list[Hashable] = [key(item) if key else place for place, item in enumerate(items)]
+        distinct = dict(zip(keys, items, strict=True))
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="stored")
+        try:
+            futures = {name: pool.submit(judge, self.sandbox, item) for name, item in distinct.items()}
+            verdicts = {}
+            for name, item in zip(keys, items, strict=True):
+                verdicts[name] = futures[name].result()
+                if not again(item, verdicts[name]):
+                    each(verdicts[name])
+        finally:
+            pool.shutdown(cancel_futures=True)
+        repeated = [name for name, item in distinct.items() if again(item, verdicts[name])]
+        for name in repeated:
+            verdicts[name] = judge(self._alone, distinct[name])
+            for _ in range(keys.count(name)):
+                each(verdicts[name])
+        return [verdicts[name] for name in keys]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.closing(self._alone):
+            self.sandbox.close()

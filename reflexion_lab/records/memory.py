@@ -1,0 +1,172 @@
+"""What memory keeps, what it gives to one attempt, and how it is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from reflexion_lab.records.evaluation import Evaluation
+from reflexion_lab.records.record import Record
+from reflexion_lab.records.reflection import Reflection
+
+
+class Episode(Record, frozen=True, kw_only=True):
+    """What memory keeps of an attempt. Verdicts are those of the feedback tests, never of the hidden ones."""
+
+    episode_id: str = ""
+    """Unique in a store; filled when the episode is stored without one."""
+    session_id: str = ""
+    """The loop that it came from: one task in one run."""
+    turn_id: str = ""
+    agent_id: str
+    """Who made the attempt; the arm, in a run."""
+    task_id: str
+    task_description: str = ""
+    attempt_number: int
+    code: str
+    test_results: str
+    """The failing checks in words, as the actor was told them."""
+    failure_analysis: str = ""
+    """The error signature: what failed, without the values of this one task."""
+    reflection: Reflection | None
+    improvement: str = ""
+    """What the reflection wants changed."""
+    confidence: float = 0.0
+    """The reflection's, in [0, 1]."""
+    passed: bool
+    reward: float = 0.0
+    timestamp: float = 0.0
+    """Seconds since the epoch; filled when the episode is stored without one."""
+    metadata: dict[str, str] = {}
+    """`verification_type` and `outcome` of the evaluation, and whatever an importer adds."""
+
+    @property
+    def category(self) -> str:
+        """The failure class that the reflection names; "" without one."""
+        return self.reflection.category if self.reflection else ""
+
+
+class Wisdom(Record, frozen=True, kw_only=True):
+    """A cause of failure that came back, and whether knowing of it helped. One per normalised root cause."""
+
+    wisdom_id: str
+    pattern: str
+    """The root cause as it was first put into words."""
+    frequency: int
+    """Episodes that share it."""
+    impact: float
+    """Mean gain of confidence from one episode to the next within a session, losses as 0; in [0, 1]."""
+    domain: str
+    """`code`, `testing`, `architecture`, `concurrency` or `performance`."""
+    tags: tuple[str, ...] = ()
+    advice: str = ""
+    """What the most confident of its reflections wants changed."""
+    sources: tuple[str, ...] = ()
+    """Ids of the episodes, oldest first."""
+    tasks: tuple[str, ...] = ()
+    """The distinct tasks of these episodes, in the order in which they came."""
+    use_count: int = 0
+    """Attempts whose actor read it."""
+    success_rate: float = 0.0
+    """Share of them that passed their feedback tests; 0 before the first use."""
+    created_at: float = 0.0
+    last_used_at: float = 0.0
+
+
+class Mistake(Record, frozen=True, kw_only=True):
+    """A wrong answer to a prompt, and what mended it."""
+
+    mistake_id: str
+    task_id: str
+    prompt: str
+    prompt_hash: str
+    """SHA-256 of the prompt, 16 hex digits."""
+    mistake: str
+    correction: str = ""
+    """"" while nothing has mended it."""
+    severity: float
+    """In [0, 1]: the share of the checks that failed."""
+    timestamp: float = 0.0
+
+
+class Session(Record, frozen=True, kw_only=True):
+    """What one loop carries from turn to turn."""
+
+    session_id: str
+    reflections: tuple[Reflection, ...] = ()
+    """The newest five, newest first."""
+    key_insights: tuple[str, ...] = ()
+    """At most twenty, oldest first."""
+    last_trajectory_summary: str = ""
+    last_evaluation: Evaluation | None = None
+
+
+class Recollection(Record, frozen=True, kw_only=True):
+    """All that memory gives the actor for one attempt."""
+
+    episodes: tuple[Episode, ...] = ()
+    """Those of other loops, the nearest last; then the task's own, oldest first."""
+    wisdom: tuple[Wisdom, ...] = ()
+    """Best first."""
+    mistakes: tuple[Mistake, ...] = ()
+    """Best first."""
+    insights: tuple[str, ...] = ()
+    """Oldest first."""
+    session: str = ""
+    """The session's history in words; "" where the policy shows none."""
+    omega: int | None = None
+    attempt: int = 1
+    """Which attempt at the task this is, 1-based; the loop fills it in."""
+    stuck: str = ""
+    """What keeps coming back, where the loop has got stuck: the actor is asked for a different approach."""
+    left_out: tuple[str, ...] = ()
+    """Ids of episodes, wisdom and mistakes that memory selected and its budgets had no room for."""
+
+    @property
+    def ids(self) -> set[str]:
+        """Of its episodes, wisdom and mistakes."""
+        return {
+            *(episode.episode_id for episode in self.episodes),
+            *(entry.wisdom_id for entry in self.wisdom),
+            *(mistake.mistake_id for mistake in self.mistakes),
+        }
+
+    def without(self, left_out: Collection[str]) -> Recollection:
+        """All but the episodes, wisdom and mistakes with these ids."""
+        return replace(
+            self,
+            episodes=tuple(episode for episode in self.episodes if episode.episode_id not in left_out),
+            wisdom=tuple(entry for entry in self.wisdom if entry.wisdom_id not in left_out),
+            mistakes=tuple(mistake for mistake in self.mistakes if mistake.mistake_id not in left_out),
+        )
+
+
+class Beginning(Record, frozen=True, kw_only=True):
+    """What the store held when a run began; a resumed run begins with the same."""
+
+    episodes: int = 0
+    """The first so many."""
+    newest_episode: str = ""
+    """The id of the last of them: what the store took in later is not read, even where a prune has made room."""
+    mistakes: int = 0
+    newest_mistake: str = ""
+    wisdom: tuple[Wisdom, ...] = ()
+
+
+class Search(Record, frozen=True, kw_only=True):
+    """Which episodes to look for; what is left empty does not narrow the search."""
+
+    categories: tuple[str, ...] = ()
+    min_confidence: float = 0.0
+    """Inclusive."""
+    keywords: tuple[str, ...] = ()
+    """Looked for, casefolded, in the task's description, the failure analysis and the reflection's words."""
+    every_keyword: bool = False
+    """True: all of them must be there; False: one is enough."""
+    task_id: str = ""
+    session_id: str = ""
+    agent_id: str = ""
+    passed: bool | None = None
+    limit: int = 0
+    """At most so many, the newest; 0 for all."""

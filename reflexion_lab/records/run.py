@@ -1,0 +1,136 @@
+"""A run: its manifest, its results and the hidden verdicts."""
+
+from __future__ import annotations
+
+from reflexion_lab.records.record import Record
+
+SCHEMA_VERSION = 1
+"""Raised whenever a stored record changes its meaning; a run folder names the one it was written with."""
+
+
+FEEDBACK_SOURCES = ("visible", "self_tests", "oracle", "none")
+"""What drives the loop: the tests a task shows, the model's own, the hidden ones (an upper bound), nothing."""
+
+
+class TaskResult(Record, frozen=True, kw_only=True):
+    """The end of one task's loop. Attempts are named by number; the run folder holds them."""
+
+    task_id: str
+    attempts: int
+    submitted: int
+    """First attempt that passed its feedback checks, else the one of the highest `Evaluation.rank`, the earlier on a
+    tie."""
+    best: int
+    last: int
+    stop_reason: str
+    feedback_source: str
+    duration: float
+    """Seconds of wall time, queues included."""
+
+
+class Grade(Record, frozen=True, kw_only=True):
+    """The hidden verdict on one attempt, kept apart from everything that the loop can see."""
+
+    task_id: str
+    number: int
+    passed: bool
+    outcome: str
+    checks_passed: int
+    checks_total: int
+    checks_in_place: int = 0
+    """Those that ran beside the program, which could have forged their verdict."""
+    sealed: bool
+    """False for the one submitted attempt, graded while the run was open; True for the others, graded after it."""
+
+
+class SetAside(Record, frozen=True, kw_only=True):
+    """A loop that was broken off since its model gave no answer. Its task is begun anew; nothing of it counts."""
+
+    task_id: str
+    outcome: str
+    """One of `errors.UNANSWERED`."""
+    problem: str
+    """In one line: who was asked, what came back, at which stage and attempt, what to do. Never holds a key."""
+    at: str
+    """UTC, ISO 8601."""
+
+
+class Resumption(Record, frozen=True, kw_only=True):
+    """On what and with what a run went on that had been cut off. What it leaves out is as in the manifest."""
+
+    at: str
+    """UTC, ISO 8601."""
+    code_digest: str
+    """Of the lab's own files."""
+    python: str
+    platform: str
+    isolation: tuple[str, ...]
+    """The sandbox layers in force."""
+    package_versions: dict[str, str] = {}
+    """Of the manifest's packages, those with another version; "" for one that is no longer installed."""
+
+
+class Provenance(Record, frozen=True, kw_only=True):
+    """On what, with what and by which words a run was made. Digests are SHA-256, shortened to 16 hex digits; "" is
+    unknown, as in manifests of earlier versions.
+    """
+
+    python: str = ""
+    """Implementation and version."""
+    platform: str = ""
+    """System, processor and C library; neither the machine nor its user is named."""
+    cpus: int = 0
+    lock_digest: str = ""
+    """Of constraints.txt, which names the versions of all that the tests run with; "" for an installed wheel."""
+    code_digest: str = ""
+    """Of the lab's own files."""
+    diff_digest: str = ""
+    """Of `git diff HEAD`; "" where that is empty."""
+    overrides: tuple[str, ...] = ()
+    """What followed `reflexion-lab run`, or made the cell of a sweep; () for a run from Python."""
+    launcher: str = ""
+    """Hydra's launcher, such as `basic` or `joblib`."""
+    own_parts: dict[str, str] = {}
+    """By module, the digest of the file that holds a reader's own part."""
+    embedder_fingerprint: str = ""
+    """Whose vectors retrieval compares; "" where nothing is embedded."""
+    benchmark_file_digest: str = ""
+    """Of the file that the tasks were read from; "" for a benchmark that is installed with a package."""
+    sandbox_version: int = 0
+    """`sandbox.cached.VERSION`; the limits stand in the config."""
+    pool: dict[str, str] = {}
+    """By run id, the digest of attempts.jsonl of each run whose reflections `reflector=shuffled` draws from."""
+
+
+class Manifest(Record, frozen=True, kw_only=True):
+    """What a run was: enough to say whether two runs may be compared, and to run it again."""
+
+    run_id: str
+    created_at: str
+    seed: int
+    config: dict[str, object]
+    config_digest: str
+    git_commit: str
+    dirty: bool
+    package_versions: dict[str, str]
+    benchmark: str
+    benchmark_digest: str
+    n_expected: int
+    prompt_digests: dict[str, str]
+    model_fingerprint: str
+    """The actor's."""
+    role_fingerprints: dict[str, str] = {}
+    """Those of roles that have a model of their own."""
+    slots: int
+    """Sequences that the model decoded at once; batched arithmetic can change greedy replies. 1 is deterministic."""
+    feedback_source: str
+    isolation: tuple[str, ...]
+    """The sandbox layers that were in force."""
+    study: str = ""
+    """The name of the registered study that the run belongs to; "" where none is."""
+    study_digest: str = ""
+    """Of the study's file as it stood before the first call."""
+    prices: dict[str, str] = {}
+    """By role, what a token was taken to cost, of which day, by whose list."""
+    provenance: Provenance = Provenance()
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,312 @@
+"""The records of a run against each other, feedback verdicts against their checks, figures against the records."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from reflexion_lab.analysis.canonical_form import differences
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.loop.reflexion import delta
+from reflexion_lab.loop.selection import best_of, submitted_at
+from reflexion_lab.records import (
+    OUTCOMES,
+    Attempt,
+    Evaluation,
+    Grade,
+    Manifest,
+    Record,
+    Resumption,
+    SetAside,
+    SuiteVerdict,
+    TaskResult,
+    WrittenTests,
+)
+from reflexion_lab.studies.replay.verify.finding import Disagreement, Finding, unlike
+from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
+
+R = TypeVar("R", bound=Record)
+
+BY_TESTS = ("unit_tests", "combined", "injected_false_negative", "injected_false_positive")
+"""Verdicts that the tests alone give; the last two are in runs from before `Evaluation.injected`."""
+FILE = "summary.json"
+FIGURES = "figures"
+
+
+class Lines(NamedTuple):
+    """The records of a run, in the order in which they were written."""
+
+    attempts: list[Attempt]
+    results: list[TaskResult]
+    grades: list[Grade]
+    written: list[WrittenTests]
+    verdicts: list[SuiteVerdict]
+    set_aside: list[SetAside]
+    resumptions: list[Resumption]
+    finding: Finding
+    torn: tuple[str, ...]
+    """File and line of each line that is no JSON, as a kill leaves one."""
+
+
+def read(folder: Path) -> Lines:
+    """Every line of a run's records, read by itself: no line is skipped. Raises OSError: a file cannot be read."""
+    torn: list[str] = []
+    wrong: list[Disagreement] = []
+
+    def of(name: str, kind: type[R]) -> list[R]:
+        path, decoder, records = folder / name, msgspec.json.Decoder(kind), []
+        for number, line in enumerate(path.read_bytes().split(b"\n") if path.is_file() else [], 1):
+            try:
+                records += [decoder.decode(line)] if line else []
+            except msgspec.ValidationError as problem:
+                wrong.append(unlike(f"{name}, line {number}", str(problem), "a record of this version"))
+            except msgspec.DecodeError:
+                torn.append(f"{name}, line {number}")
+        return records
+
+    files = (
+        of("attempts.jsonl", Attempt),
+        of("results.jsonl", TaskResult),
+        of("grades.jsonl", Grade),
+        of("written_tests.jsonl", WrittenTests),
+        of("suite_verdicts.jsonl", SuiteVerdict),
+        of("set_aside.jsonl", SetAside),
+        of("resumptions.jsonl", Resumption),
+    )
+    count = sum(len(records) for records in files)
+    finding = Finding(name="lines", told=f"{count} records", disagreements=tuple(wrong))
+    return Lines(*files, finding, tuple(torn))
+
+
+def loops(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> list[Finding]:
+    """`attempts`: by task, those that count, in order."""
+    results = {result.task_id: result for result in lines.results}
+    by_task = {task: attempts.get(task, ()) for task in results}
+    every = sum(map(len, by_task.values()))
+    return [
+        _counted("tasks that ended", manifest.n_expected, _ended(lines, manifest, attempts)),
+        _counted("attempts", every, _numbered(lines, results, by_task)),
+        _counted("submissions", len(results), _submitted(results, by_task, manifest)),
+        _counted("ends of loops", len(results), _stopped(results, by_task)),
+        _counted("changes between attempts", every, _changed(by_task)),
+        _counted("hidden verdicts", len(lines.grades), _graded(lines, results, by_task)),
+        *_suites(lines, manifest),
+    ]
+
+
+def _counted(name: str, n: int, wrong: Iterable[Disagreement]) -> Finding:
+    return Finding(name=name, told=str(n), disagreements=tuple(wrong))
+
+
+def _ended(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
+    counts = Counter(result.task_id for result in lines.results)
+    yield from (unlike(f"{task}, results", n, 1) for task, n in counts.items() if n > 1)
+    if len(counts) != manifest.n_expected:
+        yield unlike("tasks with a result", len(counts), f"{manifest.n_expected}; an unfinished run goes on by resume=")
+    for task in attempts.keys() - counts.keys() if len(counts) == manifest.n_expected else ():
+        yield unlike(f"{task}, attempts", len(attempts[task]), "none, since it has no result")
+
+
+def _numbered(
+    lines: Lines, results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]
+) -> Iterator[Disagreement]:
+    last: Counter[str] = Counter()
+    for attempt in lines.attempts:
+        task = attempt.task_id
+        if attempt.number not in (1, last[task] + 1):  # 1: a loop that was broken off begins anew
+            yield unlike(f"{task}, attempt after {last[task]}", attempt.number, last[task] + 1)
+        last[task] = attempt.number
+    for task, history in by_task.items():
+        numbers, n = [attempt.number for attempt in history], results[task].attempts
+        if numbers != list(range(1, n + 1)):
+            yield unlike(f"{task}, attempts", numbers, f"1 to {n}, as its result says")
+
+
+def _submitted(
+    results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]], manifest: Manifest
+) -> Iterator[Disagreement]:
+    for task, history in by_task.items():
+        if not history:
+            continue
+        expected = {
+            "submitted": submitted_at(history).number,
+            "best": best_of(history).number,
+            "last": history[-1].number,
+            "feedback_source": manifest.feedback_source,
+        }
+        yield from _unlike_fields(task, results[task], expected)
+
+
+def _stopped(results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
+    for task, history in by_task.items():
+        for attempt in history:
+            where, reason, is_last = f"{task}, attempt {attempt.number}", attempt.stop_reason, attempt is history[-1]
+            if bool(reason) != is_last:
+                yield unlike(f"{where}, stop_reason", reason or "none", "one" if is_last else "none before the end")
+            if reason == "passed" and not attempt.evaluation.passed:
+                yield unlike(
+                    f"{where}, stop_reason", reason, f"another, its checks ended in {attempt.evaluation.outcome}"
+                )
+        if history:
+            yield from _unlike_fields(task, results[task], {"stop_reason": history[-1].stop_reason})
+
+
+def _changed(by_task: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
+    for task, history in by_task.items():
+        for number, attempt in enumerate(history):
+            expected = delta(attempt.evaluation, history[:number])
+            if attempt.delta != expected:
+                yield unlike(f"{task}, attempt {attempt.number}, delta", attempt.delta, expected)
+
+
+def _graded(
+    lines: Lines, results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]
+) -> Iterator[Disagreement]:
+    known = {(task, attempt.number) for task, history in by_task.items() for attempt in history}
+    counts = Counter((grade.task_id, grade.number) for grade in lines.grades)
+    yield from (unlike(f"{task}, attempt {number}, grades", n, 1) for (task, number), n in counts.items() if n > 1)
+    for task, number in sorted(known - counts.keys()):
+        yield unlike(f"{task}, attempt {number}, grades", 0, 1)
+    for grade in lines.grades:
+        where = f"{grade.task_id}, grade of attempt {grade.number}"
+        if (grade.task_id, grade.number) not in known:
+            yield unlike(where, "no such attempt", "a grade of one that was made")
+        elif grade.sealed is (grade.number == results[grade.task_id].submitted):
+            yield unlike(f"{where}, sealed", grade.sealed, not grade.sealed)
+        yield from _sound(where, grade)
+
+
+def _sound(where: str, grade: Grade) -> Iterator[Disagreement]:
+    """A pass is all of the tests, and one at least."""
+    passed = 0 < grade.checks_total == grade.checks_passed
+    if (grade.passed, grade.outcome == "pass") != (passed, passed):
+        got = f"passed={grade.passed}, {grade.outcome}"
+        yield unlike(where, got, f"passed={passed}, since {grade.checks_passed} of {grade.checks_total} tests passed")
+    if not 0 <= grade.checks_in_place <= grade.checks_total:
+        yield unlike(f"{where}, checks_in_place", grade.checks_in_place, f"0 to {grade.checks_total}")
+
+
+def _suites(lines: Lines, manifest: Manifest) -> Iterator[Finding]:
+    if not lines.written and manifest.feedback_source != "self_tests":
+        return
+    tests = {written.task_id: len(written.tests) for written in lines.written}
+    wrong = [
+        unlike(f"{verdict.task_id}, verdicts on written tests", len(verdict.checks), tests.get(verdict.task_id, 0))
+        for verdict in lines.verdicts
+        if len(verdict.checks) != tests.get(verdict.task_id, 0)
+    ]
+    yield _counted("tests by the model", len(tests), wrong)
+
+
+def _unlike_fields(task: str, result: TaskResult, expected: Mapping[str, object]) -> Iterator[Disagreement]:
+    for field, value in expected.items():
+        if (got := getattr(result, field)) != value:
+            yield unlike(f"{task}, {field}", got, value)
+
+
+def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]) -> Finding:
+    """Of an evaluator of the reader's own only what holds for any: nobody knows here what its reward is made of."""
+    evaluator = config.get("evaluator")
+    named = str(evaluator.get("_target_", "")) if isinstance(evaluator, dict) else ""
+    is_ours = named.startswith("reflexion_lab.") or "recorded" in config
+    every = [attempt for attempts in by_task.values() for attempt in attempts]
+    wrong: list[Disagreement] = []
+    for attempt in every:
+        where = f"{attempt.task_id}, attempt {attempt.number}"
+        wrong += _unlike_checks(where, attempt.evaluation, evaluator, is_ours)
+    return Finding(name="feedback verdicts", told=str(len(every)), disagreements=tuple(wrong))
+
+
+def _unlike_checks(where: str, evaluation: Evaluation, evaluator: object, is_ours: bool) -> Iterator[Disagreement]:
+    for field in ("reward", "confidence"):
+        if not 0 <= (value := getattr(evaluation, field)) <= 1:
+            yield unlike(f"{where}, {field}", value, "0 to 1")
+    for outcome in (evaluation.outcome, *(check.outcome for check in evaluation.checks)):
+        if outcome not in OUTCOMES:
+            yield unlike(f"{where}, outcome", outcome, "one of records.OUTCOMES")
+    expected = _by_checks(evaluation, evaluator) if is_ours else {}
+    for field, value in expected.items():
+        if getattr(evaluation, field) != value:
+            yield unlike(f"{where}, {field}", getattr(evaluation, field), f"{value!r}, by its checks")
+
+
+def _by_checks(evaluation: Evaluation, evaluator: object) -> dict[str, object]:
+    """What the checks say; {} where the kind of verdict is none of ours."""
+    if evaluation.verification_type in ("type_check", "lint"):
+        failing = [check.outcome for check in evaluation.checks if check.outcome != "pass"]
+        outcome = failing[0] if failing else "pass"
+        return {"passed": not failing, "outcome": outcome, "reward": float(not failing)}
+    if evaluation.verification_type == "trajectory":
+        return {"passed": False, "outcome": "no_tests"}
+    tests = [check.outcome for check in evaluation.checks if check.kind == "test"]
+    if evaluation.verification_type not in BY_TESTS or (not tests and evaluation.verification_type in BY_TESTS[2:]):
+        return {}
+    failing = [outcome for outcome in tests if outcome != "pass"]
+    outcome = (failing[0] if failing else "pass") if tests else "no_tests"
+    reward = _mean(evaluation, evaluator) if evaluation.verification_type == "combined" else evaluation.pass_rate
+    return {"passed": outcome == "pass", "outcome": outcome, "reward": reward}
+
+
+def _mean(evaluation: Evaluation, evaluator: object) -> float:
+    """The weighted mean of the components, that of the tests being the share that passed."""
+    parts = {name: evaluation.pass_rate if name == "tests" else share for name, share in evaluation.components.items()}
+    weights = _weights(evaluator)
+    return weighted_mean(weights, {name: share for name, share in parts.items() if name in weights})
+
+
+def _weights(evaluator: object) -> dict[str, float]:
+    """As the config says, maybe of an evaluator within another."""
+    if not isinstance(evaluator, dict):
+        return WEIGHTS
+    if "evaluator" in evaluator:
+        return _weights(evaluator["evaluator"])
+    return {name: float(evaluator.get(f"{name}_weight", weight)) for name, weight in WEIGHTS.items()}
+
+
+def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
+    """The finding, and the fields that are not in the summary since an earlier version wrote it."""
+    path = folder / FILE
+    if not path.is_file():
+        return Finding(name=FIGURES, unchecked=f"no {FILE}: a run writes it at its end, and no bundle holds it"), ()
+    now = _plain(json.dumps(msgspec.to_builtins(summary(log))))
+    try:
+        then = _plain(path.read_text())
+    except ValueError as problem:
+        return Finding(name=FIGURES, disagreements=(unlike(FILE, str(problem), "JSON"),)), ()
+    if not isinstance(then, dict):
+        return Finding(name=FIGURES, disagreements=(unlike(FILE, type(then).__name__, "an object"),)), ()
+    then.pop("ended_at", None)  # a time, and no figure of the records
+    absent = tuple(_absent(then, now))
+    wrong = tuple(
+        unlike(f"{FILE}, {at}", before, f"{after!r}, by the records")
+        for at, before, after in differences(then, now)
+        if at not in absent
+    )
+    return Finding(name=FIGURES, told=f"{_leaves(now)} figures", disagreements=wrong), absent
+
+
+def _plain(text: str) -> Any:
+    """JSON as plain values; what is not a number becomes a word, which equals itself."""
+    return json.loads(text, parse_constant=str)
+
+
+def _absent(then: Any, now: Any, at: str = "") -> Iterator[str]:
+    """Places of `now` that `then` has no key for."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key, value in now.items():
+            place = f"{at}.{key}" if at else key
+            if key not in then:
+                yield place
+            else:
+                yield from _absent(then[key], value, place)
+
+
+def _leaves(node: Any) -> int:
+    if isinstance(node, dict | list):
+        return sum(map(_leaves, node.values() if isinstance(node, dict) else node))
+    return 1

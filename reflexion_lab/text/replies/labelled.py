@@ -1,0 +1,144 @@
+"""Labelled texts in a reply: lines that begin with a label, JSON objects, and the numbers in either.
+
+Hostile replies cost bounded time and raise nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+CHARS = 64_000
+"""Characters of a reply that are searched for JSON."""
+OBJECTS = 256
+"""Beginnings of JSON objects that are tried."""
+
+BULLET = re.compile(r"\A\s*(?:[-+*•>]|\d+[.)])\s+")
+_FENCE = re.compile(r"\s*```\w*\s*")
+_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"  # possessive: no string of digits makes it quadratic
+# A number glued to more digits or letters ("0,85", "0.8-0.9", "1.2.3") could mean several things: rejected.
+_MEASURE = re.compile(
+    rf"(?P<number>{_NUMBER})(?!\w|[.,–-]\w)\s*"
+    rf"(?:(?P<percent>%|percent\b)|(?:/|out of)\s*(?P<scale>{_NUMBER})(?!\w|[.,]\w))?"
+    r"(?!\s*(?:/|out of))",
+    re.IGNORECASE,
+)
+_APPROXIMATELY = re.compile(r"\A[*_`~≈(\[\s]*(?:(?:about|around|approximately|roughly)\s+)?", re.IGNORECASE)
+_OBJECT = re.compile(r'\{\s*+"')
+
+
+class Section(NamedTuple):
+    """What stands between a label and the next one."""
+
+    label: str
+    lines: tuple[str, ...]
+    """The rest of the label's own line first. Fences are left out, and the mark that closes the label's emphasis."""
+
+
+class Labels:
+    """Reads the lines of a reply that begin with a label.
+
+    Parameters
+    ----------
+    spellings : mapping of str to sequence of str
+        By label, how lines spell it, in ASCII letters; `_` stands for a space, a hyphen, an underscore or nothing.
+
+    Markdown around a label, a bullet, a number (`ISSUE 2`) or a remark in brackets (`severity (0-1)`), and any case are
+    tolerated. A label with no colon or dash after it counts only when it is marked as a heading or emphasised.
+    """
+
+    def __init__(self, spellings: Mapping[str, Sequence[str]]) -> None:
+        self._labels = {letters(name): label for label, names in spellings.items() for name in names}
+        names = "|".join(name.replace("_", "[ _-]?") for names in spellings.values() for name in names)
+        # ASCII letters: the Kelvin sign would match K, and is no K in upper case.
+        self._line = re.compile(
+            rf"""\s*(?:[-+*•>]\s+|\d+[.)]\s+)?(?P<heading>\#+\s*)?(?P<open>[*_`]+)?
+            (?P<label>(?a:{names}))(?:[ ]?\#?\d+)?(?:[ ]?\([^)]{{0,40}}\))?(?P<close>[*_`]*)
+            (?:\s*[:：](?P<after>[*_`]*(?=\s|$))?|\s+[-–—](?=\s|$)|(?(heading)\s*$|(?(open)\s*$|(?!))))
+            (?P<value>.*)""",
+            re.IGNORECASE | re.VERBOSE,
+        )
+
+    def sections(self, text: str) -> Iterator[Section]:
+        """The labelled sections of `text` in its order; what stands before the first label is left out."""
+        label, mark, lines = "", "", list[str]()
+        for line in text.splitlines():
+            match = self._line.fullmatch(line)
+            if match is None:
+                if not _FENCE.fullmatch(line):
+                    lines.append(line)
+                continue
+            if label:
+                yield _section(label, lines, mark)
+            label, lines = self._labels[letters(match["label"])], [match["value"]]
+            mark = "" if match["close"] or match["after"] else match["open"] or ""
+        if label:
+            yield _section(label, lines, mark)
+
+
+def _section(label: str, lines: Sequence[str], mark: str) -> Section:
+    return Section(label, tuple("\n".join(lines).rstrip().removesuffix(mark).split("\n")))
+
+
+def letters(name: str) -> str:
+    """A key or label without case and separators."""
+    return re.sub(r"[\W_]", "", name).casefold()
+
+
+def objects(text: str) -> Iterator[dict[str, object]]:
+    """Every JSON object in `text`, also those within others, with `letters` of its keys.
+
+    Of a key that occurs twice the first with a value counts. Numbers stay text: `number` reads them.
+    """
+    text = text[:CHARS]
+    for beginning in islice(_OBJECT.finditer(text), OBJECTS):
+        try:
+            found, _ = _DECODER.raw_decode(text, beginning.start())
+        except (ValueError, RecursionError):
+            continue
+        yield found
+
+
+def _by_letters(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for key, value in pairs:
+        name = letters(key)
+        values[name] = values.get(name) or value
+    return values
+
+
+_DECODER = json.JSONDecoder(
+    strict=False, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_by_letters
+)
+
+
+class Number(NamedTuple):
+    value: float
+    scale: float | None
+    """What the value is out of, as the text says: 100 of a percentage, 10 of `8/10`; None where it does not."""
+
+
+def number(text: str) -> Number | None:
+    """The number that `text` begins with (`0.8`, `[0.9]`, `about 85 %`, `8/10`), or None where it is no clear one."""
+    match = _MEASURE.match(_APPROXIMATELY.sub("", text, count=1))
+    if match is None:
+        return None
+    scale = 100.0 if match["percent"] else float(match["scale"]) if match["scale"] else None
+    return Number(float(match["number"]), scale)
+
+
+def one_line(text: str) -> str:
+    """`text` on one line, without halves of characters, which no file could hold."""
+    return " ".join(text.encode(errors="replace").decode().split())
+
+
+def has_words(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
+def entries(texts: Iterable[str], count: int, chars: int) -> tuple[str, ...]:
+    """The first `count` of `texts` that have words, each cut at `chars` characters."""
+    return tuple(text[:chars].rstrip() for text in islice(filter(has_words, texts), count))

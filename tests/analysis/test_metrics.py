@@ -1,0 +1,146 @@
+"""One function is a metric: it stands in the run's table, page, frames, in MLflow, and in comparisons."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.figures.curves import Curve
+from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.report.comparison import sheets
+from reflexion_lab.analysis.report.page import page
+from reflexion_lab.analysis.report.run_tables import show
+from reflexion_lab.analysis.report.table import write_table
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.summary import summary
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.tracking import arm_view, run_view
+
+VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)], "c": [(0.0, False), (0.0, False)]}
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A copy of the registry, so that a test's metrics are gone behind it."""
+    monkeypatch.setattr(metrics, "REGISTRY", dict(metrics.REGISTRY))
+
+
+@pytest.fixture
+def runs(write_run, tmp_path):
+    def run(arm, seed):
+        folder = write_run(VERDICTS, seed=seed)
+        folder.write_manifest(replace(folder.manifest, config={"arm": arm}, run_id=f"{arm}-{seed}"))
+        return RunFolder(folder.path.rename(tmp_path / f"{arm}-{seed}"))
+
+    return [run(arm, seed) for arm in ("feedback_only", "words") for seed in (1, 2)]
+
+
+def views(runs, folder):
+    """By name, the text of everything that shows a run or a comparison, and the frames' columns."""
+    log = Log.read(runs[0])
+    console = Console(file=StringIO(), width=120)
+    show(runs[0], console)
+    made = arms(runs)
+    comparison = compare(made)
+    row = comparison.rows[1]
+    frames = load(*(run.path for run in runs))
+    return {
+        "show": console.file.getvalue(),
+        "page": page(log),
+        "table": "\n".join(map(repr, sheets(comparison))),
+        "csv": next(iter(csv.DictReader(write_table(folder / "t.csv", comparison).open()))),
+        "run in MLflow": {one.name: one.value for one in run_view.metrics(log, summary(log))},
+        "arm in MLflow": {one.name: one.value for one in arm_view.metrics(row, comparison, Curve.over(made[1], 2))},
+        "runs": frames.runs,
+        "tasks": frames.tasks,
+        "attempts": frames.attempts,
+    }
+
+
+def test_one_function_of_attempts_is_shown_everywhere(registry, runs, tmp_path):
+    @metrics.metric("attempt", "share", label="late attempts", direction="lower")
+    def late(attempt, grade):
+        return attempt.number > 1
+
+    shown = views(runs, tmp_path)
+    assert "late attempts" in shown["show"]
+    assert "40.0 % [11.8, 76.9] (2 of 5 attempts, Wilson 95 %)" in shown["show"]
+    assert "late attempts" in shown["page"]
+    assert "late attempts" in shown["table"]
+    assert "40.0 (4)" in shown["table"]
+    assert (shown["csv"]["late"], shown["csv"]["late_rate"]) == ("4", "0.4")
+    assert shown["run in MLflow"]["final/late_rate"] == shown["arm in MLflow"]["final/late_rate"] == 0.4
+    assert shown["run in MLflow"]["final/late_rate_low"] < 0.4 < shown["arm in MLflow"]["final/late_rate_high"]
+    assert shown["runs"].late_rate.tolist() == [0.4] * 4
+    assert shown["attempts"].late.sum() == 8
+
+
+def test_one_function_of_tasks_or_numbers_is_shown_everywhere(registry, runs, tmp_path):
+    @metrics.metric("task", "share", label="retried tasks")
+    def retried(attempts, grades):
+        return len(attempts) > 1
+
+    @metrics.metric("attempt", "number", label="length", note="characters")
+    def length(attempt, grade):
+        return len(attempt.trajectory.solution)
+
+    shown = views(runs, tmp_path)
+    for name in ("show", "page", "table"):
+        assert "retried tasks" in shown[name]
+        assert "characters" in shown[name]
+    assert (float(shown["csv"]["retried"]), float(shown["csv"]["retried_low"]) < 0.66) == (0.666667, True)
+    assert shown["arm in MLflow"]["final/retried"] == pytest.approx(2 / 3)
+    assert shown["arm in MLflow"]["final/length"] == shown["run in MLflow"]["final/length"] > 0
+    assert shown["runs"].retried.tolist() == [pytest.approx(2 / 3)] * 4
+    assert shown["tasks"].retried.sum() == 8
+
+
+def test_a_metric_without_a_value_is_left_out_and_missing(registry, runs, tmp_path):
+    @metrics.metric("attempt", "share", label="never known", direction="lower")
+    def never(attempt, grade):
+        return None
+
+    @metrics.metric("run", "count", label="no count")
+    def no_count(log):
+        return None
+
+    shown = views(runs, tmp_path)
+    assert not [text for text in ("never known", "no count") if text in shown["show"] + shown["page"]]
+    assert "final/never_rate" not in shown["run in MLflow"].keys() | shown["arm in MLflow"].keys()
+    assert shown["attempts"].never.isna().all()
+    assert shown["runs"].no_count.isna().all()
+    assert shown["csv"]["never_rate"] == ""
+
+
+def test_an_upper_bound_has_no_metric_called_pass_at_1(write_run):
+    log = Log.read(write_run(VERDICTS, feedback_source="oracle"))
+    names = [metric.key(log.is_upper_bound) for metric, _ in metrics.in_run(log)]
+    assert "attempt_1_upper_bound" in names
+    assert not [name for name in names if "pass_at_1" in name or name.startswith("feedback")]
+    runs = load(write_run(VERDICTS, name="oracle", feedback_source="oracle")).runs
+    assert runs.attempt_1_pass_at_1.isna().all()
+    assert runs.attempt_1_upper_bound.tolist() == [pytest.approx(1 / 3)]
+
+
+def test_a_name_is_taken_once_per_level(registry):
+    with pytest.raises(ValueError, match="metric: got a second 'timeouts' of level attempt"):
+        metrics.metric("attempt", "share", label="x", name="timeouts")(lambda attempt, grade: True)
+
+
+def test_the_summary_holds_the_values_of_the_registry(write_run):
+    log = Log.read(write_run(VERDICTS))
+    figures = summary(log)
+    assert figures is summary(log)
+    values = {metric.name: value for metric, value in metrics.in_run(log) if metric.level == "run"}
+    for name in ("pass_at_1", "any_solved", "visible_pass", "attempts_mean", "harness_errors", "no_feedback"):
+        assert values[name] == getattr(figures, name)
+    assert metrics.numbers("x", Rate.of(0, 0)) == metrics.numbers("x", None) == {}
+    assert metrics.numbers("x", Estimate(value=1.0, low=0.0, high=2.0)) == {"x": 1.0, "x_low": 0.0, "x_high": 2.0}

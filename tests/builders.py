@@ -1,0 +1,141 @@
+"""Records for tests: a call names what matters to it, the rest has a plain default. And cases: `pairwise`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+from typing import Any
+
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Completion,
+    Episode,
+    Evaluation,
+    Manifest,
+    MemoryState,
+    Message,
+    Reflection,
+    Sampling,
+    Trajectory,
+)
+
+ADD = "def add(a, b):\n    return a - b\n"
+"""The program of an attempt, wrong in its second line."""
+
+
+def evaluation(*checks: Check, **fields: Any) -> Evaluation:
+    """By default passed where there are checks and all of them did."""
+    passed = fields.get("passed", bool(checks) and all(check.outcome == "pass" for check in checks))
+    return Evaluation(
+        **{"passed": passed, "outcome": "pass" if passed else "fail", "reward": 0.0, "checks": checks} | fields
+    )
+
+
+def trajectory(solution: str = ADD, **fields: Any) -> Trajectory:
+    return Trajectory(**{"solution": solution, "strategy": "single_shot"} | fields)
+
+
+def attempt(
+    *checks: Check, judged: dict[str, Any] | None = None, acted: dict[str, Any] | None = None, **fields: Any
+) -> Attempt:
+    """`judged` and `acted`: fields of its evaluation and of its trajectory."""
+    return Attempt(
+        **{
+            "task_id": "t/1",
+            "number": 1,
+            "recalled": (),
+            "trajectory": trajectory(**acted or {}),
+            "evaluation": evaluation(*checks, **judged or {}),
+            "memory": MemoryState(capacity=1, size=0, in_context=0, total=0),
+        }
+        | fields
+    )
+
+
+def reflection(number: int = 1, **fields: Any) -> Reflection:
+    """On attempt `number`, which its texts name."""
+    return Reflection(
+        **{
+            "reflection_id": f"t/1#{number}",
+            "about_attempt": number,
+            "root_cause": f"cause {number}",
+            "what_went_wrong": f"wrong {number}",
+            "what_to_change": f"change {number}",
+            "confidence": 0.5,
+            "source": "llm",
+        }
+        | fields
+    )
+
+
+def episode(number: int = 1, **fields: Any) -> Episode:
+    """A failed attempt `number` with a reflection."""
+    return Episode(
+        **{
+            "episode_id": f"ep-{number}",
+            "agent_id": "actor",
+            "task_id": "t/1",
+            "attempt_number": number,
+            "code": "",
+            "test_results": "",
+            "reflection": reflection(number),
+            "passed": False,
+        }
+        | fields
+    )
+
+
+def manifest(run_id: str, **fields: Any) -> Manifest:
+    empty = dict.fromkeys(("created_at", "config_digest", "git_commit", "benchmark_digest", "model_fingerprint"), "")
+    return Manifest(
+        **empty
+        | {
+            "run_id": run_id,
+            "seed": 0,
+            "config": {},
+            "dirty": False,
+            "package_versions": {},
+            "benchmark": "b",
+            "n_expected": 1,
+            "prompt_digests": {},
+            "slots": 1,
+            "feedback_source": "visible",
+            "isolation": (),
+        }
+        | fields
+    )
+
+
+class Replies:
+    """A model that gives one reply to every call, or raises it; `asked` has messages, sampling and draw of each."""
+
+    fingerprint = "replies"
+    slots = 1
+
+    def __init__(self, reply: str | BaseException, context: int = 0, **fields: Any) -> None:
+        self.reply = reply
+        self.context = context
+        self.fields = fields
+        self.asked: list[tuple[tuple[Message, ...], Sampling, int]] = []
+
+    def complete(self, messages: Any, *, sampling: Sampling, sample: int = 0) -> Completion:
+        self.asked.append((tuple(messages), sampling, sample))
+        if isinstance(self.reply, BaseException):
+            raise self.reply
+        return Completion(text=self.reply, model="replies", **self.fields)
+
+    @property
+    def prompt(self) -> str:
+        """The last message of the last call."""
+        return self.asked[-1][0][-1].content
+
+
+def pairwise(*factors: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Cases, one value a factor, in which every two values of different factors meet: far fewer than the product."""
+    cases = list(product(*(range(len(values)) for values in factors)))
+    missing = {pair for case in cases for pair in combinations(enumerate(case), 2)}
+    while missing:
+        case = max(cases, key=lambda case: len(missing.intersection(combinations(enumerate(case), 2))))
+        missing.difference_update(combinations(enumerate(case), 2))
+        yield tuple(values[place] for values, place in zip(factors, case, strict=True))
