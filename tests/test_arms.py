@@ -109,9 +109,9 @@ def test_retries_that_cannot_differ_are_told(run):
     ],
 )
 def test_an_override_that_makes_an_arm_another_one_is_told(name, override):
-    found = list(arm_warnings(plain(compose(f"experiment={name}", *override.split()))))
+    messages = list(arm_warnings(plain(compose(f"experiment={name}", *override.split()))))
     group = override.split()[-1].partition("=")[0]
-    assert any(f"arm: {name} found with {group}" in doubt for doubt in found)
+    assert any(f"arm: got {name} with {group}" in message for message in messages)
 
 
 def test_an_actor_that_is_no_escalation_is_refused_for_it():
