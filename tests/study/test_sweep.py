@@ -428,7 +428,7 @@ def test_flags_beside_a_sweep_are_refused_in_one_line(capsys):
 
 
 def test_a_sweep_is_told_before_it_is_tracked(grid, capsys, monkeypatch):
-    from reflexion_lab.cli import main as cli
+    from reflexion_lab.cli.run import run_many
     from reflexion_lab.studies.tracking.null import NullTracker
 
     def breaks(self, runs, *more, **named):
@@ -436,7 +436,7 @@ def test_a_sweep_is_told_before_it_is_tracked(grid, capsys, monkeypatch):
 
     monkeypatch.setattr(NullTracker, "track_arms", breaks)
     with pytest.raises(KeyboardInterrupt):
-        cli.run_many(lines(grid(seed=[0, 1])))
+        run_many(lines(grid(seed=[0, 1])))
     assert "2 cells: 2 done" in capsys.readouterr().out
 
 
