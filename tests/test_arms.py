@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.runner.config.arm_checks import doubts
 from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import CONF, assemble, compose
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return {0}\nCONFIDENCE: 0.5\n"
@@ -87,7 +87,7 @@ def test_warming_begins_at_the_temperature_of_all_arms(run):
 def test_an_arm_is_called_as_its_experiment(name):
     cfg = compose(f"experiment={name}")
     assert cfg.arm == name
-    assert [doubt for doubt in doubts(plain(cfg)) if doubt.startswith("arm:")] == []
+    assert [doubt for doubt in arm_warnings(plain(cfg)) if doubt.startswith("arm:")] == []
 
 
 def test_retries_that_cannot_differ_are_told(run):
@@ -109,9 +109,9 @@ def test_retries_that_cannot_differ_are_told(run):
     ],
 )
 def test_an_override_that_makes_an_arm_another_one_is_told(name, override):
-    found = list(doubts(plain(compose(f"experiment={name}", *override.split()))))
+    messages = list(arm_warnings(plain(compose(f"experiment={name}", *override.split()))))
     group = override.split()[-1].partition("=")[0]
-    assert any(f"arm: {name} found with {group}" in doubt for doubt in found)
+    assert any(f"arm: got {name} with {group}" in message for message in messages)
 
 
 def test_an_actor_that_is_no_escalation_is_refused_for_it():
@@ -120,4 +120,4 @@ def test_an_actor_that_is_no_escalation_is_refused_for_it():
 
 
 def test_an_arm_of_any_other_name_promises_nothing():
-    assert not list(doubts(plain(compose("experiment=retry", "reflector=llm", "arm=mine"))))
+    assert not list(arm_warnings(plain(compose("experiment=retry", "reflector=llm", "arm=mine"))))

@@ -73,7 +73,7 @@ def test_every_command_has_help(capsys):
         ("cache.mode=sometimes", "cache.mode: got 'sometimes'"),
         ("sandbox.limits.wall_seconds=0", "error: sandbox.limits.wall_seconds: got 0, expected above 0"),
         ("sandbox.limits.wall_secs=1", "sandbox.limits.wall_secs"),
-        ("actor.sampling.temperature=hot", "actor.sampling: Expected `float`, got `str`"),
+        ("actor.sampling.temperature=hot", "actor.sampling.temperature: got 'hot', expected a number"),
         ("model.path=absent.gguf", "no file at absent.gguf"),
         (
             "+actor.wings=2",

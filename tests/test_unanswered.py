@@ -16,7 +16,7 @@ from reflexion_lab.loop.stop import FirstOf, MaxAttempts, Passed
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.records import Completion, Sampling
-from reflexion_lab.runner.deferred import Waiting
+from reflexion_lab.runner.deferred import DeferredTasks
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import describe
 from reflexion_lab.runner.runner import PATIENCE, Runner
@@ -32,7 +32,7 @@ def silence(outcome="server_error", is_lasting=False):
 
 @pytest.fixture
 def waiting(tmp_path):
-    return Waiting(RunFolder(tmp_path), most=2)
+    return DeferredTasks(RunFolder(tmp_path), limit=2)
 
 
 def numbered(task, n):
@@ -45,9 +45,9 @@ def numbered(task, n):
 def test_tasks_are_kept_in_the_order_in_which_they_came_and_released_once(waiting, task):
     batch = numbered(task, 2)
     for one in reversed(batch):
-        waiting.take(one, silence())
-    assert waiting.released() == batch[::-1]
-    assert waiting.released() == []
+        waiting.defer(one, silence())
+    assert waiting.ready() == batch[::-1]
+    assert waiting.ready() == []
     waiting.check()
     assert [one.task_id for one in waiting.folder.set_aside] == ["own/1", "own/0"]
 
@@ -55,28 +55,28 @@ def test_tasks_are_kept_in_the_order_in_which_they_came_and_released_once(waitin
 def test_more_in_a_row_than_allowed_are_too_many_and_each_is_written_down(waiting, task):
     batch = numbered(task, 3)
     for one in batch[:2]:
-        waiting.take(one, silence())
+        waiting.defer(one, silence())
     with pytest.raises(
         Unanswered, match=r"^3 loops in a row had no answer, so the run stops\. The last: nobody at home"
     ):
-        waiting.take(batch[2], silence())
+        waiting.defer(batch[2], silence())
     assert len(waiting.folder.set_aside) == 3
 
 
 def test_an_answer_in_between_and_a_second_round_renew_the_patience(waiting, task):
     for one in numbered(task, 6):
-        waiting.take(one, silence())
-        waiting.answered()
-    for one in waiting.released()[:2]:
-        waiting.take(one, silence())
-    waiting.released()
-    waiting.take(task, silence())
+        waiting.defer(one, silence())
+        waiting.reset_failures()
+    for one in waiting.ready()[:2]:
+        waiting.defer(one, silence())
+    waiting.ready()
+    waiting.defer(task, silence())
     assert len(waiting.folder.set_aside) == 6 + 2 + 1
 
 
 def test_what_lasts_is_raised_at_once(waiting, task):
     with pytest.raises(Unanswered, match="nobody at home"):
-        waiting.take(task, silence("key_refused", is_lasting=True))
+        waiting.defer(task, silence("key_refused", is_lasting=True))
     assert [one.outcome for one in waiting.folder.set_aside] == ["key_refused"]
 
 
@@ -84,7 +84,7 @@ def test_those_that_wait_are_counted_by_outcome_and_the_first_is_told(waiting, t
     first = silence("rate_limited")
     first.add_note("while acting: task own/0, attempt 1")
     for one, problem in zip(numbered(task, 2), (first, silence("timeout")), strict=True):
-        waiting.take(one, problem)
+        waiting.defer(one, problem)
     with pytest.raises(Unanswered) as caught:
         waiting.check()
     assert "2 tasks had no answer twice (rate_limited 1, timeout 1)" in str(caught.value)
@@ -93,14 +93,14 @@ def test_those_that_wait_are_counted_by_outcome_and_the_first_is_told(waiting, t
 
 
 def test_many_threads_lose_none(tmp_path, task):
-    waiting, batch = Waiting(RunFolder(tmp_path), most=1000), numbered(task, 64)
-    threads = [threading.Thread(target=waiting.take, args=(one, silence())) for one in batch]
+    waiting, batch = DeferredTasks(RunFolder(tmp_path), limit=1000), numbered(task, 64)
+    threads = [threading.Thread(target=waiting.defer, args=(one, silence())) for one in batch]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sorted(one.task_id for one in waiting.folder.set_aside) == sorted(one.task_id for one in batch)
-    assert len(waiting.released()) == 64
+    assert len(waiting.ready()) == 64
 
 
 # The runner

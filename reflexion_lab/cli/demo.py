@@ -1,12 +1,12 @@
-"""The main job on embedded defaults: Reflexion against a plain single attempt, on easy tasks and on HumanEval."""
+"""`reflexion-lab demo`: Reflexion against a plain single attempt, on easy tasks and on HumanEval."""
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import TYPE_CHECKING
 
-from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.studies.run import carry_out
+from reflexion_lab.cli import place
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary
@@ -16,22 +16,33 @@ ARMS = {"simple": ("experiment=simple",), "reflexion": ("loop.reflect_on_last=fa
 """Overrides by arm. The last attempt's reflection serves later tasks alone, of which a demo has none."""
 
 
-def demonstrate(tasks: int, overrides: tuple[str, ...] = ()) -> int:
-    """Run both arms on both benchmarks and print them side by side; `tasks` of HumanEval, sampled by seed 0.
-    Returns 1 where the harness itself spoilt a verdict, else 0.
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "Reflexion against a single attempt with the embedded model, in minutes"
+    sub = commands.add_parser("demo", help=text)
+    sub.add_argument("--tasks", type=place.positive, default=12, help="HumanEval tasks, sampled (default: %(default)s)")
+    sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
+    sub.set_defaults(command=demo)
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Run both arms on both benchmarks and print them side by side; HumanEval is sampled by seed 0. Returns 1 where
+    the harness itself spoilt a verdict, else 0.
 
     The arms share their first replies through the call cache, so that the second costs only its retries.
     """
+    from reflexion_lab.runner.config.compose import compose
+    from reflexion_lab.studies.run import carry_out
+
     began = time.monotonic()
     benchmarks = {
         "basics": ("benchmark=basics", f"benchmark.limit={BASICS_TASKS}"),
-        "HumanEval": ("benchmark=humaneval", f"benchmark.sample={tasks}"),
+        "HumanEval": ("benchmark=humaneval", f"benchmark.sample={options.tasks}"),
     }
     rows: list[tuple[str, str, Summary]] = []
     for benchmark, chosen in benchmarks.items():
         for arm, how in ARMS.items():
             print(f"\n=== {benchmark}: {arm} " + "=" * 30, flush=True)
-            rows.append((benchmark, arm, carry_out(compose(*chosen, *how, *overrides))))
+            rows.append((benchmark, arm, carry_out(compose(*chosen, *how, *options.overrides))))
     compare(rows)
     print(f"the whole demo took {time.monotonic() - began:.0f} s")
     return int(any(figures.harness_errors for _, _, figures in rows))

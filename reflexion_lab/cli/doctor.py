@@ -39,8 +39,7 @@ def _determinism(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from reflexion_lab.runner.config.compose import compose
-    from reflexion_lab.studies.determinism import determinism
-    from reflexion_lab.studies.determinism_report import announced, show
+    from reflexion_lab.studies.determinism import announced, determinism, show
 
     cfg = compose(*options.determinism)
     found = determinism(cfg, options.prompts, options.repeats, lambda plan: print(announced(plan), flush=True))

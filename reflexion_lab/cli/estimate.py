@@ -47,7 +47,7 @@ def estimate(options: argparse.Namespace) -> int:
 def show(found: Estimate, console: Console) -> None:
     from reflexion_lab.analysis.report.cells import line
     from reflexion_lab.analysis.report.sheets import as_table
-    from reflexion_lab.studies.estimate_report import lines, sheet
+    from reflexion_lab.studies.expected import lines, sheet
 
     console.print(as_table(sheet(found)))
     for text in lines(found):

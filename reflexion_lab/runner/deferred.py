@@ -1,4 +1,4 @@
-"""Loops whose model gave no answer: kept for later, as long as it answers others."""
+"""Tasks whose model gave no answer: deferred to the end of the round, unless the server seems to be down."""
 
 from __future__ import annotations
 
@@ -12,58 +12,59 @@ from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 
 
-class Waiting:
-    """Tasks that were set aside, each with a line in the run folder. Thread-safe.
+class DeferredTasks:
+    """Deferred tasks, each with a line in the run folder's `set_aside.jsonl`. Thread-safe.
 
-    `most`: so many in a row, none answered between them, and the server is taken to be down.
+    `limit`: failures in a row, without an answered task between them, after which the run stops.
     """
 
-    def __init__(self, folder: RunFolder, most: int) -> None:
+    def __init__(self, folder: RunFolder, limit: int) -> None:
         self.folder = folder
-        self.most = most
+        self.limit = limit
         self._tasks: dict[str, tuple[Task, Unanswered]] = {}
-        self._in_a_row = 0
+        self._failures = 0
         self._lock = threading.Lock()
 
-    def take(self, task: Task, problem: Unanswered) -> None:
-        """Keep `task` for later.
+    def defer(self, task: Task, problem: Unanswered) -> None:
+        """Defer `task`.
 
         Raises:
-            Unanswered: `problem` lasts, or nobody gets an answer any more.
+            Unanswered: `problem` is lasting, or more than `limit` tasks in a row had no answer.
         """
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        said = one_line(problem)
+        text = one_line(problem)
         self.folder.append(
-            "set_aside.jsonl", SetAside(task_id=task.task_id, outcome=problem.outcome, problem=said, at=now)
+            "set_aside.jsonl", SetAside(task_id=task.task_id, outcome=problem.outcome, problem=text, at=now)
         )
         with self._lock:
             self._tasks[task.task_id] = task, problem
-            self._in_a_row += 1
+            self._failures += 1
             if problem.is_lasting:
                 raise problem
-            if self._in_a_row > self.most:
-                many = f"{self._in_a_row} loops in a row had no answer, so the run stops. The last: "
-                raise Unanswered(many + said, problem.outcome)
+            if self._failures > self.limit:
+                many = f"{self._failures} loops in a row had no answer, so the run stops. The last: "
+                raise Unanswered(many + text, problem.outcome)
 
-    def answered(self) -> None:
+    def reset_failures(self) -> None:
+        """A task was answered."""
         with self._lock:
-            self._in_a_row = 0
+            self._failures = 0
 
-    def released(self) -> list[Task]:
-        """The tasks that wait, in the order in which they came; none waits any more."""
+    def ready(self) -> list[Task]:
+        """The deferred tasks, in the order of deferral; none is deferred any more."""
         with self._lock:
             tasks = [task for task, _ in self._tasks.values()]
             self._tasks.clear()
-            self._in_a_row = 0
+            self._failures = 0
             return tasks
 
     def check(self) -> None:
-        """Raises Unanswered: tasks are waiting still."""
+        """Raises Unanswered: tasks are still deferred."""
         with self._lock:
             problems = [problem for _, problem in self._tasks.values()]
         if problems:
             counts = Counter(problem.outcome for problem in problems)
             named = ", ".join(f"{name} {n}" for name, n in counts.items())
             many = f"{len(problems)} task{'s' * (len(problems) > 1)} had no answer twice"
-            said = f"{many} ({named}); all others that had begun have ended. The first: "
-            raise Unanswered(said + one_line(problems[0]), problems[0].outcome)
+            summary = f"{many} ({named}); all others that had begun have ended. The first: "
+            raise Unanswered(summary + one_line(problems[0]), problems[0].outcome)

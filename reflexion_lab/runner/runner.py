@@ -26,7 +26,7 @@ from reflexion_lab.records import (
     Usage,
     WrittenTests,
 )
-from reflexion_lab.runner.deferred import Waiting
+from reflexion_lab.runner.deferred import DeferredTasks
 from reflexion_lab.runner.folder.checksums import is_sealed, seal
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes
@@ -89,7 +89,7 @@ class Runner:
         self.workers = workers
         self.suite_writer = suite_writer
         self.rounds = rounds or OneRound()
-        self.unanswered = Waiting(folder, most=workers + PATIENCE)
+        self.deferred = DeferredTasks(folder, limit=workers + PATIENCE)
         self.quiet = quiet
         self.spent = spent
         self.resumption = resumption
@@ -153,8 +153,8 @@ class Runner:
     def _round(self, tasks: list[Task]) -> None:
         """Each task's loop; those that had no answer once more, when the others have ended."""
         self._each(self._task, tasks)
-        self._each(self._task, self.unanswered.released())
-        self.unanswered.check()
+        self._each(self._task, self.deferred.ready())
+        self.deferred.check()
 
     def _each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
         """`work` on every item, each taken when a worker is free: memory does not grow with them."""
@@ -187,7 +187,7 @@ class Runner:
         try:
             self._loop(task)
         except Unanswered as problem:
-            self.unanswered.take(task, problem)
+            self.deferred.defer(task, problem)
 
     def _loop(self, task: Task) -> None:
         start = time.monotonic()
@@ -198,7 +198,7 @@ class Runner:
             self.folder.append("attempts.jsonl", attempt)
             self.progress.attempt()
             if not attempt.trajectory.cached:  # what the cache answers says nothing of the server
-                self.unanswered.answered()
+                self.deferred.reset_failures()
             if attempt.number == 1:  # or once more, where the loop was lost and began anew
                 attempts.clear()
             attempts.append(attempt)

@@ -1,30 +1,109 @@
 """How far a model answers alike when it is asked alike: the same prompts, the same sampling, the same seed, repeated.
 
-Asked one at a time and several at once, since batched arithmetic can change even greedy replies.
+Asked one at a time and several at once, since batched arithmetic can change even greedy replies. Replies to equal
+prompts are held against each other: a prompt is a cluster, and intervals are for other prompts.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import combinations, product, zip_longest
+from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Completion, Message, Recollection, Record, Sampling, Task, Usage
-from reflexion_lab.studies.agreement import Agreement, Said, across, within
 from reflexion_lab.studies.probe import without_traces
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+    from rich.console import Console
 
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 ALONE, BETWEEN = "alone", "between the two"
 """Conditions: one call at a time; and, where there is another, each reply of the one against each of the other."""
+
+
+class Said(NamedTuple):
+    """One reply."""
+
+    text: str
+    program: str | None
+    """What the actor makes of it; None where it would ask on."""
+    system_fingerprint: str = ""
+
+
+Pair = tuple[Said, Said]
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """The replies of one condition, or those of two held against each other. A prompt is a cluster."""
+
+    name: str
+    replies: int
+    differing: Rate
+    """Prompts of which any two replies differ."""
+    pairs: Estimate
+    """Share of the pairs of replies to one prompt that differ, in the mean over prompts."""
+    same_program: Estimate | None
+    """Share of the pairs in which the same program is found; None where the actor needs more than one reply."""
+    first_differences: tuple[int, ...]
+    """For each prompt whose replies differ, the first character, from 0, at which any two of them do."""
+    system_fingerprints: dict[str, int]
+    """How many replies came of which configuration of the server; {} where it names none."""
+
+
+def within(name: str, by_prompt: Sequence[Sequence[Said]]) -> Agreement:
+    """The repeats of one condition, each with each other. Two replies a prompt at least."""
+    return _agreement(name, [list(combinations(said, 2)) for said in by_prompt], by_prompt)
+
+
+def across(name: str, one: Sequence[Sequence[Said]], other: Sequence[Sequence[Said]]) -> Agreement:
+    """Each reply of one condition with each of the other, prompt by prompt."""
+    pairs = [list(product(*both)) for both in zip(one, other, strict=True)]
+    return _agreement(name, pairs, [*one, *other])
+
+
+def first_difference(one: str, other: str) -> int:
+    """The first character, from 0, at which two texts differ; where one begins the other, the length of the shorter.
+
+    Raises:
+        ConfigError: they are equal.
+    """
+    if one == other:
+        raise ConfigError("the texts are equal", expected="two that differ")
+    return next(place for place, both in enumerate(zip_longest(one, other)) if both[0] != both[1])
+
+
+def _agreement(name: str, by_prompt: Sequence[Sequence[Pair]], replies: Iterable[Sequence[Said]]) -> Agreement:
+    every = [one for said in replies for one in said]
+    differing = [[(a.text, b.text) for a, b in pairs if a.text != b.text] for pairs in by_prompt]
+    names = Counter(one.system_fingerprint for one in every if one.system_fingerprint)
+    return Agreement(
+        name=name,
+        replies=len(every),
+        differing=Rate.of(sum(map(bool, differing)), len(by_prompt)),
+        pairs=interval([[len(found) / len(pairs)] for found, pairs in zip(differing, by_prompt, strict=True)]),
+        same_program=_same_program(by_prompt),
+        first_differences=tuple(min(first_difference(*both) for both in found) for found in differing if found),
+        system_fingerprints=dict(names),
+    )
+
+
+def _same_program(by_prompt: Sequence[Sequence[Pair]]) -> Estimate | None:
+    if any(one.program is None for pairs in by_prompt for pair in pairs for one in pair):
+        return None
+    return interval([[fmean(a.program == b.program for a, b in pairs)] for pairs in by_prompt])
 
 
 class Determinism(Record, frozen=True, kw_only=True):
@@ -183,3 +262,46 @@ def _said(
         except Asked:
             programs[reply.text] = None
     return [Said(reply.text, programs[reply.text], reply.system_fingerprint) for reply in made]
+
+
+def announced(plan: Plan) -> str:
+    """What will be asked, in one line, before it is."""
+    how = " and ".join(["one at a time", *plan.conditions[1:]])
+    asked = f"{plan.prompts} prompts × {plan.repeats}, {how}"
+    drawn = f"temperature {plan.sampling.temperature:g}, seed {plan.sampling.seed}"
+    return f"{plan.calls} calls to {plain(plan.model)}: {asked}; {drawn}; the call cache is off"
+
+
+def show(found: Determinism, console: Console) -> None:
+    """Print one row a condition. Intervals are 95 %, over prompts."""
+    from reflexion_lab.analysis.report import cells
+
+    title = f"Equal calls, {found.prompts} prompts of {plain(found.benchmark)} × {found.repeats}: shares in %"
+    columns = ("prompts that\ndiffer", "pairs that\ndiffer", "pairs, same\nprogram", "differ\nfrom")
+    table = cells.table(title, "asked", *columns)
+    for one in found.conditions:
+        table.add_row(*map(cells.line, _row(one)))
+    table.caption = "95 % intervals over prompts; differ from: the first character, the median over prompts that differ"
+    console.print(table)
+    for one in found.conditions[:2]:
+        if one.system_fingerprints:
+            named = ", ".join(f"{plain(name)} {n}" for name, n in one.system_fingerprints.items())
+            changes = " (IT CHANGED)" if len(one.system_fingerprints) > 1 else ""
+            console.print(cells.line(f"system_fingerprint, {one.name}: {named}{changes}"))
+    spent = found.spent
+    console.print(cells.line(f"spent: {spent.calls} calls, {spent.tokens:,} tokens, cost {spent.cost:.4f}"))
+
+
+def _row(one: Agreement) -> list[str]:
+    from reflexion_lab.analysis.report import cells
+
+    rate = one.differing
+    share = f"{rate.k} of {rate.n} {cells.interval(rate.low, rate.high)}"
+    at = f"{median(one.first_differences):g}" if one.first_differences else "-"
+    return [one.name, share, _told(one.pairs), _told(one.same_program) if one.same_program else "-", at]
+
+
+def _told(found: Estimate) -> str:
+    from reflexion_lab.analysis.report import cells
+
+    return f"{100 * found.value:.1f} {cells.interval(found.low, found.high)}"

@@ -144,8 +144,8 @@ def test_the_complaint_of_a_command_repeats_names_without_harm(lab: Path, comman
 def test_a_bug_shows_its_traceback_without_harm(tmp_path: Path) -> None:
     lines = [
         "import sys",
-        "from reflexion_lab.cli import main as cli",
-        "cli.show = lambda asked: {}[asked.folder]",
+        "from reflexion_lab.cli import main as cli, show",
+        "show.show = lambda asked: {}[asked.folder]",
         "cli.main(sys.argv[1:])",
     ]
     program = "\n".join(lines)

@@ -3,8 +3,8 @@
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.arm_checks import doubts
 from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import compose, draws_from_runs
 from reflexion_lab.runner.config.parts import keeps, load_models, shares
 from reflexion_lab.runner.folder.manifest import measured
@@ -55,8 +55,8 @@ def test_a_store_and_a_recall_say_whether_loops_learn_from_each_other(overrides,
 
 def test_an_arm_keeps_its_promise_with_a_subclass():
     overrides = ["experiment=warming", "loop.max_attempts=2"]
-    assert list(doubts(plain(compose(*overrides, "actor._target_=own_capabilities.MyWarming")))) == []
-    (doubt,) = doubts(plain(compose(*overrides, "actor=single_shot")))
+    assert list(arm_warnings(plain(compose(*overrides, "actor._target_=own_capabilities.MyWarming")))) == []
+    (doubt,) = arm_warnings(plain(compose(*overrides, "actor=single_shot")))
     assert "expected Warming" in doubt
 
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from reflexion_lab.cli.main import main
-from reflexion_lab.studies.agreement import Said, across, first_difference, within
+from reflexion_lab.studies.determinism import Said, across, first_difference, within
 
 PROGRAM = "```python\ndef answer(*arguments):\n    return {}\n```"
 

@@ -19,9 +19,8 @@ from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import CallStore
 from reflexion_lab.studies.cell_states import CellState, read_states, record
-from reflexion_lab.studies.launched import not_ended
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.studies.sweep import Sweep, carry_out_cell, sweep
+from reflexion_lab.studies.sweep import Sweep, carry_out_cell, not_ended, sweep
 from reflexion_lab.studies.sweep_progress import SweepProgress
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
@@ -429,7 +428,7 @@ def test_flags_beside_a_sweep_are_refused_in_one_line(capsys):
 
 
 def test_a_sweep_is_told_before_it_is_tracked(grid, capsys, monkeypatch):
-    from reflexion_lab.cli import main as cli
+    from reflexion_lab.cli.run import run_many
     from reflexion_lab.studies.tracking.null import NullTracker
 
     def breaks(self, runs, *more, **named):
@@ -437,12 +436,12 @@ def test_a_sweep_is_told_before_it_is_tracked(grid, capsys, monkeypatch):
 
     monkeypatch.setattr(NullTracker, "track_arms", breaks)
     with pytest.raises(KeyboardInterrupt):
-        cli.run_many(lines(grid(seed=[0, 1])))
+        run_many(lines(grid(seed=[0, 1])))
     assert "2 cells: 2 done" in capsys.readouterr().out
 
 
 def test_a_cell_that_never_came_to_run_is_no_success():
-    from reflexion_lab.cli.main import exit_code
+    from reflexion_lab.cli.run import exit_code
 
     codes = {status: exit_code(CellState(number=0, status=status)) for status in ("done", "kept", "waiting", "running")}
     assert codes == {"done": 0, "kept": 0, "waiting": 2, "running": 2}
@@ -510,7 +509,7 @@ def test_equal_cells_are_run_once_and_the_command_says_so(grid, tmp_path, launch
 
 
 def test_a_kept_cell_remembers_its_harness_errors(grid):
-    from reflexion_lab.cli.main import exit_code
+    from reflexion_lab.cli.run import exit_code
 
     (run,) = sweep(grid(), quiet=True).runs
     summary = json.loads((run / "summary.json").read_text())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import msgspec
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
-from reflexion_lab.runner.config.build import LoopValues, check_targets, converted, nearest, plain
+from reflexion_lab.runner.config.build import LoopValues, capability, check_targets, converted, nearest, plain
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -123,6 +123,16 @@ SETTINGS |= dict.fromkeys(PARTS, Part)
 """By top-level key, what may stand there."""
 NEEDED = ("arm", "seed", "benchmark", "model", "actor", "evaluator", "reflector", "loop")
 """What every config has had from the first; keys that came later are not in the manifests of old runs."""
+WORDLESS = ("reflector", "NoReflection")
+PROMISED = {
+    "retry": (WORDLESS,),
+    "feedback_only": (WORDLESS,),
+    "warming": (WORDLESS, ("actor", "Warming")),
+    "escalation": (WORDLESS, ("actor", "Escalation")),
+    "reflexion_generic": (("reflector", "Generic"),),
+    "reflexion_shuffled": (("reflector", "Shuffled"),),
+}
+"""By arm, what its experiment chooses: the group, and the class."""
 
 
 def check(cfg: Any) -> None:
@@ -208,3 +218,49 @@ def _check_scalar(key: str, value: Any) -> None:
         raise ConfigError(key, f"a number of {value.bit_length()} bits", "at most 64")
     if isinstance(value, str) and ("\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
         raise ConfigError(key, repr(value[:40]), "text in UTF-8, without NUL")
+
+
+def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
+    """Why the run may not be what the name of its arm promises, in a sentence each: a control that is another thing
+    than it is called makes a comparison worthless. Overrides for all arms of a sweep go before an experiment's choices.
+    """
+    arm = config["arm"]
+    for group, name in PROMISED.get(arm, ()):
+        if name not in (classes := _classes(config[group])):
+            yield (
+                f"arm: got {arm} with {group} {classes[0]}, expected {name}, as experiment={arm} has it; "
+                f"leave {group}=… out, or give the arm another name"
+            )
+    if arm == "retry" and config["loop"]["max_attempts"] > 1 and _is_greedy(config["actor"]):
+        yield (
+            "temperature: got 0 with arm=retry, where a deterministic model draws the same program at every attempt, "
+            "expected one above 0; give temperature=0.8, say, to all arms alike"
+        )
+    shares = config["memory"]["shared"].get("across_cells") and capability(
+        config["store"], "is_durable", True, is_inherited=False
+    )
+    if shares and config.get("sweep_id"):
+        yield (
+            "memory.shared.across_cells: true, so cells of this sweep read what others have stored; results depend on "
+            "the order in which the cells run, and seeds are no independent repetitions"
+        )
+
+
+def _classes(node: dict[str, Any]) -> list[str]:
+    """Names of the class that a part is of, and of the classes that it extends."""
+    named = str(node.get("_target_", "")).rpartition(".")[2]
+    return [named, *(base.__name__ for base in capability(node, "__mro__", ()))]
+
+
+def _is_greedy(node: Any) -> bool:
+    """Whether an actor draws at temperature 0 alone."""
+    found = list(_temperatures(node))
+    return bool(found) and max(found) == 0
+
+
+def _temperatures(node: Any) -> Iterator[float]:
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        if key == "temperature" and isinstance(value, int | float):
+            yield value
+        else:
+            yield from _temperatures(value)

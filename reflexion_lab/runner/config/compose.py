@@ -20,7 +20,6 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Begun, Executor, Model, Sandbox, Stop, SuiteWriter, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
 from reflexion_lab.runner.config import check as settings
-from reflexion_lab.runner.config.arm_checks import doubts
 from reflexion_lab.runner.config.build import (
     LoopValues,
     asked,
@@ -190,8 +189,8 @@ def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
             "a store with feedback_source=oracle",
             "store=none, since words about hidden tests would reach other runs",
         )
-    for doubt in doubts(plain(cfg)):
-        warnings.warn(doubt, RuntimeWarning, stacklevel=2)
+    for message in settings.arm_warnings(plain(cfg)):
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
         executor = load_executor(cfg)
         held.callback(executor.close)

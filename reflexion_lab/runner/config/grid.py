@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
+import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reflexion_lab.errors import ConfigError
@@ -16,7 +18,6 @@ from reflexion_lab.runner.config.compose import hydra_initialized, suggest_key
 from reflexion_lab.runner.folder.manifest import config_digest, store_place
 
 if TYPE_CHECKING:
-    from hydra._internal.config_repository import ConfigRepository
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
@@ -55,8 +56,6 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
     Raises:
         HydraException: an override cannot be read, or names what is not there; of which cell.
     """
-    from hydra._internal.config_repository import ConfigRepository
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -66,16 +65,16 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         every = parser.parse_overrides(list(overrides))
         asked = [one for one in every if not _is_hydras(one)]
         searched = [one.input_line or "" for one in every if one.key_or_group == "hydra.searchpath"]
-        search_path = copy.deepcopy(loader.get_search_path())
-        for one in every:
-            for path in one.value() if one.key_or_group == "hydra.searchpath" else ():
-                search_path.append("hydra.searchpath", path)
-        configs = ConfigRepository(search_path)
+        is_group = functools.cache(lambda key: bool(loader.get_group_options(key, overrides=searched)))
         params = _swept_by_config(searched + [one.input_line or "" for one in asked if not one.is_sweep_override()])
-        grid = BasicSweeper.split_arguments(parser.parse_overrides(params) + asked, None)[0]
+        grid = itertools.product(*map(_each, parser.parse_overrides(params) + asked))
         composed: dict[tuple[str, ...], DictConfig] = {}
         return [
-            Cell(number, tuple(chosen), _of_cell(number, parser.parse_overrides(chosen), searched, configs, composed))
+            Cell(
+                number,
+                tuple(chosen),
+                _of_cell(number, parser.parse_overrides(list(chosen)), searched, is_group, composed),
+            )
             for number, chosen in enumerate(grid)
         ]
 
@@ -128,6 +127,16 @@ def _value(value: Any) -> str:
     return text if is_plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def _each(override: Override) -> list[str]:
+    """The override with each value that it sweeps over."""
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        return [f"{key}={override.get_value_element_as_str()}"]
+    if not override.is_discrete_sweep():
+        raise ConfigError(override.input_line, expected="values to sweep over, such as KEY=1,2 or KEY=range(1,4)")
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
 def _is_hydras(override: Override) -> bool:
     return str(override.key_or_group).replace("/", ".").startswith("hydra.")
 
@@ -148,11 +157,11 @@ def _of_cell(
     number: int,
     chosen: Sequence[Override],
     searched: Sequence[str],
-    configs: ConfigRepository,
+    is_group: Callable[[str], bool],
     composed: dict[tuple[str, ...], DictConfig],
 ) -> DictConfig:
     try:
-        return _composed(chosen, searched, configs, composed)
+        return _composed(chosen, searched, is_group, composed)
     except Exception as problem:
         words = [one.input_line or "" for one in chosen]
         suggest_key(problem, words)
@@ -163,25 +172,25 @@ def _of_cell(
 def _composed(
     chosen: Sequence[Override],
     searched: Sequence[str],
-    configs: ConfigRepository,
+    is_group: Callable[[str], bool],
     composed: dict[tuple[str, ...], DictConfig],
 ) -> DictConfig:
     """`searched`: where else Hydra looks for configs."""
     from hydra import compose
     from omegaconf import OmegaConf
 
-    groups = tuple(one.input_line or "" for one in chosen if _chooses(one, configs))
+    groups = tuple(one.input_line or "" for one in chosen if _chooses(one, is_group))
     if groups not in composed:
         composed[groups] = compose("config", overrides=[*searched, *groups])
     cfg = copy.deepcopy(composed[groups])
     for one in chosen:
-        if not _chooses(one, configs):
+        if not _chooses(one, is_group):
             OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True)
     return cfg
 
 
-def _chooses(override: Override, configs: ConfigRepository) -> bool:
+def _chooses(override: Override, is_group: Callable[[str], bool]) -> bool:
     """Whether it is more than a value of a key that there is: a choice of a group, an addition, a deletion."""
     key = override.key_or_group
     changes = (override.is_add(), override.is_force_add(), override.is_delete(), override.package is not None)
-    return any(changes) or "/" in key or configs.group_exists(key)
+    return any(changes) or "/" in key or is_group(key)

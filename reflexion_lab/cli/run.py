@@ -1,0 +1,122 @@
+"""`reflexion-lab run`: one run, or with -m a sweep. What follows `run` are Hydra's overrides."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from reflexion_lab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from reflexion_lab.analysis.summary import Summary
+    from reflexion_lab.studies.cell_states import CellState
+
+HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
+
+Run a benchmark through the loop. What follows `run` are Hydra overrides:
+
+  reflexion-lab run                                    basics with the embedded model
+  reflexion-lab run benchmark=humaneval recall.omega=1 loop.max_attempts=3 benchmark.limit=20
+  reflexion-lab run experiment=simple benchmark=humaneval
+  reflexion-lab run model=openai model.model=gpt-4o-mini actor=single_shot
+  reflexion-lab run actor=react_continuation loop.max_attempts=2     turns within an attempt
+  reflexion-lab run model@roles.reflector=openai roles.reflector.model=gpt-4o   a reflector of its own
+  reflexion-lab run reflector=generic 'stop=[plateau,budget]' stop.budget.tokens=20000
+  reflexion-lab run -m seed=0,1,2                      one run per value
+  reflexion-lab run ... resume=runs/FOLDER             finish a run that was cut off
+  reflexion-lab run --cfg job                          print the whole config
+
+Groups: {groups}
+"""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """For the list of commands; the overrides are Hydra's to read."""
+    commands.add_parser("run", help="run a benchmark through the loop (Hydra overrides follow)", add_help=False)
+
+
+def run(arguments: list[str]) -> int:
+    from reflexion_lab.runner.config.compose import CONF
+
+    if "--help" in arguments or "-h" in arguments:
+        groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
+        print(HELP.format(groups=", ".join(groups)))
+        return 0
+    # Hydra takes the flag only in front of the overrides; people write it anywhere.
+    overrides = [part for part in arguments if part not in ("-m", "--multirun", "hydra.mode=MULTIRUN")]
+    if len(overrides) < len(arguments):
+        return run_many(overrides)
+    results: list[Summary | Exception] = []
+
+    def job(cfg: DictConfig) -> None:
+        """One run from its config. What goes wrong is kept for later: Hydra would wrap it."""
+        from reflexion_lab.studies.run import carry_out
+
+        try:
+            results.append(carry_out(cfg))
+        except Exception as problem:
+            results.append(problem)
+
+    launch(job, arguments)
+    for result in results:  # none, where Hydra only printed the config
+        if isinstance(result, Exception):
+            raise result
+        return int(result.harness_errors > 0)
+    return 0
+
+
+def run_many(overrides: list[str]) -> int:
+    """A sweep by Hydra's launchers: cells that are finished are not run again, and one that fails ends no sweep."""
+    from rich.console import Console
+
+    from reflexion_lab.studies.scale.launch import Launch
+    from reflexion_lab.studies.sweep import Sweep, launched
+    from reflexion_lab.studies.sweep_progress import shown
+    from reflexion_lab.studies.sweep_report import show as show_sweep
+
+    if flags := [part for part in overrides if part.startswith("-")]:
+        expected = (
+            "overrides alone; a config folder of your own is 'hydra.searchpath=[file:///FOLDER]', --cfg goes alone"
+        )
+        raise ConfigError("-m", f"{flags[0]} beside it", expected)
+    sweep = Sweep.of(overrides)
+    launch, quiet = Launch(overrides, sweep.sweep_id), sweep.cells[0].cfg.quiet
+    try:
+        with shown(sweep, quiet):
+            left = sweep.keep()
+            launched(sweep, left, launch)
+    except KeyboardInterrupt as stop:
+        stop.add_note("what had finished stands; the same command goes on with the sweep")
+        raise
+    show_sweep(sweep, Console(stderr=quiet), problems_only=quiet)
+    links = sweep.track() if left or not sweep.is_tracked else {}  # last: it may take a minute
+    if not quiet:
+        print("\n".join(f"MLflow, {name}: {link}" for name, link in links.items()))
+        print(f"open it with: {sweep.tracker.command}" * bool(links))
+    return max(map(exit_code, sweep.states.values()))
+
+
+def exit_code(state: CellState) -> int:
+    """Of a sweep that holds this cell: 3 for a cap, 2 for anything else that is wrong, or left undone."""
+    if state.status == "stopped":
+        return 3
+    return 2 if state.problem or state.status not in ("done", "kept") else 0
+
+
+def launch(job: Callable[[DictConfig], None], arguments: list[str]) -> None:
+    """Hand over to Hydra."""
+    import hydra
+
+    from reflexion_lab.runner.config.compose import CONF, blamed
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors of the config come as they are
+    sys.argv = ["reflexion-lab run", *arguments]
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+    except Exception as problem:  # of the config: a run's own is kept by its job
+        raise blamed(problem, [word for word in arguments if not word.startswith("-")]) from problem.__cause__
