@@ -104,7 +104,7 @@ class Plateau:
 
 
 class DiminishingReturns:
-    """The last `attempts` raised the best reward by less than `gain`, in (0, 1], on average, though it had risen before.
+    """The last `attempts` raised the best reward by less than `gain`, in (0, 1], on average; before, it had risen.
 
     A loop that has gained nothing yet is a plateau.
     """

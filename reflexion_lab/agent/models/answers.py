@@ -29,7 +29,10 @@ class Reply(NamedTuple):
     def with_texts(self, change: Callable[[str], str]) -> Reply:
         """The reply with `change` applied to every text of the server's."""
         return self._replace(
-            **{name: change(value) for name, value in self._asdict().items() if isinstance(value, str)}
+            text=change(self.text),
+            finish_reason=change(self.finish_reason),
+            model=change(self.model),
+            system_fingerprint=change(self.system_fingerprint),
         )
 
 
