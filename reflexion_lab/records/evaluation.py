@@ -19,7 +19,6 @@ OUTCOMES = (
 )
 """Outcomes of an evaluation. A candidate's own failure is never a `harness_error`, and the reverse."""
 
-
 UNKNOWN = ("no_tests", "harness_error")
 """Outcomes without a verdict on the program."""
 
