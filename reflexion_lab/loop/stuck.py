@@ -11,13 +11,13 @@ from reflexion_lab.records import Attempt
 class Stuck:
     """The same program, or the same failures, `after` times in a row; one attempt earlier `advice` says so.
 
+    Programs are compared without blank lines and trailing spaces, failures with their values: another wrong answer is
+    another failure.
+
     Parameters
     ----------
     after : int or None
         2 or more; with 2 the loop ends without advice. None: never.
-
-    Programs are compared without blank lines and trailing spaces, failures with their values: another wrong answer is
-    another failure.
     """
 
     def __init__(self, after: int | None = 3) -> None:

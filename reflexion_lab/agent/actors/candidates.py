@@ -18,6 +18,8 @@ RULES = ("first", "best", "vote")
 class Candidates:
     """Draws up to `n` candidates from one prompt and judges them by the tests that the task shows.
 
+    `Trajectory.ended` is `passed`, `max_candidates` or `no_tests`.
+
     Parameters
     ----------
     actor : Actor
@@ -31,8 +33,6 @@ class Candidates:
         `best`: that of the highest `Evaluation.rank`.
         `vote`: the first of the largest group that behaves alike on the tests, right or wrong (Li et al., arXiv
         2203.07814, section 4.6, cluster by outputs; Chen et al., arXiv 2207.10397, by the tests passed).
-
-    `Trajectory.ended` is `passed`, `max_candidates` or `no_tests`.
     """
 
     def __init__(self, actor: Actor, evaluator: Evaluator, n: int = 3, rule: str = "best") -> None:

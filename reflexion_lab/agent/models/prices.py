@@ -103,8 +103,10 @@ RECORDED = Price(per_million=(0.0, 0.0), words="nothing is paid: recorded replie
 def read(path: str | None = None) -> list[list[Entry]]:
     """The entries of the file at `path`, or else of the one that the environment names; then those of our own list.
 
-    Raises:
-        ConfigError: a file cannot be read, or an entry lacks something; which, and what.
+    Raises
+    ------
+    ConfigError
+        A file cannot be read, or an entry lacks something; which, and what.
     """
     own = path or os.environ.get(VARIABLE, "").strip()
     return [*([_entries(Path(own).expanduser(), "prices.path")] if own else ()), _entries(LIST, "prices")]
@@ -157,8 +159,10 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
     """What the model of `role` costs, put into its config where that has a place for it; a warning, once in a process,
     where nobody knows or the list may no longer hold.
 
-    Raises:
-        ConfigError: nobody knows, and there is a `cap` on cost.
+    Raises
+    ------
+    ConfigError
+        The price is unknown, and there is a `cap` on cost.
     """
     price = price_of(node, lists)
     if "price_per_million" in node:
