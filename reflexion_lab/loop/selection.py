@@ -1,4 +1,4 @@
-"""Which attempt a loop submits, and what the hidden tests say of it."""
+"""The attempt that a loop submits, and its hidden verdict."""
 
 from __future__ import annotations
 
@@ -9,47 +9,49 @@ from reflexion_lab.records import UNKNOWN, Attempt, Grade
 
 
 def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
-    """What would have been submitted had the loop been cut at attempt `t`; without `t`, what was.
+    """The submitted attempt of a loop that was cut at attempt `t`; without `t`, of the whole loop.
 
     The first attempt that passed its feedback checks, else the one of the highest `Evaluation.rank` (pass rate, then
-    reward), the earlier on a tie. A runner that decides what to submit and a curve that cuts loops
-    short both ask here.
+    reward), the earlier on a tie.
 
-    Raises:
-        DataError: no attempt up to `t`.
+    Raises
+    ------
+    DataError
+        No attempt up to `t`.
     """
-    made = [attempt for attempt in attempts if t is None or attempt.number <= t]
-    if not made:
+    candidates = sorted((a for a in attempts if t is None or a.number <= t), key=lambda attempt: attempt.number)
+    if not candidates:
         raise ConfigError("t", f"{t}, before which there is no attempt", "1 or more")
-    made.sort(key=lambda attempt: attempt.number)
-    return next((a for a in made if a.evaluation.passed), None) or best_of(made)
+    return next((a for a in candidates if a.evaluation.passed), None) or best_of(candidates)
 
 
 def best_of(attempts: Iterable[Attempt]) -> Attempt:
-    """The one of the highest `Evaluation.rank`, the earlier on a tie."""
+    """The attempt of the highest `Evaluation.rank`, the earlier on a tie."""
     return max(attempts, key=lambda attempt: (attempt.evaluation.rank, -attempt.number))
 
 
 def verdicts_at(
     attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str, int], Grade], t: int | None = None
 ) -> dict[str, bool]:
-    """By task, the hidden verdict on what `submitted_at` picks; tasks `without_verdict` are left out.
+    """By task, the hidden verdict on `submitted_at`; tasks `without_verdict` are left out.
 
-    Raises:
-        DataError: an attempt that is needed has no grade yet.
+    Raises
+    ------
+    DataError
+        A submitted attempt has no grade yet.
     """
     left_out = without_verdict(grades.values())
     return {
-        task_id: is_solved(grades, submitted_at(made, t))
-        for task_id, made in attempts.items()
+        task_id: is_solved(grades, submitted_at(history, t))
+        for task_id, history in attempts.items()
         if task_id not in left_out
     }
 
 
 def without_verdict(grades: Iterable[Grade]) -> set[str]:
-    """Tasks with an attempt on which the hidden tests say nothing: there are none, or the harness failed.
+    """Tasks with an attempt whose hidden verdict is unknown: there are no tests, or the harness failed.
 
-    They count in no rate. A single such attempt excludes its task, so that all cuts of the loops have the same n.
+    No rate counts them. One such attempt excludes its task, so that n is the same at every t.
     """
     return {grade.task_id for grade in grades if grade.outcome in UNKNOWN}
 

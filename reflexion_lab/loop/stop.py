@@ -1,4 +1,4 @@
-"""Stop rules: small, composable, each with a name for the reason that it gives."""
+"""Stop rules, each with a name for its reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reflexion_lab.records import DIGITS, Attempt, Usage
 
 
 class FirstOf:
-    """The first of several rules that has a reason."""
+    """The reason of the first of several rules that has one."""
 
     def __init__(self, *rules: Stop) -> None:
         self.rules = rules
@@ -21,9 +21,9 @@ class FirstOf:
 
 
 class Passed:
-    """The evaluator says passed; or, below a threshold of 1, enough tests did: that reason has a name of its own.
+    """The attempt passed; or, with a `threshold` in (0, 1) of the pass rate, enough of its tests did (`threshold`).
 
-    The threshold counts tests alone, whatever else the reward is made of.
+    The pass rate counts tests alone, not the other parts of a reward.
     """
 
     @validated
@@ -37,15 +37,15 @@ class Passed:
 
 
 class NoFeedback:
-    """There was nothing to learn from: the task shows no tests, or the harness itself broke."""
+    """No feedback: the task shows no tests, or the harness failed."""
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         return {"no_tests": "no_feedback", "harness_error": "harness_error"}.get(attempt.evaluation.outcome)
 
 
 class MaxAttempts:
-    """So many attempts; and up to `extra_attempts` more, one for each that beat every attempt before it: a loop that
-    gets somewhere may go on.
+    """After `max_attempts` (1 or more), and up to `extra_attempts` (0 or more) further ones, one for each attempt that
+    was better than all before it.
     """
 
     @validated
@@ -60,10 +60,9 @@ class MaxAttempts:
 
 
 class TimeOut:
-    """The task's own work took too long: model and evaluation seconds, as recorded.
+    """The task took `seconds` (above 0) or more of model and evaluation time.
 
-    Waiting in a queue does not count, and a cached reply counts what it took when it was first drawn: a replayed run
-    stops where the first one did.
+    Queues do not count, and a cached reply counts as when it was first drawn: a replayed run stops where the first did.
     """
 
     @validated
@@ -75,8 +74,8 @@ class TimeOut:
 
 
 class Cancelled:
-    """Somebody asked for the end, such as `threading.Event().is_set`: for loops driven by hand. A run that is
-    interrupted ends without a result and is resumed.
+    """`is_asked` returned true, such as `threading.Event().is_set`: for loops driven by hand. An interrupted run ends
+    without a result and is resumed.
     """
 
     def __init__(self, is_asked: Callable[[], bool]) -> None:
@@ -87,7 +86,7 @@ class Cancelled:
 
 
 class Plateau:
-    """So many attempts in a row that were no better than the best before them."""
+    """`attempts` (1 or more) in a row that were no better than the best before them."""
 
     @validated
     def __init__(self, attempts: Positive = 2) -> None:
@@ -99,9 +98,9 @@ class Plateau:
 
 
 class DiminishingReturns:
-    """The last `attempts` raised the best reward by less than `gain` in the mean, though it had risen before.
+    """The last `attempts` raised the best reward by less than `gain`, in (0, 1], on average; before, it had risen.
 
-    Where nothing has been gained yet there is nothing to diminish: that is a plateau.
+    A loop that has gained nothing yet is a plateau.
     """
 
     @validated
@@ -118,9 +117,9 @@ class DiminishingReturns:
 
 
 class Budget:
-    """What one task's loop may spend, all roles together; the attempt that goes beyond is the last. None: no limit.
+    """Calls, tokens or cost of one task's loop, all roles together, reached their limit; None: no limit.
 
-    A cached reply counts what it took when it was first drawn, so that a replayed run stops where the first one did.
+    A cached reply counts as when it was first drawn: a replayed run stops where the first did.
     """
 
     @validated

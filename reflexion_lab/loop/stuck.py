@@ -1,4 +1,4 @@
-"""A loop that goes round in circles: first it is asked for another approach, then it is stopped."""
+"""A loop without progress: the actor is advised to try another approach, then the loop is stopped."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from reflexion_lab.records import Attempt
 
 
 class Stuck:
-    """The same program, or the very same failures, `after` times in a row. One repeat earlier `advice` says so; with 2
-    there is none earlier, and the loop ends without advice.
+    """The same program, or the same failures, `after` times in a row; one attempt earlier `advice` says so.
 
-    `after`: 2 or more; with None nothing is ever stuck. Programs are compared without blank lines and trailing spaces,
-    failures with their values: another wrong answer is another failure.
+    Programs are compared without blank lines and trailing spaces, failures with their values: another wrong answer is
+    another failure.
+
+    Parameters
+    ----------
+    after : int or None
+        2 or more; with 2 the loop ends without advice. None: never.
     """
 
     @validated
@@ -27,15 +31,15 @@ class Stuck:
         return "stuck" if self.after and _repeats((*history, attempt))[0] >= self.after else None
 
     def advice(self, history: Sequence[Attempt]) -> str:
-        """What keeps coming back, for the next attempt's prompt; "" while nothing does."""
-        times, what = _repeats(history)
+        """The repetition in words, for the next attempt's prompt; "" without one."""
+        times, repetition = _repeats(history)
         if not self.after or times < max(self.after - 1, 2):
             return ""
-        return f"The last {times} attempts {what}."
+        return f"The last {times} attempts {repetition}."
 
 
 def _repeats(history: Sequence[Attempt]) -> tuple[int, str]:
-    """How many of the last attempts are alike, and in what."""
+    """The number of last attempts that are alike, and their likeness in words."""
     same_program, same_failure = (_run(list(map(look, history))) for look in (_program, _failure))
     if same_program >= same_failure:
         return same_program, "were the same program"
@@ -47,13 +51,13 @@ def _run(looks: Sequence[Hashable]) -> int:
 
 
 def _program(attempt: Attempt) -> Hashable:
-    """A reply without a program is like no other: a refusal and a reply that was cut off have nothing in common."""
+    """A reply without a program equals no other: a refusal and a truncated reply have nothing in common."""
     lines = tuple(line.rstrip() for line in attempt.trajectory.solution.splitlines() if line.strip())
     return lines or (attempt.number,)
 
 
 def _failure(attempt: Attempt) -> Hashable:
-    """None equals nothing: where no check failed there is no failure to repeat."""
+    """Equal to no other attempt's where no check failed."""
     failed = tuple(
         (check.name, check.outcome, check.error_type, check.message) for check in attempt.evaluation.failures
     )

@@ -9,20 +9,20 @@ from reflexion_lab.records.reflection import Reflection
 
 
 class Critique(Record, frozen=True, kw_only=True):
-    """What a critic finds in a draft."""
+    """A critic's judgement of a draft."""
 
     severity: float
-    """Of the worst issue, in [0, 1]; 0 where there is nothing to mend."""
+    """Of the worst issue, in [0, 1]; 0 where there is nothing to fix."""
     issues: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     score: float | None = None
     """Of the draft, in [0, 1], higher is better; None where the critic gives none."""
     confidence: float = 1.0
-    """How far the critic is to be trusted, in [0, 1]: 1 for tests that were run."""
+    """Confidence in the critique, in [0, 1]: 1 for tests that were run."""
     rank: tuple[bool, float, float] | None = None
     """`Evaluation.rank` of the draft; None where no test was run."""
     source: str
-    """Who speaks: `llm`, `tests`, `lint`, ..., or several of them joined by `+`."""
+    """The critic: `llm`, `tests`, `lint`, ..., or several of them joined by `+`."""
     messages: tuple[Message, ...] = ()
     reply: str = ""
     usage: Usage = Usage()
@@ -38,13 +38,13 @@ class Step(Record, frozen=True, kw_only=True):
     """The tool that it used; "" for none."""
     observation: str = ""
     error: str = ""
-    """What went wrong in this turn; "" when nothing did."""
+    """The error of this turn; "" without one."""
     program: str = ""
     """The draft of this turn; "" where it made none."""
     critique: Critique | None = None
-    """What the critic said of `program`."""
+    """On `program`."""
     messages: tuple[Message, ...] = ()
-    """What the actor's model received in this turn, word for word; () where it was not asked."""
+    """The exact messages to the actor's model in this turn; () without a call."""
     reply: str = ""
     usage: Usage = Usage()
     """The actor's own; the critic's stands in `critique`."""
@@ -53,38 +53,37 @@ class Step(Record, frozen=True, kw_only=True):
 
 
 class Trajectory(Record, frozen=True, kw_only=True):
-    """What an actor did in one attempt, and the program it ended with."""
+    """The work of an actor in one attempt, and its program."""
 
     solution: str
     """A whole program that defines the entry point, or "" when none could be extracted from the reply."""
     strategy: str
     messages: tuple[Message, ...] = ()
-    """What the actor's model received first, word for word; what it received later stands in `steps`."""
+    """The exact messages of the first call of the actor's model; later ones are in `steps`."""
     left_out: tuple[str, ...] = ()
-    """Ids of episodes, wisdom and mistakes that memory selected, and that its budgets or the prompt had no room for."""
+    """Ids of selected episodes, wisdom and mistakes that did not fit into memory's budgets or the prompt."""
     reply: str = ""
-    """What it answered, before extraction."""
+    """The raw reply, before extraction."""
     rationale: str = ""
-    """What it thought before it wrote the program, in words."""
+    """Its reasoning before the program."""
     extraction: str = ""
     """The rule that found the solution in the reply."""
     model: str = ""
-    """Who answered, as the server names it."""
+    """The model that answered, by the server's name."""
     finish_reason: str = "stop"
     """Why the model ended: `stop`, `length`, one of `WITHHELD`, or a server's own word."""
     usage: Usage = Usage()
     """The actor's own calls."""
     others: dict[str, Usage] = {}
-    """What other roles cost on the way, by role."""
+    """Costs of other roles, by role."""
     cached: bool = False
     steps: tuple[Step, ...] = ()
     """Its turns, oldest first; () for an actor that answers at once."""
     ended: str = ""
-    """Why an actor of several turns took no more: `finish`, `max_steps`, `low_severity`, ...; "" for one that answers
-    at once."""
+    """Why an actor of several turns ended: `finish`, `max_steps`, `low_severity`, ...; "" for one of a single turn."""
     files_modified: tuple[str, ...] = ()
     status: str = "complete"
-    """`complete`, `stuck` (it gave up or met an error it could not pass), or `unfinished`."""
+    """`complete`, `stuck` (it gave up or hit an error), or `unfinished`."""
 
 
 class Delta(Record, frozen=True, kw_only=True):
@@ -96,7 +95,7 @@ class Delta(Record, frozen=True, kw_only=True):
 
 
 class MemoryState(Record, frozen=True, kw_only=True):
-    """The episodic memory as the actor met it."""
+    """The episodic memory at the time of an attempt."""
 
     capacity: int
     size: int
@@ -114,7 +113,7 @@ class Attempt(Record, frozen=True, kw_only=True):
     number: int
     """1-based."""
     recalled: tuple[str, ...]
-    """Ids of the episodes that the actor was given, in the order in which it read them."""
+    """Ids of the episodes in the actor's prompt, in their order there."""
     recalled_wisdom: tuple[str, ...] = ()
     recalled_mistakes: tuple[str, ...] = ()
     trajectory: Trajectory
@@ -128,7 +127,7 @@ class Attempt(Record, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> dict[str, Usage]:
-        """Cost by role; a role that acts and reflects has the sum."""
+        """Cost by role, summed over all that a role did."""
         total: dict[str, Usage] = {}
         for role, usage in (
             ("actor", self.trajectory.usage),

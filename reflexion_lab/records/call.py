@@ -7,8 +7,8 @@ import msgspec
 from reflexion_lab.records.record import Record
 
 WITHHELD = ("refusal", "content_filter", "context_overflow", "wrong_model")
-"""Ends of a reply in which no program is looked for: the model refuses; its provider cut the reply out; the prompt is
-longer than the context; another model than the one asked for answered."""
+"""Finish reasons for which no code is extracted: the model refused; its provider filtered the reply; the prompt is
+longer than the context; another model than the requested one answered."""
 
 
 class Message(Record, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one reply is drawn. Part of the content key of a call."""
+    """Sampling parameters of one reply. Part of the content key of a call."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -33,14 +33,16 @@ class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def of(cls, **fields: object) -> Sampling:
         """From plain values, each checked.
 
-        Raises:
-            ValueError: a field is unknown or of the wrong type.
+        Raises
+        ------
+        ValueError
+            A field is unknown or of the wrong type.
         """
         return msgspec.convert(fields, cls)
 
 
 class Usage(Record, frozen=True, kw_only=True):
-    """What calls cost: tokens, seconds of the model's own time (waiting in a queue left out), and money."""
+    """Costs of calls: tokens, seconds of the model's own time, without queues, and money."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -49,9 +51,9 @@ class Usage(Record, frozen=True, kw_only=True):
     cost: float = 0.0
     """In the currency of the model's price list; 0 where it has none."""
     retries: int = 0
-    """Requests that brought no answer and were sent again: overload, a lost connection, a torn or unreadable reply."""
+    """Requests without an answer that were sent again: overload, a lost connection, a torn or unreadable reply."""
     refused: int = 0
-    """Of the calls, those whose prompt was turned down: nothing was computed, so they have no tokens and no cost."""
+    """Calls whose prompt was refused: nothing was computed, so they have no tokens and no cost."""
 
     @property
     def tokens(self) -> int:
@@ -69,8 +71,8 @@ class Completion(Record, frozen=True, kw_only=True):
     finish_reason: str = "stop"
     usage: Usage = Usage()
     cached: bool = False
-    """True when the reply came from the call cache: `usage` then says what it cost when it was first paid."""
+    """Whether the reply came from the call cache; `usage` is then that of the original call."""
     system_fingerprint: str = ""
-    """What the server calls its own configuration; another one may answer otherwise. "" where it does not say."""
+    """The server's name of its configuration, with another of which replies may differ; "" where it has none."""
     refused_tokens: int = 0
-    """What the server counted in a prompt that it turned down as too long; 0 where it does not say."""
+    """The server's count of a prompt that it refused as too long; 0 where it does not say."""

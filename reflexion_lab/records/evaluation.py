@@ -17,15 +17,14 @@ OUTCOMES = (
     "harness_error",
     *WITHHELD,
 )
-"""What an evaluation can end in. A candidate's own failure is never a `harness_error`, and the reverse."""
-
+"""Outcomes of an evaluation. A candidate's own failure is never a `harness_error`, and the reverse."""
 
 UNKNOWN = ("no_tests", "harness_error")
-"""Outcomes that say nothing of a program."""
+"""Outcomes without a verdict on the program."""
 
 
 class Check(Record, frozen=True, kw_only=True):
-    """One test and what came of it."""
+    """One test and its result."""
 
     name: str
     """The check's own source, shortened to one line."""
@@ -38,7 +37,7 @@ class Check(Record, frozen=True, kw_only=True):
     expected: str = ""
     """The value that a failing test wanted, as Python shows it, capped; "" when unknown."""
     actual: str = ""
-    """The value that it got, likewise."""
+    """The value that it got, in the same form."""
     error_type: str = ""
     message: str = ""
     line: int = 0
@@ -47,12 +46,12 @@ class Check(Record, frozen=True, kw_only=True):
 
 
 class Execution(Record, frozen=True, kw_only=True):
-    """What came of one program in the sandbox."""
+    """The execution of one program in the sandbox."""
 
     checks: tuple[Check, ...]
     """One per test, in the order of the tests."""
     output: str
-    """What it printed, capped."""
+    """Its output, capped."""
     seconds: float
     cpu_seconds: float
     timed_out: bool = False
@@ -67,20 +66,19 @@ class Evaluation(Record, frozen=True, kw_only=True):
     reward: float
     """Share of the tests that passed, 0.0 without any; or a tool's 1 or 0; or the weighted mean of `components`."""
     checks: tuple[Check, ...] = ()
-    """One per test, in the order of the tests; then what type checker and linter found, or one that passes."""
+    """One per test, in the order of the tests; then those of type checker and linter, or one that passes."""
     components: dict[str, float] = {}
-    """What `reward` is made of, each part in [0, 1]; parts that did not run are absent."""
+    """Parts of `reward`, each in [0, 1]; those that did not run are absent."""
     issues: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     verification_type: str = "unit_tests"
     feedback: str = ""
     """The failing checks in words, capped; what the actor and the reflector may read."""
     output: str = ""
-    """What the program printed, capped."""
+    """The program's output, capped."""
     seconds: float = 0.0
     confidence: float = 1.0
-    """How far the verdict is to be trusted, in [0, 1]: 1 for tests that were run, less for heuristics and where parts
-    did not run."""
+    """Confidence in the verdict, in [0, 1]: 1 for tests that were run, less for heuristics and missing parts."""
     injected: str = ""
     """`false_negative` or `false_positive` where `evaluators.noisy` turned the verdict; no prompt shows it."""
 
@@ -88,7 +86,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
     def rank(self) -> tuple[bool, float, float]:
         """Sort key of programs, the best highest: passed, pass rate, reward.
 
-        The confidence is no part of it: a type checker that timed out says nothing against a program.
+        Without the confidence: a type checker that timed out does not count against a program.
         """
         return self.passed, self.pass_rate, self.reward
 
@@ -108,18 +106,18 @@ class WrittenTests(Record, frozen=True, kw_only=True):
 
     task_id: str
     tests: tuple[str, ...]
-    """Those that were kept: each an assert that calls the entry point."""
+    """Valid ones, each an assert that calls the entry point."""
     dropped: dict[str, str] = {}
-    """Those that were not, and why."""
+    """Rejected ones, with the reasons."""
     messages: tuple[Message, ...] = ()
     reply: str = ""
     finish_reason: str = "stop"
-    """Why the model ended, as of `Trajectory`: a reply that withholds is not looked through for tests."""
+    """As of `Trajectory`; a withheld reply is not searched for tests."""
     usage: Usage = Usage()
 
 
 class SuiteVerdict(Record, frozen=True, kw_only=True):
-    """The canonical solution against the tests that a model wrote, each run apart; judged after the seal."""
+    """Tests that a model wrote, judged by the canonical solution, each run separately, after the seal."""
 
     task_id: str
     checks: tuple[Check, ...]

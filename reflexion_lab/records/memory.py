@@ -1,4 +1,4 @@
-"""What memory keeps, what it gives to one attempt, and how it is searched."""
+"""Items of memory, the selection for one attempt, and searches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reflexion_lab.records.reflection import Reflection
 
 
 class Episode(Record, frozen=True, kw_only=True):
-    """What memory keeps of an attempt. Verdicts are those of the feedback tests, never of the hidden ones."""
+    """An attempt in memory. Verdicts are those of the feedback tests, never of the hidden ones."""
 
     episode_id: str = ""
     """Unique in a store; filled when the episode is stored without one."""
@@ -26,12 +26,12 @@ class Episode(Record, frozen=True, kw_only=True):
     attempt_number: int
     code: str
     test_results: str
-    """The failing checks in words, as the actor was told them."""
+    """The failing checks in words, as in the actor's prompt."""
     failure_analysis: str = ""
-    """The error signature: what failed, without the values of this one task."""
+    """The error signature: the failure without the values of this task."""
     reflection: Reflection | None
     improvement: str = ""
-    """What the reflection wants changed."""
+    """`what_to_change` of the reflection."""
     confidence: float = 0.0
     """The reflection's, in [0, 1]."""
     passed: bool
@@ -48,11 +48,11 @@ class Episode(Record, frozen=True, kw_only=True):
 
 
 class Wisdom(Record, frozen=True, kw_only=True):
-    """A cause of failure that came back, and whether knowing of it helped. One per normalised root cause."""
+    """A root cause of two or more failures, with its use so far. One per normalised root cause."""
 
     wisdom_id: str
     pattern: str
-    """The root cause as it was first put into words."""
+    """The root cause in its first wording."""
     frequency: int
     """Episodes that share it."""
     impact: float
@@ -61,11 +61,11 @@ class Wisdom(Record, frozen=True, kw_only=True):
     """`code`, `testing`, `architecture`, `concurrency` or `performance`."""
     tags: tuple[str, ...] = ()
     advice: str = ""
-    """What the most confident of its reflections wants changed."""
+    """`what_to_change` of the most confident reflection."""
     sources: tuple[str, ...] = ()
     """Ids of the episodes, oldest first."""
     tasks: tuple[str, ...] = ()
-    """The distinct tasks of these episodes, in the order in which they came."""
+    """The distinct tasks of these episodes, in order of first occurrence."""
     use_count: int = 0
     """Attempts whose actor read it."""
     success_rate: float = 0.0
@@ -75,7 +75,7 @@ class Wisdom(Record, frozen=True, kw_only=True):
 
 
 class Mistake(Record, frozen=True, kw_only=True):
-    """A wrong answer to a prompt, and what mended it."""
+    """A wrong answer to a prompt, and its correction."""
 
     mistake_id: str
     task_id: str
@@ -84,14 +84,14 @@ class Mistake(Record, frozen=True, kw_only=True):
     """SHA-256 of the prompt, 16 hex digits."""
     mistake: str
     correction: str = ""
-    """"" while nothing has mended it."""
+    """"" while there is none."""
     severity: float
     """In [0, 1]: the share of the checks that failed."""
     timestamp: float = 0.0
 
 
 class Session(Record, frozen=True, kw_only=True):
-    """What one loop carries from turn to turn."""
+    """The state that one loop carries from attempt to attempt."""
 
     session_id: str
     reflections: tuple[Reflection, ...] = ()
@@ -117,11 +117,11 @@ class Recollection(Record, frozen=True, kw_only=True):
     """The session's history in words; "" where the policy shows none."""
     omega: int | None = None
     attempt: int = 1
-    """Which attempt at the task this is, 1-based; the loop fills it in."""
+    """Number of the attempt, 1-based; set by the loop."""
     stuck: str = ""
-    """What keeps coming back, where the loop has got stuck: the actor is asked for a different approach."""
+    """The repetition in words where the loop is stuck: the prompt asks for a different approach."""
     left_out: tuple[str, ...] = ()
-    """Ids of episodes, wisdom and mistakes that memory selected and its budgets had no room for."""
+    """Ids of selected episodes, wisdom and mistakes that did not fit into memory's budgets."""
 
     @property
     def ids(self) -> set[str]:
@@ -143,30 +143,30 @@ class Recollection(Record, frozen=True, kw_only=True):
 
 
 class Beginning(Record, frozen=True, kw_only=True):
-    """What the store held when a run began; a resumed run begins with the same."""
+    """Contents of the store at the start of a run; a resumed run starts with the same."""
 
     episodes: int = 0
     """The first so many."""
     newest_episode: str = ""
-    """The id of the last of them: what the store took in later is not read, even where a prune has made room."""
+    """The id of the last of them; later ones are not read, even after a prune."""
     mistakes: int = 0
     newest_mistake: str = ""
     wisdom: tuple[Wisdom, ...] = ()
 
 
 class Search(Record, frozen=True, kw_only=True):
-    """Which episodes to look for; what is left empty does not narrow the search."""
+    """A search for episodes; empty fields do not restrict it."""
 
     categories: tuple[str, ...] = ()
     min_confidence: float = 0.0
     """Inclusive."""
     keywords: tuple[str, ...] = ()
-    """Looked for, casefolded, in the task's description, the failure analysis and the reflection's words."""
+    """Searched, casefolded, in the task's description, the failure analysis and the reflection's texts."""
     every_keyword: bool = False
-    """True: all of them must be there; False: one is enough."""
+    """Whether all keywords must occur, or one is enough."""
     task_id: str = ""
     session_id: str = ""
     agent_id: str = ""
     passed: bool | None = None
     limit: int = 0
-    """At most so many, the newest; 0 for all."""
+    """Most episodes, the newest; 0 for all."""

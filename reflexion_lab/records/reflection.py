@@ -9,10 +9,10 @@ from reflexion_lab.records.record import Record
 
 
 class Category(StrEnum):
-    """What a reflection may call a failure.
+    """Categories of failures.
 
-    The ten classes and `unknown` say what the evidence shows, and are all that rules ever give; the others say where
-    the attempt went astray, in a model's own words.
+    The ten classes and `unknown` follow from the evidence, and rules give no others; the rest are a model's judgement
+    of where the attempt went wrong.
     """
 
     SYNTAX = "syntax"
@@ -27,9 +27,9 @@ class Category(StrEnum):
     MEMORY = "memory"
     UNKNOWN = "unknown"
     ROOT_CAUSE = "root_cause"
-    """A cause was found that has no name of its own here; what any unheard-of name becomes."""
+    """A cause without a category of its own here; also for unknown names."""
     APPROACH_FLAW = "approach_flaw"
-    """The plan was wrong, however well it was carried out."""
+    """The plan was wrong, however well it was implemented."""
     MISSING_CONTEXT = "missing_context"
     """Something about the task was not known or not read."""
     TOOL_MISUSE = "tool_misuse"
@@ -38,13 +38,13 @@ class Category(StrEnum):
     VERIFICATION = "verification"
     """The work was not checked, or the check was misread."""
     EDGE_CASE_MISS = "edge_case_miss"
-    """An input at the border was not thought of."""
+    """A boundary input was not considered."""
     INTEGRATION_ERROR = "integration_error"
-    """The parts work, and not together."""
+    """The parts work, but not together."""
 
 
 class Reflection(Record, frozen=True, kw_only=True):
-    """What went wrong, in words. `confidence` is in [0, 1]."""
+    """An explanation of an attempt. `confidence` is in [0, 1]."""
 
     reflection_id: str
     about_attempt: int
@@ -53,24 +53,23 @@ class Reflection(Record, frozen=True, kw_only=True):
     what_to_change: str
     confidence: float
     source: str
-    """`llm`, `rules:<class>`, `fallback:<class>` when rules stepped in for a model that failed, `failed`
-    where nobody did, or `control:<name>`."""
+    """`llm`, `rules:<class>`, `fallback:<class>` where rules stepped in for a model that failed, `failed` where none
+    did, or `control:<name>`."""
     category: str = "unknown"
-    """One of `Category`: the failure class of the evidence, or what the model calls it where it was asked to."""
+    """One of `Category`: the failure class of the evidence, or the model's, where it was asked for one."""
     action_items: tuple[str, ...] = ()
     key_insight: str = ""
-    """What is worth knowing beyond this task, in one sentence; "" when the reflector names none."""
+    """A lesson beyond this task, in one sentence; "" without one."""
     lessons: tuple[str, ...] = ()
     what_worked: str = ""
     confidence_source: str = "stated"
-    """Where `confidence` comes from: `stated` by the model, the `class` of failure, `measured` on earlier ones; `none`
-    where it says nothing."""
+    """Source of `confidence`: `stated` by the model, the `class` of failure, `measured` on earlier ones, or `none`."""
     flags: tuple[str, ...] = ()
-    """What is wrong with these words, by name; see `reflectors/quality.py`."""
+    """Quality flags; see `reflectors/quality.py`."""
     text: str = ""
-    """The model's reply as it came, "" for rules."""
+    """The model's raw reply, "" for rules."""
     problem: str = ""
-    """Why the fallback stepped in; "" when it did not."""
+    """Why the fallback stepped in; "" where it did not."""
     usage: Usage = Usage()
 
     @property

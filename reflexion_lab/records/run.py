@@ -5,11 +5,10 @@ from __future__ import annotations
 from reflexion_lab.records.record import Record
 
 SCHEMA_VERSION = 1
-"""Raised whenever a stored record changes its meaning; a run folder names the one it was written with."""
-
+"""Version of the stored records, raised when one changes its meaning; manifests name theirs."""
 
 FEEDBACK_SOURCES = ("visible", "self_tests", "oracle", "none")
-"""What drives the loop: the tests a task shows, the model's own, the hidden ones (an upper bound), nothing."""
+"""Tests that drive the loop: visible ones, the model's own, hidden ones (an upper bound), none."""
 
 
 class TaskResult(Record, frozen=True, kw_only=True):
@@ -29,7 +28,7 @@ class TaskResult(Record, frozen=True, kw_only=True):
 
 
 class Grade(Record, frozen=True, kw_only=True):
-    """The hidden verdict on one attempt, kept apart from everything that the loop can see."""
+    """The hidden verdict on one attempt, stored apart from all that the loop reads."""
 
     task_id: str
     number: int
@@ -38,25 +37,25 @@ class Grade(Record, frozen=True, kw_only=True):
     checks_passed: int
     checks_total: int
     checks_in_place: int = 0
-    """Those that ran beside the program, which could have forged their verdict."""
+    """Checks judged in the candidate's process, which could have forged their verdict."""
     sealed: bool
     """False for the one submitted attempt, graded while the run was open; True for the others, graded after it."""
 
 
 class SetAside(Record, frozen=True, kw_only=True):
-    """A loop that was broken off since its model gave no answer. Its task is begun anew; nothing of it counts."""
+    """A deferred task: its loop ended without an answer of the model, is discarded, and restarts later."""
 
     task_id: str
     outcome: str
     """One of `errors.UNANSWERED`."""
     problem: str
-    """In one line: who was asked, what came back, at which stage and attempt, what to do. Never holds a key."""
+    """One line: server, answer, stage, attempt and remedy. Never has a key."""
     at: str
     """UTC, ISO 8601."""
 
 
 class Resumption(Record, frozen=True, kw_only=True):
-    """On what and with what a run went on that had been cut off. What it leaves out is as in the manifest."""
+    """Environment in which an interrupted run was resumed; other fields are as in the manifest."""
 
     at: str
     """UTC, ISO 8601."""
@@ -71,8 +70,8 @@ class Resumption(Record, frozen=True, kw_only=True):
 
 
 class Provenance(Record, frozen=True, kw_only=True):
-    """On what, with what and by which words a run was made. Digests are SHA-256, shortened to 16 hex digits; "" is
-    unknown, as in manifests of earlier versions.
+    """Environment and command of a run. Digests are SHA-256, shortened to 16 hex digits; "" is unknown, as in manifests
+    of earlier versions.
     """
 
     python: str = ""
@@ -87,13 +86,13 @@ class Provenance(Record, frozen=True, kw_only=True):
     diff_digest: str = ""
     """Of `git diff HEAD`; "" where that is empty."""
     overrides: tuple[str, ...] = ()
-    """What followed `reflexion-lab run`, or made the cell of a sweep; () for a run from Python."""
+    """Arguments of `reflexion-lab run`, or overrides of a sweep's cell; () for a run from Python."""
     launcher: str = ""
     """Hydra's launcher, such as `basic` or `joblib`."""
     own_parts: dict[str, str] = {}
     """By module, the digest of the file that holds a reader's own part."""
     embedder_fingerprint: str = ""
-    """Whose vectors retrieval compares; "" where nothing is embedded."""
+    """Of the embedder of retrieval; "" without one."""
     benchmark_file_digest: str = ""
     """Of the file that the tasks were read from; "" for a benchmark that is installed with a package."""
     sandbox_version: int = 0
@@ -103,7 +102,7 @@ class Provenance(Record, frozen=True, kw_only=True):
 
 
 class Manifest(Record, frozen=True, kw_only=True):
-    """What a run was: enough to say whether two runs may be compared, and to run it again."""
+    """Run manifest: enough to decide whether two runs are comparable, and to repeat the run."""
 
     run_id: str
     created_at: str

@@ -127,7 +127,7 @@ def test_a_bare_task_that_is_too_long_is_asked_once_and_a_memory_twice_at_most()
     Asking(model, Sampling())("solve", TASK, Recollection())
     assert model.asked == 1
     answer = Asking(model, Sampling())("solve", TASK, remembered([TASK] * 2))
-    assert (model.asked, answer.left_out, answer.found.program) == (3, ("e0", "e1"), "")
+    assert (model.asked, answer.left_out, answer.extraction.program) == (3, ("e0", "e1"), "")
 
 
 @pytest.mark.parametrize("context", [0, 1500, 2200, 100_000])
@@ -154,7 +154,7 @@ def test_a_continuation_is_the_prompt_once_and_what_was_added(variant):
     recalled = remembered([TASK] * 3)
     model = ScriptedModel(lambda messages: "\n    return 2 * x\n")
     answer = Asking(model, Sampling(), Prompts(variant, 2), "continuation")("solve", TASK, recalled)
-    assert answer.found.program == TASK.prompt.rstrip() + "\n    return 2 * x\n"
+    assert answer.extraction.program == TASK.prompt.rstrip() + "\n    return 2 * x\n"
     assert [message.role for message in answer.messages] == ["assistant"]
 
 

@@ -19,6 +19,8 @@ Rule = Literal["first", "best", "vote"]
 class Candidates:
     """Draws up to `n` candidates from one prompt and judges them by the tests that the task shows.
 
+    `Trajectory.ended` is `passed`, `max_candidates` or `no_tests`.
+
     Parameters
     ----------
     actor : Actor
@@ -32,8 +34,6 @@ class Candidates:
         `best`: that of the highest `Evaluation.rank`.
         `vote`: the first of the largest group that behaves alike on the tests, right or wrong (Li et al., arXiv
         2203.07814, section 4.6, cluster by outputs; Chen et al., arXiv 2207.10397, by the tests passed).
-
-    `Trajectory.ended` is `passed`, `max_candidates` or `no_tests`.
     """
 
     @validated

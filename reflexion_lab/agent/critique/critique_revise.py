@@ -19,6 +19,9 @@ from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory
 class CritiqueRevise:
     """Drafts, then critiques and revises until a rule of `Convergence` is met; submits the best draft.
 
+    `Trajectory.ended` names the rule, or is `max_iterations`, or `error`: critic or reviser failed, with the message in
+    the last step. `steps` has each draft with its critique and the call that made it.
+
     Parameters
     ----------
     generator : Actor
@@ -29,9 +32,6 @@ class CritiqueRevise:
         Most drafts that are criticised, 1 to 10.
     convergence_threshold, severity_threshold : float
         As of `Convergence`.
-
-    `Trajectory.ended` names the rule, or is `max_iterations`, or `error`: critic or reviser failed, with the message in
-    the last step. `steps` has each draft with its critique and the call that made it.
     """
 
     revises = True

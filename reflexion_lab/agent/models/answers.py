@@ -1,4 +1,4 @@
-"""What a server that speaks the OpenAI chat protocol answers: a chat completion, or why there is none."""
+"""Answers of servers of the OpenAI chat protocol: chat completions and errors."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ class Reply(NamedTuple):
 
     text: str
     finish_reason: str
-    """As the server names it, "" where it does not; `refusal` where the model refused."""
+    """The server's word, or ""; `refusal` where the model refused."""
     model: str
-    """Who answered, by the server's name; "" where it names nobody."""
+    """The model that answered, or ""."""
     prompt_tokens: int
-    """0 where the server counts none, as below."""
+    """0 where the server does not count, as below."""
     completion_tokens: int
     cached_tokens: int
-    """Those of the prompt that the server had in its cache."""
+    """Prompt tokens from the server's cache."""
     system_fingerprint: str = ""
-    """What the server calls its own configuration; "" where it does not."""
+    """The server's name of its own configuration, or ""."""
 
-    def with_texts(self, mended: Callable[[str], str]) -> Reply:
-        """With every text of the server's as `mended` gives it back."""
+    def with_texts(self, change: Callable[[str], str]) -> Reply:
+        """The reply with `change` applied to every text of the server's."""
         return self._replace(
-            text=mended(self.text),
-            finish_reason=mended(self.finish_reason),
-            model=mended(self.model),
-            system_fingerprint=mended(self.system_fingerprint),
+            text=change(self.text),
+            finish_reason=change(self.finish_reason),
+            model=change(self.model),
+            system_fingerprint=change(self.system_fingerprint),
         )
 
 
 class TurnedDown(NamedTuple):
-    """The server will not take this prompt, however often it is sent."""
+    """A prompt that the server refuses, however often it is sent."""
 
     finish_reason: str
     """`context_overflow` or `content_filter`."""
     prompt_tokens: int = 0
-    """What the server counted; 0 where it does not say."""
+    """By the server's count; 0 where it does not say."""
 
 
-class _Said(msgspec.Struct):
+class _Message(msgspec.Struct):
     content: str | list[Any] | None = None
     refusal: str | None = None
 
 
 class _Choice(msgspec.Struct):
-    message: _Said
+    message: _Message
     finish_reason: str | None = None
 
 
@@ -78,7 +78,7 @@ COUNTED = re.compile(
     r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|request \((\d+) tokens\)"
     r"|length (\d+)\)|too long: (\d+) tokens|limit: (\d+) \+|token count \((\d+)\)|contains (\d+) tokens"
 )
-"""The length of the prompt in these words; vLLM's may be a lower bound, since it stops counting at its limit."""
+"""The length of the prompt in such messages; vLLM's may be a lower bound, since it stops counting at its limit."""
 FILTER_CODES = {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation", "invalid_prompt"}
 """Azure and OpenAI."""
 
@@ -86,19 +86,21 @@ FILTER_CODES = {"content_filter", "content_policy_violation", "ResponsibleAIPoli
 def read(content: bytes) -> Reply:
     """The first choice of a chat completion.
 
-    Raises:
-        ValueError: it is none; how it begins is not said, for it may hold a key.
+    Raises
+    ------
+    ValueError
+        It is none. The message does not quote it, since it may hold a key.
     """
     completion = _decoded(content)
-    choice, said = completion.choices[0], completion.choices[0].message
+    choice, message = completion.choices[0], completion.choices[0].message
     usage = completion.usage if isinstance(completion.usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     prompt = _count(usage.get("prompt_tokens"))
-    answer = _text(said.content)
-    is_refused = bool(said.refusal and not answer)
+    answer = _text(message.content)
+    is_refused = bool(message.refusal and not answer)
     return Reply(
-        # Nor could a file hold a lone surrogate.
-        text=(answer or said.refusal or "").encode(errors="replace").decode(),
+        # No file could hold a lone surrogate.
+        text=(answer or message.refusal or "").encode(errors="replace").decode(),
         finish_reason="refusal" if is_refused else (choice.finish_reason or "").encode(errors="replace").decode(),
         model=_name(completion.model),
         prompt_tokens=prompt,
@@ -123,23 +125,23 @@ def _decoded(content: bytes) -> _Completion:
 
 
 def turned_down(content: bytes) -> TurnedDown | None:
-    """Whether the prompt is to blame for an error, which may come with any status, even 200; None for any other."""
+    """Why the server refuses the prompt, with any status, even 200; None for other errors and for completions."""
     error = _error(content)
     inner, metadata = error.get("innererror"), error.get("metadata")
     codes = {str(error.get("code")), str(error.get("type")), str(inner.get("code")) if isinstance(inner, dict) else ""}
-    said = error.get("message")
-    said = said if isinstance(said, str) else ""
-    if codes & OVERFLOW_CODES or OVERFLOW.search(said):
-        found = COUNTED.search(said.replace(",", ""))
-        counted = _count(error.get("n_prompt_tokens")) or int(next(filter(None, found.groups())) if found else 0)
+    message = error.get("message")
+    message = message if isinstance(message, str) else ""
+    if codes & OVERFLOW_CODES or OVERFLOW.search(message):
+        count = COUNTED.search(message.replace(",", ""))
+        counted = _count(error.get("n_prompt_tokens")) or int(next(filter(None, count.groups())) if count else 0)
         return TurnedDown("context_overflow", counted)
-    # OpenRouter names what its moderation took offence at.
+    # OpenRouter names the input that its moderation flagged.
     is_flagged = isinstance(metadata, dict) and "flagged_input" in metadata
     return TurnedDown("content_filter") if codes & FILTER_CODES or is_flagged else None
 
 
 def is_out_of_credit(content: bytes) -> bool:
-    """Whether an error says that the account is spent, which waiting does not mend."""
+    """Whether the account's credit is spent, so that waiting is no use."""
     error = _error(content)
     return "insufficient_quota" in (error.get("code"), error.get("type"))
 
@@ -154,16 +156,16 @@ def _error(content: bytes) -> dict[str, Any]:
 
 
 def _text(content: str | list[Any] | None) -> str:
-    """Some servers answer in parts, of which `thinking` and such are no part of the reply."""
+    """The text of a message; some servers send parts, of which `thinking` and the like are no text."""
     if not isinstance(content, list):
         return content or ""
     texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _name(found: object) -> str:
-    return found.encode(errors="replace").decode() if isinstance(found, str) else ""
+def _name(value: object) -> str:
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
-def _count(found: object) -> int:
-    return int(found) if isinstance(found, int | float) and 0 <= found < 2**53 else 0
+def _count(value: object) -> int:
+    return int(value) if isinstance(value, int | float) and 0 <= value < 2**53 else 0

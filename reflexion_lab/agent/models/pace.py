@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Pace:
-    """Lets calls through evenly spaced, at most `per_minute` a minute; None lets all through. Thread-safe."""
+    """Spaces calls evenly, at most `per_minute` a minute; None: no limit. Thread-safe."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a token costs: a dated price file, and what to say where nobody knows."""
+"""Prices of tokens: a dated price file, and warnings where a price is unknown or old."""
 
 from __future__ import annotations
 
@@ -67,24 +67,24 @@ class Entry(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Price(Record, frozen=True, kw_only=True):
-    """What a model's tokens cost, and how that is known."""
+    """Prices of a model's tokens, and their source."""
 
     per_million: tuple[float, ...] | None
-    """Of prompt tokens, of completion tokens, and where it differs of cached prompt tokens; None: nobody knows."""
+    """Of prompt tokens, completion tokens and, where it differs, cached prompt tokens; None: unknown."""
     words: str
-    """As the manifest says it."""
+    """For the manifest."""
     currency: str = ""
     as_of: datetime.date | None = None
 
     def cost(self, prompt: int, completion: int, cached: int = 0) -> float:
-        """Money for so many tokens, `cached` of the prompt's being from the server's own cache; 0.0 where unknown."""
+        """The cost of a call, `cached` of whose prompt tokens were in the server's cache; 0.0 where unknown."""
         if self.per_million is None:
             return 0.0
         whole, written, *rest = self.per_million
         return ((prompt - cached) * whole + cached * (rest[0] if rest else whole) + completion * written) / 1e6
 
     def put_on(self, completion: Completion) -> Completion:
-        """A stored reply, with its cost where it was paid for when nobody knew one."""
+        """A stored reply, with its cost where that was unknown when it was drawn."""
         usage = completion.usage
         if usage.cost or not any(self.per_million or ()):
             return completion
@@ -103,8 +103,10 @@ RECORDED = Price(per_million=(0.0, 0.0), words="nothing is paid: recorded replie
 def read(path: str | None = None) -> list[list[Entry]]:
     """The entries of the file at `path`, or else of the one that the environment names; then those of our own list.
 
-    Raises:
-        ConfigError: a file cannot be read, or an entry lacks something; which, and what.
+    Raises
+    ------
+    ConfigError
+        A file cannot be read, or an entry lacks something; which, and what.
     """
     own = path or os.environ.get(VARIABLE, "").strip()
     return [*([_entries(Path(own).expanduser(), "prices.path")] if own else ()), _entries(LIST, "prices")]
@@ -156,8 +158,10 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
     """What the model of `role` costs, put into its config where that has a place for it; a warning, once in a process,
     where nobody knows or the list may no longer hold.
 
-    Raises:
-        ConfigError: nobody knows, and there is a `cap` on cost.
+    Raises
+    ------
+    ConfigError
+        The price is unknown, and there is a `cap` on cost.
     """
     price = price_of(node, lists)
     if "price_per_million" in node:
@@ -178,6 +182,6 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
 
 def check_currency(prices: Iterable[Price]) -> None:
     """Raises ConfigError: money of two currencies would be added up."""
-    found = sorted({price.currency for price in prices} - {""})
-    if len(found) > 1:
-        raise ConfigError("roles", f"prices in {' and '.join(found)}", "one currency, by prices.path")
+    currencies = sorted({price.currency for price in prices} - {""})
+    if len(currencies) > 1:
+        raise ConfigError("roles", f"prices in {' and '.join(currencies)}", "one currency, by prices.path")

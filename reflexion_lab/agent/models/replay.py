@@ -18,12 +18,20 @@ class ReplayModel:
     """Replies from the call cache at `path`, a file or PostgreSQL's URL, which it never writes to; every one has
     `cached` True.
 
-    Args:
-        fingerprint: whose replies, where the cache holds those of several models; "" for the only one there.
-        context: tokens of prompt and reply together, as the recorded model had them, since prompts are cut to it.
+    Parameters
+    ----------
+    path : str or Path
+    fingerprint : str
+        Of the recorded model; "" for the only one there.
+    slots : int
+        Calls at once, 1 or more.
+    context : int
+        Tokens of prompt and reply together of the recorded model, to which prompts are cut; 0: unknown.
 
-    Raises:
-        ModelError: the cache cannot be used, holds no such model, or does not hold a call.
+    Raises
+    ------
+    ModelError
+        The cache cannot be used, or does not hold the model or a call.
     """
 
     @validated

@@ -1,4 +1,4 @@
-"""How a request goes out: the SDK's client, what it sends again, and what a failure is called."""
+"""Requests: the SDK's client, what it retries, and the outcomes of failures."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from reflexion_lab.agent.models.pace import Pace
 from reflexion_lab.errors import ModelError
 
 LONGEST_WAIT = 120
-"""Seconds: the SDK gives a request up where Retry-After asks for more."""
+"""Seconds: a longer Retry-After ends the retries."""
 NO_COMPLETION = "the reply is no chat completion"
 SHOWN = 100_000
-"""Bytes of an unreadable answer that are looked through for keys, before 500 characters of it are shown."""
+"""Bytes of an unreadable answer that are searched for keys before 500 characters of it are shown."""
 
 
 def connect(base_url: str | None, retries: int, timeout: float, deadline: float, pace: Pace) -> Any:
-    """A client of the SDK that `pace` lets through, retries included; each call brings its own key. It waits for
+    """A client of the SDK, rate-limited by `pace`, retries included; each call brings its own key. It waits for
     `timeout` seconds of silence, and for `deadline` seconds from an answer's head to its end.
 
-    Every request has a connection of its own: on one that is kept, an answer that a server sends twice would be taken
-    for the answer to the next request.
+    Every request has its own connection: on a reused one, an answer that a server sends twice would be taken for the
+    answer to the next request.
 
-    Raises:
-        ModelError: the SDK is not installed.
+    Raises
+    ------
+    ModelError
+        The SDK is not installed.
     """
     try:
         import openai
@@ -38,7 +40,7 @@ def connect(base_url: str | None, retries: int, timeout: float, deadline: float,
 
 
 def _look(response: Any, deadline: float) -> None:
-    """Have the SDK send again after an answer that is none, and not where the same would come again."""
+    """Makes the SDK retry after an unreadable answer, and not where the next answer would be the same."""
     library = importlib.import_module(type(response).__module__.partition(".")[0])  # that of this SDK's version
     whole = response.stream
     response.stream = _ending(library, whole, deadline)
@@ -57,13 +59,13 @@ def _look(response: Any, deadline: float) -> None:
 
 
 def _ending(library: Any, stream: Any, deadline: float) -> Any:
-    """`stream`, which raises a time-out after `deadline` seconds: some servers send a space now and then, for ever."""
+    """`stream` with a time-out after `deadline` seconds: some servers send a space now and then, for ever."""
 
     class Ending(library.SyncByteStream):  # type: ignore[misc]
         def __iter__(self) -> Iterator[bytes]:
-            begun = time.monotonic()
+            start = time.monotonic()
             for piece in stream:
-                if time.monotonic() - begun > deadline:
+                if time.monotonic() - start > deadline:
                     raise library.ReadTimeout(f"the answer had not ended {deadline:g} s after its head")
                 yield piece
 
@@ -87,6 +89,6 @@ def outcome_of(problem: Exception) -> str:
 
 
 def retries_before(problem: Any) -> int:
-    """How many requests went before the one that `problem` is about."""
+    """Requests before the one that failed with `problem`."""
     request = getattr(problem, "request", None)
     return int(request.headers.get("x-stainless-retry-count", 0)) if request is not None else 0

@@ -1,4 +1,4 @@
-"""A model that follows a script: for demonstrations, for tests, and for runs that cost nothing."""
+"""A scripted model, for demonstrations, tests and free runs."""
 
 from __future__ import annotations
 
@@ -34,15 +34,22 @@ class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScriptedModel:
-    """Replies by a function of the messages and of nothing else: no sampling, no draw, no call before.
+    """Replies by a function of the messages alone: sampling, draw and earlier calls change nothing.
 
-    Usage counts a token for every four characters begun. Thread-safe when `reply` is.
+    Usage counts a token per four characters, rounded up. Thread-safe where `reply` is.
 
-    Args:
-        reply: the script; raises ModelError for messages that it does not foresee.
-        seconds: a simulated latency; each call sleeps that long.
-        name: goes into the fingerprint; name two scripts differently if they may meet in one cache.
-        context: tokens of prompt and reply together, as a real model has them; 0: no limit.
+    Parameters
+    ----------
+    reply : callable
+        From the messages to the text; raises ModelError for unexpected ones.
+    seconds : float
+        Simulated latency of each call, 0 or more.
+    name : str
+        Part of the fingerprint; must differ between scripts that share a cache.
+    slots : int
+        Calls at once, 1 or more.
+    context : int
+        Tokens of prompt and reply together; 0: no limit.
     """
 
     received: list[tuple[Message, ...]]
@@ -72,8 +79,10 @@ class ScriptedModel:
         The fingerprint is a digest of the rules, whatever the file is called. A call that no rule matches
         raises ModelError.
 
-        Raises:
-            ConfigError: the file is missing, or a rule of it cannot be read.
+        Raises
+        ------
+        ConfigError
+            The file is missing, or a rule of it cannot be read.
         """
         rules = _read(Path(path))
         digest = hashlib.sha256(msgspec.json.encode(rules, order="sorted")).hexdigest()[:16]

@@ -7,16 +7,16 @@ import re
 VERSION = re.compile(
     r"(?:[-_](?:\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{8}|\d{6}|\d{3,4}|v\d+(?:\.\d+)*|latest))?(?:\.gguf)?(?:[:@]latest|@.+)?"
 )
-"""What a server may add to a name: a date or a number of three digits and more, a version, a file's ending, the tag
-`latest`; `-mini`, `.1` and `:70b` are other models."""
+"""Suffixes of one model: a date or a number of three digits and more, a version, a file extension, the tag `latest`.
+`-mini`, `.1` and `:70b` are other models."""
 
 
 def is_same(asked: str, answered: str) -> bool:
-    """Equal but for case, a provider's path in front of one of them, and a version behind what was asked for."""
+    """Whether two names differ at most in case, a provider's path before one and a version after the asked one."""
     *asked_path, name = asked.casefold().strip("/").split("/")
-    *answered_path, found = answered.casefold().strip("/").split("/")
+    *answered_path, answer = answered.casefold().strip("/").split("/")
     shorter = min(len(asked_path), len(answered_path))
     if asked_path[len(asked_path) - shorter :] != answered_path[len(answered_path) - shorter :]:
         return False
-    name = name if found == name else name.removesuffix("-latest")
-    return found.startswith(name) and VERSION.fullmatch(found.removeprefix(name)) is not None
+    name = name if answer == name else name.removesuffix("-latest")
+    return answer.startswith(name) and VERSION.fullmatch(answer.removeprefix(name)) is not None

@@ -28,20 +28,33 @@ CONFIDENCE: 0.5"""
 class SimulatedModel:
     """Answers `actor=single_shot` with the canonical solution or a wrong one, and a reflector with fixed words.
 
-    Each task has a chance of a right first program, drawn from a beta distribution of mean `first` whose variance is
-    `spread` times the largest possible one. An actor that is shown an earlier attempt, always as failed, mends a wrong
-    program with the chance `repair` and breaks a right one with the chance `damage`; one that is shown none draws anew.
-    A reply depends on the seed of the sampling, the prompt and the draw, and on nothing else.
+    A reply depends on the seed of the sampling, the prompt and the draw alone. Usage counts a token per four
+    characters, rounded up.
 
-    Usage counts a token for every four characters begun.
+    Parameters
+    ----------
+    tasks : sequence of Task
+        With canonical solutions.
+    first : float
+        Mean over tasks of the probability of a right first program, in [0, 1].
+    spread : float
+        Variance of that probability (beta distribution) as a share of the largest possible one, in [0, 1].
+    repair, damage : float
+        Probabilities, in [0, 1], that an actor which is shown an earlier attempt fixes a wrong program and breaks a
+        right one; one that is shown none draws independently.
+    seed : int
+        Of the tasks' probabilities.
+    slots : int
+        Calls at once.
+    context : int
+        Tokens of prompt and reply together; 0: no limit.
+    price_per_million : sequence of float
+        Of prompt and completion tokens.
 
-    Args:
-        tasks: with canonical solutions.
-        seed: draws the tasks' chances.
-        price_per_million: of prompt and completion tokens.
-
-    Raises:
-        ConfigError: a chance is none, or a task has no canonical solution.
+    Raises
+    ------
+    ConfigError
+        A probability is out of range, or a task has no canonical solution.
     """
 
     only_chats = "model=simulated, which answers whole prompts"
@@ -97,7 +110,7 @@ class SimulatedModel:
         return f"```python\n{program.strip()}\n```"
 
     def chance(self, task: Task, prompt: str) -> float:
-        """That the next program is right, by what the prompt shows of the last one."""
+        """Probability that the next program is right, given what the prompt shows of the last one."""
         blocks = (text for _, text in BLOCK.findall(prompt) if text.strip() != task.prompt.strip())
         programs = (task.canonical_program, without_docstrings(task.canonical_program, task.prompt))
         beginnings = [program.strip()[:KNOWN_BY] for program in programs]

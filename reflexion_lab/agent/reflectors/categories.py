@@ -1,8 +1,8 @@
-"""How a model's own word for a failure becomes one of the lab's categories, and what systems before it called them.
+"""Categories of failures from a model's words, which may be names of earlier systems.
 
-Kept as they are: the six names of replies with `analysis`, `suggestion` and `actionItems` (root_cause, approach_flaw,
+Unchanged are the six names of replies with `analysis`, `suggestion` and `actionItems` (root_cause, approach_flaw,
 missing_context, tool_misuse, test_gap, verification), and the two that are published of the nine of `ralph-…` loops
-(edge_case_miss, integration_error). Others are read where they are called as our classes are (`type_error`).
+(edge_case_miss, integration_error). Others are read where they name our classes (`type_error`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reflexion_lab.records import Category
 
 
 def named(stated: str, otherwise: Category = Category.ROOT_CAUSE) -> Category:
-    """The category that `stated` names: any case, any separators, with or without "error"; else `otherwise`."""
+    """The category of that name, in any case, with any separators, with or without "error"; else `otherwise`."""
     return _BY_LETTERS.get(_letters(stated), otherwise)
 
 

@@ -1,7 +1,7 @@
-"""The ten classes of failure, and how an error finds its class.
+"""The ten classes of failures, and the class of an error.
 
-Python first: the type of the exception decides. Only where that says nothing do words decide: whole words
-outside quotes, never the name of a test. "Traceback" holds no "race" that way, and `<module>` is no import.
+The type of the exception decides, else whole words outside quotes and names of tests: "Traceback" holds no "race", and
+`<module>` is no import.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from reflexion_lab.records import Record
 
 
 class FailureClass(Record, frozen=True, kw_only=True):
-    """What the rules say about one kind of failure; the sentences are the actor's own, to itself."""
+    """Texts of the rules for one class of failures, in the actor's first person."""
 
     confidence: float
     root_cause: str
     symptom: str
     fix: str
     action: str
-    """Holds `{evidence}`: the failing check, what it found and the line."""
+    """Has `{evidence}`: the failing check, its failure and its line."""
 
 
 CLASSES = {
@@ -125,7 +125,7 @@ _EXCEPTIONS = {
     "MemoryError": "memory",
     "RecursionError": "memory",
 }
-"""Built-in subclasses (IndentationError, UnicodeDecodeError, ...) follow the nearest ancestor named here."""
+"""Built-in subclasses (IndentationError, UnicodeDecodeError, ...) have the class of the nearest ancestor here."""
 
 _KEYWORDS = {
     "null": r"nil pointer|null pointer|null reference|nil dereference|NoneType|(of|is) (null|undefined)",
@@ -147,7 +147,7 @@ _KEYWORDS = {
     "timeout": r"timed? ?-?out|deadline exceeded|time limit exceeded|time (is|was) over|TimeoutExpired",
     "assertion": r"assert(ion)?|test failed|expect(ed)?|not equal|mismatch(ed)?",
 }
-"""Phrases, the more telling classes first."""
+"""Phrases, the more specific classes first."""
 
 _PATTERNS = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, words in _KEYWORDS.items()}
 # Quoted text is data, but for the type of None, which Python quotes. A word around `test_`, `::` or a tests folder is
@@ -156,7 +156,7 @@ _NOT_WORDS = re.compile(
     r"""(?<!\w)(["'`])(?!NoneType\1)[^"'`\n]*\1(?!\w)|(?<!\S)\S*?(?:\btest_|_test\b|::|\btests?/)\S*"""
 )
 LOOKED_AT = 10_000
-"""Characters of a message; a program may raise any."""
+"""Characters of a message that are read."""
 _EXCEPTION_LINE = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
 _HEADER = "Traceback (most recent call last):"
 
@@ -183,7 +183,7 @@ def classify(error_type: str, message: str) -> str:
 
 
 def _raised(text: str) -> tuple[str, str]:
-    """Type and message of the exception that `text` ends in; type "" when it ends in none."""
+    """Type and message of the exception at the end of `text`; type "" without one."""
     _, header, after = textwrap.dedent(text).rpartition(_HEADER)
     lines = [line for line in after.splitlines() if line.strip() and not line[0].isspace()]
     # After a header the first line that is not indented names the exception; notes may follow it.

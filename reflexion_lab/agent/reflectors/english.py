@@ -1,4 +1,4 @@
-"""Words by which `quality` knows an act, an intention, blame and a commonplace."""
+"""Word lists of `quality`: acts, intentions, blame, commonplaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEMS = "|".join(word[:-1] + "(?:y|i)" if word.endswith("y") else word.removesu
 _ACT = rf"(?:{_STEMS})(?:e|[b-z]?ed|[b-z]?ing)?\b"
 _NO_NOUN = r"(?<!\bthe )(?<!\ba )(?<!\ban )(?<!\bof )(?<!\bin )"
 ACT = re.compile(rf"\b{_NO_NOUN}{_ACT}", re.IGNORECASE)
-"""A verb that says what to do to a program; `fix`, `handle`, `consider` and `ensure` do not say it."""
+"""A verb for a concrete change of a program, unlike `fix`, `handle`, `consider` and `ensure`."""
 
 INTENDED_ACT = re.compile(
     r"\b(?:should|will|shall|must|could|need(?:s|ed)?|(?:has|have|ought) to|next time|let me|let's|I'll|I'd"
@@ -25,7 +25,7 @@ INTENDED_ACT = re.compile(
     rf"|\b{_NO_NOUN}(?:{_STEMS})ing\b[^.]{{0,120}} (?:will|would|should|could|can) (?:fix|resolve|solve|correct)",
     re.IGNORECASE,
 )
-"""An act, soon after a word that intends one."""
+"""An act soon after a word of intention."""
 
 _PARTS = r"""
 lines? \d+|loops?|looping|iterat\w+|conditions?|conditionals?|if statement|elif|branch\w*|return statement|comparisons?
@@ -46,7 +46,7 @@ CREDIT = re.compile(
     r"|\bonly \w+s\b|\binstead of\b|\brather than\b|\bregardless\b|\breturns \w+ (?:when|if|as)\b",
     re.IGNORECASE,
 )
-"""A construct of a program, or what the program does at some point."""
+"""A construct of a program, or a step of it."""
 
 _JUDGES = (
     r"(?:(?:unit )?tests?(?: ?cases?| suite| code)?|assertions?(?: statements?)?|assert statements?"
@@ -72,13 +72,13 @@ BLAME = re.compile(
     r"(?:unit )?(?:tests?(?: ?cases?)?|assertions?)\b",
     re.IGNORECASE,
 )
-"""Fault found outside the program."""
+"""Blame on anything but the program."""
 
 OUTCOMES = {
     "timeout": re.compile(r"time|infinite|endless|forever|slow|terminat|hang|never end|effici"),
     "memory": re.compile(r"memory|recurs|stack"),
 }
-"""How an outcome that has no exception is named."""
+"""Words for outcomes that have no exception."""
 
 _COMMONPLACE = """
 able accordingly account accurate accurately actual actually add additional additionally address adjust again
@@ -110,4 +110,4 @@ were whatever where whether which while whole why within without work working wo
 wrongly yet
 """
 COMMONPLACE = frozenset(_COMMONPLACE.split())
-"""Words that a text about any failure may hold."""
+"""Words that fit a text about any failure."""

@@ -1,4 +1,4 @@
-"""A reflector that never leaves an attempt without words: rules step in when the model fails."""
+"""Rules step in where the model gives no usable reflection."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
 
 class WithFallback:
-    """Asks `first`; after a `ReflectionError`, and after nothing else, the rules answer in its place.
+    """`first`, and after a `ReflectionError` alone the rules.
 
-    The reflection then says so (`source`, `problem`) and keeps what was paid for: the reply and its cost.
+    Their reflection says so (`source`, `problem`) and has the failed reply and its cost.
     """
 
     def __init__(self, first: Reflector, rules: Rules) -> None:

@@ -1,4 +1,4 @@
-"""Reflection in the model's own words."""
+"""Reflections by a model."""
 
 from __future__ import annotations
 
@@ -28,31 +28,39 @@ SHAPES: dict[Shape, tuple[tuple[str, str], tuple[str, str]]] = {
 }
 """Four labelled lines, or one of two JSON objects: template and grammar, after a failure and after a pass."""
 SHORT = 160
-"""Characters to which program and evidence are cut before the task's text is cut, too."""
+"""Characters to which program and evidence are shortened before the task's text is."""
 
 
 class ReflectionError(RuntimeError):
-    """The model gave no usable reflection. What its reply said and cost is kept: it has been paid for."""
+    """The model gave no usable reflection. Has the reply and its cost."""
 
     def __init__(self, kind: Kind, message: str, completion: Completion | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.text = completion.text if completion else ""
-        """The reply as it came, "" when there was none."""
+        """The raw reply, "" without one."""
         self.usage = completion.usage if completion else Usage()
 
 
 class LLMReflector:
-    """Asks `model` why the attempt failed, or what made it pass, and reads its reply, labelled lines or JSON.
+    """Asks `model` why an attempt failed, or what made it pass, and reads labelled lines or JSON.
 
-    `max_description` (the task's text), `max_evidence` (all failing checks together) and `max_code` (the program)
-    bound, in characters, what enters the prompt; of a longer text the middle is left out. Of earlier reflections the
-    newest `max_priors` are shown, each text cut at 200 characters. Where the whole would not fit into the model's
-    context, few-shot examples go first, then the oldest priors, then more of the middle of program and evidence, and
-    last of the task's text.
+    Where the prompt does not fit into the model's context, few-shot examples are left out first, then the oldest
+    earlier reflections, then more of the middle of program and evidence, and last of the task's text.
 
-    `shape`: see `SHAPES`. `constrained`: a model that supports grammars cannot but write it. How long a call may
-    take is the model's own config.
+    Parameters
+    ----------
+    model, sampling, prompts
+        What it asks, how replies are drawn, its templates.
+    max_description, max_evidence, max_code : int
+        Most characters, 1 or more, of the task's text, of all failing checks together and of the program; the middle of
+        a longer text is left out.
+    max_priors : int
+        Earlier reflections in the prompt, the newest, each text cut at 200 characters; 0 or more.
+    shape : str
+        One of `SHAPES`.
+    constrained : bool
+        Send the grammar of `shape`, which models that support grammars cannot leave.
     """
 
     @validated
@@ -78,7 +86,7 @@ class LLMReflector:
         self.constrained = constrained
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        """Raises ReflectionError when the model fails, times out or cannot be understood."""
+        """Raises ReflectionError when the model fails, times out or its reply cannot be read."""
         name, grammar = self.shape[attempt.evaluation.passed]
         sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
         completion = self._ask(self._prompt(name, task, attempt, episodes), sampling)
@@ -107,10 +115,10 @@ class LLMReflector:
         )
 
     def _prompt(self, name: str, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> str:
-        """As much as the model's context holds; what is too long without all that can go is left for it to refuse."""
+        """The prompt, fitted into the model's context as far as that is possible."""
         # A program that continues the prompt begins with it; reading it twice would fill a small model's context.
-        made = attempt.trajectory
-        code = made.solution or ("" if made.finish_reason in WITHHELD else made.reply)
+        trajectory = attempt.trajectory
+        code = trajectory.solution or ("" if trajectory.finish_reason in WITHHELD else trajectory.reply)
         code = code.removeprefix(task.prompt.rstrip())
         whole = {"description": task.prompt, "evidence": evidence(attempt), "code": code}
         texts = {part: bounded(text, self.limits[part]) for part, text in whole.items()}
@@ -130,15 +138,15 @@ class LLMReflector:
                 return text
 
     def _priors(self, episodes: Sequence[Episode]) -> list[dict[str, str]]:
-        told = [episode.reflection for episode in episodes if episode.reflection]
-        said = [prior for prior in told if prior.root_cause or prior.what_to_change]
+        reflections = [episode.reflection for episode in episodes if episode.reflection]
+        priors = [prior for prior in reflections if prior.root_cause or prior.what_to_change]
         return [
             {
                 "root_cause": prior.root_cause[:200],
                 "what_to_change": prior.what_to_change[:200],
                 "lesson": next(filter(None, (prior.key_insight, *prior.lessons)), "")[:200],
             }
-            for prior in said[len(said) - min(self.max_priors, len(said)) :]
+            for prior in priors[max(len(priors) - self.max_priors, 0) :]
         ]
 
     def _ask(self, prompt: str, sampling: Sampling) -> Completion:
@@ -155,7 +163,7 @@ class LLMReflector:
 
 
 def evidence(attempt: Attempt) -> str:
-    """A line for each failing check, or one on how the evaluation ended; of an attempt that passed, its checks."""
+    """The failing checks, one a line, or how the evaluation ended; of an attempt that passed, its checks."""
     evaluation = attempt.evaluation
     if evaluation.passed:
         return "\n".join(check.name for check in evaluation.checks)
@@ -163,7 +171,7 @@ def evidence(attempt: Attempt) -> str:
 
 
 def _most_dispensable(texts: dict[str, str]) -> str:
-    """Which text to cut next; "" where there is nothing left to cut."""
+    """The text to shorten next; "" where none is left."""
     for least in (SHORT, 1):
         for parts in (("code", "evidence"), ("description",)):
             longest = max(parts, key=lambda part: len(texts[part]))

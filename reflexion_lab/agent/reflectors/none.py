@@ -8,7 +8,7 @@ from reflexion_lab.records import Attempt, Episode, Task
 
 
 class NoReflection:
-    """Says nothing, costs nothing."""
+    """No reflection, no call."""
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> None:
         return None

@@ -1,9 +1,9 @@
-"""What is wrong with a reflection's words, by name: English heuristics that read, and ask nobody.
+"""Quality flags of reflections: English heuristics, without a model.
 
 They err. Of 18 to 20 recorded reflections read by hand for each flag it was right on 19 of 20 (`no_action`; 16 of 20
 by models later than April 2023), 12 of 19 (`no_credit`), 18 of 20 (`blames_externals`), 19 of 19 (`duplicate`), 17 of
-18 (`leaks_value`) and 19 of 20 (`misses_check`); what they miss nobody has counted. `no_action`, `no_credit`,
-`generic` and `blames_externals` go by lists of words (`english`), the others by what was run and said before.
+18 (`leaks_value`) and 19 of 20 (`misses_check`); false negatives were not counted. `no_action`, `no_credit`,
+`generic` and `blames_externals` rest on lists of words (`english`), the others on the checks and earlier reflections.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FLAGS = {
     "leaks_value": "It quotes the value that a failing check expects.",
     "holds_code": "It holds code that is not the program's own.",
 }
-"""By name, what each flag says."""
+"""By name, the meaning of each flag."""
 
 SHORT, SURE, UNSURE, ALIKE = 100, 0.8, 0.5, 0.9
 SPECIFIC = 3
-"""Different words that another failure would hardly share, from which on a text is not generic."""
+"""Distinct specific words from which on a text is not generic."""
 READ = 20_000
-"""Characters that are looked at."""
+"""Characters that are read."""
 
 _NOT_CODE = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|\"[^\"\n]*\"|'[^'\n]*'|\#[^\n]*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w+")
@@ -54,47 +54,47 @@ _CODE_LINE = re.compile(
 
 
 def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) -> tuple[str, ...]:
-    """The names of what is wrong with `reflection`, which is about `attempt`, in the order of `FLAGS`.
+    """The flags of a reflection on `attempt`, in the order of `FLAGS`.
 
-    `earlier`: episodes of the same task. What speaks of failing checks holds only where a check failed.
+    `earlier`: episodes of the same task. Flags about failing checks are set only where a check failed.
     """
-    said = _said(reflection)
-    text = " ".join(" ".join(said)[:READ].split())
+    texts = _texts(reflection)
+    text = " ".join(" ".join(texts)[:READ].split())
     failures = attempt.evaluation.failures
     own = _names(attempt.trajectory.solution, failures)
     written = _canonical(text)
     cites = any(_cites(written, check) for check in failures)
-    told = [e.reflection for e in earlier if e.reflection and e.task_id == attempt.task_id]
+    priors = [e.reflection for e in earlier if e.reflection and e.task_id == attempt.task_id]
     no_better = attempt.number > 1 and not attempt.evaluation.passed and not attempt.delta.is_improvement
-    found = {
+    is_flagged = {
         "short": len(text) < SHORT,
         "no_action": not _acts(reflection, text),
         "no_credit": not (english.CREDIT.search(text) or own & set(_NAME.findall(text))),
         "generic": len(set(tokens(text)) - english.COMMONPLACE) < SPECIFIC,
         "blames_externals": bool(english.BLAME.search(text)),
         "unsupported_confidence": reflection.confidence >= SURE and not cites and not _LINE.search(text),
-        "duplicate": any(_same(said, _said(before)) for before in told),
+        "duplicate": any(_same(texts, _texts(before)) for before in priors),
         "low_confidence": reflection.confidence_source != "none" and reflection.confidence < UNSURE and no_better,
         "misses_check": bool(failures) and not cites,
         "leaks_value": any(_leaks(written, check) for check in failures),
-        "holds_code": _holds_code(said, attempt.trajectory.solution),
+        "holds_code": _holds_code(texts, attempt.trajectory.solution),
     }
-    return tuple(name for name in FLAGS if found[name])
+    return tuple(name for name in FLAGS if is_flagged[name])
 
 
-def _said(reflection: Reflection) -> tuple[str, ...]:
-    """Its texts, each once."""
+def _texts(reflection: Reflection) -> tuple[str, ...]:
+    """Its texts, without empty and equal ones."""
     return tuple(dict.fromkeys(filter(None, reflection.texts)))
 
 
 def _acts(reflection: Reflection, text: str) -> bool:
-    """Whether it intends a concrete act: anywhere, or where nothing but intentions stand."""
+    """Whether it intends a concrete act, in any text, or names one in the texts that hold intentions alone."""
     intended = " ".join((reflection.what_to_change, *reflection.action_items))[:READ]
     return bool(english.ACT.search(intended) or english.INTENDED_ACT.search(text))
 
 
 def _names(program: str, failures: Sequence[Check]) -> set[str]:
-    """Names that only this program would use: neither words of any text about programs, nor what the checks call."""
+    """Names particular to this program: neither common words about programs nor names in the checks."""
     asked = {name for check in failures for name in _NAME.findall(check.name)}
     plain = english.COMMONPLACE | STOP_WORDS | asked | {"def", "None", "True", "False"}
     return set(_NAME.findall(_NOT_CODE.sub(" ", program[:READ]))) - plain
@@ -117,7 +117,7 @@ def _cites(written: str, check: Check) -> bool:
 
 
 def _leaks(written: str, check: Check) -> bool:
-    """Whether the expected value stands in `written`: one that cannot be guessed, and that is no argument, too."""
+    """Whether `written` quotes the expected value, unless that can be guessed or is an argument, too."""
     call, _, right = check.name.rpartition("==")
     value = _canonical(check.expected or (right if re.match(r"\s*[-\d'\"\[({]", right) else ""))
     is_telling = sum(map(str.isalnum, value)) > 1 and not _GUESSED.fullmatch(value)
@@ -125,7 +125,7 @@ def _leaks(written: str, check: Check) -> bool:
 
 
 def _quotes(written: str, value: str) -> bool:
-    """Whether `value` stands in `written` as a whole; both canonical."""
+    """Whether `written` quotes the whole `value`; both canonical."""
     if value not in written or not any(map(str.isalnum, value)):
         return False
     before, after = r"(?<![\w.])" if re.match(r"[\w-]", value) else "", r"(?!\w|\.\d)" if value[-1].isalnum() else ""
@@ -137,17 +137,17 @@ def _canonical(text: str) -> str:
     return re.sub(r" ?([\[\](){},:]) ?", r"\1", re.sub('["`‘’“”]', "'", " ".join(text.split())))
 
 
-def _same(said: tuple[str, ...], before: tuple[str, ...]) -> bool:
-    new, old = (set(tokens(" ".join(texts)[:READ])) for texts in (said, before))
+def _same(texts: tuple[str, ...], before: tuple[str, ...]) -> bool:
+    new, old = (set(tokens(" ".join(words)[:READ])) for words in (texts, before))
     return bool(new and old) and len(new & old) >= ALIKE * len(new | old)
 
 
-def _holds_code(said: Iterable[str], program: str) -> bool:
+def _holds_code(texts: Iterable[str], program: str) -> bool:
     own = "".join(program.split())
-    for text in said:
+    for text in texts:
         lines = text[:READ].splitlines()
         if "```" in text or sum(bool(_CODE_LINE.match(line)) for line in lines) > 1:
             return True
-        if any("".join(found[0].split()).rstrip(".,;:`'\"") not in own for found in _CODE.finditer(text[:READ])):
+        if any("".join(code[0].split()).rstrip(".,;:`'\"") not in own for code in _CODE.finditer(text[:READ])):
             return True
     return False

@@ -22,6 +22,10 @@ SEVERE = ("no_action", "generic", "duplicate")
 class Reviewed:
     """Sets `Reflection.flags` of the reflections of `first`, and acts where one of them is severe.
 
+    A model that failed without rules to step in leaves a reflection without texts, of source `failed`: neither the
+    attempt nor its cost is lost. What no model wrote is flagged alone: rules would repeat themselves, and an improved
+    control would be none.
+
     Parameters
     ----------
     first : Reflector
@@ -34,10 +38,6 @@ class Reviewed:
         confidence and cost stay.
     severe : sequence of str
         Names of `quality.FLAGS`.
-
-    A model that failed without rules to step in leaves a reflection without texts, of source `failed`: neither the
-    attempt nor its cost is lost. What no model wrote is flagged alone: rules would repeat themselves, and an improved
-    control would be none.
     """
 
     @validated

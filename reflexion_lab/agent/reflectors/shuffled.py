@@ -1,4 +1,4 @@
-"""The control that tells another task's words: are they of use because they are about this one?"""
+"""A control for reflections: those on another task. Do they help because they are about this one?"""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ class Told(NamedTuple):
 
     @property
     def words(self) -> tuple[str, str, str]:
-        said = self.reflection
-        return said.root_cause, said.what_went_wrong, said.what_to_change
+        return self.reflection.root_cause, self.reflection.what_went_wrong, self.reflection.what_to_change
 
 
 class ShuffledWords:
-    """Draws a reflection on another task from `pool`, its words unchanged. Costs nothing.
+    """Draws a reflection on another task from `pool`, its texts unchanged. No call.
 
-    Words are drawn at random, by `seed`, task and attempt, from those on attempts of the same number, or, where there
-    are none, of any; no words twice on one task while there are others. Confidence stays that of its author; the
-    category is that of the evidence at hand.
+    It is drawn at random, by `seed`, task and attempt, from those on attempts of the same number, else of any; none
+    twice on one task while there are others. The confidence is its author's; the category that of the evidence.
 
     Parameters
     ----------
@@ -48,13 +46,13 @@ class ShuffledWords:
     def __init__(self, pool: Sequence[Told], folders: Sequence[str] = (), seed: int = 0) -> None:
         self.folders = tuple(folders)
         self.seed = seed
-        self._pool = sorted(pool, key=lambda told: (told.task_id, told.number))
+        self._pool = sorted(pool, key=lambda prior: (prior.task_id, prior.number))
         self._drawn: set[tuple[str, tuple[str, str, str]]] = set()
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        """Raises ConfigError when the pool holds no words on another task."""
-        every = [told for told in self._pool if told.task_id != task.task_id]
-        foreign = [told for told in every if _alike(told.task_id, task.task_id)] or every
+        """Raises ConfigError where the pool has no reflection on another task."""
+        every = [prior for prior in self._pool if prior.task_id != task.task_id]
+        foreign = [prior for prior in every if _same_benchmark(prior.task_id, task.task_id)] or every
         if not foreign:
             raise ConfigError(
                 "reflector.pool",
@@ -62,9 +60,9 @@ class ShuffledWords:
                 "one at least",
                 f"{EXPECTED}, with more tasks",
             )
-        others = [told for told in foreign if (task.task_id, told.words) not in self._drawn] or foreign
-        alike = [told for told in others if told.number == attempt.number]
-        drawn = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}").choice(alike or others)
+        unused = [prior for prior in foreign if (task.task_id, prior.words) not in self._drawn] or foreign
+        same_number = [prior for prior in unused if prior.number == attempt.number]
+        drawn = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}").choice(same_number or unused)
         self._drawn.add((task.task_id, drawn.words))
         return replace(
             drawn.reflection,
@@ -78,6 +76,6 @@ class ShuffledWords:
         )
 
 
-def _alike(one: str, other: str) -> bool:
+def _same_benchmark(one: str, other: str) -> bool:
     """Whether two tasks are of one benchmark, as far as their names tell."""
     return one.partition("/")[0] == other.partition("/")[0]

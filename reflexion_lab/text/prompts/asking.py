@@ -1,4 +1,4 @@
-"""How a prompt is put to a model: as a chat message, or as the beginning of a file that the model continues."""
+"""Calls of an actor's model: a chat message, or the beginning of a file that the model continues."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from reflexion_lab.text.replies.syntax import Parser
 
 Style = Literal["chat", "continuation"]
 ENVELOPE = 64
-"""Tokens that a server may put around the messages: roles, and a system message of its own."""
+"""Tokens that a server may add: roles, a system message of its own."""
 
 
 def room(model: Model, sampling: Sampling) -> int | None:
-    """Tokens that a prompt may fill, so that the reply fits behind it; None where the model's context is unknown."""
+    """Most tokens of a prompt that leave room for the reply; None where the model's context is unknown."""
     return max(model.context - sampling.max_tokens - ENVELOPE, 0) if model.context else None
 
 
 class Answer(NamedTuple):
-    """What was asked, what came back, and the program in it."""
+    """A call, its reply, and the program in that."""
 
     messages: tuple[Message, ...]
     left_out: tuple[str, ...]
     completion: Completion
-    found: Extraction
+    extraction: Extraction
 
     def trajectory(self, strategy: str, rationale: str = "") -> Trajectory:
-        """Of an actor that asked once."""
+        """The trajectory of an actor with one call."""
         completion = self.completion
         return Trajectory(
-            solution=self.found.program,
+            solution=self.extraction.program,
             strategy=strategy,
             messages=self.messages,
             left_out=self.left_out,
             reply=completion.text,
             rationale=rationale,
-            extraction=self.found.rule,
+            extraction=self.extraction.rule,
             model=completion.model,
             finish_reason=completion.finish_reason,
             usage=completion.usage,
@@ -52,11 +52,15 @@ class Answer(NamedTuple):
 
 
 class Asking:
-    """Puts templates to `model`, each with as much of what memory recalled as fits.
+    """Renders templates with as much recalled memory as fits, and calls `model`.
 
-    `style`: `chat` asks in a user's message and looks for the program in the reply; `continuation` takes the template
-    `continue_NAME`, which ends in the task's own prompt (or in a beginning of the function's body), and the program is
-    all of that with what the model adds.
+    Parameters
+    ----------
+    model, sampling, prompts
+        What it calls, how replies are drawn, the templates.
+    style : str
+        `chat`: a user's message; the program is extracted from the reply. `continuation`: the template `continue_NAME`,
+        which ends in the task's prompt (or in the beginning of the function's body); the program is that and the reply.
     """
 
     @validated
@@ -69,8 +73,8 @@ class Asking:
     def __call__(self, name: str, task: Task, memory: Recollection, **variables: object) -> Answer:
         """Raises what the model raises.
 
-        A model that refuses the prompt as too long is asked once more, with less of the memory: as much less as the
-        model's count says, or half where it says nothing.
+        A model that refuses the prompt as too long is called once more, with less memory: by as much as the model's
+        count says, or half where it has none.
         """
         name = name if self.style == "chat" else f"continue_{name}"
         about = {"prompt": task.prompt, "task_id": task.task_id, **variables}
@@ -89,8 +93,8 @@ class Asking:
         if completion.finish_reason in WITHHELD:
             return Answer(messages, fitted.left_out, completion, Extraction("", "none"))
         broke_off = completion.finish_reason == "length"
-        found = extract(reply, task) if chats else continued(fitted.text, reply, task, broke_off)
-        return Answer(messages, fitted.left_out, completion, found)
+        extraction = extract(reply, task) if chats else continued(fitted.text, reply, task, broke_off)
+        return Answer(messages, fitted.left_out, completion, extraction)
 
     def _put(self, text: str) -> tuple[tuple[Message, ...], Completion]:
         messages = (Message(role="user" if self.style == "chat" else "assistant", content=text),)
@@ -98,11 +102,10 @@ class Asking:
 
 
 def continued(prompt: str, reply: str, task: Task, broke_off: bool = False) -> Extraction:
-    """The task's prompt, what the template began behind it, and the reply, cut back to what parses if it broke off."""
+    """The task's prompt, the beginning of its body in `prompt`, and the reply, cut back to what parses if truncated."""
     head = task.prompt.rstrip()
-    _, stands, begun = prompt.rpartition(head.lstrip("\n")) if head else ("", "", "")
-    begun = begun if stands else ""
-    program = f"{head}{begun}{reply.rstrip()}\n"
+    _, match, beginning = prompt.rpartition(head.lstrip("\n")) if head else ("", "", "")
+    program = f"{head}{beginning if match else ''}{reply.rstrip()}\n"
     if not reply.strip():
         return Extraction("", "none")
     if broke_off and (prefix := Reader(task, Parser()).cut_back(program)):

@@ -1,4 +1,4 @@
-"""Parts of an episode in a prompt that has no room for all of it: of a program, the middle goes first."""
+"""Excerpts of episodes for prompts that cannot hold all of them: the middle of a program goes first."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ from reflexion_lab.text.shorten import cut
 
 _OF_EPISODE = ("code", "test_results")
 CLOSE = 16
-"""Characters that the longest excerpt may have missed."""
+"""Characters by which the longest excerpt may be too short."""
 
 
 def excerpt(text: str, chars: int) -> str:
-    """All of `text`, or about so many characters of it: whole lines of both ends, and a comment on what is missing.
-
-    Signatures stand first, and what was written last, last.
-    """
+    """All of `text`, or about `chars` characters: whole lines of both ends, and a comment on the lines between."""
     if len(text) <= chars:
         return text
     lines = text.splitlines()
@@ -39,7 +36,7 @@ def excerpt(text: str, chars: int) -> str:
 
 
 def longest(text: str, fits: Callable[[str], bool], shorter: Callable[[str, int], str] = excerpt) -> str:
-    """`text` where it `fits`, else about the longest that does of what `shorter` makes of it; "" where none does."""
+    """`text` where it `fits`, else about its longest version by `shorter` that does; "" where none does."""
     if fits(text):
         return text
     kept, low, high = "", 0, len(text)
@@ -54,13 +51,13 @@ def longest(text: str, fits: Callable[[str], bool], shorter: Callable[[str, int]
 
 
 def program(episode: Episode, chars: int) -> str:
-    """An excerpt of an episode's program, without the docstrings that its task shows anyway."""
+    """An excerpt of an episode's program, without docstrings of its task."""
     code = without_docstrings(episode.code, episode.task_description)
     return excerpt(code.strip("\n") if code.strip() else "", chars)
 
 
 def without_docstrings(code: str, task: str) -> str:
-    """`code` without the docstrings that stand in `task`, too."""
+    """`code` without the docstrings that are also in `task`."""
     if '"' not in code and "'" not in code:
         return code
     known, lines = " ".join(task.split()), io.StringIO(code).readlines()
@@ -72,7 +69,7 @@ def without_docstrings(code: str, task: str) -> str:
 
 
 def _docstrings(code: str) -> Iterator[tokenize.TokenInfo]:
-    """Docstrings of the module, its functions and classes, up to where the code can be no Python."""
+    """Docstrings of the module, its functions and classes, up to the first syntax error."""
     before, line, opened = tokenize.INDENT, "", "module"
     with suppress(tokenize.TokenError, SyntaxError):
         for token, after in pairwise(tokenize.generate_tokens(io.StringIO(code).readline)):
@@ -90,8 +87,8 @@ def _docstrings(code: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def shortened(episode: Episode, fits: Callable[[Episode], bool]) -> Episode | None:
-    """`episode` so that it `fits`: its program gives way first, its test results next, its reflection last. None where
-    nothing of it would be left.
+    """`episode` shortened until it `fits`: its program first, then its test results, then its reflection; None where
+    nothing would be left.
     """
     if fits(episode):
         return episode

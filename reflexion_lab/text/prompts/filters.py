@@ -1,4 +1,4 @@
-"""How texts of others enter a prompt: bounded, and in blocks that they cannot leave."""
+"""Filters for quoted text in prompts: bounded, and in blocks that it cannot leave."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def fenced(text: str, language: str = "python") -> str:
 
 
 def quoted(text: str, before: str = "") -> str:
-    """`text` as it is; where it would open or close a block, in one of its own, behind `before`."""
+    """`text` as it is; where it would open or close a block, in a block of its own after `before`."""
     return before + fenced(text, "text") if _FENCES.search(text) else text
 
 
 def commented(text: str, chars: int, width: int = 160) -> str:
-    """`text` as Python comments: at most so many characters of it, in lines of at most `width`."""
+    """At most `chars` characters of `text` as Python comments, in lines of at most `width`."""
     return "\n".join(f"# {cut(row, width)}".rstrip() for row in cut(text, chars).splitlines())
 
 
 def sentences(texts: Iterable[str], chars: int) -> str:
-    """`texts` one behind the other, each cut and with a full stop; empty ones are left out."""
+    """Non-empty `texts` in one line, each cut and with a full stop."""
     lines = (line(text, chars) for text in texts)
     return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in lines if text)
 
 
-FILTERS = {one.__name__: one for one in (cut, line, fenced, quoted, commented, sentences, program)}
+FILTERS = {filter.__name__: filter for filter in (cut, line, fenced, quoted, commented, sentences, program)}

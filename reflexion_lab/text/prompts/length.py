@@ -1,4 +1,4 @@
-"""How long a text is in tokens, without any tokenizer: a prompt must not depend on whether the weights are at hand."""
+"""Estimated tokens of a text, without a tokenizer: a prompt must not depend on installed weights."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ _PIECES = re.compile(
     re.VERBOSE,
 )
 LONG = 12
-"""Letters of the longest word that is taken for one; longer ones are seldom in a vocabulary."""
+"""Letters of the longest word that counts as one; longer ones are rarely in a vocabulary."""
 
 
 def estimated(text: str) -> int:
-    """Tokens of `text`, rather too many: a word is a token for every four letters begun (for every two where it is
-    long or in capitals), an indentation is one, any other character is one, or as many as it has bytes. Only letters
-    that make no words can be more than this says.
+    """An upper estimate of tokens: a word is one per four letters begun (two where it is long or in capitals), an
+    indentation is one, any other character is as many as it has bytes. Only random letters can have more.
 
-    By SmolLM2's tokenizer no text of 9,000 recorded prompts, programs, feedbacks and reflections is longer than this
-    says; the median of the ratio is 1.3.
+    By SmolLM2's tokenizer none of 9,000 recorded prompts, programs, feedbacks and reflections has more; the median of
+    the ratio is 1.3.
     """
     total = 0
     for piece in _PIECES.finditer(text):

@@ -1,6 +1,6 @@
-"""Prompts are reviewed text: Jinja templates beside this file, each with a digest.
+"""Prompt templates: Jinja files beside this one, each with a digest.
 
-The first line of a template names the variables that it needs: `{# Uses: prompt, task_id #}`.
+The first line of a template names its variables: `{# Uses: prompt, task_id #}`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ VARIANTS = get_args(Variant)
 
 
 class Example(Record, frozen=True, kw_only=True):
-    """A task of our own, got wrong, understood and mended: what few-shot prompts show."""
+    """A few-shot example: a task of our own with a wrong program, a reflection and the right program."""
 
     prompt: str
     wrong: str
     """A program that fails."""
     evidence: str
-    """The failing check, as the lab words it."""
+    """The failing check in the lab's words."""
     thought: str
     """How to solve it, in a sentence."""
     root_cause: str
@@ -50,18 +50,22 @@ class Example(Record, frozen=True, kw_only=True):
 
 
 class Fitted(NamedTuple):
-    """A prompt, and the ids of what it had no room for."""
+    """A rendered prompt and the ids of recalled items that did not fit."""
 
     text: str
     left_out: tuple[str, ...]
 
 
 class Prompts:
-    """The templates of one variant, with so many few-shot examples.
+    """The templates of one variant, with few-shot examples.
 
-    `variant`: what it has no file `NAME.VARIANT.md.jinja` for is as in `default`, included
-    templates too.
-    `examples`: how many of our own examples stand before the task, the first ones; where a template shows any.
+    Parameters
+    ----------
+    variant : str
+        One of `VARIANTS`. A template without a file `NAME.VARIANT.md.jinja` is that of `default`, also where another
+        includes it.
+    examples : int
+        Few-shot examples before the task, the first of our own, in templates that show any.
     """
 
     @validated
@@ -74,23 +78,25 @@ class Prompts:
     def render(self, name: str, **variables: object) -> str:
         """The prompt `name` with its variables filled in.
 
-        Raises:
-            jinja2.UndefinedError: a variable that it declares is missing; never is one left blank.
+        Raises
+        ------
+        jinja2.UndefinedError
+            A declared variable is missing.
         """
         template = _environment(self.variant).get_template(name + SUFFIX)
-        given = {"examples": self.examples} | variables
-        if missing := declared(name, self.variant) - given.keys():
+        variables = {"examples": self.examples} | variables
+        if missing := declared(name, self.variant) - variables.keys():
             from jinja2 import UndefinedError
 
             raise UndefinedError(f"the prompt {name} ({self.variant}) lacks {', '.join(sorted(missing))}")
-        return template.render(given).strip("\n")
+        return template.render(variables).strip("\n")
 
     def fit(self, name: str, room: int | None, memory: Recollection, **variables: object) -> Fitted:
-        """The prompt `name` with as much of `memory` and of the examples as `room` tokens hold; None: all of it.
+        """The prompt `name` with as much of `memory` and the examples as fits into `room` tokens; None: all.
 
-        The most needed comes first and what does not fit is skipped: the newest own episode, which is shortened
-        where it is too long, older ones, those of others from the nearest on, wisdom, mistakes, insights, the session,
-        the examples. A prompt that is too long without all of them is left as it is, for the model to refuse.
+        Items are added in this order, and those that do not fit are skipped: the newest own episode, which is shortened
+        where necessary, older ones, those of other tasks from the nearest on, wisdom, mistakes, insights, the session,
+        the examples. A prompt that is too long without all of them is left for the model to refuse.
         """
         render = partial(self.render, name, **variables)
         whole = render(memory=memory)
@@ -117,18 +123,18 @@ Shown = tuple[Recollection, tuple[Example, ...]]
 
 
 def _parts(memory: Recollection, examples: Sequence[Example]) -> Iterator[Callable[..., Shown]]:
-    """What a prompt may hold beside its task, the most needed first: each adds itself, where it belongs."""
+    """Functions that add one item each, the most important first, where it belongs in the prompt."""
     for episode in reversed(memory.episodes):
-        yield lambda kept, shown, one=episode: (replace(kept, episodes=(one, *kept.episodes)), shown)
+        yield lambda kept, shown, item=episode: (replace(kept, episodes=(item, *kept.episodes)), shown)
     for wisdom in memory.wisdom:
-        yield lambda kept, shown, one=wisdom: (replace(kept, wisdom=(*kept.wisdom, one)), shown)
+        yield lambda kept, shown, item=wisdom: (replace(kept, wisdom=(*kept.wisdom, item)), shown)
     for mistake in memory.mistakes:
-        yield lambda kept, shown, one=mistake: (replace(kept, mistakes=(*kept.mistakes, one)), shown)
+        yield lambda kept, shown, item=mistake: (replace(kept, mistakes=(*kept.mistakes, item)), shown)
     for insight in reversed(memory.insights):
-        yield lambda kept, shown, one=insight: (replace(kept, insights=(one, *kept.insights)), shown)
+        yield lambda kept, shown, item=insight: (replace(kept, insights=(item, *kept.insights)), shown)
     yield lambda kept, shown: (replace(kept, session=memory.session), shown)
     for example in examples:
-        yield lambda kept, shown, one=example: (kept, (*shown, one))
+        yield lambda kept, shown, item=example: (kept, (*shown, item))
 
 
 def _bare(memory: Recollection) -> Recollection:
@@ -154,9 +160,9 @@ def known_examples() -> tuple[Example, ...]:
 
 @cache
 def declared(name: str, variant: str = "default") -> frozenset[str]:
-    """The variables that a template needs, by its first line, those of the templates that it includes among them."""
-    found = re.match(r"\{# Uses: (?P<names>[\w, ]*) #\}\n", _source(name + SUFFIX, variant) or "")
-    return frozenset(found["names"].split(", ")) if found else frozenset()
+    """The variables of a template, by its first line, with those of included templates."""
+    line = re.match(r"\{# Uses: (?P<names>[\w, ]*) #\}\n", _source(name + SUFFIX, variant) or "")
+    return frozenset(line["names"].split(", ")) if line else frozenset()
 
 
 @cache

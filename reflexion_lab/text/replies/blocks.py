@@ -1,4 +1,4 @@
-"""Divides a reply into blocks of code and text. Works on lines alone, in linear time; nothing is parsed."""
+"""Blocks of code and text in a reply, by lines alone, in linear time, without parsing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ QUOTED = re.compile(r"""\"[^"\n]*"|(?<!\w)[bfru]{0,2}'[^'\n]*'|`[^`\n]+`""", re.
 BLANK = re.compile(r"\s*")
 TAG = re.compile(r"\[(/?)PYTHON\]")
 SPECIAL = re.compile(r"""("[^"\n]*"|'[^'\n]*'|`[^`\n]+`)|<\|[^|\n]{1,40}\|>""")
-"""Tokens of chat templates that a server let through; those in quotes belong to the quotation, group 1."""
+"""Leaked tokens of chat templates; those in quotes belong to the quotation, group 1."""
 LAST_TOKEN = re.compile(r"(?:<\|[^|\n]{1,40}\|>|</s>)\s*\Z")
 TAIL = 1000
-"""Characters at a reply's end in which tokens are tokens even inside a fence that nothing closed."""
+"""Characters at a reply's end in which template tokens are removed even inside an unclosed fence."""
 SPEAKER = re.compile(r"\A\s*(?:assistant|answer|response|solution)[ \t]*:[ \t]*", re.IGNORECASE)
 LATE_FENCE = re.compile(r"^([^`\n]*[^`\s])[ \t]*(`{3,}[\w+#.-]*)[ \t]*$", re.MULTILINE)
-"""A fence that does not stand at the beginning of its line."""
+"""A fence after other text on its line."""
 FENCE = re.compile(r"([ \t]*+)(?:`{3,}+(?=[^`]*+(?:`++[ \t]*+)?$)|~{3,}+)[ \t]*+(.*)")
-"""Indentation and what stands behind the fence. Possessive throughout: no hostile line makes it quadratic."""
+"""Indentation and the text after the fence. Possessive throughout: no hostile line makes it quadratic."""
 INFO = re.compile(r"[\w+#.-]*[ \t]*")
 STATEMENT = re.compile(
     r"""(?:import\s+\w | from\s+[\w.]+\s+import\b | (?:async\s+)?def\s+\w+\s*[(\[] | class\s+\w+\s*[(:\[] | @\w
@@ -29,7 +29,7 @@ STATEMENT = re.compile(
     | \w[\w.]*[(\[].*[()\[\]{},]\s*(?:\#.*)?$)""",
     re.VERBOSE,
 )
-"""What a statement begins with; a sentence in English hardly ever does."""
+"""The beginning of a statement, and hardly ever of an English sentence."""
 DEFINITION = re.compile(r"(?:async\s+)?def\b|class\b")
 
 
@@ -39,15 +39,15 @@ class Block(NamedTuple):
     text: str
     fenced: bool
     closed: bool
-    """False where the reply ended before the block did: it may have been cut off."""
+    """False where the reply ended before the block did: it may be truncated."""
 
 
 def without_thoughts(reply: str) -> tuple[str, bool]:
-    """What a reply says outside its `<think>` sections, and whether it ended within one.
+    """A reply without its `<think>` sections, and whether it ended within one.
 
-    Outside a thought a tag counts only where it begins or ends a line that is in no fence: others are quoted. The first
-    closing tag without an opening one (which some templates put into the prompt) ends a thought that began the reply,
-    wherever it stands in its line, unless in a quotation; a further one is noise.
+    Outside a section a tag counts only at the beginning or end of a line in no fence: others are quoted. The first
+    closing tag without an opening one (which some templates put into the prompt) ends a section that began the reply,
+    anywhere in its line, unless in a quotation; a further one is ignored.
     """
     kept: list[str] = []
     thinking = closed = fenced = False
@@ -88,13 +88,13 @@ def blocks(text: str) -> list[Block]:
 
     A fence with a language opens a block even inside another one; a fence far deeper than its block's is content.
     """
-    found: list[Block] = []
+    parts: list[Block] = []
     lines: list[str] = []
     indent: str | None = None
 
     def end(closed: bool) -> None:
         if any(line.strip() for line in lines):
-            found.append(Block("\n".join(lines), indent is not None, closed))
+            parts.append(Block("\n".join(lines), indent is not None, closed))
         lines.clear()
 
     for line in _plain(text).split("\n"):
@@ -112,11 +112,11 @@ def blocks(text: str) -> list[Block]:
             end(closed=True)
             indent = None
     end(closed=False)
-    return found
+    return parts
 
 
 def pieces(block: Block) -> list[Block]:
-    """The runs of lines of `block` that no line of prose interrupts; the last one is closed only if `block` is."""
+    """The runs of lines between the lines of prose of `block`; the last one is closed only if `block` is."""
     runs: list[list[str]] = [[]]
     for line in block.text.split("\n"):
         if is_prose(line):
@@ -144,7 +144,7 @@ def looks_like_code(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """One kind of line break, one kind of fence, no marks of a chat template."""
+    """`text` with one kind of line break and fence, and without marks of a chat template."""
     text = re.sub(r"\r\n?", "\n", text.removeprefix("\ufeff"))
     head, tail = text[:-TAIL], text[-TAIL:]
     while token := LAST_TOKEN.search(tail):
@@ -155,7 +155,7 @@ def _plain(text: str) -> str:
         lines.append(line if is_code else _unmarked(line))
         code = code if is_code else len(lines)
         fenced = _fenced_after(lines[-1], fenced)
-    if fenced:  # nothing closed it, so no more than a quotation keeps a token from being one
+    if fenced:  # never closed: its tokens count as tokens unless they are quoted
         lines[code:] = map(_unmarked, lines[code:])
     text = "\n".join(lines)
     text = TAG.sub(lambda tag: "\n```\n" if tag[1] else "\n```python\n", text)

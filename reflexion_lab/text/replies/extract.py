@@ -1,4 +1,4 @@
-"""Finds the program in a model's reply.
+"""The program in a model's reply.
 
 Replies are hostile: they are parsed within bounds (`replies/syntax.py`), never compiled or executed in this process.
 """
@@ -26,21 +26,21 @@ from reflexion_lab.text.replies.syntax import (
 )
 
 REPLY_CHARS = 1_000_000
-"""Longest reply that is read at all."""
+"""Characters of the longest reply that is read."""
 
 
 class Extraction(NamedTuple):
     """A program and the rule that found it.
 
-    A rule is words joined by `+`. Where the code stood: `fence`, or nothing for bare text. What it was: `function` (it
-    defines the entry point), `body` (it completes the prompt), `stub` (a definition without a body), `undefined`
-    (Python that does not define the entry point at top level), `unparsed` (not Python), `continuation` (it continued
-    the beginning of a program; nothing is looked for). What was done to it: `truncated` (the reply broke off; cut back
-    to what parses), `joined` (with other blocks, which define what it needs), `usage` (asserts, calls that only try it
-    out, `input()` and exits were left out; what changes a name that the entry point reads was not).
+    A rule is words joined by `+`. Place: `fence`, or nothing for bare text. Kind: `function` (it defines the entry
+    point), `body` (it completes the prompt), `stub` (a definition without a body), `undefined` (Python that does not
+    define the entry point at top level), `unparsed` (not Python), `continuation` (the reply continued a program).
+    Changes: `truncated` (the reply broke off; cut back to what parses), `joined` (with other blocks that define what it
+    needs), `usage` (asserts, trial calls, `input()` and exits are removed, but nothing that changes a name which the
+    entry point reads).
 
     Without a program the rule is the reason: `none` (no code), `thinking` (the reply ended within its `<think>`
-    section), `too_long` (more than is read).
+    section), `too_long`.
     """
 
     program: str
@@ -49,38 +49,38 @@ class Extraction(NamedTuple):
 
 
 def extract(reply: str, task: Task) -> Extraction:
-    """The program that `reply` offers for `task`. Never raises; parses a bounded number of bounded texts.
+    """The program of `reply` for `task`. Never raises; parses a bounded number of bounded texts.
 
-    The last complete definition of the entry point is taken: a reply that corrects itself ends with what it means.
-    Fenced code comes before bare text, and a definition, even a faulty one, before a body. In front stand the imports
-    and helper functions of the prompt that the code does not define itself. Code that is not Python is handed over as
-    it is: its syntax error is something to learn from.
+    It is the last complete definition of the entry point, since a reply may correct itself. Fenced code is preferred to
+    bare text, and a definition, even a faulty one, to a body. Imports and helper functions of the prompt that the code
+    does not define itself are added in front. Code that is not Python is returned unchanged: its syntax error is
+    feedback.
     """
     if len(reply) > REPLY_CHARS:
         return Extraction("", "too_long")
     text, thinking = without_thoughts(reply)
     every, parser = blocks(text), Parser()
-    found = [block for block in every if len(block.text) <= CODE_CHARS]
-    best = _best(Reader(task, parser).readings(found))
+    readable = [block for block in every if len(block.text) <= CODE_CHARS]
+    best = _best(Reader(task, parser).readings(readable))
     if best is None:
-        return Extraction("", "thinking" if thinking else "too_long" if len(found) < len(every) else "none")
+        return Extraction("", "thinking" if thinking else "too_long" if len(readable) < len(every) else "none")
     where = "fence+" if best.block.fenced else ""
     if best.what in ("unparsed", "faulty"):
         return Extraction(best.code.strip("\n") + "\n", where + "unparsed")
-    helpers = _helpers(best, found, task, parser) if best.what.startswith("function") else []
-    program, tried_out = _assembled(best.code, helpers, task, parser)
-    return Extraction(program, where + best.what + "+joined" * bool(helpers) + "+usage" * tried_out)
+    helpers = _helpers(best, readable, task, parser) if best.what.startswith("function") else []
+    program, has_usage = _assembled(best.code, helpers, task, parser)
+    return Extraction(program, where + best.what + "+joined" * bool(helpers) + "+usage" * has_usage)
 
 
 def preamble(task: Task) -> str:
-    """What the prompt holds before its entry point: imports, helper functions; "" for a prompt in prose."""
+    """The code of the prompt before its entry point: imports, helper functions; "" for a prompt in prose."""
     decorators, name = r"(?:@.*\n(?:[ \t)#].*\n)*)*", re.escape(task.entry_point)
     head = re.search(rf"^{decorators}(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b", task.prompt, re.MULTILINE)
     return task.prompt[: head.start()] if head else ""
 
 
 def _best(readings: Iterator[Reading]) -> Reading | None:
-    """The first of the kind that is believed most; a complete function ends the search."""
+    """The first reading of the most trusted kind; a complete function ends the search."""
     first: dict[str, Reading] = {}
     for reading in readings:
         first.setdefault(reading.what, reading)
@@ -89,12 +89,12 @@ def _best(readings: Iterator[Reading]) -> Reading | None:
     return min(first.values(), key=lambda reading: ORDER.index(reading.what), default=None)
 
 
-def _helpers(best: Reading, found: list[Block], task: Task, parser: Parser) -> list[str]:
-    """Definitions in other blocks that the chosen code needs, in the order of the reply; the last of a name counts."""
+def _helpers(best: Reading, every: list[Block], task: Task, parser: Parser) -> list[str]:
+    """Definitions in other blocks that the code needs, in the order of the reply; the last of a name counts."""
     tree = parser.parse(f"{preamble(task)}\n{best.code}")
     needed = unbound_names(tree) if tree else set()
     helpers: list[str] = []
-    for part in reversed([part for block in found for part in pieces(block)]):
+    for part in reversed([part for block in every for part in pieces(block)]):
         if not parser.left or part.text == best.block.text or needed.isdisjoint(re.findall(r"\w+", part.text)):
             continue
         code = at_margin(part.text)
@@ -106,9 +106,8 @@ def _helpers(best: Reading, found: list[Block], task: Task, parser: Parser) -> l
 
 
 def _assembled(code: str, helpers: list[str], task: Task, parser: Parser) -> tuple[str, bool]:
-    """The whole program: what the prompt defines and the reply does not, then the reply's code without its usage.
-
-    Returns it with whether there was usage.
+    """The whole program, definitions of the prompt that the reply lacks before the reply's code; and whether usage was
+    removed.
     """
     code = "\n\n\n".join([*helpers, code])
     tree = parser.parse(code)
@@ -116,15 +115,15 @@ def _assembled(code: str, helpers: list[str], task: Task, parser: Parser) -> tup
         return code.strip("\n") + "\n", False
     before = preamble(task)
     known = parser.parse(before) or ast.Module([], [])
-    tried_out = usage(tree, task.entry_point, known)
+    trials = usage(tree, task.entry_point, known)
     front = _lacking(before, known, bound_names(tree))
     future = future_imports(tree) if front or helpers else []
     first = [f"{ast.unparse(node)}\n" for node in future]  # they must stand before everything else
-    rest = without(code, tree, [*tried_out, *future, *idle(tree)]).strip("\n")
-    return f"{''.join(first)}{front}{rest}\n", bool(tried_out)
+    rest = without(code, tree, [*trials, *future, *idle(tree)]).strip("\n")
+    return f"{''.join(first)}{front}{rest}\n", bool(trials)
 
 
 def _lacking(before: str, tree: ast.Module, bound: set[str]) -> str:
-    """The statements of `before`, whose tree is `tree`, that define anything else than `bound`."""
+    """The statements of `before`, whose tree is `tree`, that define other names than `bound`."""
     known = [node for node in tree.body if bound_names(ast.Module([node], [])) <= bound]
     return without(before, tree, known).lstrip("\n") if len(known) < len(tree.body) else ""

@@ -41,13 +41,13 @@ class Section(NamedTuple):
 class Labels:
     """Reads the lines of a reply that begin with a label.
 
+    Markdown around a label, a bullet, a number (`ISSUE 2`) or a remark in brackets (`severity (0-1)`), and any case are
+    tolerated. A label with no colon or dash after it counts only when it is marked as a heading or emphasised.
+
     Parameters
     ----------
     spellings : mapping of str to sequence of str
         By label, how lines spell it, in ASCII letters; `_` stands for a space, a hyphen, an underscore or nothing.
-
-    Markdown around a label, a bullet, a number (`ISSUE 2`) or a remark in brackets (`severity (0-1)`), and any case are
-    tolerated. A label with no colon or dash after it counts only when it is marked as a heading or emphasised.
     """
 
     def __init__(self, spellings: Mapping[str, Sequence[str]]) -> None:

@@ -1,4 +1,4 @@
-"""The ways to understand a reply: which block of it is the program, and what is wrong with it."""
+"""Readings of a reply: which block may be the program, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from reflexion_lab.text.replies.blocks import Block, looks_like_code, pieces
 from reflexion_lab.text.replies.syntax import Parser, bound_names, definition, gives_back, is_stub, returns_outside
 
 ORDER = ("function", "function+truncated", "unparsed", "body", "body+truncated", "stub", "undefined", "faulty")
-"""Ways to read a reply, from the one that is believed first to the last resort."""
+"""Kinds of readings, the most trusted first."""
 
 
 class Reading(NamedTuple):
-    """One way to understand a block of a reply."""
+    """A block of a reply as the program."""
 
     what: str
     """One of `ORDER`."""
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
 
 class Reader:
-    """Reads one reply to one task, with one parser."""
+    """Readings of one reply to one task, with one parser."""
 
     def __init__(self, task: Task, parser: Parser) -> None:
         self.name = task.entry_point
@@ -37,10 +37,10 @@ class Reader:
             rf"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*(?::[^=\n]*)?=", re.MULTILINE
         )
 
-    def readings(self, found: list[Block]) -> Iterator[Reading]:
-        """Definitions, the last one first; then the faulty ones, bodies, and any other code. Fenced before bare."""
-        defining = [block for block in found if self.defines.search(block.text)]
-        others = [block for block in found if not self.defines.search(block.text)]
+    def readings(self, blocks: list[Block]) -> Iterator[Reading]:
+        """Definitions, the last first; then faulty ones, bodies, and other code. Fenced before bare."""
+        defining = [block for block in blocks if self.defines.search(block.text)]
+        others = [block for block in blocks if not self.defines.search(block.text)]
         defining.sort(key=lambda block: block.fenced)
         others.sort(key=lambda block: not block.fenced)
         broken: list[Block] = []
@@ -63,16 +63,16 @@ class Reader:
             code = at_margin(part.text)
             if tree := self.parser.parse(code):
                 entry = definition(tree, self.name)
-                known = "stub" if entry and is_stub(entry) else "function"
-                ours = self.name in bound_names(tree) and not returns_outside(tree)
-                yield Reading(known if ours else "undefined", code, part)
+                kind = "stub" if entry and is_stub(entry) else "function"
+                is_defined = self.name in bound_names(tree) and not returns_outside(tree)
+                yield Reading(kind if is_defined else "undefined", code, part)
                 if part is block:
                     return
             elif part is not block:
                 broken.append(block if block.fenced else part)
 
     def _bodies(self, block: Block) -> Iterator[Reading]:
-        """The prompt completed with the block or a part of it, its indentation put right where that is needed."""
+        """The prompt completed with the block or a part of it, with its indentation corrected where necessary."""
         if not self.parser.left or not self.defines.search(self.prompt):
             return
         for part in dict.fromkeys((block, *pieces(block))):
@@ -89,16 +89,16 @@ class Reader:
                 yield Reading("body+truncated", prefix, part)
 
     def _leavings(self, block: Block) -> Iterator[Reading]:
-        """Code that is neither; bare text only where it looks like code."""
+        """Other code; bare text only where it looks like code."""
         for part in [block] if block.fenced else pieces(block):
             if block.fenced or looks_like_code(part.text):
                 code = at_margin(part.text)
                 yield Reading("undefined" if self.parser.parse(code) else "faulty", code, part)
 
     def cut_back(self, code: str) -> str:
-        """The longest beginning of `code` that parses, if it gives the entry point a body; else "".
+        """The longest beginning of a truncated `code` that parses, if it gives the entry point a body; else "".
 
-        Only for a text that ran out: a fault in its middle is the model's own.
+        A fault in its middle is the model's own and is kept.
         """
         if not self.parser.ran_out(code):
             return ""
@@ -121,13 +121,13 @@ class Reader:
 
 
 def at_margin(text: str) -> str:
-    """`text` moved to the margin. One that begins there is left alone: `dedent` also empties blank lines of strings."""
+    """`text` dedented, unless it begins at the margin: `dedent` also empties blank lines within strings."""
     text = text.strip("\n")
     return textwrap.dedent(text) if text.startswith((" ", "\t")) else text
 
 
 def _indented(body: str, margin: str) -> Iterator[str]:
-    """`body` as it came if it is indented; then moved as a whole, its first line moved alone, its tabs made spaces."""
+    """`body` if it is indented; then all of it moved, its first line moved alone, its tabs turned into spaces."""
     if body.startswith((" ", "\t")):
         yield body
     first, _, rest = body.partition("\n")

@@ -1,4 +1,4 @@
-"""Reads Python that a model wrote: what it defines and needs. Parses within bounds; never compiles or executes."""
+"""Syntax of Python that a model wrote: names it defines and needs. Parses within bounds; never compiles or executes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PARSES = 40
 """Most texts that are parsed for one reply."""
 NAME = "<reply>"
 QUIET = ("ignore", None, Warning, re.compile(NAME), 0)
-"""As `warnings.filters` holds it: Python's remarks on a model's code, as on invalid escapes, are not for our user."""
+"""An entry of `warnings.filters`: hides Python's warnings about a model's code, as about invalid escapes."""
 ALLOW_INCOMPLETE_INPUT = 0x4000
-"""The compiler's flag that tells a text which ran out from a text which is wrong; the module `codeop` has it too."""
+"""The compiler's flag that distinguishes incomplete from wrong code; as in the module `codeop`."""
 _ONE_AT_A_TIME = threading.Lock()
 # CPython 3.11 counts the depth of trees under construction for all threads together, and mistakes one for another.
 BUILTINS = frozenset(dir(builtins))
@@ -25,13 +25,13 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 IMPORTS = ast.Import | ast.ImportFrom
 INTERACTIVE = {"input", "exit", "quit"}
-"""Builtins that no program needs behind its entry point, and that end it where nobody types."""
+"""Builtins that no program needs after its entry point, and that end it without a terminal."""
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class Parser:
-    """Parses hostile text. What bounds it: a length, a number of texts, and the interpreter's own limits of depth."""
+    """Parses hostile text, bounded in length, number of texts and depth."""
 
     def __init__(self) -> None:
         self.left = PARSES
@@ -39,13 +39,13 @@ class Parser:
         """Line of the last text's syntax error, 1-based; 0 when there was none or it has no place."""
 
     def parse(self, code: str) -> ast.Module | None:
-        """The tree of `code`, or None for what is no Python, too long, or one text too many."""
+        """The tree of `code`, or None where it is no Python, too long, or one text too many."""
         return self._parse(code, 0)[0]
 
     def ran_out(self, code: str) -> bool:
-        """Whether `code` ended before it was Python, rather than having a fault in its middle."""
-        tree, complaint = self._parse(code, ALLOW_INCOMPLETE_INPUT)
-        return tree is None and (complaint == "incomplete input" or self.fault > code.rstrip().count("\n"))
+        """Whether `code` is incomplete Python, rather than faulty in its middle."""
+        tree, message = self._parse(code, ALLOW_INCOMPLETE_INPUT)
+        return tree is None and (message == "incomplete input" or self.fault > code.rstrip().count("\n"))
 
     def _parse(self, code: str, flags: int) -> tuple[ast.Module | None, str]:
         self.fault = 0
@@ -63,7 +63,7 @@ class Parser:
 
 
 def tree_of(source: str, flags: int = 0) -> ast.Module:
-    """The tree of `source`; Python's remarks on it are not shown. Raises what `ast.parse` does."""
+    """The tree of `source`, without warnings. Raises what `ast.parse` does."""
     silence()
     with _ONE_AT_A_TIME:
         tree: ast.Module = compile(source, NAME, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
@@ -71,9 +71,9 @@ def tree_of(source: str, flags: int = 0) -> ast.Module:
 
 
 def silence() -> None:
-    """Have Python say nothing of sources named `NAME`.
+    """Hide warnings about sources named `NAME`.
 
-    By file name, not by `catch_warnings`, which other threads would see; anew only if a filter came before it.
+    By file name, not by `catch_warnings`, which affects other threads; again only if a newer filter precedes it.
     """
     if list(warnings.filters[:1]) != [QUIET]:
         warnings.filterwarnings("ignore", module=NAME)
@@ -90,7 +90,7 @@ def module_nodes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def bound_names(tree: ast.Module) -> set[str]:
-    """What the module defines: functions, classes, imports, variables."""
+    """Names of functions, classes, imports and variables of the module."""
     names = set()
     for node in module_nodes(tree):
         if isinstance(node, Function | ast.ClassDef):
@@ -105,7 +105,7 @@ def bound_names(tree: ast.Module) -> set[str]:
 
 
 def read_names(*nodes: ast.AST) -> set[str]:
-    """Every name that is read anywhere in `nodes`."""
+    """Names that are read anywhere in `nodes`."""
     every = (inner for node in nodes for inner in ast.walk(node))
     return {node.id for node in every if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
@@ -121,8 +121,8 @@ def unbound_names(tree: ast.Module) -> set[str]:
 
 def definition(tree: ast.Module, name: str) -> Definition | None:
     """The last function or class `name` of the module."""
-    found = [node for node in module_nodes(tree) if isinstance(node, Definition) and node.name == name]
-    return max(found, key=lambda node: node.lineno, default=None)
+    definitions = [node for node in module_nodes(tree) if isinstance(node, Definition) and node.name == name]
+    return max(definitions, key=lambda node: node.lineno, default=None)
 
 
 def is_stub(definition: Definition) -> bool:
@@ -146,15 +146,15 @@ def gives_back(definition: Definition) -> bool:
 
 
 def returns_outside(tree: ast.Module) -> bool:
-    """Whether a `return` stands outside every function: the parser lets it pass, the compiler will not."""
+    """Whether a `return` stands outside every function, which the parser accepts and the compiler does not."""
     return any(isinstance(node, ast.Return) for node in module_nodes(tree))
 
 
 def usage(tree: ast.Module, entry_point: str, before: ast.Module) -> list[ast.stmt]:
-    """Top-level statements after the entry point that only try it out: asserts, calls of it or of its tests, prompts
-    for input, and what reads their results. A statement that changes a name which the entry point needs is kept.
+    """Top-level statements after the entry point that only use it: asserts, calls of it or of its tests, prompts for
+    input, and statements that read their results, but none that changes a name which the entry point needs.
 
-    `before`: what the prompt binds in front of it.
+    `before`: the code of the prompt in front of it.
     """
     entry = definition(tree, entry_point)
     if entry is None:
@@ -181,7 +181,7 @@ def usage(tree: ast.Module, entry_point: str, before: ast.Module) -> list[ast.st
         elif uses and isinstance(node, kinds | variables) and not _changed(node) & needed & changeable:
             tried.add(id(node))
             users |= _changed(node) - bound - imported
-    for node in reversed(tree.body):  # what a later statement that stays reads, stays too
+    for node in reversed(tree.body):  # a statement stays where a later one that stays reads its names
         if id(node) not in tried or _changed(node) & needed & changeable:
             tried.discard(id(node))
             needed |= _reached(global_reads(node, at_once=True) - needed, reads)
@@ -215,14 +215,14 @@ def global_reads(statement: ast.stmt, *, at_once: bool = False) -> set[str]:
 
 
 def _local(arguments: ast.arguments, body: ast.Module, outer: frozenset[str]) -> frozenset[str]:
-    """Names that are no global ones in the body of a function; `outer`: those around it."""
+    """Local names in the body of a function; `outer`: those of the functions around it."""
     shared = {name for node in module_nodes(body) if isinstance(node, ast.Global) for name in node.names}
     own = {node.arg for node in ast.walk(arguments) if isinstance(node, ast.arg)}
     return (outer | own | bound_names(body)) - shared
 
 
 def _reads(tree: ast.Module) -> dict[str, set[str]]:
-    """By name, what the statements that bind or change it read."""
+    """By name, the names that its binding or changing statements read."""
     reads: dict[str, set[str]] = {}
     for node in tree.body:
         free = global_reads(node)
@@ -271,7 +271,7 @@ def _ends_program(node: ast.AST) -> bool:
 
 
 def idle(tree: ast.Module) -> list[ast.stmt]:
-    """Top-level statements without any effect, as a word or `Note: text` of prose that happens to be Python."""
+    """Top-level statements without effect, such as prose that happens to be Python (a word, `Note: text`)."""
     busy = ast.Call | ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr
     return [
         node
@@ -286,7 +286,7 @@ def idle(tree: ast.Module) -> list[ast.stmt]:
 
 
 def asides(tree: ast.Module, entry_point: str) -> list[ast.stmt]:
-    """Top-level statements that define nothing, or call the entry point to do so."""
+    """Top-level statements that define nothing, or only by a call of the entry point."""
     kinds = Function | ast.ClassDef | ast.Import | ast.ImportFrom
     variables = ast.Assign | ast.AnnAssign
     return [

@@ -1,4 +1,4 @@
-"""The one tokeniser of retrieval and wisdom: casefolded words without the commonest ones."""
+"""The tokeniser of retrieval and wisdom: casefolded words without stop words."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _UNSPACED = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+
 
 
 def tokens(text: str, min_length: int = 1) -> list[str]:
-    """The words of `text` in order, repeats included: digits and short words stay, stop words go.
+    """The words of `text` in order, with repeats, digits and short words, without stop words.
 
-    Of Chinese and Japanese, each pair of neighbouring characters is a word.
+    In Chinese and Japanese, each pair of neighbouring characters is a word.
 
-    `min_length`: characters of the shortest word that is kept; 3 is the rule of the `helix` preset.
+    `min_length`: characters of the shortest word, 1 or more; 3 in the `helix` preset.
     """
     words = [word for word in WORD.findall(text.casefold()) if word not in STOP_WORDS and len(word) >= min_length]
     return words if text.isascii() else [piece for word in words for piece in _pieces(word)]
