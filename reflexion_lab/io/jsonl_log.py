@@ -1,4 +1,4 @@
-"""Files of one folder that records are appended to, a line each, by one process at a time."""
+"""Append-only JSON-lines files of one folder, written by one process at a time."""
 
 from __future__ import annotations
 
@@ -116,8 +116,10 @@ class Appended:
         if isinstance(problem, FileNotFoundError):
             return self._lost(name)
         advice = "free some space" if problem.errno in FULL else "see what is there, and who may write"
-        said = f"{self.folder / name} cannot be written ({problem.strerror}); {advice}, then resume"
-        return OSError(f"{said}; what had finished before stands")
+        return OSError(
+            f"{self.folder / name} cannot be written ({problem.strerror}); {advice}, then resume; what had finished "
+            "before stands"
+        )
 
     def _lost(self, name: str) -> FolderLost:
         return FolderLost(

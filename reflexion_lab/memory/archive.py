@@ -21,8 +21,8 @@ from reflexion_lab.memory.mistakes import Mistakes
 from reflexion_lab.memory.omega import DEFAULT, adapted
 from reflexion_lab.memory.packing import lessons_within
 from reflexion_lab.memory.recount import recount
-from reflexion_lab.memory.texts import MATCHES, asked, query
-from reflexion_lab.memory.wisdom import WisdomBook
+from reflexion_lab.memory.texts import MATCHES, failure_query, query
+from reflexion_lab.memory.wisdom import USAGE, WisdomBook, with_fields_of
 from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollection, Record, Session, Task, Wisdom
 
@@ -116,7 +116,7 @@ class Archive:
             episodes = [episode for episode in episodes if not episode.session_id.startswith(f"{run_id}/")]
             mistakes = [entry for entry in mistakes if not entry.mistake_id.startswith(f"mistake-{run_id}/")]
         if beginning and (len(episodes), len(mistakes)) != (beginning.episodes, beginning.mistakes):
-            _tell(
+            _warn(
                 f"the store has lost some of what it held when the run began ({beginning.episodes:,} episodes and "
                 f"{beginning.mistakes:,} mistakes then, {len(episodes):,} and {len(mistakes):,} of them now); "
                 "the rest of the run recalls what is left"
@@ -146,7 +146,7 @@ class Archive:
         try:
             self.store.append([*episodes, *mistakes, *(task.session for task in learnt), *changed])
         except (StoreError, ValueError) as problem:
-            _tell(f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later")
+            _warn(f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later")
 
     def close(self) -> None:
         """Count the wisdom again if other runs wrote too, and close the store; what that could not keep is told."""
@@ -155,37 +155,36 @@ class Archive:
                 recount(self.store, known=self._taken)
             self.store.close()
         except StoreError as problem:
-            _tell(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
+            _warn(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
 
     def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
         text, excess = query(task, own, self.match), 0 if self.same_task else len(self.buffer.by_task(task.task_id))
-        found = self.buffer.relevant(text, k + excess if k > 0 else 0, min_score)
-        return [episode for episode in found if self.same_task or episode.task_id != task.task_id][:k]
+        nearest = self.buffer.relevant(text, k + excess if k > 0 else 0, min_score)
+        return [episode for episode in nearest if self.same_task or episode.task_id != task.task_id][:k]
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
-        text, shown = asked(task, own), self.shown
+        text, shown = failure_query(task, own), self.shown
         except_task = "" if self.same_task else task.task_id
-        insights = self.insights.told(except_task) if shown.insights else ()
+        insights = self.insights.newest(except_task) if shown.insights else ()
         for episode in own:
             insights = with_insight(insights, insight_of(episode.reflection) if episode.reflection else "")
         wisdom = self.book.relevant(
-            text, shown.wisdom, shown.min_score, told=lambda entry: self._told(entry, except_task)
+            text, shown.wisdom, shown.min_score, view=lambda entry: self._without(entry, except_task)
         )
         mistakes = self.mistakes.retrieve_similar(task.prompt, shown.mistakes, except_task=except_task)
-        found = Recollection(
+        lessons = Recollection(
             wisdom=tuple(wisdom),
             mistakes=tuple(mistakes),
             insights=insights[len(insights) - min(shown.insights, len(insights)) :],
         )
-        return lessons_within(found, shown.max_tokens)
+        return lessons_within(lessons, shown.max_tokens)
 
-    def _told(self, entry: Wisdom, except_task: str) -> Wisdom | None:
-        """`entry` as the other tasks tell it; its words may come from any of them."""
-        if not except_task or except_task not in entry.tasks:
+    def _without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
+        """`entry` in the words of the other tasks; None where they alone would not have given it."""
+        if not task_id or task_id not in entry.tasks:
             return entry
-        others = self._extraction.without(entry.wisdom_id, except_task)
-        usage = {field: getattr(entry, field) for field in ("use_count", "success_rate", "last_used_at")}
-        return others and replace(others, **usage)
+        others = self._extraction.without(entry.wisdom_id, task_id)
+        return others and with_fields_of(entry, others, USAGE)
 
     def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:
         """Index `episodes`, oldest first; the wisdom that they changed. What a wisdom was used for is counted from the
@@ -222,5 +221,5 @@ def _end(ids: Sequence[str], count: int, newest: str) -> int:
     return min(count, ids.index(newest) + 1 if newest in ids else count)
 
 
-def _tell(what: str) -> None:
+def _warn(what: str) -> None:
     warnings.warn(what, RuntimeWarning, stacklevel=3)

@@ -34,8 +34,8 @@ class ReflectionFiles:
                 stands then.
         """
         path = self.folder / file.loop_id / _name(file.attempt_number)
-        if found := problems(msgspec.to_builtins(file)):
-            raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in found)}; nothing was written")
+        if faults := problems(msgspec.to_builtins(file)):
+            raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in faults)}; nothing was written")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
@@ -62,8 +62,8 @@ class ReflectionFiles:
         Raises:
             StoreError: files that cannot be used, every fault of each named; or `loop_id` is no name for a loop.
         """
-        if found := self.faults(loop_id):
-            raise StoreError(f"{'; '.join(found)}; {ADVICE}")
+        if faults := self.faults(loop_id):
+            raise StoreError(f"{'; '.join(faults)}; {ADVICE}")
         return [_DECODER.decode(path.read_bytes()) for path in self._paths(loop_id)]
 
     def faults(self, loop_id: str) -> list[str]:
@@ -86,16 +86,16 @@ class ReflectionFiles:
             content = msgspec.json.decode(path.read_bytes())
         except (OSError, ValueError, RecursionError) as problem:
             return [f"not readable as JSON ({problem})"]
-        if found := problems(content):
-            return found
-        wrong = {"loop_id": path.parent.name, "attempt_number": int(path.stem)}
-        told = [
+        if faults := problems(content):
+            return faults
+        expected_values = {"loop_id": path.parent.name, "attempt_number": int(path.stem)}
+        mismatches = [
             f"{field}: got {content[field]!r}, expected {expected!r}, as the path says"
-            for field, expected in wrong.items()
+            for field, expected in expected_values.items()
             if content[field] != expected
         ]
-        named = _name(int(path.stem))
-        return told if path.name == named else [*told, f"name: got {path.name}, expected {named}"]
+        name = _name(int(path.stem))
+        return mismatches if path.name == name else [*mismatches, f"name: got {path.name}, expected {name}"]
 
 
 def _name(attempt_number: int) -> str:

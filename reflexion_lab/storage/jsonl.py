@@ -11,7 +11,7 @@ from reflexion_lab.records import Episode, Search
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
 from reflexion_lab.storage.locked_file import faults
 from reflexion_lab.storage.record_file import RecordFile
-from reflexion_lab.storage.search import found
+from reflexion_lab.storage.search import matching
 
 
 class Jsonl:
@@ -54,7 +54,7 @@ class Jsonl:
         return cast(Iterator[S], self._files[KIND_OF[kind].name].read())
 
     def search(self, search: Search) -> list[Episode]:
-        return found(search, self.read(Episode))
+        return matching(search, self.read(Episode))
 
     def prune(self, before: float) -> int:
         return sum(file.prune(before) for file in self._files.values())

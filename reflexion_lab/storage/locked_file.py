@@ -60,10 +60,10 @@ def snapshot(path: Path) -> Iterator[tuple[int, int]]:
 
 def write(descriptor: int, text: bytes, size: int) -> None:
     """Append all of `text` to a file of `size` bytes, or nothing."""
-    left = memoryview(text)
+    rest = memoryview(text)
     try:
-        while left:
-            left = left[os.write(descriptor, left) :]
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
     except BaseException:
         os.ftruncate(descriptor, size)
         raise

@@ -66,7 +66,7 @@ def header_number(where: object, kind: Kind, descriptor: int, size: int) -> int:
 def check_header(where: str, line: bytes, name: str) -> None:
     """Raises StoreError unless `line` is the header of a file of `name`; a decoder's error when it is torn."""
     try:
-        found = msgspec.json.decode(line, type=Header)
+        header = msgspec.json.decode(line, type=Header)
     except msgspec.ValidationError:
         raise StoreError(
             where,
@@ -74,9 +74,9 @@ def check_header(where: str, line: bytes, name: str) -> None:
             header_text(name),
             "a file of records from elsewhere goes in by `reflexion-lab memory import`",
         ) from None
-    if found.kind != name:
-        raise StoreError(where, f"a file of {found.kind!r}", name, "give the file its own name back")
-    check_schema(where, found.schema)
+    if header.kind != name:
+        raise StoreError(where, f"a file of {header.kind!r}", name, "give the file its own name back")
+    check_schema(where, header.schema)
 
 
 def check_schema(where: str, schema: int) -> None:
@@ -91,4 +91,4 @@ def header_text(name: str) -> str:
 
 
 def other_version(where: str, problem: object) -> StoreError:
-    return StoreError(f"{where}: {problem}; was it written by another version? Mend or remove that line")
+    return StoreError(f"{where}: {problem}; was it written by another version? Correct or remove that line")

@@ -111,7 +111,7 @@ def test_show_quotes_the_episodes_that_the_store_still_has(lab, fill, episode):
     for words in ("pattern: cause 1", "what to change: look", "read by 2 attempts, 50 % passed", "the loop ends early"):
         assert words in told.out
     assert "ep-2" not in told.out
-    with pytest.raises(ValueError, match="wisdom 'wis-9': no such id found among 1"):
+    with pytest.raises(ValueError, match="wisdom 'wis-9': no such id among 1"):
         lab("wisdom", "show", "wis-9", "--store", place)
 
 

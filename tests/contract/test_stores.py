@@ -29,7 +29,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.storage.place import opened
 from reflexion_lab.storage.portable import dump, load
-from reflexion_lab.storage.search import found
+from reflexion_lab.storage.search import matching
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")
 LASTING = STORES[1:]
@@ -280,7 +280,7 @@ def test_a_search_finds_what_the_one_rule_says(store, world, wanted):
     store.append([replace(one, episode_id=f"e{n}") for n, one in enumerate(world)])
     kept = list(store.read(Episode))
     for search in wanted:
-        assert store.search(search) == found(search, kept), search
+        assert store.search(search) == matching(search, kept), search
 
 
 def test_ids_that_differ_late_are_searched_apart(store):

@@ -62,7 +62,7 @@ def test_changes_in_the_words_that_the_labs_grammar_asks_for_are_all_kept():
         )  # fmt: skip
         session = after(session, about)
         book.add(f"t{number}", change)
-    assert session.key_insights == book.told() == CHANGES
+    assert session.key_insights == book.newest() == CHANGES
 
 
 def test_a_short_insight_equals_only_itself():
@@ -93,10 +93,10 @@ def test_a_task_is_told_the_insights_of_the_others_alone():
     known = Insights()
     for task, text in (("a", "mind the sign"), ("b", "sort first"), ("c", "mind the sign")):
         known.add(task, text)
-    assert known.told() == ("mind the sign", "sort first")
-    assert known.told("a") == ("sort first", "mind the sign")
-    assert known.told("c") == ("mind the sign", "sort first")
-    assert known.told("b") == ("mind the sign",)
+    assert known.newest() == ("mind the sign", "sort first")
+    assert known.newest("a") == ("sort first", "mind the sign")
+    assert known.newest("c") == ("mind the sign", "sort first")
+    assert known.newest("b") == ("mind the sign",)
 
 
 def test_however_much_one_task_says_the_others_keep_twenty():
@@ -105,9 +105,9 @@ def test_however_much_one_task_says_the_others_keep_twenty():
         known.add("other", f"{number} said by another")
     for number in range(50):
         known.add("own", f"{number} said by itself")
-    assert known.told("own") == tuple(f"{number} said by another" for number in range(5, 25))
-    assert known.told("other") == tuple(f"{number} said by itself" for number in range(30, 50))
-    assert len(known.told()) == 20
+    assert known.newest("own") == tuple(f"{number} said by another" for number in range(5, 25))
+    assert known.newest("other") == tuple(f"{number} said by itself" for number in range(30, 50))
+    assert len(known.newest()) == 20
 
 
 def test_what_everybody_says_crowds_nobody_out():
@@ -115,5 +115,5 @@ def test_what_everybody_says_crowds_nobody_out():
     known.add("a", "sort first")
     for number in range(100):
         known.add(f"t{number}", "read the task")
-    assert known.told("a") == ("read the task",)
-    assert known.told("t0") == ("sort first", "read the task")
+    assert known.newest("a") == ("read the task",)
+    assert known.newest("t0") == ("sort first", "read the task")

@@ -75,7 +75,7 @@ def test_a_reader_is_told_what_may_be_told_and_the_rest_makes_room():
     def told(one):
         return replace(one, pattern=one.pattern.upper()) if one.tasks == ("b",) else None
 
-    assert patterns(book.relevant("pointer", 2, told=told)) == ["POINTER P2", "POINTER P1"]
+    assert patterns(book.relevant("pointer", 2, view=told)) == ["POINTER P2", "POINTER P1"]
 
 
 def test_usage_whose_episodes_are_gone_stands_and_a_smaller_count_does_not_replace_it():
@@ -179,7 +179,7 @@ def test_the_rate_stays_exact_however_often_it_is_updated(outcomes):
 
 
 def test_an_unknown_id_is_an_error_that_says_what_to_do(book):
-    with pytest.raises(ValueError, match=r"wisdom 'wis-x': no such id found among 3; `reflexion-lab wisdom list`"):
+    with pytest.raises(ValueError, match=r"wisdom 'wis-x': no such id among 3; `reflexion-lab wisdom list`"):
         book.record_usage("wis-x", success=True, at=1.0)
     with pytest.raises(ValueError, match="no such id"):
         book["wis-x"]

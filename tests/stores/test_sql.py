@@ -79,7 +79,7 @@ def test_a_database_of_version_1_is_brought_to_today_without_loss(url, episode):
 def test_a_newer_database_is_refused_and_left_alone(url):
     Sql(url).close()
     execute(url, "INSERT INTO schema_version VALUES (9, 0)")
-    with pytest.raises(StoreError, match=r"its schema is 9, this version knows 2; use the version"):
+    with pytest.raises(StoreError, match=r"got schema 9, expected 2 or less; use the version"):
         Sql(url)
 
 

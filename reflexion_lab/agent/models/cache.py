@@ -135,19 +135,19 @@ class CachedModel:
         with self._lock:
             waited_for = self._under_way.get(key)
             if waited_for is None:
-                mine = self._under_way[key] = Future[Completion]()
+                future = self._under_way[key] = Future[Completion]()
             else:
                 self.coalesced += 1
         if waited_for is not None:
             return replace(waited_for.result(), cached=True)
         try:
-            mine.set_result(self._answer(self._store, key, body, request))
+            future.set_result(self._answer(self._store, key, body, request))
         except BaseException as error:
-            mine.set_exception(error)
+            future.set_exception(error)
         finally:
             with self._lock:
                 del self._under_way[key]
-        return mine.result()
+        return future.result()
 
     def _answer(self, store: CallStore, key: str, body: bytes, request: _Request) -> Completion:
         stored = store.get(key)

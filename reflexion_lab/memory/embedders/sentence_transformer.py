@@ -94,14 +94,14 @@ class SentenceTransformer:
             except ImportError as problem:
                 raise _missing(problem) from problem
             try:
-                found = snapshot_download(self._model, revision=self._revision, ignore_patterns=list(OTHER_FORMATS))
+                folder = snapshot_download(self._model, revision=self._revision, ignore_patterns=list(OTHER_FORMATS))
             except Exception as problem:
                 raise ModelError(
                     f"embedder.model: {self._model!r} is no folder, and neither the hub nor its cache gave a model of "
                     f"that name ({type(problem).__name__}); run `hf download {self._model}` where there is a network, "
                     "name a folder, or take minilm"
                 ) from problem
-            self._folder = Path(found)
+            self._folder = Path(folder)
         return self._folder
 
 

@@ -83,7 +83,7 @@ class ApproximateVectors:
         remembered = self._faiss.IDSelectorRange(self._exact.first, self._exact.total)
         settings = self._faiss.SearchParametersIVF(nprobe=PROBED, sel=remembered)
         query = np.asarray(vector, np.float32).reshape(1, -1)
-        scores, numbers = (found[0] for found in self._index.search(query, wanted, params=settings))
+        scores, numbers = (rows[0] for rows in self._index.search(query, wanted, params=settings))
         numbers = numbers[numbers >= 0]
         hits = self._exact.best(vector, numbers, k)
         if len(hits) < k:
