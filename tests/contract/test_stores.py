@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import builders
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -89,13 +90,12 @@ def place(request, place_of):
 
 
 def reflection(**fields):
-    given = {"root_cause": "off by one", "what_went_wrong": "f(2) gave 1", "what_to_change": "use <=", **fields}
-    return Reflection(reflection_id="r", about_attempt=1, confidence=0.5, source="llm", **given)
+    given = {"root_cause": "off by one", "what_went_wrong": "f(2) gave 1", "what_to_change": "use <="}
+    return builders.reflection(**given | fields)
 
 
 def episode(name, **fields):
-    given = {"agent_id": "a", "task_id": "t", "timestamp": 100.0, "reflection": None, "passed": False, "code": "c"}
-    return Episode(episode_id=name, attempt_number=1, test_results="r", **{**given, **fields})
+    return builders.episode(name, **{"timestamp": 100.0, "code": "c", "test_results": "r"} | fields)
 
 
 def mistake(name, **fields):

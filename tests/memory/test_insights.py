@@ -1,19 +1,13 @@
+import builders
 import pytest
 
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.session import after
-from reflexion_lab.records import Attempt, Evaluation, MemoryState, Reflection, Session, Trajectory
+from reflexion_lab.records import Session
 
 
 def reflected(**fields):
-    told = {
-        "root_cause": "c",
-        "what_went_wrong": "w",
-        "what_to_change": "change it",
-        "confidence": 0.5,
-        "source": "llm",
-    }
-    return Reflection(reflection_id="r", about_attempt=1, **{**told, **fields})
+    return builders.reflection(**{"what_to_change": "change it"} | fields)
 
 
 def test_a_new_insight_comes_last_and_the_given_ones_stay_as_they_were():
@@ -55,11 +49,7 @@ CHANGES = (
 def test_changes_in_the_words_that_the_labs_grammar_asks_for_are_all_kept():
     session, book = Session(session_id="s"), Insights()
     for number, change in enumerate(CHANGES):
-        about = Attempt(
-            task_id="t", number=number, recalled=(), trajectory=Trajectory(solution="", strategy=""),
-            evaluation=Evaluation(passed=False, outcome="fail", reward=0.0),
-            reflection=reflected(what_to_change=change), memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-        )  # fmt: skip
+        about = builders.attempt(number, reflection=reflected(what_to_change=change))
         session = after(session, about)
         book.add(f"t{number}", change)
     assert session.key_insights == book.newest() == CHANGES
