@@ -18,8 +18,10 @@ _READ = 1 << 16
 def gunzipped(data: bytes) -> bytes:
     """What `data` holds, in one member or several.
 
-    Raises:
-        DataError: it is no whole gzip file, or expands beyond the bounds.
+    Raises
+    ------
+    DataError
+        It is no whole gzip file, or expands beyond the bounds.
     """
     parts: list[bytes] = []
     size, place = 0, 0

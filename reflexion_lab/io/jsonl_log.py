@@ -65,8 +65,10 @@ class Appended:
         """Nobody else is at the folder meanwhile; within a hold, another of this object is the same. What a killed
         process left of a `replace` is removed.
 
-        Raises:
-            Held: somebody is.
+        Raises
+        ------
+        Held
+            Somebody is.
         """
         if self._hold is not None:
             yield

@@ -26,12 +26,17 @@ remove = partial(shutil.rmtree, ignore_errors=True)
 class Scratch:
     """A folder that is gone at `close`, or when the process ends.
 
-    Args:
-        place: where it is made; the system's folder for temporary files, when left out. What killed processes left
-            there is removed once a process.
-        prefix: of its name, and of what is looked for there.
-        mode: who may use it.
-        remove: removes it with all that it holds; never raises.
+    Parameters
+    ----------
+    place
+        Where it is made; the system's folder for temporary files, when left out. What killed processes left
+        there is removed once a process.
+    prefix
+        Of its name, and of what is looked for there.
+    mode
+        Who may use it.
+    remove
+        Removes it with all that it holds; never raises.
     """
 
     def __init__(

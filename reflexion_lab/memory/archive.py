@@ -59,17 +59,27 @@ class Learnt(Record, frozen=True, kw_only=True):
 class Archive:
     """Episodes, wisdom, mistakes and insights that all loops of a run share; what a store keeps of earlier runs.
 
-    Args:
-        store: where they are kept. One that fails costs nothing but its own copy: the run folder has every attempt.
-        retriever: makes an empty retriever; episodes, wisdom and mistakes have one each.
-        shown: how many lessons the actor reads.
-        match: which text of an episode is compared with the task: one of `texts.MATCHES`.
-        same_task: whether what earlier runs did on the very same task is recalled; pass@1 then means another thing.
-        max_episodes: how many are held; the oldest leave first.
-        retire_after, retire_below: wisdom read by so many attempts, of which a smaller share passed, is shown no more.
+    Parameters
+    ----------
+    store
+        Where they are kept. One that fails costs nothing but its own copy: the run folder has every attempt.
+    retriever
+        Makes an empty retriever; episodes, wisdom and mistakes have one each.
+    shown
+        How many lessons the actor reads.
+    match
+        Which text of an episode is compared with the task: one of `texts.MATCHES`.
+    same_task
+        Whether what earlier runs did on the very same task is recalled; pass@1 then means another thing.
+    max_episodes
+        How many are held; the oldest leave first.
+    retire_after, retire_below
+        Wisdom read by so many attempts, of which a smaller share passed, is shown no more.
 
-    Raises:
-        ConfigError: a value is impossible.
+    Raises
+    ------
+    ConfigError
+        A value is impossible.
     """
 
     def __init__(

@@ -26,8 +26,10 @@ RULES = ("all", "by_complexity", "by_verification_type", "dynamic", "adaptive", 
 def checked(omega: int | str) -> int | str:
     """`omega` itself.
 
-    Raises:
-        ConfigError: it is neither an int of 0 or more nor the name of a rule.
+    Raises
+    ------
+    ConfigError
+        It is neither an int of 0 or more nor the name of a rule.
     """
     as_number = isinstance(omega, int) and not isinstance(omega, bool) and omega >= 0
     if not as_number and omega not in RULES:

@@ -29,9 +29,10 @@ class ReflectionFiles:
     def write(self, file: ReflectionFile) -> Path:
         """Write an attempt's file in one step, in place of an older one: a reader sees all of it or none.
 
-        Raises:
-            StoreError: the content is wrong, each fault named; or the disk did not take it. An older file
-                stands then.
+        Raises
+        ------
+        StoreError
+            The content is wrong, each fault named; or the disk did not take it. An older file stands then.
         """
         path = self.folder / file.loop_id / _name(file.attempt_number)
         if faults := problems(msgspec.to_builtins(file)):
@@ -59,8 +60,10 @@ class ReflectionFiles:
     def read(self, loop_id: str) -> list[ReflectionFile]:
         """A loop's attempts, oldest first; [] for a loop that has no folder.
 
-        Raises:
-            StoreError: files that cannot be used, every fault of each named; or `loop_id` is no name for a loop.
+        Raises
+        ------
+        StoreError
+            Files that cannot be used, every fault of each named; or `loop_id` is no name for a loop.
         """
         if faults := self.faults(loop_id):
             raise StoreError(f"{'; '.join(faults)}; {ADVICE}")

@@ -30,8 +30,10 @@ class Rounds:
 
     `tell`: who else is to know what a round has learnt.
 
-    Raises:
-        ConfigError: `size` is below 1.
+    Raises
+    ------
+    ConfigError
+        `size` is below 1.
     """
 
     def __init__(

@@ -46,9 +46,12 @@ def without_password(parts: URL) -> str:
 def connected(parts: URL) -> Engine:
     """An engine whose database has all tables, at the present version.
 
-    Raises:
-        StoreError: the database is another program's, or a newer version's.
-        SQLAlchemyError: the database cannot be opened or is damaged.
+    Raises
+    ------
+    StoreError
+        The database is another program's, or a newer version's.
+    SQLAlchemyError
+        The database cannot be opened or is damaged.
     """
     place, is_file = without_password(parts), parts.get_backend_name() == "sqlite"
     # A connection that the server has dropped since its last use is replaced.

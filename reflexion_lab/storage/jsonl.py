@@ -23,8 +23,10 @@ class Jsonl:
     all; a kill in its midst may keep the first of the records. Newer versions of a record are added behind the older
     ones, which `prune` removes. The folder belongs on a disk whose file system knows `flock`.
 
-    Raises:
-        StoreError: the folder cannot be used, or a file in it is not of this version.
+    Raises
+    ------
+    StoreError
+        The folder cannot be used, or a file in it is not of this version.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -70,9 +70,11 @@ def prepared(records: Sequence[Stored]) -> list[Line]:
     """What to keep of `records`, in their order. An episode without id or timestamp gets them: `ep-` and 32 hex digits,
     and the time.
 
-    Raises:
-        DataError: a record could not be read back: it names no agent, has no id, or a number is not finite. It is
-            raised before anything is stored.
+    Raises
+    ------
+    DataError
+        A record could not be read back: it names no agent, has no id, or a number is not finite. It is raised
+        before anything is stored.
     """
     return [_line(record, f"record {number} of {len(records)}") for number, record in enumerate(records, 1)]
 

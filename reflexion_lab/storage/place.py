@@ -20,9 +20,12 @@ def opened(place: str | Path, retention_days: float | None = None) -> Store:
     """The store at `place`: JSON lines in a folder, a SQLite file, PostgreSQL, or, for "", one that the process takes
     with it. Records older than `retention_days` are removed at once; None keeps all.
 
-    Raises:
-        ConfigError: `place` is none of these, or `retention_days` is not above 0.
-        StoreError: the store cannot be opened.
+    Raises
+    ------
+    ConfigError
+        `place` is none of these, or `retention_days` is not above 0.
+    StoreError
+        The store cannot be opened.
     """
     if retention_days is not None and not retention_days > 0:
         raise ConfigError("store.retention_days", retention_days, "days above 0, or null to keep all")

@@ -42,8 +42,10 @@ def load(store: Store, path: Path) -> dict[str, int]:
     """Append all records of `path` to `store`, and return the counts by kind. A record whose id is known replaces the
     older one, so an import that a full disk ended can be repeated.
 
-    Raises:
-        StoreError: `path` is no regular file, or a line of it is no record; then nothing was appended.
+    Raises
+    ------
+    StoreError
+        `path` is no regular file, or a line of it is no record; then nothing was appended.
     """
     if path.exists() and not path.is_file():  # it is read twice, which a pipe does not allow
         raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")

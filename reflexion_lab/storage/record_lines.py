@@ -51,8 +51,10 @@ def header_number(where: object, kind: Kind, descriptor: int, size: int) -> int:
     """The number, from 1, of the line that is the header; 0 where no line can be read at all, since the very first
     write was torn.
 
-    Raises:
-        StoreError: the first line that can be read is no header, or that of another kind or schema.
+    Raises
+    ------
+    StoreError
+        The first line that can be read is no header, or that of another kind or schema.
     """
     for number, line in enumerate(lines(descriptor, size), 1):
         try:

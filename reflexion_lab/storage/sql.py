@@ -32,9 +32,12 @@ class Sql:
     in PostgreSQL, a crash of the machine; SQLite may lose the last transactions then, never older ones.
     Writers of one database take turns. Any number of processes may open a new one at once.
 
-    Raises:
-        ValueError: `url` is none of these.
-        StoreError: the database cannot be had, is damaged, another program's or a newer version's.
+    Raises
+    ------
+    ValueError
+        `url` is none of these.
+    StoreError
+        The database cannot be had, is damaged, another program's or a newer version's.
     """
 
     def __init__(self, url: str | Path) -> None:

@@ -91,8 +91,10 @@ def _open(target: str) -> sqlite3.Connection:
 def connect(path: Path, layout: Layout) -> sqlite3.Connection:
     """Open `path` for reading and writing, and lay it out if it is new.
 
-    Raises:
-        sqlite3.Error, OSError: the file is damaged, another program's, of another schema, or cannot be opened.
+    Raises
+    ------
+    sqlite3.Error, OSError
+        The file is damaged, another program's, of another schema, or cannot be opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = _open(path.absolute().as_uri())

@@ -56,8 +56,10 @@ def _canonical(request: _Request) -> bytes:
 def call_key(fingerprint: str, messages: Sequence[Message], sampling: Sampling, sample: int) -> str:
     """SHA-256, in hex, of the call as JSON with sorted fields. A cache file holds that JSON as `request`.
 
-    Raises:
-        ModelError: a message is no text that UTF-8 can hold.
+    Raises
+    ------
+    ModelError
+        A message is no text that UTF-8 can hold.
     """
     request = _Request(fingerprint=fingerprint, messages=tuple(messages), sampling=sampling, sample=sample)
     return hashlib.sha256(_canonical(request)).hexdigest()
@@ -80,16 +82,23 @@ class CachedModel:
     fail alike and nothing is stored. Two processes that ask the same at once both pay, and both get the reply
     of the first. Thread-safe.
 
-    Args:
-        price: what its tokens cost. A reply that was stored when nobody knew that has it put on.
-        mode: `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to
-            it, and asks again what a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
-            time; a `wrong_model`, which is paid again, once a process and call; `replay-only` never asks `model`.
-        unsaved: a file for replies that a database which is away could not take.
+    Parameters
+    ----------
+    price
+        What its tokens cost. A reply that was stored when nobody knew that has it put on.
+    mode
+        `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to it, and
+        asks again what a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
+        time; a `wrong_model`, which is paid again, once a process and call; `replay-only` never asks `model`.
+    unsaved
+        A file for replies that a database which is away could not take.
 
-    Raises:
-        ConfigError: `mode` is none of these, or `path` is another URL.
-        ModelError: the cache cannot be used; `replay-only` and it is missing, or does not hold a call.
+    Raises
+    ------
+    ConfigError
+        `mode` is none of these, or `path` is another URL.
+    ModelError
+        The cache cannot be used; `replay-only` and it is missing, or does not hold a call.
     """
 
     hits: int

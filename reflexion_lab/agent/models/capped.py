@@ -31,11 +31,15 @@ class CapReached(LabError, RuntimeError):
 class Meter:
     """Lets calls through as long as the most that they can take stays within `caps`. Thread-safe.
 
-    Args:
-        place: of the ledger, a file or PostgreSQL's URL; None keeps none.
-        scope: what shares the caps: a sweep, or a run. May be set until the first call.
-        patience: seconds to wait for calls of other processes while none of them begins or ends. After that they count
-            as killed: their reservations stay spent, and later meters of the scope do not wait for them.
+    Parameters
+    ----------
+    place
+        Of the ledger, a file or PostgreSQL's URL; None keeps none.
+    scope
+        What shares the caps: a sweep, or a run. May be set until the first call.
+    patience
+        Seconds to wait for calls of other processes while none of them begins or ends. After that they count as
+        killed: their reservations stay spent, and later meters of the scope do not wait for them.
     """
 
     def __init__(
@@ -61,8 +65,10 @@ class Meter:
         """Take `most` before a call. Where that is too much it waits for the calls under way, those of other processes
         as well, which take less in the end.
 
-        Raises:
-            CapReached: it is too much, and always will be; from then on for every call.
+        Raises
+        ------
+        CapReached
+            It is too much, and always will be; from then on for every call.
         """
         last, since = Spending()[:3], time.monotonic()
         with self._settled:
@@ -153,8 +159,10 @@ class CappedModel:
     byte of the prompt, those of a chat template, and the longest reply allowed. What a server adds beyond that, or
     charges for requests that failed and were sent again, no cap can hold.
 
-    Args:
-        longest_reply: tokens, where the model may write more than `sampling.max_tokens`.
+    Parameters
+    ----------
+    longest_reply
+        Tokens, where the model may write more than `sampling.max_tokens`.
     """
 
     def __init__(self, model: Model, meter: Meter, price: Price = FREE, longest_reply: int = 0) -> None:
@@ -196,8 +204,10 @@ def _taken(completion: Completion, most: Spending) -> Spending:
 def longest_reply(node: Mapping[str, Any], caps: Caps) -> int:
     """Tokens that a model of this config may write, where its own request fields say so; 0 where they do not.
 
-    Raises:
-        ConfigError: they take the limit away, and there is a cap on tokens or cost.
+    Raises
+    ------
+    ConfigError
+        They take the limit away, and there is a cap on tokens or cost.
     """
     extra = node.get("extra_body") or {}
     limits = [int(extra[name]) for name in ("max_tokens", "max_completion_tokens") if extra.get(name)]

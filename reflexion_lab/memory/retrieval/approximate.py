@@ -40,8 +40,10 @@ class ApproximateVectors:
     vectors' own memory. Scores and their order are exact; what may be missing are documents in lists not looked into.
     The same vectors added in the same order give the same hits. Without faiss, search stays exact, with one warning.
 
-    Args:
-        beyond: vectors; 0 searches exactly for ever.
+    Parameters
+    ----------
+    beyond
+        Vectors; 0 searches exactly for ever.
     """
 
     def __init__(self, beyond: int) -> None:
