@@ -16,7 +16,7 @@ _READ = 1 << 16
 
 
 def gunzipped(data: bytes) -> bytes:
-    """What `data` holds, in one member or several.
+    """The expanded `data`, of one member or several.
 
     Raises
     ------

@@ -62,8 +62,8 @@ class Appended:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else is at the folder meanwhile; within a hold, another of this object is the same. What a killed
-        process left of a `replace` is removed.
+        """Exclusive use of the folder; a nested hold of this object is the same hold. Drafts of killed processes are
+        removed.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Appended:
             self._open.clear()
 
     def _check(self, name: str) -> None:
-        """What is appended to `name` does not go to a file that nobody finds any more."""
+        """Raises FolderLost when `name` or the lock file was moved, deleted or replaced."""
         opened = {name: self._open[name], **({} if self._hold is None else {LOCK: self._hold})}
         for file, descriptor in opened.items():
             try:

@@ -1,4 +1,4 @@
-"""What memory holds across tasks and runs.
+"""Memory across tasks and runs.
 
 It changes between rounds of tasks only: every task of a round sees it as it stood when the round began, and at the end
 the round's episodes enter in task order. What is recalled then depends on the seed and the round size, never on the
@@ -28,16 +28,16 @@ from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollec
 
 
 class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many lessons of other loops the actor reads, the nearest ones; 0 shows none."""
+    """How many of the nearest lessons of other loops the actor reads; 0 shows none."""
 
     wisdom: int = 0
     mistakes: int = 0
     insights: int = 0
     """The newest, of other loops and of its own."""
     min_score: float = 0.0
-    """Least score of wisdom and mistakes, inclusive; scores are those of the retriever."""
+    """Smallest retriever score of wisdom and mistakes that are shown."""
     max_tokens: int = 600
-    """What all of them may fill; what does not fit is left out."""
+    """Token budget of all lessons together; what does not fit is left out."""
 
     def check(self) -> None:
         """Raises ConfigError: a value is out of its range."""
@@ -49,7 +49,7 @@ class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Learnt(Record, frozen=True, kw_only=True):
-    """What one task's loop leaves behind."""
+    """Episodes, mistakes and session of one task's loop."""
 
     episodes: tuple[Episode, ...]
     mistakes: tuple[Mistake, ...]
@@ -197,7 +197,7 @@ class Archive:
         return others and with_fields_of(entry, others, USAGE)
 
     def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:
-        """Index `episodes`, oldest first; the wisdom that they changed. What a wisdom was used for is counted from the
+        """Index `episodes`, oldest first; return the wisdom that they changed. Uses of wisdom are counted from the
         episodes whose actors read it, so that nothing counts twice, however often a round is taken in.
         """
         episodes = self.buffer.extend(episodes)
@@ -219,7 +219,7 @@ class Archive:
         return [self.book[wisdom_id] for wisdom_id in changed]
 
     def _count(self, loop: Sequence[Episode]) -> None:
-        """What came of each reflected failure of a loop; a verdict that nobody gave is no failure."""
+        """Count the outcome of each reflected failure of a loop; an unknown verdict is no failure."""
         for failure, after in pairwise(loop):
             if failure.reflection and not failure.passed and after.metadata.get("outcome") not in UNKNOWN:
                 mended, of = self.outcomes.get(failure.category, (0, 0))

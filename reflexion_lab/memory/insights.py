@@ -68,7 +68,7 @@ def says_something(text: str) -> bool:
 
 
 def _key(insight: str) -> str:
-    """What two insights that say the same have in common."""
+    """Equal for insights that say the same."""
     text = " ".join(insight.casefold().split())
     opening = _OPENING.match(text)
     return text[opening.end() if opening else 0 :].rstrip(".!… ")

@@ -38,7 +38,7 @@ def extract_patterns(reflections: Iterable[Reflection], min_frequency: int = 2) 
 
 
 def _sayings(reflection: Reflection) -> dict[tuple[str, ...], str]:
-    """What a reflection says, by its words; each once, as it is first put."""
+    """A reflection's insight and lessons by their words, each once in its first form."""
     sayings: dict[tuple[str, ...], str] = {}
     for text in (reflection.key_insight, *reflection.lessons):
         words = tuple(word for word in _WORD.findall(text.casefold()) if word not in _ARTICLES)

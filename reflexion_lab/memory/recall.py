@@ -54,7 +54,7 @@ class Similar:
 
 
 class WindowThenSimilar:
-    """What `Similar` finds, then what `Window` shows; `max_tokens` bounds each of the two."""
+    """The episodes of `Similar`, then those of `Window`; `max_tokens` bounds each of the two."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class ReflectionFiles:
         return [_DECODER.decode(path.read_bytes()) for path in self._paths(loop_id)]
 
     def faults(self, loop_id: str) -> list[str]:
-        """What is wrong with a loop's files, a sentence each, with file and place; [] when all is well."""
+        """Faults of a loop's files, a sentence each with file and place; [] for none."""
         if not LOOP_ID.fullmatch(loop_id):
             return [f"loop_id: got {loop_id!r}, expected a name like {LOOP_ID.pattern}"]
         return [f"{path}: {fault}" for path in self._paths(loop_id) for fault in self._faults_of(path)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from reflexion_lab.records import Episode, Evaluation, Task
 
 MATCHES = ("task", "task_error", "task_code")
-"""What retrieval compares: the task's text; with the error signature; with the program."""
+"""Texts to compare: the task's; with the error signature; with the program."""
 SHOWN = 3
 """Failing checks that enter a signature."""
 QUOTED = re.compile(

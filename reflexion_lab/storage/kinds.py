@@ -67,8 +67,8 @@ def is_old(record: Stored, before: float) -> bool:
 
 
 def prepared(records: Sequence[Stored]) -> list[Line]:
-    """What to keep of `records`, in their order. An episode without id or timestamp gets them: `ep-` and 32 hex digits,
-    and the time.
+    """The lines to store, in the order of `records`. An episode without id or timestamp gets them: `ep-` and 32 hex
+    digits, and the time.
 
     Raises
     ------

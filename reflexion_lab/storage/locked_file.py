@@ -24,7 +24,7 @@ def locked(path: Path) -> Iterator[tuple[int, int]]:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Whoever rewrote the file while we waited has put a new one in its place.
+            # A process that rewrote the file while we waited has replaced it.
             if _stands(path, descriptor):
                 yield descriptor, os.fstat(descriptor).st_size
                 return

@@ -1,4 +1,4 @@
-"""What it means for an episode to match a search: one rule for every store."""
+"""The rule of all stores for when an episode matches a search."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ BUSY_SECONDS = 30.0
 
 
 FAULTS = (sqlite3.Error, OSError)
-"""What reading and writing a file may raise."""
+"""Errors of reading and writing a file."""
 
 
 class FileTable:

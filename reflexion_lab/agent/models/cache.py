@@ -85,13 +85,13 @@ class CachedModel:
     Parameters
     ----------
     price
-        What its tokens cost. A reply that was stored when nobody knew that has it put on.
+        Price of its tokens, put on replies that were stored without one.
     mode
         `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to it, and
         asks again what a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
         time; a `wrong_model`, which is paid again, once a process and call; `replay-only` never asks `model`.
     unsaved
-        A file for replies that a database which is away could not take.
+        A file for paid replies that the database could not store.
 
     Raises
     ------
@@ -104,11 +104,11 @@ class CachedModel:
     hits: int
     """Calls answered from the cache."""
     misses: int
-    """Calls that the cache did not hold."""
+    """Cache misses."""
     coalesced: int
     """Calls that waited for an equal one under way."""
     spent: Usage
-    """What the calls took that `model` answered."""
+    """Usage of the calls that `model` answered."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class CachedModel:
         return completion
 
     def taken(self) -> Counts:
-        """What was counted, which then begins at zero."""
+        """The counts since the last call of this method."""
         with self._lock:
             counts = Counts(self.hits, self.misses, self.coalesced, self.spent)
             self.hits = self.misses = self.coalesced = 0
@@ -191,7 +191,7 @@ class CachedModel:
         return counts
 
     def add(self, counts: Counts) -> None:
-        """Count what the same model did elsewhere."""
+        """Add counts of the same model from another process."""
         with self._lock:
             self.hits += counts.hits
             self.misses += counts.misses
@@ -199,11 +199,11 @@ class CachedModel:
             self.spent += counts.spent
 
     def open(self) -> None:
-        """Begin a cache file that is not there yet; before, it begins with the first call. Raises ModelError."""
+        """Create the cache file now instead of with the first call. Raises ModelError."""
         if self._store is not None:
             self._store.open()
 
     def close(self) -> None:
-        """Close the cache. Every finished call is in it already."""
+        """Close the cache, which holds every finished call."""
         if self._store is not None:
             self._store.close()

@@ -25,7 +25,7 @@ TEMPLATE = 64, 16
 
 
 class CapReached(LabError, RuntimeError):
-    """No new call may be made. What had finished is kept; which cap it was, what was spent, how to go on."""
+    """A cap is reached: no new call may be made. The message names the cap, the spending and how to continue."""
 
 
 class Meter:
@@ -73,7 +73,7 @@ class Meter:
         last, since = Spending()[:3], time.monotonic()
         with self._settled:
             while not self._reached:
-                # First, so that nobody takes a reservation for spent.
+                # First, so that no process takes a reservation for spending.
                 self._reserve(most)
                 cap, total = self._ledger.add(self.scope, self._timed(most), self.caps)
                 if not cap:
@@ -95,7 +95,7 @@ class Meter:
                 else:
                     if not is_patient and not self._under_way:
                         self._reserve(under_way, -1)  # stale; later cells do not wait for it
-                    self._reached = self._said(cap, total, most)
+                    self._reached = self._message(cap, total, most)
                     self._settled.notify_all()
             raise CapReached(self._reached)
 
@@ -110,14 +110,14 @@ class Meter:
             )
 
     def _reserve(self, most: Spending, sign: int = 1) -> Spending:
-        """What all calls under way may take, with `most` added, or taken off. Nobody needs it without caps."""
+        """The most that all calls under way may take, after adding or subtracting `most`; not needed without caps."""
         if self.caps == Caps():
             return Spending()
         return self._ledger.add(UNDER_WAY + self.scope, Spending().plus(most._replace(seconds=0.0), sign), Caps())[1]
 
     def settle(self, most: Spending, spent: Spending) -> None:
-        """What a call that had reserved `most` took. Where the ledger fails it counts as `most`, and the next
-        `reserve` says so: the reply has been paid for, and must not be lost here.
+        """Record the spending of a call that had reserved `most`. If the ledger fails, the call
+        counts as `most` and the next `reserve` raises: the reply has been paid for, and must not be lost here.
         """
         with self._settled:
             try:
@@ -141,7 +141,7 @@ class Meter:
     def _timed(self, amount: Spending) -> Spending:
         return amount._replace(seconds=self._clock() - self._seen)
 
-    def _said(self, cap: str, spent: Spending, most: Spending) -> str:
+    def _message(self, cap: str, spent: Spending, most: Spending) -> str:
         limit, needed = getattr(self.caps, cap), getattr(spent, cap) + getattr(most, cap)
         more = (
             "" if cap == "seconds" else f", and the next call may take {Spending(*most[:3], 0.0)}".removesuffix(", 0 s")
@@ -180,7 +180,7 @@ class CappedModel:
         self._meter.reserve(most)
         try:
             completion = self._model.complete(messages, sampling=sampling, sample=sample)
-            spent = _taken(completion, most)
+            spent = _spent(completion, most)
         finally:
             self._meter.settle(most, spent)
         return completion
@@ -194,7 +194,7 @@ class CappedModel:
         return Spending(1, tokens, self._price.cost(prompt, reply))
 
 
-def _taken(completion: Completion, most: Spending) -> Spending:
+def _spent(completion: Completion, most: Spending) -> Spending:
     usage = completion.usage
     if usage.refused:
         return Spending(1)
