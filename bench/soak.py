@@ -34,7 +34,7 @@ def counted(sandbox):
     servers = [server.process.pid for server in sandbox._started]
     children = sum(len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()) for pid in servers)
     return {
-        "shared": len(servers),
+        "servers": len(servers),
         "processes": children,
         "descriptors": len(os.listdir("/proc/self/fd")),
         "server_descriptors": max(len(os.listdir(f"/proc/{pid}/fd")) for pid in servers),

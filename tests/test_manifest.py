@@ -77,7 +77,7 @@ def test_a_manifest_says_what_ran():
 @pytest.mark.parametrize(
     ("changed", "same"),
     [
-        ({"sandbox": {"shared": 2}}, True),
+        ({"sandbox": {"servers": 2}}, True),
         ({"store": {"place": "elsewhere"}}, True),
         ({"memory": {"reflection_files": "files"}}, True),
         ({"recall": {"omega": 1.0}}, True),
@@ -87,7 +87,7 @@ def test_a_manifest_says_what_ran():
     ],
 )
 def test_execution_keys_and_notations_of_a_number_are_no_difference_and_hidden_values_are(changed, same):
-    base = {"sandbox": {"shared": 1}, "store": {"place": "here"}, "memory": {"reflection_files": None}}
+    base = {"sandbox": {"servers": 1}, "store": {"place": "here"}, "memory": {"reflection_files": None}}
     base |= {"actor": {"stop_token": "AAA", "password": "planted-1"}, "prices": {"path": None}}
     one, other = manifest(**base), manifest(**base | changed)
     assert (one.config_digest == other.config_digest) is same

@@ -91,10 +91,10 @@ def test_nested_keys_are_dotted():
 
 
 def test_what_changes_no_result_splits_no_arm(run):
-    one = {"store": {"place": "a"}, "sandbox": {"shared": 1}, "temperature": 0, "benchmark": {"load": {"path": "t"}}}
+    one = {"store": {"place": "a"}, "sandbox": {"servers": 1}, "temperature": 0, "benchmark": {"load": {"path": "t"}}}
     other = {
         "store": {"place": "b"},
-        "sandbox": {"shared": 2},
+        "sandbox": {"servers": 2},
         "temperature": 0.0,
         "benchmark": {"load": {"path": "/data/t"}},
     }
