@@ -41,7 +41,7 @@ def run(tmp_path):
         store = CallStore(calls, readonly=True)
         asked = [
             (key, json.loads(request))
-            for key, request in store._execute("SELECT key, request FROM calls ORDER BY rowid")
+            for key, request in store._table.rows("SELECT key, request FROM calls ORDER BY rowid", {})
         ]
         store.close()
         return Log.read(lab.folder), asked

@@ -47,7 +47,7 @@ def grid(tmp_path):
 
 def calls_in(root):
     store = CallStore(Path(root) / "calls.sqlite", readonly=True)
-    found = store._execute("SELECT count(*) FROM calls")
+    found = store._table.rows("SELECT count(*) FROM calls", {})
     store.close()
     return int(found[0][0])
 
