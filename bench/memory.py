@@ -25,7 +25,7 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Reflection
 from reflexion_lab.storage.place import opened
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "servers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "shared"))
 from own_server import own_server
 
 BATCH = 1000

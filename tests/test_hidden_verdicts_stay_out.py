@@ -151,7 +151,7 @@ class Run:
             "attempts": self.lab.folder.attempts,
             "omega": archive.omega,
             "priors": dict(archive.outcomes),
-            "insights": archive.insights.told(""),
+            "insights": archive.insights.newest(""),
             "prompts": self.prompts,
             "files": {
                 str(path.relative_to(self.folder)): json.loads(path.read_bytes())

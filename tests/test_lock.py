@@ -17,27 +17,29 @@ EXTRAS = re.search(r"^EXTRAS := (.*)$", MAKEFILE, re.MULTILINE)[1].split(",")
 WEIGHTS = dict(word.split("==") for word in re.search(r"^WEIGHTS := (.*)$", MAKEFILE, re.MULTILINE)[1].split())
 
 
-def asked(requirements, extras=frozenset()):
-    """Of requirements, those that hold here, as name and extras."""
-    found = map(Requirement, requirements)
-    holds = ((one, one.marker) for one in found)
-    kept = (one for one, marker in holds if marker is None or any(marker.evaluate({"extra": e}) for e in {"", *extras}))
-    return [(canonicalize_name(one.name), frozenset(one.extras)) for one in kept]
+def applicable(requirements, extras=frozenset()):
+    """Name and extras of the requirements whose markers hold here."""
+
+    def holds(marker):
+        return marker is None or any(marker.evaluate({"extra": extra}) for extra in {"", *extras})
+
+    parsed = (each for each in map(Requirement, requirements) if holds(each.marker))
+    return [(canonicalize_name(each.name), frozenset(each.extras)) for each in parsed]
 
 
 def installed():
     """By name, the installed version of what the tests are installed with, and of all that these need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [word for extra in EXTRAS for word in project["optional-dependencies"][extra]]
-    waiting = [*asked(project["dependencies"]), *asked(named)]
+    waiting = [*applicable(project["dependencies"]), *applicable(named)]
     seen, versions = set(), {name: importlib.metadata.version(name) for name in WEIGHTS}
     while waiting:
-        name, extras = one = waiting.pop()
-        if one not in seen:
-            seen.add(one)
+        name, extras = requirement = waiting.pop()
+        if requirement not in seen:
+            seen.add(requirement)
             package = importlib.metadata.distribution(name)
             versions[name] = package.version
-            waiting += asked(package.requires or (), extras)
+            waiting += applicable(package.requires or (), extras)
     return versions
 
 

@@ -51,10 +51,10 @@ def check(path: Path | str, expected: str) -> None:
     try:
         if file.is_file():
             return
-        found = "a folder" if file.is_dir() else "a pipe or a device" if file.exists() else "no file"
+        kind = "a folder" if file.is_dir() else "a pipe or a device" if file.exists() else "no file"
     except (OSError, ValueError) as problem:  # a name too long, or with a NUL; links in a circle
-        found = f"no file ({getattr(problem, 'strerror', None) or problem})"
-    raise DataError(repr(str(path)[:200]), found, expected)
+        kind = f"no file ({getattr(problem, 'strerror', None) or problem})"
+    raise DataError(repr(str(path)[:200]), kind, expected)
 
 
 def replace(path: Path, parts: Iterable[bytes], draft: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Unpacks gzip within bounds: a file of a stranger's may be small and hold no end of zeros."""
+"""Bounded gunzip: a small file from elsewhere may expand without end."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ import zlib
 from reflexion_lab.errors import DataError
 
 SMALL = 64 << 20
-"""Bytes that may come out of any file."""
+"""Bytes to which any file may expand."""
 RATIO = 200
-"""More than so many bytes out of one is no text: JSON shrinks to a tenth, much repeated prompts to a fiftieth."""
+"""Largest ratio of expanded to packed bytes: JSON shrinks to a tenth, repeated prompts to a fiftieth."""
 LARGEST = 4 << 30
 GZIP = b"\x1f\x8b"
 _READ = 1 << 16
 
 
 def gunzipped(data: bytes) -> bytes:
-    """What `data` holds, in one member or several.
+    """The expanded `data`, of one member or several.
 
-    Raises:
-        DataError: it is no whole gzip file, or one that was made to fill the memory.
+    Raises
+    ------
+    DataError
+        It is no whole gzip file, or expands beyond the bounds.
     """
     parts: list[bytes] = []
     size, place = 0, 0
     while place < len(data):
         member = zlib.decompressobj(wbits=31)
         while not member.eof and (place < len(data) or member.unconsumed_tail):
-            taken = member.unconsumed_tail or data[place : place + _READ]
-            place += 0 if member.unconsumed_tail else len(taken)
+            chunk = member.unconsumed_tail or data[place : place + _READ]
+            place += 0 if member.unconsumed_tail else len(chunk)
             try:
-                parts.append(member.decompress(taken, SMALL))
+                parts.append(member.decompress(chunk, SMALL))
             except zlib.error as problem:
                 raise DataError(f"a damaged gzip file: {problem}") from None
             size += len(parts[-1])

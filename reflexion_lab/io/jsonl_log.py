@@ -1,4 +1,4 @@
-"""Files of one folder that records are appended to, a line each, by one process at a time."""
+"""Append-only JSON-lines files of one folder, written by one process at a time."""
 
 from __future__ import annotations
 
@@ -62,11 +62,13 @@ class Appended:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else is at the folder meanwhile; within a hold, another of this object is the same. What a killed
-        process left of a `replace` is removed.
+        """Exclusive use of the folder; a nested hold of this object is the same hold. Drafts of killed processes are
+        removed.
 
-        Raises:
-            Held: somebody is.
+        Raises
+        ------
+        Held
+            Somebody is.
         """
         if self._hold is not None:
             yield
@@ -102,7 +104,7 @@ class Appended:
             self._open.clear()
 
     def _check(self, name: str) -> None:
-        """What is appended to `name` does not go to a file that nobody finds any more."""
+        """Raises FolderLost when `name` or the lock file was moved, deleted or replaced."""
         opened = {name: self._open[name], **({} if self._hold is None else {LOCK: self._hold})}
         for file, descriptor in opened.items():
             try:
@@ -116,8 +118,10 @@ class Appended:
         if isinstance(problem, FileNotFoundError):
             return self._lost(name)
         advice = "free some space" if problem.errno in FULL else "see what is there, and who may write"
-        said = f"{self.folder / name} cannot be written ({problem.strerror}); {advice}, then resume"
-        return OSError(f"{said}; what had finished before stands")
+        return OSError(
+            f"{self.folder / name} cannot be written ({problem.strerror}); {advice}, then resume; what had finished "
+            "before stands"
+        )
 
     def _lost(self, name: str) -> FolderLost:
         return FolderLost(

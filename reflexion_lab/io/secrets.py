@@ -1,4 +1,4 @@
-"""Keys, passwords and log-ins: how they are known, and taken out of whatever is written or said."""
+"""Secrets: recognising keys, passwords and log-ins, and removing them from configs and messages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-"""In the name of an environment variable: its value is nobody else's business."""
+"""In the name of an environment variable: its value is a secret."""
 SHORTEST = 8
 """Characters of a value that can be a secret; `1` and `true` cannot."""
 SHAPES = re.compile(r"\b(?:sk-[\w-]{20,}|gh[pousr]_\w{30,}|hf_\w{30,}|AKIA[0-9A-Z]{16}|xox[abp]-[\w-]{10,})", re.ASCII)
-"""What keys of well-known services look like."""
+"""Keys of well-known services."""
 FIELD = re.compile(
     r"(?:[\w-]*[_-])?(?:api[_-]?key|key|token|auth|authorization|secret|passw(?:or)?d|credentials?)", re.IGNORECASE
 )
@@ -38,12 +38,12 @@ _GIVEN = re.compile(
     r"[\"']?[=:](?! )[\"']?)(?:bearer )?[^\s\"',;&}]+",
     re.IGNORECASE,
 )
-"""A secret that somebody put into the config after all, as an override."""
+"""A secret within an override of the config."""
 _HIDDEN = re.compile(r"\[hidden [0-9a-f]{8}\]")
 
 
 def without_logins(node: Any) -> Any:
-    """A config without what nobody else may have: names and passwords in addresses, keys in their queries, and the
+    """A config without its secrets: names and passwords in addresses, keys in their queries, and the
     values of fields that are named like secrets, and what looks like a key anywhere. Of such a value 8 hex digits of a
     slow hash are left: configs that differ in it stay different.
     """

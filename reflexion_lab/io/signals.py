@@ -1,4 +1,4 @@
-"""Signals that ask a command to stop. The first lets what is under way end; a second Ctrl-C ends all at once."""
+"""Termination signals. The first lets running tasks end; a second Ctrl-C exits at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Asked(KeyboardInterrupt):
-    """Somebody asks the command to stop. `code`: what it then exits with, as a shell names it."""
+    """A termination signal was received. `code`: the exit code, as a shell has it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.strsignal(number))
@@ -78,7 +78,7 @@ def _is_terminal(descriptor: int) -> bool:
 
 
 def _silence(terminals: list[int]) -> None:
-    """What is printed to a terminal that is gone would be an error."""
+    """Printing to a closed terminal would be an error."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in terminals:
         os.dup2(nowhere, descriptor)

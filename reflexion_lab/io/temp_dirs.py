@@ -1,6 +1,6 @@
-"""Folders of a process's own, which the next process removes where this one was killed.
+"""Temporary folders that a later process removes when their own process was killed.
 
-Whoever makes one holds a lock on it (`flock`) that falls with the process: one that nobody holds is nobody's.
+The process holds a lock (`flock`) on its folder, which ends with the process; a folder without a lock is stale.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ from typing import Self
 
 PREFIX = "reflexion-lab-"
 DRAWN = "[0-9a-f]" * 8
-"""Behind a prefix, as `secrets` draws it: a user's `reflexion-lab-runs` is no folder of ours."""
+"""What follows the prefix: a user's `reflexion-lab-runs` does not match."""
 remove = partial(shutil.rmtree, ignore_errors=True)
 
 
 class Scratch:
     """A folder that is gone at `close`, or when the process ends.
 
-    Args:
-        place: where it is made; the system's folder for temporary files, when left out. What killed processes left
-            there is removed once a process.
-        prefix: of its name, and of what is looked for there.
-        mode: who may use it.
-        remove: removes it with all that it holds; never raises.
+    Parameters
+    ----------
+    place
+        Where it is made; the system's folder for temporary files, when left out. What killed processes left
+        there is removed once a process.
+    prefix
+        Of its name, and of what is looked for there.
+    mode
+        Who may use it.
+    remove
+        Removes it with all that it holds; never raises.
     """
 
     def __init__(
@@ -43,8 +48,8 @@ class Scratch:
     ) -> None:
         place = (place or Path(tempfile.gettempdir())).absolute()
         _clear(place, prefix, remove)
-        self.path, hold = _made(place, prefix, mode)
-        self._end = weakref.finalize(self, _ended, str(self.path), hold, remove)
+        self.path, hold = _created(place, prefix, mode)
+        self._end = weakref.finalize(self, _closed, str(self.path), hold, remove)
 
     def close(self) -> None:
         """Safe to call twice. A folder that was given another name meanwhile stays."""
@@ -59,8 +64,8 @@ class Scratch:
         self.close()
 
 
-def _made(place: Path, prefix: str, mode: int) -> tuple[Path, int]:
-    """A new folder, and the descriptor that holds it."""
+def _created(place: Path, prefix: str, mode: int) -> tuple[Path, int]:
+    """A new folder, and the descriptor of its lock."""
     while True:
         path = place / f"{prefix}{secrets.token_hex(4)}"
         path.mkdir(mode)
@@ -68,10 +73,10 @@ def _made(place: Path, prefix: str, mode: int) -> tuple[Path, int]:
             hold = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # another process, which clears up, was faster than the lock
+            except BlockingIOError:  # another process that cleans up was faster
                 os.close(hold)
                 continue
-            except OSError:  # a file system without locks: nobody clears up there either
+            except OSError:  # a file system without locks: no process cleans up there
                 return path, hold
             if os.path.samestat(os.fstat(hold), path.stat()):
                 return path, hold
@@ -80,14 +85,14 @@ def _made(place: Path, prefix: str, mode: int) -> tuple[Path, int]:
             continue
 
 
-def _ended(path: str, hold: int, remove: Callable[[str], object]) -> None:
+def _closed(path: str, hold: int, remove: Callable[[str], object]) -> None:
     remove(path)
     os.close(hold)
 
 
 @cache
 def _clear(place: Path, prefix: str, remove: Callable[[str], object]) -> None:
-    """Remove what nobody holds; links, other users' folders and names that are none of ours stay."""
+    """Remove stale folders; links, other users' folders and other names stay."""
     for path in place.glob(prefix + DRAWN):
         try:
             hold = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -97,7 +102,7 @@ def _clear(place: Path, prefix: str, remove: Callable[[str], object]) -> None:
             if os.fstat(hold).st_uid == os.geteuid():
                 fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove(str(path))
-        except OSError:  # somebody's
+        except OSError:  # in use
             continue
         finally:
             os.close(hold)

@@ -1,4 +1,4 @@
-"""Texts of others as a terminal, a page or a file may hold them: what no eye can see is spelt out.
+"""Text from elsewhere made safe to show: invisible and control characters are escaped.
 
 A terminal obeys control characters, some characters turn the direction of writing, and some show nothing at all:
 models, task files and logs of others may hold them all. What HTML, Markdown, LaTeX and CSV obey is escaped where these
@@ -10,23 +10,23 @@ from __future__ import annotations
 import re
 
 _BEYOND = re.compile(r"[^\x20-\x7e]+")
-# Printable, says Python; but no eye sees them.
+# Printable according to Python, but invisible.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
 
 
 def visible(text: str, kept: str = "\n") -> str:
-    """With what no eye can see, or no terminal can bear, spelt out, but for the characters `kept`."""
-    return _BEYOND.sub(lambda found: _spelt(found[0], kept), text)
+    """`text` with control and invisible characters escaped, except those in `kept`."""
+    return _BEYOND.sub(lambda match: _escaped(match[0], kept), text)
 
 
 def plain(text: str) -> str:
-    """On one line, and visible."""
+    """`text` on one line, with control and invisible characters escaped."""
     return visible(" ".join(text.split()), kept="")
 
 
-def _spelt(part: str, kept: str) -> str:
+def _escaped(part: str, kept: str) -> str:
     if part.isprintable() and not _BLANK.search(part):
         return part
     seen = (c in kept or (c.isprintable() and not _BLANK.match(c)) for c in part)

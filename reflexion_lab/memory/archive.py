@@ -1,4 +1,4 @@
-"""What memory holds across tasks and runs.
+"""Memory across tasks and runs.
 
 It changes between rounds of tasks only: every task of a round sees it as it stood when the round began, and at the end
 the round's episodes enter in task order. What is recalled then depends on the seed and the round size, never on the
@@ -22,30 +22,30 @@ from reflexion_lab.memory.mistakes import Mistakes
 from reflexion_lab.memory.omega import DEFAULT, adapted
 from reflexion_lab.memory.packing import lessons_within
 from reflexion_lab.memory.recount import recount
-from reflexion_lab.memory.texts import Match, asked, query
-from reflexion_lab.memory.wisdom import WisdomBook
+from reflexion_lab.memory.texts import Match, failure_query, query
+from reflexion_lab.memory.wisdom import USAGE, WisdomBook, with_fields_of
 from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollection, Record, Session, Task, Wisdom
 
 
 class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many lessons of other loops the actor reads, the nearest ones; 0 shows none."""
+    """How many of the nearest lessons of other loops the actor reads; 0 shows none."""
 
     wisdom: Count = 0
     mistakes: Count = 0
     insights: Count = 0
     """The newest, of other loops and of its own."""
     min_score: Share = 0.0
-    """Least score of wisdom and mistakes, inclusive; scores are those of the retriever."""
+    """Smallest retriever score of wisdom and mistakes that are shown."""
     max_tokens: Count = 600
-    """What all of them may fill; what does not fit is left out."""
+    """Token budget of all lessons together; what does not fit is left out."""
 
     def __post_init__(self) -> None:
         check_fields(self)
 
 
 class Learnt(Record, frozen=True, kw_only=True):
-    """What one task's loop leaves behind."""
+    """Episodes, mistakes and session of one task's loop."""
 
     episodes: tuple[Episode, ...]
     mistakes: tuple[Mistake, ...]
@@ -55,17 +55,27 @@ class Learnt(Record, frozen=True, kw_only=True):
 class Archive:
     """Episodes, wisdom, mistakes and insights that all loops of a run share; what a store keeps of earlier runs.
 
-    Args:
-        store: where they are kept. One that fails costs nothing but its own copy: the run folder has every attempt.
-        retriever: makes an empty retriever; episodes, wisdom and mistakes have one each.
-        shown: how many lessons the actor reads.
-        match: which text of an episode is compared with the task.
-        same_task: whether what earlier runs did on the very same task is recalled; pass@1 then means another thing.
-        max_episodes: how many are held; the oldest leave first.
-        retire_after, retire_below: wisdom read by so many attempts, of which a smaller share passed, is shown no more.
+    Parameters
+    ----------
+    store
+        Where they are kept. One that fails costs nothing but its own copy: the run folder has every attempt.
+    retriever
+        Makes an empty retriever; episodes, wisdom and mistakes have one each.
+    shown
+        How many lessons the actor reads.
+    match
+        Which text of an episode is compared with the task: one of `texts.MATCHES`.
+    same_task
+        Whether what earlier runs did on the very same task is recalled; pass@1 then means another thing.
+    max_episodes
+        How many are held; the oldest leave first.
+    retire_after, retire_below
+        Wisdom read by so many attempts, of which a smaller share passed, is shown no more.
 
-    Raises:
-        ConfigError: a value is impossible.
+    Raises
+    ------
+    ConfigError
+        A value is impossible.
     """
 
     @validated
@@ -110,7 +120,7 @@ class Archive:
             episodes = [episode for episode in episodes if not episode.session_id.startswith(f"{run_id}/")]
             mistakes = [entry for entry in mistakes if not entry.mistake_id.startswith(f"mistake-{run_id}/")]
         if beginning and (len(episodes), len(mistakes)) != (beginning.episodes, beginning.mistakes):
-            _tell(
+            _warn(
                 f"the store has lost some of what it held when the run began ({beginning.episodes:,} episodes and "
                 f"{beginning.mistakes:,} mistakes then, {len(episodes):,} and {len(mistakes):,} of them now); "
                 "the rest of the run recalls what is left"
@@ -140,7 +150,7 @@ class Archive:
         try:
             self.store.append([*episodes, *mistakes, *(task.session for task in learnt), *changed])
         except (StoreError, ValueError) as problem:
-            _tell(f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later")
+            _warn(f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later")
 
     def close(self) -> None:
         """Count the wisdom again if other runs wrote too, and close the store; what that could not keep is told."""
@@ -149,40 +159,39 @@ class Archive:
                 recount(self.store, known=self._taken)
             self.store.close()
         except StoreError as problem:
-            _tell(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
+            _warn(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
 
     def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
         text, excess = query(task, own, self.match), 0 if self.same_task else len(self.buffer.by_task(task.task_id))
-        found = self.buffer.relevant(text, k + excess if k > 0 else 0, min_score)
-        return [episode for episode in found if self.same_task or episode.task_id != task.task_id][:k]
+        nearest = self.buffer.relevant(text, k + excess if k > 0 else 0, min_score)
+        return [episode for episode in nearest if self.same_task or episode.task_id != task.task_id][:k]
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
-        text, shown = asked(task, own), self.shown
+        text, shown = failure_query(task, own), self.shown
         except_task = "" if self.same_task else task.task_id
-        insights = self.insights.told(except_task) if shown.insights else ()
+        insights = self.insights.newest(except_task) if shown.insights else ()
         for episode in own:
             insights = with_insight(insights, insight_of(episode.reflection) if episode.reflection else "")
         wisdom = self.book.relevant(
-            text, shown.wisdom, shown.min_score, told=lambda entry: self._told(entry, except_task)
+            text, shown.wisdom, shown.min_score, view=lambda entry: self._without(entry, except_task)
         )
         mistakes = self.mistakes.retrieve_similar(task.prompt, shown.mistakes, except_task=except_task)
-        found = Recollection(
+        lessons = Recollection(
             wisdom=tuple(wisdom),
             mistakes=tuple(mistakes),
             insights=insights[len(insights) - min(shown.insights, len(insights)) :],
         )
-        return lessons_within(found, shown.max_tokens)
+        return lessons_within(lessons, shown.max_tokens)
 
-    def _told(self, entry: Wisdom, except_task: str) -> Wisdom | None:
-        """`entry` as the other tasks tell it; its words may come from any of them."""
-        if not except_task or except_task not in entry.tasks:
+    def _without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
+        """`entry` in the words of the other tasks; None where they alone would not have given it."""
+        if not task_id or task_id not in entry.tasks:
             return entry
-        others = self._extraction.without(entry.wisdom_id, except_task)
-        usage = {field: getattr(entry, field) for field in ("use_count", "success_rate", "last_used_at")}
-        return others and replace(others, **usage)
+        others = self._extraction.without(entry.wisdom_id, task_id)
+        return others and with_fields_of(entry, others, USAGE)
 
     def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:
-        """Index `episodes`, oldest first; the wisdom that they changed. What a wisdom was used for is counted from the
+        """Index `episodes`, oldest first; return the wisdom that they changed. Uses of wisdom are counted from the
         episodes whose actors read it, so that nothing counts twice, however often a round is taken in.
         """
         episodes = self.buffer.extend(episodes)
@@ -204,7 +213,7 @@ class Archive:
         return [self.book[wisdom_id] for wisdom_id in changed]
 
     def _count(self, loop: Sequence[Episode]) -> None:
-        """What came of each reflected failure of a loop; a verdict that nobody gave is no failure."""
+        """Count the outcome of each reflected failure of a loop; an unknown verdict is no failure."""
         for failure, after in pairwise(loop):
             if failure.reflection and not failure.passed and after.metadata.get("outcome") not in UNKNOWN:
                 mended, of = self.outcomes.get(failure.category, (0, 0))
@@ -216,5 +225,5 @@ def _end(ids: Sequence[str], count: int, newest: str) -> int:
     return min(count, ids.index(newest) + 1 if newest in ids else count)
 
 
-def _tell(what: str) -> None:
+def _warn(what: str) -> None:
     warnings.warn(what, RuntimeWarning, stacklevel=3)

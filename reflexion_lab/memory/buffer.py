@@ -20,13 +20,19 @@ class EpisodeBuffer:
 
     Storing costs O(1) also at capacity, however the episodes share tasks. A look-up costs what it returns.
 
-    Args:
-        max_episodes: at capacity the oldest leaves before the new one enters; a value of 0 or less means 1000.
-        retriever: finds `relevant` episodes; one that is still empty, and this buffer's alone.
-        match: under which text an episode is found, one of `texts.MATCHES`.
+    Parameters
+    ----------
+    max_episodes
+        At capacity the oldest leaves before the new one enters; a value of 0 or less means 1000.
+    retriever
+        Finds `relevant` episodes; one that is still empty, and this buffer's alone.
+    match
+        Under which text an episode is found, one of `texts.MATCHES`.
 
-    Raises:
-        ConfigError: `max_episodes` is no int.
+    Raises
+    ------
+    ConfigError
+        `max_episodes` is no int.
     """
 
     capacity: int
@@ -49,8 +55,10 @@ class EpisodeBuffer:
     def store(self, episode: Episode) -> Episode:
         """Keep an episode and return it as it is kept: with an id and a timestamp, if it had none.
 
-        Raises:
-            DataError: it has no `agent_id`.
+        Raises
+        ------
+        DataError
+            It has no `agent_id`.
         """
         kept = filled(episode)
         with self._lock:
@@ -77,8 +85,10 @@ class EpisodeBuffer:
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
         """At most `k` episodes nearest to `text`, best first, the newer first on a tie; `min_score` is inclusive.
 
-        Raises:
-            ConfigError: the buffer was given no retriever.
+        Raises
+        ------
+        ConfigError
+            The buffer was given no retriever.
         """
         with self._lock:
             return [self._episodes[hit.number] for hit in self._retriever.rank(text, k) if hit.score >= min_score]

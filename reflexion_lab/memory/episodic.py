@@ -18,7 +18,7 @@ from reflexion_lab.records import Attempt, Episode, MemoryState, Recollection, S
 
 
 class NothingKnown:
-    """What a loop knows of others when tasks are independent."""
+    """Shared memory of independent tasks: empty."""
 
     omega = DEFAULT
     outcomes: Mapping[str, tuple[int, int]] = {}
@@ -60,7 +60,7 @@ class EpisodicMemory:
         self.session = Session(session_id="")
 
     def recall(self, task: Task) -> Recollection:
-        """What the actor may see of the past."""
+        """The episodes and lessons that the actor reads."""
         own = self.buffer.by_task(task.task_id)
         shown, lessons = self.policy.select(own, task, self.known), self.known.lessons(task, own)
         return replace(

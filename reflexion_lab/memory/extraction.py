@@ -1,4 +1,4 @@
-"""Wisdom out of episodes: causes of failure that came back, one wisdom per normalised root cause."""
+"""Wisdom extraction: recurring causes of failure, one entry per normalised root cause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOMAINS = {
     "concurrency": "concurrency mutex deadlock race thread threads threading lock async await asyncio semaphore",
     "performance": "performance timeout time slow latency memory memoryerror recursion recursionerror complexity cache",
 }
-"""Whole words that speak for a domain; the earlier domain wins a tie."""
+"""Whole words that count for a domain; the earlier domain wins a tie."""
 
 _WORDS = {domain: frozenset(words.split()) for domain, words in DOMAINS.items()}
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\.?\d(?:[\w.,]*\w)?")
@@ -40,9 +40,9 @@ def normalised(cause: str) -> str:
 
 
 def extract(episodes: Iterable[Episode]) -> list[Wisdom]:
-    """The causes that at least two failed episodes share, in the order in which they were first met.
+    """The causes that at least two failed episodes share, in the order of their first episodes.
 
-    `episodes` are oldest first. Twice the same episodes give the same wisdom.
+    `episodes` are oldest first. The same episodes give the same wisdom.
     """
     whole = Extraction()
     whole.add(episodes)
@@ -50,7 +50,7 @@ def extract(episodes: Iterable[Episode]) -> list[Wisdom]:
 
 
 class Extraction:
-    """Takes episodes as they arrive, oldest first. What an `add` costs goes with the new episodes, not the old ones."""
+    """Incremental extraction, oldest episodes first. The cost of `add` depends on the new episodes only."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
@@ -60,11 +60,11 @@ class Extraction:
 
     @property
     def wisdom(self) -> list[Wisdom]:
-        """What `extract` finds in all episodes so far."""
+        """The result of `extract` for all episodes so far."""
         return [group.wisdom for group in self._groups.values() if group.is_shared]
 
     def add(self, episodes: Iterable[Episode]) -> list[Wisdom]:
-        """The wisdom that these episodes make or change. An episode whose id was met before changes nothing."""
+        """The wisdom that these episodes create or change. An episode whose id is known changes nothing."""
         changed: dict[str, _Group] = {}
         for episode in episodes:
             reflection = episode.reflection
@@ -73,12 +73,12 @@ class Extraction:
                 self._seen.add(name)
                 group = changed[cause] = self._groups.setdefault(cause, _Group(cause, reflection))
                 group.add(name, episode, reflection)
-        wisdom = {(entry := group.wisdom).wisdom_id: (entry, group) for group in changed.values() if group.is_shared}
-        self._shared.update((name, group) for name, (_, group) in wisdom.items())
-        return [entry for entry, _ in wisdom.values()]
+        shared = [(group, group.wisdom) for group in changed.values() if group.is_shared]
+        self._shared.update((wisdom.wisdom_id, group) for group, wisdom in shared)
+        return [wisdom for _, wisdom in shared]
 
     def without(self, wisdom_id: str, task_id: str) -> Wisdom | None:
-        """What a wisdom says when the episodes of one task are left out; None where the others do not share a cause,
+        """A wisdom without the episodes of one task; None where the others do not share a cause,
         or no episode so far gave this wisdom.
         """
         group = self._shared.get(wisdom_id)

@@ -14,7 +14,7 @@ _OPENING = re.compile(r"in (?:my function|this function|similar tasks) i will |i
 
 
 class Insights:
-    """The newest insights of many tasks, so kept that each task may be told those of the others.
+    """The newest insights of many tasks, kept so that each task can read those of the others.
 
     At most `MOST` are of one task, and at most two tasks give the same one: so the newest 60 hold 20 different ones
     whichever task is left out.
@@ -35,13 +35,13 @@ class Insights:
             del self._kept[own[0]]
         self._kept = [*self._kept, (task_id, key, " ".join(text.split()))][-3 * MOST :]
 
-    def told(self, except_task: str = "") -> tuple[str, ...]:
+    def newest(self, except_task: str = "") -> tuple[str, ...]:
         """At most `MOST`, oldest first, each once; none in the words of the task `except_task`; "" leaves out none."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for task, key, text in self._kept:
             if not except_task or task != except_task:
-                found.setdefault(key, text)
-        return tuple(found.values())[-MOST:]
+                texts.setdefault(key, text)
+        return tuple(texts.values())[-MOST:]
 
 
 def with_insight(insights: Sequence[str], text: str) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def says_something(text: str) -> bool:
 
 
 def _key(insight: str) -> str:
-    """What two insights that say the same have in common."""
+    """Equal for insights that say the same."""
     text = " ".join(insight.casefold().split())
     opening = _OPENING.match(text)
     return text[opening.end() if opening else 0 :].rstrip(".!… ")

@@ -1,4 +1,4 @@
-"""The memory of mistakes: wrong answers to earlier prompts, and what mended them."""
+"""Mistakes: failures on earlier tasks and the changes that corrected them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,24 @@ CHECK_CHARS = 200
 
 
 class Mistakes:
-    """The newest mistakes, found by the likeness of their prompts. Thread-safe.
+    """The newest mistakes, retrieved by the similarity of their prompts. Thread-safe.
 
     It lives in memory; a `Store` carries it from run to run: `mistakes.extend(store.read(Mistake))`, and
     `store.append(mistakes.extend(new))`.
 
-    Args:
-        retriever: compares prompts; one that is still empty, and this memory's alone.
-        max_entries: at capacity the oldest leaves before the new one enters; 1 or more.
-        threshold: least score of a mistake that is retrieved, inclusive; in [0, 1].
+    Parameters
+    ----------
+    retriever
+        Compares prompts; an empty one, for this memory alone.
+    max_entries
+        Capacity, 1 or more; the oldest entry leaves first.
+    threshold
+        Smallest score of a retrieved mistake, in [0, 1].
 
-    Raises:
-        ConfigError: a number is out of its range.
+    Raises
+    ------
+    ConfigError
+        A number is out of its range.
     """
 
     @validated
@@ -94,18 +100,20 @@ class Mistakes:
 def mistakes_of(
     task: Task, attempts: Sequence[Attempt], timestamp: float | None = None, session_id: str = ""
 ) -> list[Mistake]:
-    """What one task's attempts got wrong, oldest first, each mistake once in a session; an unknown verdict is no
-    mistake.
+    """The mistakes of one task's attempts, oldest first, each once in a session; an unknown verdict is none.
 
-    What mended them is the change that the reflection asked for just before an attempt passed; nothing else counts.
+    A correction is the change that the reflection proposed just before an attempt passed.
 
-    Args:
-        attempts: oldest first.
-        timestamp: seconds since the epoch; now, when left out.
+    Parameters
+    ----------
+    attempts
+        Oldest first.
+    timestamp
+        Seconds since the epoch; None for now.
     """
     now = time.time() if timestamp is None else timestamp
     prompt_hash = _digest(task.prompt)
-    found: dict[str, Mistake] = {}
+    mistakes: dict[str, Mistake] = {}
     for place, attempt in enumerate(attempts):
         evaluation = attempt.evaluation
         if evaluation.passed or evaluation.outcome in UNKNOWN:
@@ -121,8 +129,8 @@ def mistakes_of(
             severity=min(max(1 - evaluation.reward, 0.0), 1.0),
             timestamp=now,
         )
-        found.setdefault(mistake.mistake_id, mistake)
-    return list(found.values())
+        mistakes.setdefault(mistake.mistake_id, mistake)
+    return list(mistakes.values())
 
 
 def _in_words(evaluation: Evaluation) -> str:

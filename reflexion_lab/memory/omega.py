@@ -1,4 +1,4 @@
-"""Ω, the number of newest episodes that the actor is shown: fixed, or by a rule.
+"""Ω, the number of the newest episodes that the actor reads: fixed, or by a rule.
 
 The paper shows 1 to 3 (Reflexion, arXiv 2303.11366, section 3); on HumanEval 1 did best.
 """

@@ -1,4 +1,4 @@
-"""How much memory fits into a prompt."""
+"""Selecting what fits into a prompt's token budget."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Tokens = Callable[[str], int]
 
 
 def words(episode: Episode) -> str:
-    """What a prompt shows of an episode of the task at hand, at most."""
+    """The longest text that a prompt has of an episode of the same task."""
     reflection = episode.reflection
-    said = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
-    return "".join((program(episode, 1500), cut(episode.test_results, 900), *(line(text, 300) for text in said)))
+    texts = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
+    return "".join((program(episode, 1500), cut(episode.test_results, 900), *(line(text, 300) for text in texts)))
 
 
 def foreign_words(episode: Episode) -> str:
-    """What a prompt shows of an episode of another task, at most: its task, too."""
+    """The longest text that a prompt has of an episode of another task: with that task."""
     return episode.task_description.strip()[:600] + words(episode)
 
 
@@ -34,7 +34,7 @@ def window(episodes: Sequence[Episode], budget: int, tokens: Tokens = estimated)
     """Those of a task's own `episodes` that fit into `budget` tokens, in their order. The newest comes first, shortened
     where it is too long; older ones that do not fit are skipped.
     """
-    newest = shortened(episodes[-1], lambda one: tokens(words(one)) <= budget) if episodes else None
+    newest = shortened(episodes[-1], lambda episode: tokens(words(episode)) <= budget) if episodes else None
     return packed([*episodes[:-1], newest] if newest else episodes[:-1], budget, tokens)
 
 

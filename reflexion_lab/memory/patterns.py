@@ -1,4 +1,4 @@
-"""Patterns: what several reflections say alike."""
+"""Patterns: insights and lessons that several reflections share."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def extract_patterns(reflections: Iterable[Reflection], min_frequency: int = 2) 
     A reflection that says a thing twice counts once. Two texts say the same where their words agree: case, white
     space, punctuation and articles aside. Every other word counts, since `not` turns a lesson round.
     """
-    said: dict[tuple[str, ...], tuple[str, list[str]]] = {}
+    texts: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for reflection in reflections:
         for words, text in _sayings(reflection).items():
-            said.setdefault(words, (text, []))[1].append(reflection.reflection_id)
-    patterns = [Pattern(text=text, count=len(ids), reflection_ids=tuple(ids)) for text, ids in said.values()]
+            texts.setdefault(words, (text, []))[1].append(reflection.reflection_id)
+    patterns = [Pattern(text=text, count=len(ids), reflection_ids=tuple(ids)) for text, ids in texts.values()]
     frequent = [pattern for pattern in patterns if pattern.count >= min_frequency]
     return sorted(frequent, key=lambda pattern: -pattern.count)
 
 
 def _sayings(reflection: Reflection) -> dict[tuple[str, ...], str]:
-    """What a reflection says, by its words; each once, as it is first put."""
+    """A reflection's insight and lessons by their words, each once in its first form."""
     sayings: dict[tuple[str, ...], str] = {}
     for text in (reflection.key_insight, *reflection.lessons):
         words = tuple(word for word in _WORD.findall(text.casefold()) if word not in _ARTICLES)

@@ -1,4 +1,4 @@
-"""Recall policies: which episodes memory shows, of the task's own and of those that all tasks share."""
+"""Recall policies: which episodes the actor reads, the task's own and those of other tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Window:
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         size = capacity(self.omega, own, task, known.omega)
         newest = own[len(own) - min(size, len(own)) :]
-        return _shown(newest, window(newest, self.max_tokens, self.tokens), size)
+        return _recollection(newest, window(newest, self.max_tokens, self.tokens), size)
 
 
 class Similar:
@@ -52,11 +52,11 @@ class Similar:
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         nearest_last = known.similar(task, own, self.k, self.min_score)[::-1]
-        return _shown(nearest_last, packed(nearest_last, self.max_tokens, self.tokens, foreign_words))
+        return _recollection(nearest_last, packed(nearest_last, self.max_tokens, self.tokens, foreign_words))
 
 
 class WindowThenSimilar:
-    """What `Similar` finds, then what `Window` shows; `max_tokens` bounds each of the two."""
+    """The episodes of `Similar`, then those of `Window`; `max_tokens` bounds each of the two."""
 
     @validated
     def __init__(
@@ -76,6 +76,6 @@ class WindowThenSimilar:
         return replace(newest, episodes=(*others.episodes, *newest.episodes), left_out=left_out)
 
 
-def _shown(selected: Sequence[Episode], packed: Sequence[Episode], omega: int | None = None) -> Recollection:
+def _recollection(selected: Sequence[Episode], packed: Sequence[Episode], omega: int | None = None) -> Recollection:
     kept = Recollection(episodes=tuple(packed), omega=omega)
     return replace(kept, left_out=tuple(sorted(Recollection(episodes=tuple(selected)).ids - kept.ids)))

@@ -1,4 +1,4 @@
-"""Wisdom as all episodes of a store tell it, whichever runs wrote them."""
+"""Wisdom counted again from all episodes of a store, whichever runs wrote them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reflexion_lab.memory.extraction import extract
+from reflexion_lab.memory.wisdom import HISTORY, with_fields_of
 from reflexion_lab.protocols import Store
 from reflexion_lab.records import UNKNOWN, Episode, Wisdom
 
@@ -22,29 +23,32 @@ class Recount(NamedTuple):
 
 
 def recount(store: Store, known: int = -1) -> Recount:
-    """Write the wisdom of all episodes to `store`; twice changes nothing. Raises StoreError.
+    """Write the wisdom of all episodes to `store`; a second recount changes nothing. Raises StoreError.
 
-    Runs that write at once know their own episodes, and what one writes of a cause takes the place of what another has
-    written. Each counts again at its end, and once more where episodes came meanwhile, so that the last to write has
-    counted all.
+    Concurrent runs know their own episodes only, and overwrite each other's entries. Each counts again at its end, and
+    once more where episodes were added meanwhile, so that the last writer has counted all.
 
-    Args:
-        known: so many episodes has the caller counted; where there are no others, nothing is written.
+    Parameters
+    ----------
+    known
+        Episodes that the caller has counted already; nothing is written where there are no others.
     """
-    uses, found = _counted(store)
+    uses, extracted = _counted(store)
     if uses.episodes == known:
-        return Recount(uses.episodes, len(found), 0, 0)
-    first = {one.wisdom_id: one for one in store.read(Wisdom)}
+        return Recount(uses.episodes, len(extracted), 0, 0)
+    first = {entry.wisdom_id: entry for entry in store.read(Wisdom)}
     while True:
-        before = {one.wisdom_id: one for one in store.read(Wisdom)}
-        wisdom = [uses.put_on(_kept(one, before.get(one.wisdom_id))) for one in found]
-        if changed := [one for one in wisdom if one != before.get(one.wisdom_id)]:
+        before = {entry.wisdom_id: entry for entry in store.read(Wisdom)}
+        stored = (with_fields_of(before.get(entry.wisdom_id, entry), entry, HISTORY) for entry in extracted)
+        wisdom = [uses.put_on(entry) for entry in stored]
+        if changed := [entry for entry in wisdom if entry != before.get(entry.wisdom_id)]:
             store.append(changed)
         episodes = uses.episodes
         if not changed or _n_episodes(store) == episodes:
-            new = sum(one.wisdom_id not in first for one in wisdom)
-            return Recount(episodes, len(wisdom), new, sum(one != first.get(one.wisdom_id) for one in wisdom) - new)
-        uses, found = _counted(store)
+            new = sum(entry.wisdom_id not in first for entry in wisdom)
+            different = sum(entry != first.get(entry.wisdom_id) for entry in wisdom)
+            return Recount(episodes, len(wisdom), new, different - new)
+        uses, extracted = _counted(store)
 
 
 class _Uses:
@@ -66,12 +70,12 @@ class _Uses:
                 self.latest[name] = max(episode.timestamp, self.latest.get(name, 0.0))
             yield episode
 
-    def put_on(self, one: Wisdom) -> Wisdom:
+    def put_on(self, wisdom: Wisdom) -> Wisdom:
         """With its uses, as far as the episodes tell; a greater count stands, since episodes are pruned."""
-        name, count = one.wisdom_id, self.count[one.wisdom_id]
-        if count <= one.use_count:
-            return one
-        return replace(one, use_count=count, success_rate=self.passed[name] / count, last_used_at=self.latest[name])
+        name, count = wisdom.wisdom_id, self.count[wisdom.wisdom_id]
+        if count <= wisdom.use_count:
+            return wisdom
+        return replace(wisdom, use_count=count, success_rate=self.passed[name] / count, last_used_at=self.latest[name])
 
 
 def _counted(store: Store) -> tuple[_Uses, list[Wisdom]]:
@@ -81,11 +85,3 @@ def _counted(store: Store) -> tuple[_Uses, list[Wisdom]]:
 
 def _n_episodes(store: Store) -> int:
     return sum(1 for _ in store.read(Episode))
-
-
-def _kept(one: Wisdom, known: Wisdom | None) -> Wisdom:
-    """`one` with the usage and the time of its making that are known of it."""
-    if known is None:
-        return one
-    usage = ("use_count", "success_rate", "last_used_at", "created_at")
-    return replace(one, **{field: getattr(known, field) for field in usage})

@@ -29,13 +29,14 @@ class ReflectionFiles:
     def write(self, file: ReflectionFile) -> Path:
         """Write an attempt's file in one step, in place of an older one: a reader sees all of it or none.
 
-        Raises:
-            StoreError: the content is wrong, each fault named; or the disk did not take it. An older file
-                stands then.
+        Raises
+        ------
+        StoreError
+            The content is wrong, each fault named; or the disk did not take it. An older file stands then.
         """
         path = self.folder / file.loop_id / _name(file.attempt_number)
-        if found := problems(msgspec.to_builtins(file)):
-            raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in found)}; nothing was written")
+        if faults := problems(msgspec.to_builtins(file)):
+            raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in faults)}; nothing was written")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
@@ -59,15 +60,17 @@ class ReflectionFiles:
     def read(self, loop_id: str) -> list[ReflectionFile]:
         """A loop's attempts, oldest first; [] for a loop that has no folder.
 
-        Raises:
-            StoreError: files that cannot be used, every fault of each named; or `loop_id` is no name for a loop.
+        Raises
+        ------
+        StoreError
+            Files that cannot be used, every fault of each named; or `loop_id` is no name for a loop.
         """
-        if found := self.faults(loop_id):
-            raise StoreError(f"{'; '.join(found)}; {ADVICE}")
+        if faults := self.faults(loop_id):
+            raise StoreError(f"{'; '.join(faults)}; {ADVICE}")
         return [_DECODER.decode(path.read_bytes()) for path in self._paths(loop_id)]
 
     def faults(self, loop_id: str) -> list[str]:
-        """What is wrong with a loop's files, a sentence each, with file and place; [] when all is well."""
+        """Faults of a loop's files, a sentence each with file and place; [] for none."""
         if not LOOP_ID.fullmatch(loop_id):
             return [f"loop_id: got {loop_id!r}, expected a name like {LOOP_ID.pattern}"]
         return [f"{path}: {fault}" for path in self._paths(loop_id) for fault in self._faults_of(path)]
@@ -86,16 +89,16 @@ class ReflectionFiles:
             content = msgspec.json.decode(path.read_bytes())
         except (OSError, ValueError, RecursionError) as problem:
             return [f"not readable as JSON ({problem})"]
-        if found := problems(content):
-            return found
-        wrong = {"loop_id": path.parent.name, "attempt_number": int(path.stem)}
-        told = [
+        if faults := problems(content):
+            return faults
+        expected_values = {"loop_id": path.parent.name, "attempt_number": int(path.stem)}
+        mismatches = [
             f"{field}: got {content[field]!r}, expected {expected!r}, as the path says"
-            for field, expected in wrong.items()
+            for field, expected in expected_values.items()
             if content[field] != expected
         ]
-        named = _name(int(path.stem))
-        return told if path.name == named else [*told, f"name: got {path.name}, expected {named}"]
+        name = _name(int(path.stem))
+        return mismatches if path.name == name else [*mismatches, f"name: got {path.name}, expected {name}"]
 
 
 def _name(attempt_number: int) -> str:

@@ -1,4 +1,4 @@
-"""What a reflection file holds, and everything that can be wrong with one."""
+"""Content of a reflection file, and its validation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = ("root_cause", "what_went_wrong", "what_to_change", "what_worked", "text
 
 
 class ReflectionFile(Record, frozen=True, kw_only=True):
-    """What a loop leaves behind of one attempt."""
+    """The file of one attempt."""
 
     loop_id: str
     """The name of the folder."""
@@ -54,7 +54,7 @@ def file_of(attempt: Attempt, session_id: str, in_context: Sequence[int]) -> Ref
 
 
 LOOP_ID = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
-"""What the name of a loop looks like: no path separator, so that its folder stays below that of all loops."""
+"""Names of loops: without a path separator, so that a loop's folder stays below that of all loops."""
 
 
 def problems(content: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rounds of tasks: between two of them, and only there, what the tasks have learnt becomes known to all."""
+"""Rounds. Memory shared across tasks is updated only between rounds, so results do not depend on scheduling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reflexion_lab.records import Attempt, Session, Task
 
 
 class OneRound:
-    """Independent tasks: all at once, and nothing becomes known."""
+    """Independent tasks in one round; nothing is shared."""
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
         return [tasks]
@@ -30,8 +30,10 @@ class Rounds:
 
     `tell`: who else is to know what a round has learnt.
 
-    Raises:
-        ConfigError: `size` is below 1.
+    Raises
+    ------
+    ConfigError
+        `size` is below 1.
     """
 
     @validated
@@ -54,7 +56,7 @@ class Rounds:
         return [tasks[start : start + self.size] for start in range(0, len(tasks), self.size)]
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
-        """Keep what one task has learnt until its round ends; called from any thread."""
+        """Keep a task's lessons until its round ends. Thread-safe."""
         name = session_id(self.run_id, task.task_id)
         session = Session(session_id=name)
         for attempt in attempts:
@@ -66,7 +68,7 @@ class Rounds:
         )
 
     def end(self, tasks: Sequence[Task]) -> None:
-        """Make it known, in task order."""
+        """Share the round's lessons, in task order."""
         learnt = [self._learnt.pop(task.task_id) for task in tasks]
         self.archive.absorb(learnt)
         self.tell(learnt)

@@ -1,4 +1,4 @@
-"""What one loop carries from turn to turn, and how the next prompt says it."""
+"""A loop's session, updated after each attempt, and its text for the next prompt."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def described(session: Session, max_chars: int = 2000) -> str:
 
     At most `max_chars` characters: whole lines fall off the end, the oldest reflections before anything else.
     """
-    told = (
+    parts = (
         described_evaluation(session.last_evaluation),
         f"Previous trajectory: {line(session.last_trajectory_summary, ENTRY_CHARS) or 'N/A'}",
         f"Key insights:\n{described_insights(session.key_insights[::-1])}",
         f"Previous reflections:\n{described_reflections(session.reflections)}",
     )
-    return _whole_lines("\n".join(told), max_chars)
+    return _whole_lines("\n".join(parts), max_chars)
 
 
 def described_evaluation(evaluation: Evaluation | None) -> str:
@@ -71,14 +71,14 @@ def described_insights(insights: Sequence[str]) -> str:
 
 def described_reflections(reflections: Sequence[Reflection]) -> str:
     """Four lines each, in the order given."""
-    told = [
+    entries = [
         f"Reflection on attempt {reflection.about_attempt} (confidence {_percent(reflection.confidence)} %)\n"
         f"- Root cause: {line(reflection.root_cause, ENTRY_CHARS)}\n"
         f"- What went wrong: {line(reflection.what_went_wrong, ENTRY_CHARS)}\n"
         f"- What to change: {line(reflection.what_to_change, ENTRY_CHARS)}"
         for reflection in reflections
     ]
-    return "\n".join(told) or "No previous reflections (this is the first attempt)."
+    return "\n".join(entries) or "No previous reflections (this is the first attempt)."
 
 
 def _failure(check: Check) -> str:

@@ -1,4 +1,4 @@
-"""The text of an episode and of a task that retrieval compares: what is matched."""
+"""Retrieval's texts: the document of an episode, the queries of a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reflexion_lab.records import Episode, Evaluation, Task
 
 Match = Literal["task", "task_error", "task_code"]
 MATCHES = get_args(Match)
-"""What retrieval compares: the task's text; with the error signature; with the program."""
+"""Texts to compare: the task's; with the error signature; with the program."""
 SHOWN = 3
 """Failing checks that enter a signature."""
 QUOTED = re.compile(
@@ -29,17 +29,17 @@ def signature(evaluation: Evaluation) -> str:
 
 
 def document(episode: Episode, match: str) -> str:
-    """The text under which an episode is found."""
+    """The document of an episode."""
     return _joined(episode.task_description, episode, match)
 
 
 def query(task: Task, own: Sequence[Episode], match: str) -> str:
-    """The text that is looked for: the task's, and what its newest episode says of its error or program."""
+    """The query for episodes: the task's text, with the error signature or program of its newest episode."""
     return _joined(task.prompt, own[-1] if own else None, match)
 
 
-def asked(task: Task, own: Sequence[Episode]) -> str:
-    """The text that wisdom is looked for by: the task's, and what is known of its newest failure."""
+def failure_query(task: Task, own: Sequence[Episode]) -> str:
+    """The query for wisdom: cause and error signature of the newest failure, and the task's text."""
     last = own[-1] if own else None
     words = (last.failure_analysis, last.reflection.root_cause if last.reflection else "") if last else ()
     return "\n".join(text for text in (*words, task.prompt) if text)

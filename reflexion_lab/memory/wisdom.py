@@ -1,4 +1,4 @@
-"""The book of wisdom: what came back often enough to be worth telling, and whether telling it helped."""
+"""Wisdom book: recurring root causes with their advice, and how often attempts that read them passed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,26 @@ from reflexion_lab.protocols import Hit, Retriever
 from reflexion_lab.records import Wisdom
 from reflexion_lab.text.replies.tokens import tokens
 
+USAGE = ("use_count", "success_rate", "last_used_at")
+HISTORY = (*USAGE, "created_at")
+
 
 class WisdomBook:
-    """Wisdom by id, found through any retriever. Thread-safe.
+    """Wisdom by id, searched with any retriever. Thread-safe.
 
-    Args:
-        retriever: an empty one, which the book alone feeds.
-        retire_after: uses after which a wisdom may be retired; 1 or more.
-        retire_below: it is, once its success rate is below this share, in [0, 1]; 0 retires none.
+    Parameters
+    ----------
+    retriever
+        An empty one, for this book alone.
+    retire_after
+        Uses after which an entry may be retired, 1 or more.
+    retire_below
+        Success rate below which it then is, in [0, 1]; 0 retires none.
 
-    Raises:
-        ConfigError: a value is out of its range.
+    Raises
+    ------
+    ConfigError
+        A value is out of its range.
     """
 
     @validated
@@ -53,38 +62,41 @@ class WisdomBook:
         with self._lock:
             if wisdom_id in self._known:
                 return self._known[wisdom_id]
-            listed = "`reflexion-lab wisdom list` prints those that there are"
+            listed = "`reflexion-lab wisdom list` prints them"
             raise ConfigError("wisdom", repr(wisdom_id), f"one of {len(self)} ids", listed)
 
     def upsert(self, wisdom: Wisdom) -> Wisdom:
-        """Keep `wisdom`, and return it as kept: one that is known keeps its usage and the time of its making."""
+        """Store `wisdom` and return the stored entry: a known one keeps its usage and its creation time."""
         with self._lock:
             if known := self._known.get(wisdom.wisdom_id):
-                usage = ("use_count", "success_rate", "last_used_at", "created_at")
-                wisdom = replace(wisdom, **{field: getattr(known, field) for field in usage})
+                wisdom = with_fields_of(known, wisdom, HISTORY)
             self._keep(wisdom)
             return wisdom
 
     def relevant(
-        self, text: str, k: int, min_score: float = 0.0, *, told: Callable[[Wisdom], Wisdom | None] = lambda one: one
+        self,
+        text: str,
+        k: int,
+        min_score: float = 0.0,
+        *,
+        view: Callable[[Wisdom], Wisdom | None] = lambda wisdom: wisdom,
     ) -> list[Wisdom]:
-        """At most `k` that are not retired, best first; each as `told` tells it, which leaves out one by None.
+        """At most `k` entries that are not retired, best first, each as `view` returns it; None leaves it out.
 
-        A retriever's score, which must be at `min_score` or above, is weighed by `trust`; greater impact wins a tie,
+        A retriever's score, which must be at `min_score` or above, is weighted by `trust`; greater impact wins a tie,
         then the newer.
         """
-        asked = 2 * k
-        while asked > 0 and text.strip():
+        depth = 2 * k
+        while depth > 0 and text.strip():
             with self._lock:
-                hits = self._retriever.rank(text, asked)
-                shown: dict[int, Wisdom] = {}
-                best = sorted(self._weighed(hits, min_score, told, shown), reverse=True)[:k]
-                found = [shown[number] for _, _, number in best]
+                hits = self._retriever.rank(text, depth)
+                views: dict[int, Wisdom] = {}
+                best = sorted(self._weighted(hits, min_score, view, views), reverse=True)[:k]
             # Trust is 1 at most: nothing beyond the last hit can weigh more than that hit scores.
             is_settled = len(best) == k and best[-1][0] > hits[-1].score
-            if is_settled or len(hits) < asked or hits[-1].score < min_score:
-                return found
-            asked *= 4
+            if is_settled or len(hits) < depth or hits[-1].score < min_score:
+                return [views[number] for _, _, number in best]
+            depth *= 4
         return []
 
     def record_usage(self, wisdom_id: str, success: bool, at: float) -> Wisdom:
@@ -100,13 +112,12 @@ class WisdomBook:
             return used
 
     def remember_usage(self, wisdom: Wisdom) -> None:
-        """Take over the usage that `wisdom` tells of, where it counts more than is known: the episodes that the rest
-        was counted from have been pruned. Raises ConfigError: no such id.
+        """Take over the usage of `wisdom` where it counts more than is known: the episodes that the rest was counted
+        from have been pruned. Raises ConfigError: no such id.
         """
         with self._lock:
             if wisdom.use_count > (known := self[wisdom.wisdom_id]).use_count:
-                usage = {field: getattr(wisdom, field) for field in ("use_count", "success_rate", "last_used_at")}
-                self._known[wisdom.wisdom_id] = replace(known, **usage)
+                self._known[wisdom.wisdom_id] = with_fields_of(wisdom, known, USAGE)
 
     def is_retired(self, wisdom: Wisdom) -> bool:
         return wisdom.use_count >= self.retire_after and wisdom.success_rate < self.retire_below
@@ -119,20 +130,25 @@ class WisdomBook:
             self._documents.append(wisdom.wisdom_id)
         self._known[wisdom.wisdom_id] = wisdom
 
-    def _weighed(
+    def _weighted(
         self,
         hits: Iterable[Hit],
         min_score: float,
-        told: Callable[[Wisdom], Wisdom | None],
-        shown: dict[int, Wisdom],
+        view: Callable[[Wisdom], Wisdom | None],
+        views: dict[int, Wisdom],
     ) -> Iterator[tuple[float, float, int]]:
-        """Weight, impact and number of what may be shown; puts what is told of it into `shown`."""
+        """Weight, impact and number of the entries that may be shown, whose views are put into `views`."""
         for number, score in hits:
             wisdom = self._known[self._documents[number]]
             is_current = self._numbers[wisdom.wisdom_id] == number
-            if is_current and score >= min_score and not self.is_retired(wisdom) and (said := told(wisdom)):
-                shown[number] = said
+            if is_current and score >= min_score and not self.is_retired(wisdom) and (seen := view(wisdom)):
+                views[number] = seen
                 yield score * trust(wisdom), wisdom.impact, number
+
+
+def with_fields_of(source: Wisdom, wisdom: Wisdom, fields: Iterable[str]) -> Wisdom:
+    """`wisdom` with these fields of `source`."""
+    return replace(wisdom, **{field: getattr(source, field) for field in fields})
 
 
 def document(wisdom: Wisdom) -> str:

@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL each need to be opened, and what their errors say."""
+"""Opening a record store's database, SQLite or PostgreSQL; its transactions and errors."""
 
 from __future__ import annotations
 
@@ -36,35 +36,43 @@ def parsed(url: str | Path) -> URL:
     return parts
 
 
-def shown(parts: URL) -> str:
-    """The place in words, without the password, wherever in the URL it stands."""
+def without_password(parts: URL) -> str:
+    """The place for messages: without a password, wherever it stands in the URL."""
     if parts.get_backend_name() == "sqlite":
         return str(parts.database)
-    return postgresql.shown(parts)
+    return postgresql.without_password(parts)
 
 
 def connected(parts: URL) -> Engine:
-    """An engine whose database is laid out, at today's version.
+    """An engine whose database has all tables, at the present version.
 
-    Raises:
-        StoreError: it is another program's, or a newer version's.
-        SQLAlchemyError: it cannot be opened or is damaged.
+    Raises
+    ------
+    StoreError
+        The database is another program's, or a newer version's.
+    SQLAlchemyError
+        The database cannot be opened or is damaged.
     """
-    if parts.get_backend_name() == "sqlite":
-        return _sqlite(parts)
+    place, is_file = without_password(parts), parts.get_backend_name() == "sqlite"
     # A connection that the server has dropped since its last use is replaced.
-    engine = postgresql.engine(parts, pool_pre_ping=True, max_overflow=-1)
+    engine = _file_engine(parts) if is_file else postgresql.engine(parts, pool_pre_ping=True, max_overflow=-1)
     with engine.connect() as connection:
-        found = migrations.version(connection)
-    migrations.check(shown(parts), found)
-    if found < len(migrations.MIGRATIONS):
-        with engine.begin() as connection:
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({postgresql.LOCK})")
+        if is_file:
+            _refuse_strangers(place, connection)
+        version = migrations.version(connection)
+    migrations.check(place, version)
+    if version < len(migrations.MIGRATIONS):
+        if is_file:
+            with closing(engine.raw_connection()) as raw:
+                set_wal(cast(sqlite3.Connection, raw.driver_connection))
+        with writing(engine) as connection:
+            lock = f"SELECT pg_advisory_xact_lock({postgresql.LOCK})"
+            connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}" if is_file else lock)
             migrations.migrate(connection)
     return engine
 
 
-def _sqlite(parts: URL) -> Engine:
+def _file_engine(parts: URL) -> Engine:
     from sqlalchemy import create_engine, event
 
     if not str(parts.database).startswith("file:"):
@@ -72,16 +80,6 @@ def _sqlite(parts: URL) -> Engine:
     engine = create_engine(parts, max_overflow=-1, paramstyle="named", connect_args={"timeout": BUSY_SECONDS})
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
-    with engine.connect() as connection:
-        _refuse_strangers(shown(parts), connection)
-        found = migrations.version(connection)
-    migrations.check(shown(parts), found)
-    if found < len(migrations.MIGRATIONS):
-        with closing(engine.raw_connection()) as raw:
-            set_wal(cast(sqlite3.Connection, raw.driver_connection))
-        with writing(engine) as connection:
-            migrations.migrate(connection)
-            connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
     return engine
 
 
@@ -99,7 +97,8 @@ def _prepare(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cache_size = -65536")
-    # Fewer, larger checkpoints, each of which waits for the disk: batches are half as fast with the 1,000 of old.
+    # Fewer, larger checkpoints, each of which waits for the disk: with SQLite's default of 1,000 batches take twice
+    # as long.
     connection.execute("PRAGMA wal_autocheckpoint = 16000")
 
 
@@ -124,5 +123,5 @@ def faults(place: str, verb: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, OSError, ImportError) as error:
-        reason, advice = postgresql.said(error)
+        reason, advice = postgresql.reason_and_advice(error)
         raise StoreError(f"{place}: it cannot be {verb} ({reason}); {advice}; what it kept before stands") from error

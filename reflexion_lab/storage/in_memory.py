@@ -10,7 +10,7 @@ import msgspec
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Search
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, prepared
-from reflexion_lab.storage.search import found
+from reflexion_lab.storage.search import matching
 
 
 class InMemory:
@@ -35,7 +35,7 @@ class InMemory:
         yield from map(msgspec.json.Decoder(kind).decode, bodies)
 
     def search(self, search: Search) -> list[Episode]:
-        return found(search, self.read(Episode))
+        return matching(search, self.read(Episode))
 
     def prune(self, before: float) -> int:
         with self._lock:

@@ -11,7 +11,7 @@ from reflexion_lab.records import Episode, Search
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
 from reflexion_lab.storage.locked_file import faults
 from reflexion_lab.storage.record_file import RecordFile
-from reflexion_lab.storage.search import found
+from reflexion_lab.storage.search import matching
 
 
 class Jsonl:
@@ -23,8 +23,10 @@ class Jsonl:
     all; a kill in its midst may keep the first of the records. Newer versions of a record are added behind the older
     ones, which `prune` removes. The folder belongs on a disk whose file system knows `flock`.
 
-    Raises:
-        StoreError: the folder cannot be used, or a file in it is not of this version.
+    Raises
+    ------
+    StoreError
+        The folder cannot be used, or a file in it is not of this version.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,7 +56,7 @@ class Jsonl:
         return cast(Iterator[S], self._files[KIND_OF[kind].name].read())
 
     def search(self, search: Search) -> list[Episode]:
-        return found(search, self.read(Episode))
+        return matching(search, self.read(Episode))
 
     def prune(self, before: float) -> int:
         return sum(file.prune(before) for file in self._files.values())

@@ -1,4 +1,4 @@
-"""The four kinds of record that a store keeps, and what each must be to be kept."""
+"""The four kinds of record that a store keeps, and what a record must be to be stored."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Line(NamedTuple):
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """While records are read, the garbage collector would walk over all of them again and again, for nothing: without
-    it, a million takes a third less time.
+    """Pause the garbage collector, which would visit all records again and again while they are read: a million takes a
+    third less time.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -67,12 +67,14 @@ def is_old(record: Stored, before: float) -> bool:
 
 
 def prepared(records: Sequence[Stored]) -> list[Line]:
-    """What to keep of `records`, in their order. An episode without id or timestamp gets them: `ep-` and 32 hex digits,
-    and the time.
+    """The lines to store, in the order of `records`. An episode without id or timestamp gets them: `ep-` and 32 hex
+    digits, and the time.
 
-    Raises:
-        DataError: one of them could not be found or read again: it names no agent, has no id, or a number is not
-            finite. It is raised before anything is kept.
+    Raises
+    ------
+    DataError
+        A record could not be read back: it names no agent, has no id, or a number is not finite. It is raised
+        before anything is stored.
     """
     return [_line(record, f"record {number} of {len(records)}") for number, record in enumerate(records, 1)]
 
@@ -85,11 +87,11 @@ def _line(record: Stored, which: str) -> Line:
     if not name or "\0" in name or len(name) > LONGEST_ID:
         raise DataError(f"{which}, {kind.id_field}", repr(name[:40]), f"1 to {LONGEST_ID} characters, none of them NUL")
     try:
-        # What reads back is what every store keeps: 1 has become 1.0, and NaN, which JSON lacks, is found out.
+        # Every store keeps what reads back: 1 has become 1.0, and NaN, which JSON lacks, is refused.
         body = msgspec.json.encode(record, order="deterministic")
         return Line(kind, name, body, _DECODERS[kind.record].decode(body))
     except (UnicodeEncodeError, msgspec.MsgspecError) as problem:
-        raise DataError(f"{kind.id_field} {name!r}: it would not read back ({problem}); mend that field") from None
+        raise DataError(f"{kind.id_field} {name!r}: it cannot be read back ({problem}); correct that field") from None
 
 
 def filled(episode: Episode, which: str = "an episode") -> Episode:

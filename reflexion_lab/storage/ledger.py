@@ -1,4 +1,4 @@
-"""What runs and sweeps have newly spent, shared by threads, processes and machines, and the caps on it."""
+"""Spending of runs and sweeps, shared by threads, processes and machines, and its caps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPENT = "SELECT calls, tokens, cost, seconds FROM spending WHERE scope = :scope
 
 
 class Spending(NamedTuple):
-    """What calls took, all roles together."""
+    """Calls, tokens, cost and time of all roles together."""
 
     calls: int = 0
     tokens: int = 0
@@ -46,7 +46,7 @@ class Spending(NamedTuple):
 
 
 class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be newly spent, of each kind; None: no limit. Replies from the cache are free."""
+    """Limits on new spending; None: no limit. Replies from the cache are free."""
 
     calls: Count | None = None
     tokens: Count | None = None
@@ -57,7 +57,7 @@ class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         check_fields(self)
 
     def exceeded(self, spending: Spending) -> str:
-        """The first cap that `spending` is above, for seconds also at; "" for none."""
+        """The first cap that `spending` exceeds (of seconds: reaches); "" for none."""
         for name, found in spending._asdict().items():
             limit = getattr(self, name)
             if limit is not None and (found > limit or (name == "seconds" and found >= limit)):

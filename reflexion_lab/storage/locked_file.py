@@ -24,7 +24,7 @@ def locked(path: Path) -> Iterator[tuple[int, int]]:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Whoever rewrote the file while we waited has put a new one in its place.
+            # A process that rewrote the file while we waited has replaced it.
             if _stands(path, descriptor):
                 yield descriptor, os.fstat(descriptor).st_size
                 return
@@ -60,10 +60,10 @@ def snapshot(path: Path) -> Iterator[tuple[int, int]]:
 
 def write(descriptor: int, text: bytes, size: int) -> None:
     """Append all of `text` to a file of `size` bytes, or nothing."""
-    left = memoryview(text)
+    rest = memoryview(text)
     try:
-        while left:
-            left = left[os.write(descriptor, left) :]
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
     except BaseException:
         os.ftruncate(descriptor, size)
         raise

@@ -1,4 +1,4 @@
-"""The numbered steps that lay out a database. A step that was released is never changed; a new one is added."""
+"""The numbered steps that create a record store's tables. A released step is never changed; new ones are added."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TYPES = {
 
 
 def version(connection: Connection) -> int:
-    """The step that a database stands at; 0 for one that holds nothing of ours."""
+    """The number of steps that a database has taken; 0 where it has none of our tables."""
     from sqlalchemy import inspect, text
 
     if not inspect(connection).has_table("schema_version"):
@@ -50,13 +50,13 @@ def version(connection: Connection) -> int:
     return int(connection.execute(text("SELECT max(version) FROM schema_version")).scalar_one() or 0)
 
 
-def check(place: str, found: int) -> None:
+def check(place: str, version: int) -> None:
     """Raises StoreError for a database that a newer version wrote."""
-    if found > len(MIGRATIONS):
+    if version > len(MIGRATIONS):
         raise StoreError(
-            f"{place}, schema",
-            found,
-            f"at most {len(MIGRATIONS)}",
+            place,
+            f"schema {version}",
+            f"{len(MIGRATIONS)} or less",
             "use the version of reflexion_lab that wrote it, or a newer one",
         )
 
@@ -66,12 +66,12 @@ def migrate(connection: Connection, upto: int = len(MIGRATIONS)) -> None:
     from sqlalchemy import text
 
     types = TYPES[connection.dialect.name]
-    found = version(connection)
-    if found == 0:
+    present = version(connection)
+    if present == 0:
         connection.execute(
             text("CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at DOUBLE PRECISION NOT NULL)")
         )
-    for number in range(found + 1, upto + 1):
+    for number in range(present + 1, upto + 1):
         for statement in MIGRATIONS[number - 1]:
             connection.execute(text(statement.format(**types)))
         connection.execute(text("INSERT INTO schema_version VALUES (:n, :t)"), {"n": number, "t": time.time()})

@@ -22,9 +22,12 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     """The store at `place`: JSON lines in a folder, a SQLite file, PostgreSQL, or, for "", one that the process takes
     with it. Records older than `retention_days` are removed at once; None keeps all.
 
-    Raises:
-        ConfigError: `place` is none of these, or `retention_days` is not above 0.
-        StoreError: the store cannot be opened.
+    Raises
+    ------
+    ConfigError
+        `place` is none of these, or `retention_days` is not above 0.
+    StoreError
+        The store cannot be opened.
     """
     store = _store(str(place))
     if retention_days is not None and (removed := store.prune(time.time() - retention_days * DAY)):

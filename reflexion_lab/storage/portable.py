@@ -31,7 +31,7 @@ class _Archive(Record, frozen=True, kw_only=True):
 
 
 def dump(store: Store, path: Path) -> dict[str, int]:
-    """Write all records of `store` to `path`, in one step, and say how many of each kind. Raises StoreError."""
+    """Write all records of `store` to `path`, in one step, and return the counts by kind. Raises StoreError."""
     counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
     with faults(path, "written"):
         replace(path, (_json if path.suffix == ".json" else _jsonl)(store, counts))
@@ -39,11 +39,13 @@ def dump(store: Store, path: Path) -> dict[str, int]:
 
 
 def load(store: Store, path: Path) -> dict[str, int]:
-    """Append all records of `path` to `store`, and say how many of each kind. A record whose id is known replaces the
-    older one, so that an import that the disk cut short can be begun again.
+    """Append all records of `path` to `store`, and return the counts by kind. A record whose id is known replaces the
+    older one, so an import that a full disk ended can be repeated.
 
-    Raises:
-        StoreError: `path` is no regular file, or a line of it is no record; then nothing was appended.
+    Raises
+    ------
+    StoreError
+        `path` is no regular file, or a line of it is no record; then nothing was appended.
     """
     if path.exists() and not path.is_file():  # it is read twice, which a pipe does not allow
         raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")

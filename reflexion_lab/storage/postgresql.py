@@ -1,4 +1,4 @@
-"""PostgreSQL by its URL: read, shown without the password that it may hold, connected to; and what its errors mean."""
+"""PostgreSQL: URLs, connections, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALIVE = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""A machine that vanishes closes no connection: after a minute without a sign of life one counts as lost."""
+"""A machine that vanishes closes no connection: after a minute of silence a connection counts as lost."""
 ADVICE = (
     (("full", "no space", "disk i/o", "extend file"), "free some space and try again"),
     (("readonly", "read-only", "permission", "unable to open"), "name a place that you may write to"),
@@ -52,8 +52,8 @@ def read(url: str, key: str, expected: str = EXPECTED) -> URL:
     return parts.set(drivername="postgresql+psycopg") if parts.drivername == "postgresql" else parts
 
 
-def shown(parts: URL) -> str:
-    """The place in words, without the password, wherever in the URL it stands."""
+def without_password(parts: URL) -> str:
+    """The place for messages: without a password, wherever it stands in the URL."""
     return parts.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
 
 
@@ -64,15 +64,15 @@ def with_login(url: str) -> str:
 
 
 def engine(parts: URL, connect_args: Mapping[str, object] | None = None, **options: object) -> Engine:
-    """SQLAlchemy's, whose connections notice when the server's machine is gone."""
+    """An engine whose connections notice when the server's machine is gone."""
     from sqlalchemy import create_engine
 
     alive = {name: value for name, value in ALIVE.items() if name not in parts.query}
     return create_engine(parts, connect_args={**alive, **(connect_args or {})}, **options)
 
 
-def said(error: BaseException) -> tuple[str, str]:
-    """What a database's error says, on one line, and what can be done about it."""
+def reason_and_advice(error: BaseException) -> tuple[str, str]:
+    """The reason of a database's error on one line, and what to do about it."""
     from sqlalchemy.exc import DBAPIError
 
     inner = error.orig if isinstance(error, DBAPIError) and error.orig else error

@@ -138,7 +138,7 @@ class RecordFile:
             warnings.warn(f"{self.path}: {which} torn or garbled, and left out; the rest is whole", stacklevel=2)
 
     def _beginning(self, descriptor: int, size: int) -> bytes:
-        """What must stand before the next record: a break behind a torn line, a header where there is none."""
+        """The bytes to write before the next record: a line break after a torn line, a missing header."""
         if size == 0:
             return self._header
         start = b"" if os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"

@@ -51,8 +51,10 @@ def header_number(where: object, kind: Kind, descriptor: int, size: int) -> int:
     """The number, from 1, of the line that is the header; 0 where no line can be read at all, since the very first
     write was torn.
 
-    Raises:
-        StoreError: the first line that can be read is no header, or that of another kind or schema.
+    Raises
+    ------
+    StoreError
+        The first line that can be read is no header, or that of another kind or schema.
     """
     for number, line in enumerate(lines(descriptor, size), 1):
         try:
@@ -66,7 +68,7 @@ def header_number(where: object, kind: Kind, descriptor: int, size: int) -> int:
 def check_header(where: str, line: bytes, name: str) -> None:
     """Raises StoreError unless `line` is the header of a file of `name`; a decoder's error when it is torn."""
     try:
-        found = msgspec.json.decode(line, type=Header)
+        header = msgspec.json.decode(line, type=Header)
     except msgspec.ValidationError:
         raise StoreError(
             where,
@@ -74,9 +76,9 @@ def check_header(where: str, line: bytes, name: str) -> None:
             header_text(name),
             "a file of records from elsewhere goes in by `reflexion-lab memory import`",
         ) from None
-    if found.kind != name:
-        raise StoreError(where, f"a file of {found.kind!r}", name, "give the file its own name back")
-    check_schema(where, found.schema)
+    if header.kind != name:
+        raise StoreError(where, f"a file of {header.kind!r}", name, "give the file its own name back")
+    check_schema(where, header.schema)
 
 
 def check_schema(where: str, schema: int) -> None:
@@ -91,4 +93,4 @@ def header_text(name: str) -> str:
 
 
 def other_version(where: str, problem: object) -> StoreError:
-    return StoreError(f"{where}: {problem}; was it written by another version? Mend or remove that line")
+    return StoreError(f"{where}: {problem}; was it written by another version? Correct or remove that line")

@@ -1,4 +1,4 @@
-"""What it means for an episode to match a search: one rule for every store."""
+"""The rule of all stores for when an episode matches a search."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from reflexion_lab.records import Episode, Search
 
 
-def found(search: Search, episodes: Iterable[Episode]) -> list[Episode]:
-    """Those of `episodes` (oldest first) that match, newest first, at most `search.limit`."""
+def matching(search: Search, episodes: Iterable[Episode]) -> list[Episode]:
+    """The episodes that match, newest first, at most `search.limit`; `episodes` are oldest first."""
     kept: deque[Episode] = deque(maxlen=search.limit if search.limit > 0 else None)
     kept.extend(episode for episode in episodes if matches(search, episode))
     return list(kept)[::-1]

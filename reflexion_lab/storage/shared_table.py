@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.storage.postgresql import EXPECTED, LOCK, engine, read, said, shown
+from reflexion_lab.storage.postgresql import EXPECTED, LOCK, engine, read, reason_and_advice, without_password
 from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, T
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ PAUSES = 0.05, 2.0
 UNPREPARED = {"prepare_threshold": None}
 """Poolers between here and the server may not know statements that were prepared on it."""
 BUSY = ("too many", "remaining connection slots", "starting up", "shutting down", "not yet accepting", "recovery")
-"""What a server says that is there, and will take connections soon."""
+"""Signs in the errors of a server that will take connections soon."""
 LAYOUTS = "CREATE TABLE IF NOT EXISTS layouts (name TEXT PRIMARY KEY, schema INTEGER NOT NULL)"
 MARKS = "CREATE TABLE IF NOT EXISTS marks (mark UUID PRIMARY KEY)"
 MARKED = """WITH known AS (DELETE FROM marks WHERE mark = ANY(%s::uuid[])) INSERT INTO marks VALUES (%s)
 ON CONFLICT DO NOTHING RETURNING set_config('idle_in_transaction_session_timeout', '60000', true)"""
-"""Gives no row where the mark is there: after an earlier transaction with it has ended, which it waits for. The rows of
-a client that vanished within one are free after a minute."""
+"""Returns no row where the mark exists; it waits for an earlier transaction with that mark to end. Rows of a client
+that vanished within a transaction are free after a minute."""
 IS_LAID_OUT = "SELECT 1 FROM pg_class WHERE relname = 'layouts' AND pg_table_is_visible(oid)"
 
 
@@ -53,7 +53,7 @@ class SharedTable:
         self._url = read(url, key)
         if self._url.get_backend_name() != "postgresql":
             raise ConfigError(key, f"{self._url.drivername}://", f"a path, or {EXPECTED}")
-        self.place = shown(self._url)
+        self.place = without_password(self._url)
         self._layout = layout
         self._readonly = readonly
         self._patience = patience
@@ -72,7 +72,7 @@ class SharedTable:
     def described(self, error: Exception) -> str:
         if isinstance(error, LayoutError):
             return f": {error}"
-        reason, advice = said(error)
+        reason, advice = reason_and_advice(error)
         return f" ({reason}); {advice}"
 
     def open(self) -> None:
@@ -104,14 +104,14 @@ class SharedTable:
             return results[-1]
 
         results: list[tuple[T, bool]] = []
-        left = [*marks, mark]
+        pending = [*marks, mark]
         try:
             result, commit = self._waiting(attempt)
-            left = [mark] if commit else marks
+            pending = [mark] if commit else marks
             return result
         finally:
             with self._lock:
-                self._marks += left
+                self._marks += pending
 
     def close(self) -> None:
         if self._engine is not None:

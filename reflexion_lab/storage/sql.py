@@ -11,7 +11,7 @@ import msgspec
 from reflexion_lab.errors import StoreError
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Mistake, Search
-from reflexion_lab.storage.databases import connected, faults, parsed, shown, writing
+from reflexion_lab.storage.databases import connected, faults, parsed, without_password, writing
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, Line, collector_paused, prepared
 from reflexion_lab.storage.search import matches, searched
 
@@ -28,18 +28,21 @@ class Sql:
     """Records in the database at `url`: `postgresql://user:password@host/database`, `sqlite:///path`, or the Path of a
     SQLite file, which belongs on a local disk.
 
-    `append` keeps all of its records or none, in one transaction. When it returns, they outlive a killed process; a
-    crash of the machine too with PostgreSQL, whereas SQLite may then lose the last transactions, never older ones.
+    `append` keeps all of its records or none, in one transaction. When it returns, they survive a killed process and,
+    in PostgreSQL, a crash of the machine; SQLite may lose the last transactions then, never older ones.
     Writers of one database take turns. Any number of processes may open a new one at once.
 
-    Raises:
-        ValueError: `url` is none of these.
-        StoreError: the database cannot be had, is damaged, another program's or a newer version's.
+    Raises
+    ------
+    ValueError
+        `url` is none of these.
+    StoreError
+        The database cannot be had, is damaged, another program's or a newer version's.
     """
 
     def __init__(self, url: str | Path) -> None:
         parts = parsed(url)
-        self.place = shown(parts)
+        self.place = without_password(parts)
         self._json = parts.get_backend_name() == "postgresql"
         with faults(self.place, "opened"):
             self._engine = connected(parts)
@@ -63,14 +66,14 @@ class Sql:
         return self._records(self._bodies(table).order_by(table.c.seq), kind)
 
     def search(self, search: Search) -> list[Episode]:
-        found: list[Episode] = []
-        # The database narrows the search; what it lets through is judged by the one rule of all stores.
+        episodes: list[Episode] = []
+        # The database narrows the search; the rule of all stores decides.
         for episode in self._records(self._narrowed(search), Episode):
             if matches(search, episode):
-                found.append(episode)
-                if len(found) == search.limit:
+                episodes.append(episode)
+                if len(episodes) == search.limit:
                     break
-        return found
+        return episodes
 
     def prune(self, before: float) -> int:
         from sqlalchemy import delete
@@ -139,8 +142,9 @@ class Sql:
         try:
             return decode(body)
         except (msgspec.DecodeError, TypeError) as problem:  # a damaged file gives NULL where none can be
-            said = f"{problem} in {str(body)[:80]}"
-            raise StoreError(f"{self.place}: {said}; was it written by another version, or damaged?") from None
+            raise StoreError(
+                f"{self.place}: {problem} in {str(body)[:80]}; was it written by another version, or damaged?"
+            ) from None
 
 
 def _table(record: type[Any]) -> TableClause:

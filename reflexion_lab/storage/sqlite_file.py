@@ -18,7 +18,7 @@ BUSY_SECONDS = 30.0
 
 
 FAULTS = (sqlite3.Error, OSError)
-"""What reading and writing a file may raise."""
+"""Errors of reading and writing a file."""
 
 
 class FileTable:
@@ -91,8 +91,10 @@ def _open(target: str) -> sqlite3.Connection:
 def connect(path: Path, layout: Layout) -> sqlite3.Connection:
     """Open `path` for reading and writing, and lay it out if it is new.
 
-    Raises:
-        sqlite3.Error, OSError: the file is damaged, another program's, of another schema, or cannot be opened.
+    Raises
+    ------
+    sqlite3.Error, OSError
+        The file is damaged, another program's, of another schema, or cannot be opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = _open(path.absolute().as_uri())

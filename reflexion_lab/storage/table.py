@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 
 class Layout(NamedTuple):
-    """What a kind of table looks like."""
+    """Name, columns and versions of a table."""
 
     name: str
     columns: str
@@ -47,7 +47,7 @@ class Table(Protocol):
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What the methods raise when the database cannot be used."""
+        """Exceptions that the methods raise when the database cannot be used."""
 
     def described(self, error: Exception) -> str:
         """The reason and what to do about it, to follow the name of what failed."""

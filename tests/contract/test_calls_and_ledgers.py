@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -210,6 +211,25 @@ def test_a_finished_call_outlives_kill_9(place):
     with closing(ReplayModel(place)) as replay:
         assert replay.complete(says("0"), sampling=Sampling()).text == "paid 0"
     assert execute(place, "SELECT count(*) FROM calls") == [(1,)]
+
+
+OLD_CALLS = """CREATE TABLE calls (key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, request TEXT NOT NULL,
+completion TEXT NOT NULL, created_at TEXT NOT NULL)"""
+OLD_SPENDING = """CREATE TABLE spending (scope TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL,
+cost REAL NOT NULL, seconds REAL NOT NULL)"""
+
+
+def test_files_of_version_0_1_are_read_and_extended(tmp_path):
+    calls, spending = str(tmp_path / "calls.sqlite"), str(tmp_path / "spending.sqlite")
+    for path, table, application in ((calls, OLD_CALLS, 0x52464C58), (spending, OLD_SPENDING, 0x52464C53)):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(f"{table}; PRAGMA application_id = {application}; PRAGMA user_version = 1")
+    execute(calls, f"INSERT INTO calls VALUES ('k', 'm', '{{}}', '{msgspec.json.encode(PAID).decode()}', '')")
+    execute(spending, "INSERT INTO spending VALUES ('run', 3, 40, 0.5, 2.0)")
+    with closing(CallStore(calls)) as store:
+        assert store.get("k") == store.put("k", "m", b"{}", PAID) == PAID
+    with closing(Ledger(spending)) as ledger:
+        assert ledger.add("run", Spending(1, 2, 0.25, 1.0), Caps(calls=4)) == ("", Spending(4, 42, 0.75, 3.0))
 
 
 # Databases that are not ours

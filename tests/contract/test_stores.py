@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import builders
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,7 +30,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.storage.place import opened
 from reflexion_lab.storage.portable import dump, load
-from reflexion_lab.storage.search import found
+from reflexion_lab.storage.search import matching
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")
 LASTING = STORES[1:]
@@ -89,13 +90,12 @@ def place(request, place_of):
 
 
 def reflection(**fields):
-    given = {"root_cause": "off by one", "what_went_wrong": "f(2) gave 1", "what_to_change": "use <=", **fields}
-    return Reflection(reflection_id="r", about_attempt=1, confidence=0.5, source="llm", **given)
+    given = {"root_cause": "off by one", "what_went_wrong": "f(2) gave 1", "what_to_change": "use <="}
+    return builders.reflection(**given | fields)
 
 
 def episode(name, **fields):
-    given = {"agent_id": "a", "task_id": "t", "timestamp": 100.0, "reflection": None, "passed": False, "code": "c"}
-    return Episode(episode_id=name, attempt_number=1, test_results="r", **{**given, **fields})
+    return builders.episode(name, **{"timestamp": 100.0, "code": "c", "test_results": "r"} | fields)
 
 
 def mistake(name, **fields):
@@ -280,7 +280,7 @@ def test_a_search_finds_what_the_one_rule_says(store, world, wanted):
     store.append([replace(one, episode_id=f"e{n}") for n, one in enumerate(world)])
     kept = list(store.read(Episode))
     for search in wanted:
-        assert store.search(search) == found(search, kept), search
+        assert store.search(search) == matching(search, kept), search
 
 
 def test_ids_that_differ_late_are_searched_apart(store):

@@ -11,7 +11,7 @@ import reflexion_lab
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.minilm import MiniLM, packaged
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
-from reflexion_lab.memory.texts import asked, document, query
+from reflexion_lab.memory.texts import document, failure_query, query
 from reflexion_lab.records import Episode, Task
 
 REFLECTIONS = [
@@ -51,7 +51,7 @@ def test_two_errors_at_one_long_task_are_two_queries():
     for texts in (
         [query(task, [episode], "task_error") for episode in episodes],
         [document(episode, "task_error") for episode in episodes],
-        [asked(task, [episode]) for episode in episodes],
+        [failure_query(task, [episode]) for episode in episodes],
     ):
         one, other = MiniLM().embed(texts)
         assert one @ other < 0.99

@@ -1,5 +1,6 @@
 """What loops learn from each other: when it becomes known, what of it is shown, and what a store keeps of it."""
 
+import builders
 import pytest
 from msgspec.structs import replace
 
@@ -9,14 +10,11 @@ from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.memory.mistakes import mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import (
-    Attempt,
     Check,
     Episode,
     Evaluation,
-    MemoryState,
     Mistake,
     Recollection,
-    Reflection,
     Session,
     Task,
     Trajectory,
@@ -34,28 +32,23 @@ def task(name, prompt="sum the numbers of a list"):
 
 def attempt(name, number=1, *, passed=False, cause=CAUSE, change="use the whole range", confidence=0.5, wisdom=()):
     check = Check(name="assert f([1]) == 1", outcome="pass" if passed else "fail", error_type="AssertionError")
-    reflection = Reflection(
+    reflection = builders.reflection(
         reflection_id=f"{name}#{number}",
         about_attempt=number,
         root_cause=cause,
         what_went_wrong="the last item is missing",
         what_to_change=change,
         confidence=confidence,
-        source="llm",
         category="assertion",
         key_insight=f"insight of {name}",
     )
-    return Attempt(
+    return builders.attempt(
+        number,
         task_id=name,
-        number=number,
-        recalled=(),
         recalled_wisdom=wisdom,
         trajectory=Trajectory(solution=f"def f(x):  # {name}", strategy="s"),
-        evaluation=Evaluation(
-            passed=passed, outcome="pass" if passed else "fail", reward=float(passed), checks=(check,)
-        ),
+        evaluation=builders.evaluation(passed, checks=(check,)),
         reflection=None if passed else reflection,
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
     )
 
 

@@ -3,27 +3,17 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import builders
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Episode
 
 
 def made(name="", agent="a", task="t", **fields):
-    return Episode(
-        episode_id=name,
-        agent_id=agent,
-        task_id=task,
-        attempt_number=1,
-        code="x",
-        test_results="",
-        reflection=None,
-        passed=False,
-        **fields,
-    )
+    return builders.episode(name, agent_id=agent, task_id=task, **fields)
 
 
 def filled(*episodes, capacity=1000, **fields):

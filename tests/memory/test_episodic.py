@@ -1,15 +1,15 @@
 import threading
 
+import builders
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.memory.reflection_files import ReflectionFiles
-from reflexion_lab.records import Attempt, Evaluation, MemoryState, Recollection, Task, Trajectory
+from reflexion_lab.records import MemoryState, Recollection, Task, Trajectory
 
-PASSED = Evaluation(passed=True, outcome="pass", reward=1.0)
-STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
+PASSED = builders.evaluation(passed=True)
 
 
 def task(task_id):
@@ -17,14 +17,7 @@ def task(task_id):
 
 
 def attempt(task_id, number, code="x"):
-    return Attempt(
-        task_id=task_id,
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution=code, strategy="s"),
-        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0),
-        memory=STATE,
-    )
+    return builders.attempt(number, task_id=task_id, trajectory=Trajectory(solution=code, strategy="s"))
 
 
 def filled(recall, numbers, max_episodes=1000):

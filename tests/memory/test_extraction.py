@@ -4,44 +4,29 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import builders
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.memory import extraction
 from reflexion_lab.memory.extraction import Extraction, extract, normalised
-from reflexion_lab.records import Episode, Reflection
 
 
-def reflection(cause="the loop ends too early", change="loop on", confidence=0.5) -> Reflection:
-    return Reflection(
-        reflection_id="r",
-        about_attempt=1,
-        root_cause=cause,
-        what_went_wrong="wrong",
-        what_to_change=change,
-        confidence=confidence,
-        source="llm",
-    )
+def reflection(cause="the loop ends too early", change="loop on", confidence=0.5):
+    return builders.reflection(root_cause=cause, what_to_change=change, confidence=confidence)
 
 
-def episode(
-    number, cause="the loop ends too early", session="s", confidence=0.5, change="loop on", **fields
-) -> Episode:
+def episode(number, cause="the loop ends too early", session="s", confidence=0.5, change="loop on", **fields):
     known = {
-        "episode_id": f"ep-{number}",
         "session_id": session,
-        "agent_id": "a",
         "task_id": f"t{number}",
-        "attempt_number": 1,
         "code": "",
-        "test_results": "",
         "reflection": reflection(cause, change, confidence),
         "confidence": confidence,
-        "passed": False,
         "timestamp": float(number),
     }
-    return Episode(**known | fields)
+    return builders.episode(**{"episode_id": f"ep-{number}"} | known | fields)
 
 
 @pytest.mark.parametrize(

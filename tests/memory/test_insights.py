@@ -1,19 +1,13 @@
+import builders
 import pytest
 
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.session import after
-from reflexion_lab.records import Attempt, Evaluation, MemoryState, Reflection, Session, Trajectory
+from reflexion_lab.records import Session
 
 
 def reflected(**fields):
-    told = {
-        "root_cause": "c",
-        "what_went_wrong": "w",
-        "what_to_change": "change it",
-        "confidence": 0.5,
-        "source": "llm",
-    }
-    return Reflection(reflection_id="r", about_attempt=1, **{**told, **fields})
+    return builders.reflection(**{"what_to_change": "change it"} | fields)
 
 
 def test_a_new_insight_comes_last_and_the_given_ones_stay_as_they_were():
@@ -55,14 +49,10 @@ CHANGES = (
 def test_changes_in_the_words_that_the_labs_grammar_asks_for_are_all_kept():
     session, book = Session(session_id="s"), Insights()
     for number, change in enumerate(CHANGES):
-        about = Attempt(
-            task_id="t", number=number, recalled=(), trajectory=Trajectory(solution="", strategy=""),
-            evaluation=Evaluation(passed=False, outcome="fail", reward=0.0),
-            reflection=reflected(what_to_change=change), memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-        )  # fmt: skip
+        about = builders.attempt(number, reflection=reflected(what_to_change=change))
         session = after(session, about)
         book.add(f"t{number}", change)
-    assert session.key_insights == book.told() == CHANGES
+    assert session.key_insights == book.newest() == CHANGES
 
 
 def test_a_short_insight_equals_only_itself():
@@ -93,10 +83,10 @@ def test_a_task_is_told_the_insights_of_the_others_alone():
     known = Insights()
     for task, text in (("a", "mind the sign"), ("b", "sort first"), ("c", "mind the sign")):
         known.add(task, text)
-    assert known.told() == ("mind the sign", "sort first")
-    assert known.told("a") == ("sort first", "mind the sign")
-    assert known.told("c") == ("mind the sign", "sort first")
-    assert known.told("b") == ("mind the sign",)
+    assert known.newest() == ("mind the sign", "sort first")
+    assert known.newest("a") == ("sort first", "mind the sign")
+    assert known.newest("c") == ("mind the sign", "sort first")
+    assert known.newest("b") == ("mind the sign",)
 
 
 def test_however_much_one_task_says_the_others_keep_twenty():
@@ -105,9 +95,9 @@ def test_however_much_one_task_says_the_others_keep_twenty():
         known.add("other", f"{number} said by another")
     for number in range(50):
         known.add("own", f"{number} said by itself")
-    assert known.told("own") == tuple(f"{number} said by another" for number in range(5, 25))
-    assert known.told("other") == tuple(f"{number} said by itself" for number in range(30, 50))
-    assert len(known.told()) == 20
+    assert known.newest("own") == tuple(f"{number} said by another" for number in range(5, 25))
+    assert known.newest("other") == tuple(f"{number} said by itself" for number in range(30, 50))
+    assert len(known.newest()) == 20
 
 
 def test_what_everybody_says_crowds_nobody_out():
@@ -115,5 +105,5 @@ def test_what_everybody_says_crowds_nobody_out():
     known.add("a", "sort first")
     for number in range(100):
         known.add(f"t{number}", "read the task")
-    assert known.told("a") == ("read the task",)
-    assert known.told("t0") == ("sort first", "read the task")
+    assert known.newest("a") == ("read the task",)
+    assert known.newest("t0") == ("sort first", "read the task")

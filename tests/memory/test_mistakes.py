@@ -2,12 +2,13 @@ import hashlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import builders
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Mistake, Reflection, Task, Trajectory
+from reflexion_lab.records import Check, Evaluation, MemoryState, Mistake, Task
 from reflexion_lab.text.prompts.render import render
 
 STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
@@ -33,23 +34,11 @@ def attempt(number, message="", change="", outcome="fail", **fields):
     """Passes where there is no message; `change` is what its reflection asks for."""
     checks = (Check(name="assert f(1) == 2", outcome=outcome if message else "pass", message=message),)
     judged = {"passed": not message, "outcome": outcome if message else "pass", "reward": 0.25 if message else 1.0}
-    reflection = Reflection(
-        reflection_id="r",
-        about_attempt=number,
-        root_cause="c",
-        what_went_wrong="w",
-        what_to_change=change,
-        confidence=0.5,
-        source="llm",
-    )
-    return Attempt(
+    return builders.attempt(
+        number,
         task_id=TASK.task_id,
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution="x", strategy="s"),
         evaluation=Evaluation(**{**judged, "checks": checks, **fields}),
-        reflection=reflection if change else None,
-        memory=STATE,
+        reflection=builders.reflection(about_attempt=number, what_to_change=change) if change else None,
     )
 
 

@@ -1,11 +1,12 @@
 """Ω: how many of a task's newest episodes are shown."""
 
+import builders
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.memory.omega import adapted, by_verification_type, capacity, dynamic
 from reflexion_lab.memory.recall import Window
-from reflexion_lab.records import Episode, Reflection, Task
+from reflexion_lab.records import Task
 
 
 def task(*tags):
@@ -13,23 +14,9 @@ def task(*tags):
 
 
 def episode(number=1, *, passed=False, reward=0.6, category="", kind="unit_tests"):
-    reflection = Reflection(
-        reflection_id=f"t#{number}",
-        about_attempt=number,
-        root_cause="c",
-        what_went_wrong="w",
-        what_to_change="x",
-        confidence=0.5,
-        source="llm",
-        category=category,
-    )
-    return Episode(
-        agent_id="a",
-        task_id="t",
+    return builders.episode(
         attempt_number=number,
-        code="",
-        test_results="",
-        reflection=reflection if category else None,
+        reflection=builders.reflection(about_attempt=number, category=category) if category else None,
         passed=passed,
         reward=reward,
         metadata={"verification_type": kind},

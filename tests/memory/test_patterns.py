@@ -1,10 +1,10 @@
+import builders
+
 from reflexion_lab.memory.patterns import extract_patterns
-from reflexion_lab.records import Reflection
 
 
 def reflected(name, *lessons, **fields):
-    told = {"root_cause": "c", "what_went_wrong": "w", "what_to_change": "d", "confidence": 0.5, "source": "llm"}
-    return Reflection(reflection_id=name, about_attempt=1, lessons=lessons, **{**told, **fields})
+    return builders.reflection(reflection_id=name, lessons=lessons, **fields)
 
 
 def counted(reflections, **fields):

@@ -1,5 +1,6 @@
 """Recall: what is shown, in which order, and within which budget."""
 
+import builders
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,23 +9,14 @@ from msgspec.structs import replace
 from reflexion_lab.memory.episodic import NothingKnown
 from reflexion_lab.memory.packing import packed, words
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
-from reflexion_lab.records import Episode, Task
+from reflexion_lab.records import Task
 from reflexion_lab.text.prompts.length import estimated
 
 TASK = Task(task_id="t", prompt="", entry_point="f")
 
 
 def episode(number, code="x", task_id="t"):
-    return Episode(
-        episode_id=f"{task_id}{number}",
-        agent_id="a",
-        task_id=task_id,
-        attempt_number=number,
-        code=code,
-        test_results="",
-        reflection=None,
-        passed=False,
-    )
+    return builders.episode(f"{task_id}{number}", task_id=task_id, attempt_number=number, code=code)
 
 
 class Others(NothingKnown):

@@ -1,3 +1,4 @@
+import builders
 import pytest
 
 from reflexion_lab.memory.session import (
@@ -7,7 +8,7 @@ from reflexion_lab.memory.session import (
     described_insights,
     described_reflections,
 )
-from reflexion_lab.records import Attempt, Check, Evaluation, MemoryState, Reflection, Session, Step, Trajectory
+from reflexion_lab.records import Check, Evaluation, MemoryState, Session, Step, Trajectory
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
 
 STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
@@ -22,22 +23,13 @@ def reflected(number, **fields):
         "what_to_change": f"change {number}",
         "key_insight": f"insight {number}",
     }
-    return Reflection(
-        reflection_id=f"t#{number}", about_attempt=number, confidence=0.5, source="llm", **{**words, **fields}
-    )
+    return builders.reflection(reflection_id=f"t#{number}", about_attempt=number, **{**words, **fields})
 
 
 def attempt(number, reflection=None, evaluation=FAILED):
     steps = tuple(Step(action=action) for action in ACTIONS)
-    return Attempt(
-        task_id="t",
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution="x", strategy="react", steps=steps),
-        evaluation=evaluation,
-        reflection=reflection,
-        memory=STATE,
-    )
+    trajectory = Trajectory(solution="x", strategy="react", steps=steps)
+    return builders.attempt(number, trajectory=trajectory, evaluation=evaluation, reflection=reflection)
 
 
 def over(*reflections):

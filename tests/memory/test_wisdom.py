@@ -75,7 +75,7 @@ def test_a_reader_is_told_what_may_be_told_and_the_rest_makes_room():
     def told(one):
         return replace(one, pattern=one.pattern.upper()) if one.tasks == ("b",) else None
 
-    assert patterns(book.relevant("pointer", 2, told=told)) == ["POINTER P2", "POINTER P1"]
+    assert patterns(book.relevant("pointer", 2, view=told)) == ["POINTER P2", "POINTER P1"]
 
 
 def test_usage_whose_episodes_are_gone_stands_and_a_smaller_count_does_not_replace_it():

@@ -89,8 +89,10 @@ def test_tfidf_is_that_of_scikit_learn_fitted_on_the_living_documents(forget):
         assert [hit.score for hit in hits] == pytest.approx([score for score, _ in expected], abs=1e-11)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"k1": 0.9, "b": 0.4}, {"k1": 0}, {"k1": 3, "b": 1}, {"b": 0}])
-@pytest.mark.parametrize("forget", [0, 59, 100])
+@pytest.mark.parametrize(
+    ("forget", "parameters"),
+    [(0, {}), (59, {"k1": 0.9, "b": 0.4}), (100, {"k1": 0}), (0, {"k1": 3, "b": 1}), (59, {"b": 0}), (100, {})],
+)
 def test_bm25_is_the_formula_over_the_living_documents(forget, parameters):
     documents, ours = [tokens(prompt) for prompt in PROMPTS[forget:]], grown(BM25(**parameters), forget)
     for query in QUERIES:

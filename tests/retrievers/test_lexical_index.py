@@ -46,45 +46,23 @@ def assert_alike(hits, others, first):
 
 
 @pytest.mark.parametrize("make", MAKERS)
-@given(steps=st.lists(BATCHES, max_size=10), query=QUERY, k=st.integers(1, 20))
+@given(steps=st.lists(BATCHES | FORGET, max_size=14), query=QUERY, k=st.integers(1, 20))
 @settings(deadline=None)
-def test_adding_in_batches_is_adding_at_once(make, steps, query, k):
+def test_any_order_of_adding_and_forgetting_is_adding_what_is_left_at_once(make, steps, query, k):
     retriever, texts, first = played(make, steps, query)
     at_once = make()
     at_once.add(texts)
-    assert retriever.rank(query, k) == at_once.rank(query, k)
-    assert first == 0
-
-
-@pytest.mark.parametrize("make", MAKERS)
-@given(steps=st.lists(BATCHES | FORGET, max_size=14), query=QUERY, k=st.integers(1, 20))
-@settings(deadline=None)
-def test_a_forgotten_document_was_never_there(make, steps, query, k):
-    retriever, texts, first = played(make, steps, query)
-    never = make()
-    never.add(texts)
-    assert_alike(retriever.rank(query, k), never.rank(query, k), first)
-
-
-@pytest.mark.parametrize("make", MAKERS)
-@given(steps=st.lists(BATCHES | FORGET, max_size=14), query=QUERY, k=st.integers(1, 20))
-@settings(deadline=None)
-def test_hits_are_in_order_and_the_newer_comes_first_on_a_tie(make, steps, query, k):
-    retriever, texts, first = played(make, steps, query)
     hits = retriever.rank(query, k)
+    assert_alike(hits, at_once.rank(query, k), first)
     assert hits == sorted(hits, key=lambda hit: (-hit.score, -hit.number))
     assert all(0 < hit.score <= 1 and first <= hit.number < first + len(texts) for hit in hits)
-
-
-@pytest.mark.parametrize("make", MAKERS[:3])
-@given(steps=st.lists(BATCHES | FORGET, max_size=14), query=QUERY)
-@settings(deadline=None)
-def test_documents_of_the_same_words_tie(make, steps, query):
-    retriever, texts, first = played(make, steps, query)
-    scores = {}
-    for hit in retriever.rank(query, len(texts)):
-        words = " ".join(sorted(texts[hit.number - first].split()))
-        assert scores.setdefault(words, hit.score) == hit.score
+    if not any(isinstance(step, int) for step in steps):
+        assert hits == at_once.rank(query, k)
+    if not isinstance(retriever, Hybrid):
+        scores = {}  # documents of the same words tie
+        for hit in retriever.rank(query, len(texts)):
+            words = " ".join(sorted(texts[hit.number - first].split()))
+            assert scores.setdefault(words, hit.score) == hit.score
 
 
 @given(scores=st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0]), max_size=60), k=st.integers(1, 70))

@@ -5,10 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import builders
 import pytest
 
 import reflexion_lab
-from reflexion_lab.records import Episode
 
 FULL_DISK = """
 import resource, sys
@@ -29,8 +29,7 @@ except StoreError as error:
 @pytest.fixture
 def episode():
     def build(name, **fields):
-        given = {"agent_id": "a", "task_id": "t", "timestamp": 100.0, "reflection": None, "passed": False, "code": "c"}
-        return Episode(episode_id=name, attempt_number=1, test_results="", **{**given, **fields})
+        return builders.episode(name, **{"timestamp": 100.0, "code": "c"} | fields)
 
     return build
 

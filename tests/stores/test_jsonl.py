@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import tempfile
-import warnings
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -236,19 +235,6 @@ def test_a_folder_that_was_removed_is_said(folder, episode):
     folder.rmdir()
     with pytest.raises(StoreError, match=r"appended to.*No such file"):
         store.append([episode("no")])
-
-
-def test_a_full_disk_keeps_whole_appends_alone(tmp_path, fill, episode):
-    returned, error = fill(tmp_path, 100_000)
-    assert 0 < returned < 20
-    assert "cannot be appended to (File too large); free some space" in error
-    assert "what it kept before stands" in error
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        store = Jsonl(tmp_path)
-        assert ids(store) == [f"e{n}{c}" for n in range(returned) for c in "abc"]
-        store.append([episode("after")])
-        assert ids(store)[-1] == "after"
 
 
 def test_another_thing_in_the_place_of_the_folder_is_said(tmp_path):

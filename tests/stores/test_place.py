@@ -1,5 +1,6 @@
 """Which store a place means."""
 
+import warnings
 from contextlib import closing
 from pathlib import Path
 
@@ -59,3 +60,18 @@ def test_every_config_opens_its_store(tmp_path, server, name, kind):
         config.store.place = server.url
     with closing(instantiate(config.store, _convert_="all")) as store:
         assert type(store) is kind
+
+
+@pytest.mark.parametrize(("name", "size"), [("folder", 100_000), ("kept.sqlite", 1_000_000)])
+def test_a_full_disk_keeps_whole_appends_alone(tmp_path, fill, episode, name, size):
+    returned, error = fill(tmp_path / name, size)
+    assert returned > 0
+    assert "cannot be appended to" in error and "free some space and try again; what it kept before stands" in error
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with closing(opened(tmp_path / name)) as store:
+            assert [one.episode_id for one in store.read(Episode)] == [
+                f"e{n}{c}" for n in range(returned) for c in "abc"
+            ]
+            store.append([episode("after")])
+            assert [one.episode_id for one in store.read(Episode)][-1] == "after"

@@ -57,8 +57,10 @@ def _canonical(request: _Request) -> bytes:
 def call_key(fingerprint: str, messages: Sequence[Message], sampling: Sampling, sample: int) -> str:
     """SHA-256, in hex, of the call as JSON with sorted fields. A cache file holds that JSON as `request`.
 
-    Raises:
-        ModelError: a message is no text that UTF-8 can hold.
+    Raises
+    ------
+    ModelError
+        A message is no text that UTF-8 can hold.
     """
     request = _Request(fingerprint=fingerprint, messages=tuple(messages), sampling=sampling, sample=sample)
     return hashlib.sha256(_canonical(request)).hexdigest()
@@ -81,26 +83,33 @@ class CachedModel:
     fail alike and nothing is stored. Two processes that ask the same at once both pay, and both get the reply
     of the first. Thread-safe.
 
-    Args:
-        price: what its tokens cost. A reply that was stored when nobody knew that has it put on.
-        mode: `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to
-            it, and asks again what a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
-            time; a `wrong_model`, which is paid again, once a process and call; `replay-only` never asks `model`.
-        unsaved: a file for replies that a database which is away could not take.
+    Parameters
+    ----------
+    price
+        Price of its tokens, put on replies that were stored without one.
+    mode
+        `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to it, and
+        asks again what a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
+        time; a `wrong_model`, which is paid again, once a process and call; `replay-only` never asks `model`.
+    unsaved
+        A file for paid replies that the database could not store.
 
-    Raises:
-        ConfigError: `mode` is none of these, or `path` is another URL.
-        ModelError: the cache cannot be used; `replay-only` and it is missing, or does not hold a call.
+    Raises
+    ------
+    ConfigError
+        `mode` is none of these, or `path` is another URL.
+    ModelError
+        The cache cannot be used; `replay-only` and it is missing, or does not hold a call.
     """
 
     hits: int
     """Calls answered from the cache."""
     misses: int
-    """Calls that the cache did not hold."""
+    """Cache misses."""
     coalesced: int
     """Calls that waited for an equal one under way."""
     spent: Usage
-    """What the calls took that `model` answered."""
+    """Usage of the calls that `model` answered."""
 
     @validated
     def __init__(
@@ -135,19 +144,19 @@ class CachedModel:
         with self._lock:
             waited_for = self._under_way.get(key)
             if waited_for is None:
-                mine = self._under_way[key] = Future[Completion]()
+                future = self._under_way[key] = Future[Completion]()
             else:
                 self.coalesced += 1
         if waited_for is not None:
             return replace(waited_for.result(), cached=True)
         try:
-            mine.set_result(self._answer(self._store, key, body, request))
+            future.set_result(self._answer(self._store, key, body, request))
         except BaseException as error:
-            mine.set_exception(error)
+            future.set_exception(error)
         finally:
             with self._lock:
                 del self._under_way[key]
-        return mine.result()
+        return future.result()
 
     def _answer(self, store: CallStore, key: str, body: bytes, request: _Request) -> Completion:
         stored = store.get(key)
@@ -174,7 +183,7 @@ class CachedModel:
         return completion
 
     def taken(self) -> Counts:
-        """What was counted, which then begins at zero."""
+        """The counts since the last call of this method."""
         with self._lock:
             counts = Counts(self.hits, self.misses, self.coalesced, self.spent)
             self.hits = self.misses = self.coalesced = 0
@@ -182,7 +191,7 @@ class CachedModel:
         return counts
 
     def add(self, counts: Counts) -> None:
-        """Count what the same model did elsewhere."""
+        """Add counts of the same model from another process."""
         with self._lock:
             self.hits += counts.hits
             self.misses += counts.misses
@@ -190,11 +199,11 @@ class CachedModel:
             self.spent += counts.spent
 
     def open(self) -> None:
-        """Begin a cache file that is not there yet; before, it begins with the first call. Raises ModelError."""
+        """Create the cache file now instead of with the first call. Raises ModelError."""
         if self._store is not None:
             self._store.open()
 
     def close(self) -> None:
-        """Close the cache. Every finished call is in it already."""
+        """Close the cache, which holds every finished call."""
         if self._store is not None:
             self._store.close()

@@ -25,17 +25,21 @@ TEMPLATE = 64, 16
 
 
 class CapReached(LabError, RuntimeError):
-    """No new call may be made. What had finished is kept; which cap it was, what was spent, how to go on."""
+    """A cap is reached: no new call may be made. The message names the cap, the spending and how to continue."""
 
 
 class Meter:
     """Lets calls through as long as the most that they can take stays within `caps`. Thread-safe.
 
-    Args:
-        place: of the ledger, a file or PostgreSQL's URL; None keeps none.
-        scope: what shares the caps: a sweep, or a run. May be set until the first call.
-        patience: seconds to wait for calls of other processes while none of them begins or ends. After that they count
-            as killed: their reservations stay spent, and later meters of the scope do not wait for them.
+    Parameters
+    ----------
+    place
+        Of the ledger, a file or PostgreSQL's URL; None keeps none.
+    scope
+        What shares the caps: a sweep, or a run. May be set until the first call.
+    patience
+        Seconds to wait for calls of other processes while none of them begins or ends. After that they count as
+        killed: their reservations stay spent, and later meters of the scope do not wait for them.
     """
 
     def __init__(
@@ -61,13 +65,15 @@ class Meter:
         """Take `most` before a call. Where that is too much it waits for the calls under way, those of other processes
         as well, which take less in the end.
 
-        Raises:
-            CapReached: it is too much, and always will be; from then on for every call.
+        Raises
+        ------
+        CapReached
+            It is too much, and always will be; from then on for every call.
         """
         last, since = Spending()[:3], time.monotonic()
         with self._settled:
             while not self._reached:
-                # First, so that nobody takes a reservation for spent.
+                # First, so that no process takes a reservation for spending.
                 self._reserve(most)
                 cap, total = self._ledger.add(self.scope, self._timed(most), self.caps)
                 if not cap:
@@ -89,7 +95,7 @@ class Meter:
                 else:
                     if not is_patient and not self._under_way:
                         self._reserve(under_way, -1)  # stale; later cells do not wait for it
-                    self._reached = self._said(cap, total, most)
+                    self._reached = self._message(cap, total, most)
                     self._settled.notify_all()
             raise CapReached(self._reached)
 
@@ -104,14 +110,14 @@ class Meter:
             )
 
     def _reserve(self, most: Spending, sign: int = 1) -> Spending:
-        """What all calls under way may take, with `most` added, or taken off. Nobody needs it without caps."""
+        """The most that all calls under way may take, after adding or subtracting `most`; not needed without caps."""
         if self.caps == Caps():
             return Spending()
         return self._ledger.add(UNDER_WAY + self.scope, Spending().plus(most._replace(seconds=0.0), sign), Caps())[1]
 
     def settle(self, most: Spending, spent: Spending) -> None:
-        """What a call that had reserved `most` took. Where the ledger fails it counts as `most`, and the next
-        `reserve` says so: the reply has been paid for, and must not be lost here.
+        """Record the spending of a call that had reserved `most`. If the ledger fails, the call
+        counts as `most` and the next `reserve` raises: the reply has been paid for, and must not be lost here.
         """
         with self._settled:
             try:
@@ -135,7 +141,7 @@ class Meter:
     def _timed(self, amount: Spending) -> Spending:
         return amount._replace(seconds=self._clock() - self._seen)
 
-    def _said(self, cap: str, spent: Spending, most: Spending) -> str:
+    def _message(self, cap: str, spent: Spending, most: Spending) -> str:
         limit, needed = getattr(self.caps, cap), getattr(spent, cap) + getattr(most, cap)
         more = (
             "" if cap == "seconds" else f", and the next call may take {Spending(*most[:3], 0.0)}".removesuffix(", 0 s")
@@ -153,8 +159,10 @@ class CappedModel:
     byte of the prompt, those of a chat template, and the longest reply allowed. What a server adds beyond that, or
     charges for requests that failed and were sent again, no cap can hold.
 
-    Args:
-        longest_reply: tokens, where the model may write more than `sampling.max_tokens`.
+    Parameters
+    ----------
+    longest_reply
+        Tokens, where the model may write more than `sampling.max_tokens`.
     """
 
     def __init__(self, model: Model, meter: Meter, price: Price = FREE, longest_reply: int = 0) -> None:
@@ -172,7 +180,7 @@ class CappedModel:
         self._meter.reserve(most)
         try:
             completion = self._model.complete(messages, sampling=sampling, sample=sample)
-            spent = _taken(completion, most)
+            spent = _spent(completion, most)
         finally:
             self._meter.settle(most, spent)
         return completion
@@ -186,7 +194,7 @@ class CappedModel:
         return Spending(1, tokens, self._price.cost(prompt, reply))
 
 
-def _taken(completion: Completion, most: Spending) -> Spending:
+def _spent(completion: Completion, most: Spending) -> Spending:
     usage = completion.usage
     if usage.refused:
         return Spending(1)
@@ -196,8 +204,10 @@ def _taken(completion: Completion, most: Spending) -> Spending:
 def longest_reply(node: Mapping[str, Any], caps: Caps) -> int:
     """Tokens that a model of this config may write, where its own request fields say so; 0 where they do not.
 
-    Raises:
-        ConfigError: they take the limit away, and there is a cap on tokens or cost.
+    Raises
+    ------
+    ConfigError
+        They take the limit away, and there is a cap on tokens or cost.
     """
     extra = node.get("extra_body") or {}
     limits = [int(extra[name]) for name in ("max_tokens", "max_completion_tokens") if extra.get(name)]

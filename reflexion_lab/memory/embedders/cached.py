@@ -50,7 +50,7 @@ class CachedEmbedder:
         self._opened = self._warned = False
         self._writable = True
 
-    # What `embedder` only knows once its weights are loaded is not asked for before it is needed.
+    # Read late, since an embedder may have to load its weights first.
     @cached_property
     def fingerprint(self) -> str:
         return self._embedder.fingerprint

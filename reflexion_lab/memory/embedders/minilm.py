@@ -36,12 +36,17 @@ class MiniLM:
     Each text goes through the model by itself, on one core, and the texts of a call share the cores. A vector then
     depends on nothing but its text, and without padding this is faster than batches.
 
-    Args:
-        threads: texts under way at once; 0 for one per physical core.
+    Parameters
+    ----------
+    threads
+        Texts under way at once; 0 for one per physical core.
 
-    Raises:
-        ConfigError: `threads` is negative.
-        ModelError: the weights are not installed.
+    Raises
+    ------
+    ConfigError
+        `threads` is negative.
+    ModelError
+        The weights are not installed.
     """
 
     dimensions = 384

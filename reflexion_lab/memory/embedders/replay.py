@@ -1,4 +1,4 @@
-"""An embedder that answers from a recording alone: no weights."""
+"""An embedder that answers from recorded vectors, without weights."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ class ReplayEmbedder:
 
     `fingerprint`: whose vectors, where the file holds those of several embedders; "" for the only one there.
 
-    Raises, when it is asked:
-        ModelError: the file cannot be used, holds no such embedder, or does not hold a text.
+    Raises
+    ------
+    ModelError
+        On the first use: the file cannot be used, holds no such embedder, or does not hold a text.
     """
 
     def __init__(self, path: str | Path, fingerprint: str = "") -> None:
@@ -57,13 +59,13 @@ class ReplayEmbedder:
 
     def _vector(self, text: str) -> bytes:
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
-        found = self._rows(
+        rows = self._rows(
             "SELECT vector, checksum FROM embeddings WHERE fingerprint = ? AND digest = ?", self.fingerprint, digest
         )
-        if not found:
+        if not rows:
             raise ModelError(f"{self.path} holds no vector of the text that begins {text[:80]!r}")
         vector: bytes
-        vector, checksum = found[0]
+        vector, checksum = rows[0]
         if zlib.crc32(vector) != checksum:
             raise ModelError(
                 f"{self.path}: the vector of the text that begins {text[:80]!r} is damaged; record it again"

@@ -26,14 +26,20 @@ class SentenceTransformer:
     Texts are embedded one at a time: within a batch, padding and blocking change the last digits of a vector with its
     neighbours, and batches are hardly faster on a CPU. Nothing is put before a text, as some models want it.
 
-    Args:
-        model: `minilm`; a folder; or a hub name such as `sentence-transformers/all-mpnet-base-v2`, which is
-            downloaded once. Only a hub name reaches for the network.
-        revision: branch, tag or commit of a hub name.
+    Parameters
+    ----------
+    model
+        `minilm`; a folder; or a hub name such as `sentence-transformers/all-mpnet-base-v2`, which is downloaded
+        once. Only a hub name reaches for the network.
+    revision
+        Branch, tag or commit of a hub name.
 
-    Raises:
-        ConfigError: `model` looks like a path and there is no such folder.
-        ModelError: the weights of `minilm` are not installed. Later: the library is missing or the model cannot load.
+    Raises
+    ------
+    ConfigError
+        `model` looks like a path and there is no such folder.
+    ModelError
+        The weights of `minilm` are not installed. Later: the library is missing or the model cannot load.
     """
 
     def __init__(self, model: str = "minilm", revision: str = "main") -> None:
@@ -94,14 +100,14 @@ class SentenceTransformer:
             except ImportError as problem:
                 raise _missing(problem) from problem
             try:
-                found = snapshot_download(self._model, revision=self._revision, ignore_patterns=list(OTHER_FORMATS))
+                folder = snapshot_download(self._model, revision=self._revision, ignore_patterns=list(OTHER_FORMATS))
             except Exception as problem:
                 raise ModelError(
                     f"embedder.model: {self._model!r} is no folder, and neither the hub nor its cache gave a model of "
                     f"that name ({type(problem).__name__}); run `hf download {self._model}` where there is a network, "
                     "name a folder, or take minilm"
                 ) from problem
-            self._folder = Path(found)
+            self._folder = Path(folder)
         return self._folder
 
 

@@ -40,8 +40,10 @@ class ApproximateVectors:
     vectors' own memory. Scores and their order are exact; what may be missing are documents in lists not looked into.
     The same vectors added in the same order give the same hits. Without faiss, search stays exact, with one warning.
 
-    Args:
-        beyond: vectors; 0 searches exactly for ever.
+    Parameters
+    ----------
+    beyond
+        Vectors; 0 searches exactly for ever.
     """
 
     def __init__(self, beyond: int) -> None:
@@ -83,7 +85,7 @@ class ApproximateVectors:
         remembered = self._faiss.IDSelectorRange(self._exact.first, self._exact.total)
         settings = self._faiss.SearchParametersIVF(nprobe=PROBED, sel=remembered)
         query = np.asarray(vector, np.float32).reshape(1, -1)
-        scores, numbers = (found[0] for found in self._index.search(query, wanted, params=settings))
+        scores, numbers = (rows[0] for rows in self._index.search(query, wanted, params=settings))
         numbers = numbers[numbers >= 0]
         hits = self._exact.best(vector, numbers, k)
         if len(hits) < k:

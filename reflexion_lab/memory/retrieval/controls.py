@@ -1,4 +1,4 @@
-"""What a retriever has to beat: chance, and the newest documents. Neither reads a document."""
+"""Control retrievers: chance, and the newest documents. Neither reads a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reflexion_lab.protocols import Hit
 
 
 class _Living:
-    """The numbers of the documents that are not forgotten."""
+    """Numbers of the living documents."""
 
     def __init__(self) -> None:
         self.first = self.end = 0

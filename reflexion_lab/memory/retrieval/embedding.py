@@ -14,13 +14,18 @@ class EmbeddingRetriever:
 
     Several threads may rank at once, but not while one adds or forgets.
 
-    Args:
-        embedder: best one that remembers what it embedded.
-        approximate_beyond: more documents than this are searched approximately; 0 for never. An exact search of 65,536
-            vectors of 384 dimensions takes 5 ms on 2 cores.
+    Parameters
+    ----------
+    embedder
+        Best one that remembers what it embedded.
+    approximate_beyond
+        More documents than this are searched approximately; 0 for never. An exact search of 65,536 vectors of
+        384 dimensions takes 5 ms on 2 cores.
 
-    Raises:
-        ConfigError: `approximate_beyond` is negative.
+    Raises
+    ------
+    ConfigError
+        `approximate_beyond` is negative.
     """
 
     @validated

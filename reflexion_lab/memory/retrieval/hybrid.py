@@ -18,13 +18,19 @@ class Hybrid:
     Büttcher 2009), divided by the most that it can be: 1 for a document that all of them place first. Thread-safe
     where they are.
 
-    Args:
-        retrievers: two or more, without documents yet.
-        depth: hits that each is asked for, at least; what it places below does not count.
-        constant: how little the first places stand out, 0 or more; 60 in the paper.
+    Parameters
+    ----------
+    retrievers
+        Two or more, without documents yet.
+    depth
+        Hits that each is asked for, at least; what it places below does not count.
+    constant
+        How little the first places stand out, 0 or more; 60 in the paper.
 
-    Raises:
-        ConfigError: an argument is out of range.
+    Raises
+    ------
+    ConfigError
+        An argument is out of range.
     """
 
     @validated

@@ -84,8 +84,8 @@ class Vectors:
         # Row by row, unlike the matrix product, equal vectors give equal scores to the last digit.
         scores = np.clip(np.vecdot(self.rows(numbers), np.asarray(vector, np.float32)), 0.0, 1.0)
         order = np.lexsort((-numbers, -scores))[:k]
-        found = zip(numbers[order].tolist(), scores[order].tolist(), strict=True)
-        return [Hit(number, score) for number, score in found if score > 0]
+        pairs = zip(numbers[order].tolist(), scores[order].tolist(), strict=True)
+        return [Hit(number, score) for number, score in pairs if score > 0]
 
     def _make_room(self, more: int, dimensions: int) -> None:
         import numpy as np

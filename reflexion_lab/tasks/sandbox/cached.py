@@ -30,7 +30,7 @@ _EXECUTION = msgspec.json.Decoder(Execution)
 
 
 class CachedSandbox:
-    """`sandbox`, asked once for every program and its checks, across runs and processes that share the file at `path`.
+    """`sandbox`, asked once for every program with its checks, across runs and processes that share the file at `path`.
 
     Equal executions that are under way at once in this process are one too. A time-out is kept for this process alone:
     it says as much about the machine as about the program. Without a path nothing is kept. Thread-safe.
@@ -66,10 +66,10 @@ class CachedSandbox:
         if self._table is None:
             self.misses += 1
             return self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
-        asked = (program, entry_point, tuple(checks), setup)
+        request = (program, entry_point, tuple(checks), setup)
         times = self.limits.times(cpu_seconds)
-        key = execution_key(VERSION, sys.version, self.layers, self.limits, times, *asked)
-        mine = Future[Execution]()
+        key = execution_key(VERSION, sys.version, self.layers, self.limits, times, *request)
+        future = Future[Execution]()
         with self._lock:
             if waiting := self._here.get(key):
                 self.hits += 1
@@ -78,13 +78,13 @@ class CachedSandbox:
                 return stored
             else:
                 self.misses += 1
-                self._here[key] = mine
-        return waiting.result() if waiting else self._execute(key, mine, *asked, cpu_seconds)
+                self._here[key] = future
+        return waiting.result() if waiting else self._execute(key, future, *request, cpu_seconds)
 
     def _execute(
         self,
         key: str,
-        mine: Future[Execution],
+        future: Future[Execution],
         program: str,
         entry_point: str,
         checks: Sequence[str],
@@ -100,9 +100,9 @@ class CachedSandbox:
         except BaseException as problem:
             with self._lock:
                 del self._here[key]
-            mine.set_exception(problem)
+            future.set_exception(problem)
             raise
-        mine.set_result(execution)
+        future.set_result(execution)
         return execution
 
     def _stored(self, key: str) -> Execution | None:
