@@ -38,13 +38,18 @@ class Case(NamedTuple):
 class Arm:
     """The finished runs of one method, at most one a seed.
 
-    Args:
-        label: how tables and figures name it.
-        logs: every attempt graded.
+    Parameters
+    ----------
+    label : str
+        How tables and figures name it.
+    logs : Sequence[Log]
+        Every attempt graded.
 
-    Raises:
-        DataError: two runs of one seed; a run that is not finished or not graded, or has no hidden verdict at all;
-            several feedback sources.
+    Raises
+    ------
+    DataError
+        Two runs of one seed; a run that is not finished or not graded, or has no hidden verdict at all;
+        several feedback sources.
     """
 
     def __init__(self, label: str, logs: Sequence[Log]) -> None:
@@ -140,12 +145,17 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
 
     Runs of one `arm` that differ in a swept key are arms of their own, named with it: `reflexion recall.omega=3`.
 
-    Args:
-        by: dotted config keys to name arms by, instead of those in which they are found to differ.
+    Parameters
+    ----------
+    by : Sequence[str], default ()
+        Dotted config keys to name arms by, instead of those in which they are found to differ.
 
-    Raises:
-        FolderError: a folder is none.
-        DataError: as `Arm`.
+    Raises
+    ------
+    FolderError
+        A folder is none.
+    DataError
+        As `Arm`.
     """
     logs = [Log.read(run if isinstance(run, RunFolder) else RunFolder.existing(run)) for run in runs]
     named: dict[str, list[Log]] = {}

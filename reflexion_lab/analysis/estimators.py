@@ -64,13 +64,19 @@ def curve(
 ) -> list[Point]:
     """The convergence curve: one point for each cut from 1 to `n_attempts`; empty without a task that has a verdict.
 
-    Args:
-        attempts: by task, for tasks whose loops have ended; at least one each.
-        grades: hidden verdicts on all of these attempts.
-        tokens_before: what was spent before any attempt, on tests that the model wrote; part of every point.
+    Parameters
+    ----------
+    attempts : Mapping[str, Sequence[Attempt]]
+        By task, for tasks whose loops have ended; at least one each.
+    grades : Mapping[tuple[str, int], Grade]
+        Hidden verdicts on all of these attempts.
+    tokens_before : int, default 0
+        What was spent before any attempt, on tests that the model wrote; part of every point.
 
-    Raises:
-        ConfigError: `n_attempts` below 1, or an attempt that has no grade yet.
+    Raises
+    ------
+    ConfigError
+        `n_attempts` below 1, or an attempt that has no grade yet.
     """
     if n_attempts < 1:
         raise ConfigError("n_attempts", n_attempts, "1 or more")
@@ -83,8 +89,10 @@ def curve(
 def paired(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired:
     """The second verdict on each task against the first.
 
-    Raises:
-        ConfigError: the two do not cover the same tasks.
+    Raises
+    ------
+    ConfigError
+        The two do not cover the same tasks.
     """
     if odd := sorted(first.keys() ^ second.keys()):
         raise ConfigError(", ".join(odd[:3]), "one verdict", "two on each task, of the same tasks")

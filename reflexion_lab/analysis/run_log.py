@@ -52,8 +52,10 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def read(cls, run: RunFolder, texts: bool = True) -> Log:
         """Raises FolderError: a file cannot be read, or a task has a result and no attempts.
 
-        Args:
-            texts: False leaves out what no figure is made of, prompts and replies above all: a quarter of the memory.
+        Parameters
+        ----------
+        texts : bool, default True
+            False leaves out what no figure is made of, prompts and replies above all: a quarter of the memory.
         """
         fresh = RunFolder(run.path)  # its count of torn lines begins at 0
         attempts = fresh.attempts if texts else _bare(fresh.each_attempt())

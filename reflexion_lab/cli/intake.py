@@ -37,9 +37,12 @@ class Taken(Record, frozen=True, kw_only=True):
 def take_in(store: Store, places: Iterable[str]) -> Taken:
     """Append what is at `places`, in their order.
 
-    Raises:
-        ConfigError: something is wrong with one of them; then nothing was appended.
-        StoreError: the store cannot keep it; what it kept stands, and the import can be begun again.
+    Raises
+    ------
+    ConfigError
+        Something is wrong with one of them; then nothing was appended.
+    StoreError
+        The store cannot keep it; what it kept stands, and the import can be begun again.
     """
     places = list(places)
     for place in places:

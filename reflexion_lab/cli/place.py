@@ -46,9 +46,12 @@ def is_store(place: str) -> bool:
 def kept_at(place: str, new: bool = False) -> Iterator[Store]:
     """The store at `place`, closed at the end; unless `new`, it has to be there.
 
-    Raises:
-        ConfigError: there is none.
-        StoreError: it cannot be opened.
+    Raises
+    ------
+    ConfigError
+        There is none.
+    StoreError
+        It cannot be opened.
     """
     from reflexion_lab.storage.place import opened
 

@@ -51,8 +51,10 @@ class Compared(NamedTuple):
         """pass@k by hidden tests, one row an arm, with its 95 % interval over tasks. The draws of a task are the first
         attempts of an arm's seeds; they must be independent, which those of a model at temperature 0 are not.
 
-        Raises:
-            ConfigError: `k` is below 1, or a task has fewer draws.
+        Raises
+        ------
+        ConfigError
+            `k` is below 1, or a task has fewer draws.
         """
         import numpy as np
         import pandas as pd
@@ -85,17 +87,26 @@ def compare(
 ) -> Compared:
     """pass@1 of each arm with its interval, and each paired with the baseline: as run, and at an equal budget.
 
-    Args:
-        runs: run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these; those of one
-            arm are put together over seeds.
-        baseline: the arm to hold others against; by default `feedback_only`, or the first one.
-        by: config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
-        unit: what an equal budget is counted in.
-        one_seed: also say differences that rest on a single seed, which are refused otherwise.
+    Parameters
+    ----------
+    runs : object
+        Run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these; those of one
+        arm are put together over seeds.
+    baseline : str | None, optional
+        The arm to hold others against; by default `feedback_only`, or the first one.
+    by : str | Sequence[str], default ()
+        Config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
+    unit : {'tokens', 'calls', 'cost'}, default "tokens"
+        What an equal budget is counted in.
+    one_seed : bool, default False
+        Also say differences that rest on a single seed, which are refused otherwise.
 
-    Raises:
-        FolderError: no run is named, a folder is none, or a pattern fits none.
-        ConfigError: the runs cannot be compared; what is wrong, and of which run.
+    Raises
+    ------
+    FolderError
+        No run is named, a folder is none, or a pattern fits none.
+    ConfigError
+        The runs cannot be compared; what is wrong, and of which run.
     """
     from reflexion_lab.analysis.comparison.side_by_side import side_by_side
 
@@ -115,13 +126,19 @@ def report(
     """Write what `compare` shows as Markdown, HTML and LaTeX into the folder `out`, with figures and the numbers behind
     them; returns the files.
 
-    Args:
-        out: made where there is none.
-        figures: their kind. LaTeX includes PNG by itself; SVG has to be converted first.
+    Parameters
+    ----------
+    out : Path | str
+        Made where there is none.
+    figures : {'png', 'svg', 'pdf'}, default "png"
+        Their kind. LaTeX includes PNG by itself; SVG has to be converted first.
 
-    Raises:
-        OSError: `out` cannot be a folder, or cannot be written to.
-        ConfigError: as of `compare`.
+    Raises
+    ------
+    OSError
+        `out` cannot be a folder, or cannot be written to.
+    ConfigError
+        As of `compare`.
     """
     from reflexion_lab.analysis.figures.drawing import Kind
     from reflexion_lab.analysis.report.documents import save_report

@@ -82,12 +82,17 @@ def explore(run: object) -> Explorer:
     """Look around in one run: filter its tasks by how they came out, by outcome, failure category, number of attempts
     and words; step through the attempts of one, each with its difference to the one before.
 
-    Args:
-        run: a run folder, or what `run` returned.
+    Parameters
+    ----------
+    run : object
+        A run folder, or what `run` returned.
 
-    Raises:
-        FolderError: the folder is none, or a file in it cannot be read.
-        ConfigError: several runs.
+    Raises
+    ------
+    FolderError
+        The folder is none, or a file in it cannot be read.
+    ConfigError
+        Several runs.
     """
     found = folders(run)
     if len(found) != 1:

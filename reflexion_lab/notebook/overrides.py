@@ -24,8 +24,10 @@ def as_lines(overrides: Sequence[Override]) -> list[str]:
 def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
     """What a user can mend is a ConfigError of one line, without Hydra's traceback.
 
-    Args:
-        meant: the problems that this is about; others, and a reached cap, stay as they are.
+    Parameters
+    ----------
+    meant : Callable[[Exception], bool], default mendable
+        The problems that this is about; others, and a reached cap, stay as they are.
     """
     from reflexion_lab.agent.models.capped import CapReached
     from reflexion_lab.errors import ConfigError

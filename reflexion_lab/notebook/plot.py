@@ -68,9 +68,12 @@ def differences(
 ) -> Axes:
     """Each arm's paired difference to the baseline, as run and at equal spending; grey: too small to be found.
 
-    Args:
-        baseline: an arm's name; by default `feedback_only`, or the first arm that is no upper bound.
-        one_seed: also differences that rest on one seed, which are refused otherwise.
+    Parameters
+    ----------
+    baseline : str | None, optional
+        An arm's name; by default `feedback_only`, or the first arm that is no upper bound.
+    one_seed : bool, default False
+        Also differences that rest on one seed, which are refused otherwise.
     """
     from reflexion_lab.analysis.comparison import compare
     from reflexion_lab.analysis.figures.arm_names import readable, renamed
@@ -112,8 +115,10 @@ def repairs(
 ) -> Axes:
     """Share of failures mended, by failure class.
 
-    Args:
-        until: `next`: by the next attempt's program; `end`: by what was submitted in the end.
+    Parameters
+    ----------
+    until : {'next', 'end'}, default "next"
+        `next`: by the next attempt's program; `end`: by what was submitted in the end.
     """
     from reflexion_lab.analysis.figures.repairs import drawing
 
@@ -124,8 +129,10 @@ def repairs(
 def similarity(*runs: object, later: bool = False, ax: Axes | None = None, caption: bool = True) -> Axes:
     """Share of attempts that passed, by how near the nearest episode or mistake of another task was that they read.
 
-    Args:
-        later: of later attempts, instead of the first ones.
+    Parameters
+    ----------
+    later : bool, default False
+        Of later attempts, instead of the first ones.
     """
     from reflexion_lab.analysis.figures.similarity import drawing
 
@@ -162,8 +169,10 @@ def reliability(
 ) -> Axes:
     """Confidence of reflections against how often the next attempt passed; of one arm.
 
-    Args:
-        source: where the confidence is from: `stated`, `class` or `measured`; by default the most frequent.
+    Parameters
+    ----------
+    source : str | None, optional
+        Where the confidence is from: `stated`, `class` or `measured`; by default the most frequent.
     """
     from reflexion_lab.analysis.figures.reflection_panels import confidence
 

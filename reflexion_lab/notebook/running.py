@@ -90,8 +90,10 @@ class Run:
 def compose(*overrides: Override) -> DictConfig:
     """The config of `reflexion-lab run *overrides`, without running it; `print(OmegaConf.to_yaml(cfg))` reads well.
 
-    Raises:
-        ConfigError: an override cannot be read, or names what is not there.
+    Raises
+    ------
+    ConfigError
+        An override cannot be read, or names what is not there.
     """
     from reflexion_lab.runner.config.compose import compose as composed
 
@@ -102,12 +104,17 @@ def compose(*overrides: Override) -> DictConfig:
 def run(*overrides: Override, quiet: bool = False) -> Run:
     """Run what `reflexion-lab run *overrides` runs.
 
-    Args:
-        quiet: without the progress bar.
+    Parameters
+    ----------
+    quiet : bool, default False
+        Without the progress bar.
 
-    Raises:
-        ConfigError: a value is impossible; nothing was run.
-        KeyboardInterrupt: everything finished stands; the same call with `"resume=FOLDER"`, which is printed, goes on.
+    Raises
+    ------
+    ConfigError
+        A value is impossible; nothing was run.
+    KeyboardInterrupt
+        Everything finished stands; the same call with `"resume=FOLDER"`, which is printed, goes on.
     """
     from reflexion_lab.runner.config.compose import assemble
     from reflexion_lab.studies.run import finish
@@ -125,13 +132,19 @@ def sweep(*grid: Override, quiet: bool = False) -> Sweep:
     """Run a sweep: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` is, cell by cell, what
     `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2` is. Finished cells are not run again.
 
-    Args:
-        grid: by config key a value, or a list of them to sweep over; or overrides as the command takes them.
-        quiet: without the progress bar; cells that failed are still said.
+    Parameters
+    ----------
+    grid : Override
+        By config key a value, or a list of them to sweep over; or overrides as the command takes them.
+    quiet : bool, default False
+        Without the progress bar; cells that failed are still said.
 
-    Raises:
-        ConfigError: an override cannot be read, or names what is not there; of which cell.
-        KeyboardInterrupt: what had finished stands, and the same call goes on from there.
+    Raises
+    ------
+    ConfigError
+        An override cannot be read, or names what is not there; of which cell.
+    KeyboardInterrupt
+        What had finished stands, and the same call goes on from there.
     """
     from reflexion_lab.studies.sweep import sweep as swept
 
@@ -144,8 +157,10 @@ def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
 
     Probes `tasks` tasks of each cell, through the call cache: the run does not pay for them again.
 
-    Raises:
-        ConfigError: an override names what is not there, or the replies would not be kept.
+    Raises
+    ------
+    ConfigError
+        An override names what is not there, or the replies would not be kept.
     """
     from reflexion_lab.runner.config.grid import cells
     from reflexion_lab.studies.estimate import estimate as estimated
@@ -157,12 +172,17 @@ def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
 def load(*runs: object, texts: bool = False) -> Frames:
     """Runs as pandas tables: `.runs`, `.tasks`, `.attempts`, `.checks`, `.reflections`, `.memory`.
 
-    Args:
-        runs: run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these.
-        texts: with columns for programs, prompts, replies, feedback and reflections.
+    Parameters
+    ----------
+    runs : object
+        Run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these.
+    texts : bool, default False
+        With columns for programs, prompts, replies, feedback and reflections.
 
-    Raises:
-        FolderError: no run is named, a folder is none, a pattern fits none, or a file cannot be read.
+    Raises
+    ------
+    FolderError
+        No run is named, a folder is none, a pattern fits none, or a file cannot be read.
     """
     from reflexion_lab.analysis.frames import load as loaded
 

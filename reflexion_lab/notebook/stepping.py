@@ -31,8 +31,10 @@ class Parts(NamedTuple):
 def by_hand(*overrides: Override) -> Parts:
     """The parts of `reflexion-lab run *overrides`.
 
-    Raises:
-        ConfigError: a value is impossible.
+    Raises
+    ------
+    ConfigError
+        A value is impossible.
     """
     from reflexion_lab.runner.config.compose import compose, loop_factory
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox

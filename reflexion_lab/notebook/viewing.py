@@ -46,13 +46,18 @@ def view(
     - A run (its folder, path, or `Run`): its headline and all of its tasks; with `task`, that task's history: its id,
       or the part of it between slashes that no other task's has, such as `count_down`.
 
-    Args:
-        grades: hidden verdicts on attempts, as `Run.grades` or a list; for names with loops, also by the same names.
-            A run has its own.
+    Parameters
+    ----------
+    grades : Grades | Mapping[Any, Any], default ()
+        Hidden verdicts on attempts, as `Run.grades` or a list; for names with loops, also by the same names.
+        A run has its own.
 
-    Raises:
-        TypeError: nothing of this kind can be shown, or `task` is no text.
-        FolderError: no run, or none that has made an attempt at `task`.
+    Raises
+    ------
+    TypeError
+        Nothing of this kind can be shown, or `task` is no text.
+    FolderError
+        No run, or none that has made an attempt at `task`.
     """
     if task is not None and not isinstance(task, str):
         raise TypeError(f"task: got {task!r:.80}, expected a task's id, such as 'HumanEval/0'")
@@ -85,8 +90,10 @@ def run_view(folder: RunFolder) -> View:
 def task_view(folder: RunFolder, task_id: str) -> View:
     """A task's history in a run, by its id, or a part of it between slashes that no other's has.
 
-    Raises:
-        FolderError: the run has made no attempt at it.
+    Raises
+    ------
+    FolderError
+        The run has made no attempt at it.
     """
     from reflexion_lab.analysis.report.history import history
     from reflexion_lab.analysis.report.sources import Sources

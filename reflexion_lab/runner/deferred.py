@@ -28,8 +28,10 @@ class DeferredTasks:
     def defer(self, task: Task, problem: Unanswered) -> None:
         """Defer `task`.
 
-        Raises:
-            Unanswered: `problem` is lasting, or more than `limit` tasks in a row had no answer.
+        Raises
+        ------
+        Unanswered
+            `problem` is lasting, or more than `limit` tasks in a row had no answer.
         """
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text = one_line(problem)

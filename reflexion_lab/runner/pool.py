@@ -53,15 +53,21 @@ def pool_runs(
 ) -> list[Path]:
     """The run folders that `pool` stands for.
 
-    Args:
-        pool: run folders, each of which stands for itself, or folders of runs. Of such a one, finished runs of arm
-            `reflexion` at `seed` are taken.
-        run: the run that is to read their words. Then one run is taken, with the same models, feedback source and
-            benchmark; of several, the one whose config differs least; of equal ones, the oldest.
-        known: ids of runs that are taken instead, where they are in the folder: a resumed run reads what it began with.
+    Parameters
+    ----------
+    pool : Sequence[str | Path] | str | Path
+        Run folders, each of which stands for itself, or folders of runs. Of such a one, finished runs of arm
+        `reflexion` at `seed` are taken.
+    run : Manifest | None, optional
+        The run that is to read their words. Then one run is taken, with the same models, feedback source and
+        benchmark; of several, the one whose config differs least; of equal ones, the oldest.
+    known : Collection[str], default ()
+        Ids of runs that are taken instead, where they are in the folder: a resumed run reads what it began with.
 
-    Raises:
-        ConfigError: no run in a folder of runs is such a one.
+    Raises
+    ------
+    ConfigError
+        No run in a folder of runs is such a one.
     """
     found: list[Path] = []
     for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):

@@ -43,21 +43,33 @@ PATIENCE = 2
 class Runner:
     """One run, or the rest of one that was interrupted.
 
-    Args:
-        tasks: the whole tasks, hidden tests included; only the judge gets them like that.
-        loop: makes one task's loop, with a memory of its own.
-        folder: where every record goes. Tasks that have a result there are not run again; a task that was cut off
-            begins anew, and its finished model calls come from the call cache.
-        feedback_source: one of `records.FEEDBACK_SOURCES`.
-        workers: tasks at once.
-        suite_writer: makes one task's writer of tests, which `self_tests` needs. Suites in the folder are not written
-            again.
-        resumption: with what a run that was cut off goes on; None for one that begins.
-        rounds: when what the tasks have learnt becomes known to the others; never, when left out.
-        spent: what the run's models have newly spent, for the progress line.
+    Parameters
+    ----------
+    tasks : Iterable[Task]
+        The whole tasks, hidden tests included; only the judge gets them like that.
+    loop : Callable[[], Loop]
+        Makes one task's loop, with a memory of its own.
+    folder : RunFolder
+        Where every record goes. Tasks that have a result there are not run again; a task that was cut off
+        begins anew, and its finished model calls come from the call cache.
+    feedback_source : str
+        One of `records.FEEDBACK_SOURCES`.
+    workers : int
+        Tasks at once.
+    suite_writer : Callable[[], SuiteWriter] | None, optional
+        Makes one task's writer of tests, which `self_tests` needs. Suites in the folder are not written
+        again.
+    resumption : Resumption | None, optional
+        With what a run that was cut off goes on; None for one that begins.
+    rounds : Rounds | OneRound | None, optional
+        When what the tasks have learnt becomes known to the others; never, when left out.
+    spent : Callable[[], Usage], default Usage
+        What the run's models have newly spent, for the progress line.
 
-    Raises:
-        ConfigError: an unknown `feedback_source`, or `self_tests` without a `suite_writer`.
+    Raises
+    ------
+    ConfigError
+        An unknown `feedback_source`, or `self_tests` without a `suite_writer`.
     """
 
     def __init__(
@@ -102,9 +114,12 @@ class Runner:
         A loop whose model gave no answer is begun anew when the others have ended. Any other exception stops the rest
         and is raised once everything finished has been written; so does an interrupt.
 
-        Raises:
-            Unanswered: a model has no answer for some tasks, or for none any more.
-            FolderError: somebody else is writing into the folder.
+        Raises
+        ------
+        Unanswered
+            A model has no answer for some tasks, or for none any more.
+        FolderError
+            Somebody else is writing into the folder.
         """
         with self.folder.held():
             self._read()  # not before: another process may have been at the folder

@@ -77,8 +77,10 @@ def across(name: str, one: Sequence[Sequence[Said]], other: Sequence[Sequence[Sa
 def first_difference(one: str, other: str) -> int:
     """The first character, from 0, at which two texts differ; where one begins the other, the length of the shorter.
 
-    Raises:
-        ConfigError: they are equal.
+    Raises
+    ------
+    ConfigError
+        They are equal.
     """
     if one == other:
         raise ConfigError("the texts are equal", expected="two that differ")
@@ -177,10 +179,14 @@ def determinism(cfg: DictConfig, prompts: int, repeats: int, announce: Callable[
     """Ask for first attempts at `prompts` tasks, drawn by the seed: `repeats` times each, in each condition. The call
     cache is off; the caps hold, for this probe by itself. `announce` is told before the first call.
 
-    Raises:
-        ConfigError: fewer than two repeats, or a config that no run could have.
-        ModelError: a reply could not be had.
-        CapReached: no more may be spent.
+    Raises
+    ------
+    ConfigError
+        Fewer than two repeats, or a config that no run could have.
+    ModelError
+        A reply could not be had.
+    CapReached
+        No more may be spent.
     """
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
 

@@ -42,9 +42,12 @@ class _Probed(NamedTuple):
 def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
     """Probe `tasks` tasks of every cell, and tell what all of them will take. A store's contents are left out.
 
-    Raises:
-        ConfigError: the replies would not be kept.
-        CapReached: the probe itself met a cap; what it had asked is kept.
+    Raises
+    ------
+    ConfigError
+        The replies would not be kept.
+    CapReached
+        The probe itself met a cap; what it had asked is kept.
     """
     from reflexion_lab.runner.config.parts import load_sandbox
 

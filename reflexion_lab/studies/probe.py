@@ -106,8 +106,10 @@ def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedSandbox, scope:
     """The loops of `tasks`, and how many a run would have at once. What is newly spent counts towards the caps of
     `scope`. `cfg` is one that `without_traces` made.
 
-    Raises:
-        CapReached: no more may be spent.
+    Raises
+    ------
+    CapReached
+        No more may be spent.
     """
     from reflexion_lab.runner.config.parts import load_archive, load_models
 

@@ -43,13 +43,18 @@ TRIES = 2
 class Sweep:
     """Cells and how they stand.
 
-    Args:
-        cells: at least one. Of those that measure the same (equal digests), the first is run, with a warning.
-        sweep_id: names its folder and its MLflow runs; the cells themselves give one where it is left out, so that
-            the same command goes on with the same sweep.
+    Parameters
+    ----------
+    cells : Sequence[Cell]
+        At least one. Of those that measure the same (equal digests), the first is run, with a warning.
+    sweep_id : str, default ""
+        Names its folder and its MLflow runs; the cells themselves give one where it is left out, so that
+        the same command goes on with the same sweep.
 
-    Raises:
-        ConfigError: there is no cell, `sweep_id` is no name of a folder, or cells would lie in several places.
+    Raises
+    ------
+    ConfigError
+        There is no cell, `sweep_id` is no name of a folder, or cells would lie in several places.
     """
 
     def __init__(self, cells: Sequence[Cell], sweep_id: str = "") -> None:
@@ -156,11 +161,15 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     """Run a sweep from Python: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` is, cell by cell, what
     `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2` is.
 
-    Args:
-        grid: by config key a value, or a list of them to sweep over; or override lines as the command takes them.
+    Parameters
+    ----------
+    grid : Mapping[str, Any] | Sequence[str]
+        By config key a value, or a list of them to sweep over; or override lines as the command takes them.
 
-    Raises:
-        KeyboardInterrupt: what had finished stands, and the same call goes on from there.
+    Raises
+    ------
+    KeyboardInterrupt
+        What had finished stands, and the same call goes on from there.
     """
     from reflexion_lab.studies.sweep_progress import shown
 

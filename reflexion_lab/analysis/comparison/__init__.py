@@ -38,16 +38,23 @@ def compare(
 ) -> Comparison:
     """All figures of `arms`.
 
-    Args:
-        baseline: an arm's label; by default `feedback_only` where there is such an arm, else the first one that is no
-            upper bound.
-        unit: `tokens`, `calls` or `cost`, which the second difference is matched by.
-        one_seed: also say differences that rest on one seed, which are refused otherwise.
-        study: what was registered; without it every comparison is exploratory.
+    Parameters
+    ----------
+    baseline : str | None, optional
+        An arm's label; by default `feedback_only` where there is such an arm, else the first one that is no
+        upper bound.
+    unit : str, default "tokens"
+        `tokens`, `calls` or `cost`, which the second difference is matched by.
+    one_seed : bool, default False
+        Also say differences that rest on one seed, which are refused otherwise.
+    study : Registration | None, optional
+        What was registered; without it every comparison is exploratory.
 
-    Raises:
-        ConfigError: no arm; two of one name; an unknown unit or baseline; arms of different benchmarks, or without a
-            case in common with the baseline; `cost` of arms that have none.
+    Raises
+    ------
+    ConfigError
+        No arm; two of one name; an unknown unit or baseline; arms of different benchmarks, or without a
+        case in common with the baseline; `cost` of arms that have none.
     """
     if unit not in UNITS:
         raise ConfigError("unit", repr(unit), f"one of {', '.join(UNITS)}")

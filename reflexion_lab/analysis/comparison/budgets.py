@@ -66,8 +66,10 @@ def at(arm: Arm, unit: str, cap: float) -> dict[Case, bool]:
 
     Attempt 1 counts whatever it costs.
 
-    Raises:
-        DataError: an unknown unit.
+    Raises
+    ------
+    DataError
+        An unknown unit.
     """
     by_case = _spent(arm, unit)
     return _cut(arm, by_case, dict.fromkeys(by_case, cap))
@@ -81,11 +83,15 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
     Cases in an order drawn by `seed` therefore get the next larger amount as their cap, until the next of them would
     exceed the mean.
 
-    Args:
-        seed: of that order, and of the bootstrap.
+    Parameters
+    ----------
+    seed : int, default 0
+        Of that order, and of the bootstrap.
 
-    Raises:
-        DataError: an unknown unit; no case that both arms have; an arm of which nobody recorded what it spent.
+    Raises
+    ------
+    DataError
+        An unknown unit; no case that both arms have; an arm of which nobody recorded what it spent.
     """
     if odd := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
         raise DataError(
@@ -112,8 +118,10 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
 def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
     """One spot for each attempt from 1 to the longest: what is spent on average, and what it buys.
 
-    Raises:
-        DataError: an unknown unit.
+    Raises
+    ------
+    DataError
+        An unknown unit.
     """
     by_case = _spent(arm, unit)
     return [
@@ -131,11 +139,15 @@ def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
 
     The interval is the bootstrap over tasks; its upper end is infinite where draws often solve nothing.
 
-    Returns:
+    Returns
+    -------
+    Estimate | None
         None where nothing was solved.
 
-    Raises:
-        DataError: an unknown unit.
+    Raises
+    ------
+    DataError
+        An unknown unit.
     """
     verdicts, by_case = arm.verdicts(), _spent(arm, unit)
     paid, solved = dict.fromkeys(arm.tasks, 0.0), dict.fromkeys(arm.tasks, 0.0)

@@ -94,13 +94,18 @@ def compared(
 ) -> Difference:
     """`p_holm` is `p_tasks` until `corrected`.
 
-    Args:
-        equal: the difference at one budget, where both sides were cut to it (`comparison.budgets`): verdicts that were
-            cut once know nothing of the chance in the cutting.
-        least: a registered minimum; what is smaller counts as not detected.
+    Parameters
+    ----------
+    equal : Equal | None, optional
+        The difference at one budget, where both sides were cut to it (`comparison.budgets`): verdicts that were
+        cut once know nothing of the chance in the cutting.
+    least : float, default 0.0
+        A registered minimum; what is smaller counts as not detected.
 
-    Raises:
-        ConfigError: no case in both.
+    Raises
+    ------
+    ConfigError
+        No case in both.
     """
     both = sorted(arm.keys() & baseline.keys())
     if not both:

@@ -21,13 +21,19 @@ def side_by_side(
 ) -> tuple[list[Arm], Comparison]:
     """The arms that `runs` make, compared; what their study registered is held apart from what is exploratory.
 
-    Args:
-        runs: at most one an arm and seed.
-        baseline, unit, one_seed: as of `comparison.compare`.
-        by: as of `arms.arms`.
+    Parameters
+    ----------
+    runs : Sequence[RunFolder]
+        At most one an arm and seed.
+    baseline, unit, one_seed : str | None, optional
+        As of `comparison.compare`.
+    by : Sequence[str], default ()
+        As of `arms.arms`.
 
-    Raises:
-        ConfigError: as `arms` and `compare`, what is wrong, and of which run; or no run has a key of `by`.
+    Raises
+    ------
+    ConfigError
+        As `arms` and `compare`, what is wrong, and of which run; or no run has a key of `by`.
     """
     _check(runs, by)
     found = arms(runs, by)

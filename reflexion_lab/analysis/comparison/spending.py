@@ -24,8 +24,10 @@ UNPRICED = "unknown"
 def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
     """By case, what it has spent when attempt 1, 2, ... of its loop is submitted.
 
-    Raises:
-        ConfigError: an unknown unit.
+    Raises
+    ------
+    ConfigError
+        An unknown unit.
     """
     _check(unit)
     before = {
@@ -43,8 +45,10 @@ def is_known(arm: Arm, unit: str) -> bool:
     reply, too: a prompt that was refused takes none. Money is known where any was paid, and every role has a price;
     what runs here costs nothing, and is not compared by it.
 
-    Raises:
-        ConfigError: an unknown unit.
+    Raises
+    ------
+    ConfigError
+        An unknown unit.
     """
     by_case = spent(arm, unit)
     if unit == "cost":

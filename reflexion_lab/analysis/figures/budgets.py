@@ -25,9 +25,12 @@ def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
 
     The scale is linear where some spending is 0: a first attempt by a local model costs nothing.
 
-    Args:
-        found: by arm, its spots in the order of attempts; none where nobody recorded what it spent.
-        unit: what is spent: `tokens`, `calls` or `cost`.
+    Parameters
+    ----------
+    found : Mapping[Arm, Sequence[Spot]]
+        By arm, its spots in the order of attempts; none where nobody recorded what it spent.
+    unit : str
+        What is spent: `tokens`, `calls` or `cost`.
     """
     for place, (arm, spots) in enumerate(found.items()):
         if not spots:

@@ -28,8 +28,10 @@ def over(found: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, ax
 
     Numbers stand where they belong, on a logarithmic scale where they span a factor of 50; words behind them, apart.
 
-    Args:
-        found: by series, by value: the arm and its share.
+    Parameters
+    ----------
+    found : Mapping[str, Mapping[Value, tuple[Arm, Estimate]]]
+        By series, by value: the arm and its share.
     """
     places = _places(dict.fromkeys(value for series in found.values() for value in series))
     step = 0.02 * (max(places.values()) - min(places.values()) or 1)
@@ -78,8 +80,10 @@ def drawings(arms: Sequence[Arm]) -> Iterator[Drawing]:
 def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:
     """One curve for each set of arms that differ in `key` alone.
 
-    Raises:
-        ConfigError: no arm has this key.
+    Raises
+    ------
+    ConfigError
+        No arm has this key.
     """
     having = [arm for arm in arms if key in _config(arm)]
     if not having:

@@ -52,8 +52,10 @@ class Curve(Record, frozen=True, kw_only=True):
     def of(cls, log: Log, label: str) -> Curve:
         """The curve of one run.
 
-        Raises:
-            DataError: the run has none: no task with a hidden verdict has ended, or not every attempt is graded.
+        Raises
+        ------
+        DataError
+            The run has none: no task with a hidden verdict has ended, or not every attempt is graded.
         """
         manifest, points = log.manifest, log.points
         if not points:
@@ -68,9 +70,12 @@ class Curve(Record, frozen=True, kw_only=True):
         With several seeds the intervals are bootstrap bands over tasks and seeds (`statistics.bootstrap.bands`), with
         one they are Wilson's.
 
-        Args:
-            longest: attempts up to which it goes; 0 for those of the arm's longest loop.
-            seed: of the bootstrap.
+        Parameters
+        ----------
+        longest : int, default 0
+            Attempts up to which it goes; 0 for those of the arm's longest loop.
+        seed : int, default 0
+            Of the bootstrap.
         """
         last = longest or arm.longest
         points = [_pooled(points) for points in zip(*(log.curve(last) for log in arm.logs), strict=True)]
@@ -97,9 +102,12 @@ class Curve(Record, frozen=True, kw_only=True):
 def curves(found: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
     """Draw the curves with their intervals, and name each at its end with its last share in per cent.
 
-    Args:
-        found: one at least, all of the same length.
-        feedback: also draw, dashed, the share that passed the visible tests.
+    Parameters
+    ----------
+    found : Sequence[Curve]
+        One at least, all of the same length.
+    feedback : bool, default False
+        Also draw, dashed, the share that passed the visible tests.
     """
     from matplotlib.ticker import MaxNLocator
 

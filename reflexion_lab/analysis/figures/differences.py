@@ -41,8 +41,10 @@ def differences(rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
 
     Grey bars reach as far as differences that are too small to be found four times in five.
 
-    Args:
-        rows: each with a difference.
+    Parameters
+    ----------
+    rows : Sequence[Row]
+        Each with a difference.
     """
     from matplotlib.ticker import FuncFormatter
 

@@ -94,8 +94,10 @@ def figure(place: int, most: int = MANY, is_compared: bool = False) -> Callable[
 def save(folder: Path, drawing: Drawing, kind: Kind = "png") -> Figure:
     """Write `<name>.png` and `<name>.csv` into `folder`. Needs no display, and works in any thread.
 
-    Args:
-        kind: `pdf` is written beside the PNG, which pages show.
+    Parameters
+    ----------
+    kind : Kind, default "png"
+        `pdf` is written beside the PNG, which pages show.
     """
     from matplotlib import figure, rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg

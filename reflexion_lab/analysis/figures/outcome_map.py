@@ -40,9 +40,12 @@ def outcome_map(arm: Arm, tasks: Sequence[str], ax: Axes, is_named: bool = True)
 
     The faintest grey: the loop had ended.
 
-    Args:
-        tasks: in the order in which they are drawn.
-        is_named: say down the side which tasks these are.
+    Parameters
+    ----------
+    tasks : Sequence[str]
+        In the order in which they are drawn.
+    is_named : bool, default True
+        Say down the side which tasks these are.
     """
     import numpy as np
     from matplotlib.colors import ListedColormap

@@ -21,11 +21,15 @@ WILSON = "Wilson 95 % intervals, which take cases at one task as independent."
 def confidence(arm: Arm, source: str | None = None, seed: int = 0) -> Drawing | None:
     """Of the arm's reflections that the next attempt read, over all seeds; None where there is none.
 
-    Args:
-        source: where confidence comes from (`analysis.learning.reflections.forecasts`); by default the most frequent.
+    Parameters
+    ----------
+    source : str | None, optional
+        Where confidence comes from (`analysis.learning.reflections.forecasts`); by default the most frequent.
 
-    Raises:
-        ConfigError: there is no such source.
+    Raises
+    ------
+    ConfigError
+        There is no such source.
     """
     by_source: dict[str, list[Forecast]] = {}
     for log in arm.logs:

@@ -25,8 +25,10 @@ COLUMNS = ("arm", "feedback_source", "failure_class", "until", "tasks", "k", "n"
 def repair_rates(found: Sequence[RepairRates], until: Until, ax: Axes) -> Axes:
     """Draw a band a class, the most frequent on top, with a line for each arm that had such failures.
 
-    Args:
-        until: `next`: the next attempt's program passes the hidden tests; `end`: what was submitted does.
+    Parameters
+    ----------
+    until : Until
+        `next`: the next attempt's program passes the hidden tests; `end`: what was submitted does.
     """
     y = 0.0
     middles: list[float] = []

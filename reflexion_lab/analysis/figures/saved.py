@@ -21,9 +21,12 @@ __all__ = ["Figure", "save_figures"]
 def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Figure]:
     """Write the figures that make sense for these arms into `folder`; those that would be empty are left out.
 
-    Args:
-        comparison: of these very arms.
-        arms: one at least.
+    Parameters
+    ----------
+    comparison : Comparison
+        Of these very arms.
+    arms : Sequence[Arm]
+        One at least.
     """
     folder.mkdir(parents=True, exist_ok=True)
     shown = readable(arms)

@@ -46,9 +46,12 @@ def by_similarity(found: Mapping[Arm, Group], ends: Sequence[float], kind: str, 
 
     Bins are drawn equally wide, whatever scores they span.
 
-    Args:
-        found: by arm, with bins between these `ends`.
-        kind: of the attempts, for the title.
+    Parameters
+    ----------
+    found : Mapping[Arm, Group]
+        By arm, with bins between these `ends`.
+    kind : str
+        Of the attempts, for the title.
     """
     for place, (arm, group) in enumerate(found.items()):
         style, shift = look(place), (place - (len(found) - 1) / 2) * 0.6 / len(found)

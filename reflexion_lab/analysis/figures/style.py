@@ -75,8 +75,10 @@ def beside(names: Sequence[str]) -> float:
 def watermark(ax: Axes, names: Sequence[str] = (), height: float = 0.5) -> Axes:
     """Write across `ax`, faintly, that arms in it saw the hidden tests: these `names`, or all of them.
 
-    Args:
-        height: of the words, in [0, 1] of the axes; level anywhere but in the middle.
+    Parameters
+    ----------
+    height : float, default 0.5
+        Of the words, in [0, 1] of the axes; level anywhere but in the middle.
     """
     text = f"{', '.join(names)}: {UPPER_BOUND}" if names else UPPER_BOUND
     turn = 20 if height == 0.5 else 0

@@ -71,12 +71,17 @@ class Frames(NamedTuple):
 def load(*runs: object, texts: bool = False) -> Frames:
     """The tables of all `runs`, in their order; a run that is named twice counts once.
 
-    Args:
-        runs: run folders, patterns such as `runs/*`, sweeps, or lists of these; see `run_folder.folders`.
-        texts: with columns for programs, prompts, replies, feedback and reflections.
+    Parameters
+    ----------
+    runs : object
+        Run folders, patterns such as `runs/*`, sweeps, or lists of these; see `run_folder.folders`.
+    texts : bool, default False
+        With columns for programs, prompts, replies, feedback and reflections.
 
-    Raises:
-        FolderError: no run is named, a folder is none, a pattern fits none, or a file cannot be read.
+    Raises
+    ------
+    FolderError
+        No run is named, a folder is none, a pattern fits none, or a file cannot be read.
     """
     read = [Run(folder) for folder in some_folders(*runs)]
     loops = [loop for run in read for loop in run.loops]

@@ -78,13 +78,18 @@ def equal_width(bins: int = 10) -> tuple[float, ...]:
 def calibration(forecasts: Sequence[Forecast], edges: Sequence[float] = (), seed: int = 0) -> Calibration:
     """All figures of `forecasts`.
 
-    Args:
-        edges: of the bins, ascending, from the lowest forecast or below to the highest or above; by default ten of
-            equal width.
-        seed: of the bootstrap over tasks, and of what chance would give.
+    Parameters
+    ----------
+    edges : Sequence[float], default ()
+        Of the bins, ascending, from the lowest forecast or below to the highest or above; by default ten of
+        equal width.
+    seed : int, default 0
+        Of the bootstrap over tasks, and of what chance would give.
 
-    Raises:
-        ConfigError: there is no forecast, or one lies outside [0, 1] or outside the bins.
+    Raises
+    ------
+    ConfigError
+        There is no forecast, or one lies outside [0, 1] or outside the bins.
     """
     edges = tuple(edges) or equal_width()
     bins = _bins(forecasts, edges)

@@ -31,14 +31,20 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
     from, and Newcombe's interval for separate shares takes its place, each with as many cases as its clusters are worth
     at least (`intervals.effective`).
 
-    Args:
-        after: part of `base`, or none of it.
+    Parameters
+    ----------
+    after : Verdicts
+        Part of `base`, or none of it.
 
-    Returns:
+    Returns
+    -------
+    Estimate | None
         None where there is nothing to compare: no case after, or no other case in the base.
 
-    Raises:
-        ConfigError: some of `after` is in `base` and some is not.
+    Raises
+    ------
+    ConfigError
+        Some of `after` is in `base` and some is not.
     """
     rest = {case: passed for case, passed in base.items() if case not in after}
     inside = len(base) - len(rest)

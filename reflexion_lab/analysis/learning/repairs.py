@@ -57,9 +57,12 @@ class _Failure(NamedTuple):
 def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> RepairRates:
     """The repairs of an arm. A loop counts once for every failure that it went on from.
 
-    Args:
-        kind: names the class of a failed evaluation.
-        seed: of the bootstrap (`statistics.bootstrap`).
+    Parameters
+    ----------
+    kind : Callable[[Evaluation], str]
+        Names the class of a failed evaluation.
+    seed : int, default 0
+        Of the bootstrap (`statistics.bootstrap`).
     """
     failures: dict[str, list[_Failure]] = {}
     rejected = unknown = 0

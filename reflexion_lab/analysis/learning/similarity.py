@@ -102,8 +102,10 @@ def edges(scores: Sequence[float]) -> list[float]:
     quantiles. Equal scores stay together, so that there may be fewer bins than `MOST`; where so many have the lowest
     that it is a quantile, the first bin is of that score alone.
 
-    Raises:
-        ConfigError: there is no score.
+    Raises
+    ------
+    ConfigError
+        There is no score.
     """
     if not scores:
         raise ConfigError("scores", "none", "one at least")

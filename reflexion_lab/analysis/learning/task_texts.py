@@ -19,8 +19,10 @@ def task_text(made: Sequence[Attempt]) -> str:
     An actor that continues a file read it at the end, and its programs begin with it. In a chat it is the first block
     of Python that is no example of ours and defines what the task's programs define, which may copy what they read.
 
-    Args:
-        made: a task's attempts, in order.
+    Parameters
+    ----------
+    made : Sequence[Attempt]
+        A task's attempts, in order.
     """
     messages = made[0].trajectory.messages
     if messages and messages[-1].role == "assistant":

@@ -115,15 +115,22 @@ class Transfer(Record, frozen=True, kw_only=True):
 def transfer(runs: object, baseline: object = (), known: Collection[str] | None = None, seed: int = 0) -> Transfer:
     """The report on `runs`.
 
-    Args:
-        runs: a run folder, a pattern, a sweep, or a list of these; see `run_folder.folders`.
-        baseline: runs on the same benchmark, none for no comparison. Runs are paired by seed, those of one seed in the
-            order given; a run without a partner is left out.
-        known: ids of all wisdom that there was to read.
-        seed: of the bootstrap.
+    Parameters
+    ----------
+    runs : object
+        A run folder, a pattern, a sweep, or a list of these; see `run_folder.folders`.
+    baseline : object, default ()
+        Runs on the same benchmark, none for no comparison. Runs are paired by seed, those of one seed in the
+        order given; a run without a partner is left out.
+    known : Collection[str] | None, optional
+        Ids of all wisdom that there was to read.
+    seed : int, default 0
+        Of the bootstrap.
 
-    Raises:
-        FolderError: a run cannot be read, or runs cannot be paired.
+    Raises
+    ------
+    FolderError
+        A run cannot be read, or runs cannot be paired.
     """
     logs = [Log.read(run) for run in folders(runs)]
     attempts = [attempt for log in logs for attempt in log.every]

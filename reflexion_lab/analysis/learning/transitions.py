@@ -78,8 +78,10 @@ class _Pair(NamedTuple):
 def transitions(arm: Arm, seed: int = 0) -> Transitions:
     """The moves of an arm.
 
-    Args:
-        seed: of the bootstrap (`statistics.bootstrap`).
+    Parameters
+    ----------
+    seed : int, default 0
+        Of the bootstrap (`statistics.bootstrap`).
     """
     steps = [(case, made, one, two) for case, made in arm.attempts.items() for one, two in pairwise(made)]
     programs = [_pair(arm, case, one, two, two.number) for case, _, one, two in steps]

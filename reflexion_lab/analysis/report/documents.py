@@ -24,12 +24,17 @@ MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 def save_report(folder: Path, found: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
     """Write `report.md`, `report.html`, `report.tex`, `table.csv` and the figures into `folder`; returns their paths.
 
-    Args:
-        found: of these very arms.
-        kind: of the figures; PDF comes beside PNG. LaTeX includes both by itself, SVG has to be converted first.
+    Parameters
+    ----------
+    found : Comparison
+        Of these very arms.
+    kind : Kind, default "png"
+        Of the figures; PDF comes beside PNG. LaTeX includes both by itself, SVG has to be converted first.
 
-    Raises:
-        OSError: the folder cannot be written to.
+    Raises
+    ------
+    OSError
+        The folder cannot be written to.
     """
     figures = save_figures(folder, found, arms, kind)
     document = Document(

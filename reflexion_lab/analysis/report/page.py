@@ -36,9 +36,12 @@ def save_page(folder: RunFolder, path: Path | None = None) -> Path:
 
     An unfinished run has the tasks whose loops have ended, and says how many are missing.
 
-    Raises:
-        FolderError: a file of the run cannot be read.
-        OSError: `path` cannot be written to.
+    Raises
+    ------
+    FolderError
+        A file of the run cannot be read.
+    OSError
+        `path` cannot be written to.
     """
     path = path or folder.path / NAME
     text = page(Log.read(folder))

@@ -68,8 +68,10 @@ def _finalized(value: Any) -> Any:
 def escaping(folder: Path, **options: Any) -> Any:
     """The templates of HTML in `folder`: every value is escaped on its way in, and one that is missing is an error.
 
-    Args:
-        options: of Jinja's environment, which is returned.
+    Parameters
+    ----------
+    options : Any
+        Of Jinja's environment, which is returned.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

@@ -46,11 +46,15 @@ CONFUSION = (
 def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | None = None) -> None:
     """Print a run: its warnings, tasks, convergence, figures and costs.
 
-    Args:
-        log: the run, if it has been read.
+    Parameters
+    ----------
+    log : Log | None, optional
+        The run, if it has been read.
 
-    Raises:
-        FolderError: a file of the run cannot be read.
+    Raises
+    ------
+    FolderError
+        A file of the run cannot be read.
     """
     log = log or Log.read(run, texts=False)
     figures = summary(log)

@@ -40,10 +40,14 @@ class Gift(NamedTuple):
 class Sources:
     """What is known of the attempts that memory can give.
 
-    Args:
-        attempts: by task.
-        run_id: the run that they are of; "" for loops outside of any.
-        wisdom: what memory held when the run began.
+    Parameters
+    ----------
+    attempts : Mapping[str, Sequence[Attempt]]
+        By task.
+    run_id : str, default ""
+        The run that they are of; "" for loops outside of any.
+    wisdom : Iterable[Wisdom], default ()
+        What memory held when the run began.
     """
 
     def __init__(

@@ -19,14 +19,20 @@ def area(curves: ArrayLike) -> NDArray[float64]:
     into `bootstrap.interval`, has an interval, and the areas of two arms, into `bootstrap.difference`, have a
     difference. A curve of one attempt is its own area.
 
-    Args:
-        curves: shape (attempts, ...), such as (attempts, tasks, seeds); not a number stays so.
+    Parameters
+    ----------
+    curves : ArrayLike
+        Shape (attempts, ...), such as (attempts, tasks, seeds); not a number stays so.
 
-    Returns:
+    Returns
+    -------
+    NDArray[float64]
         Shape (...), such as (tasks, seeds).
 
-    Raises:
-        ConfigError: no attempt.
+    Raises
+    ------
+    ConfigError
+        No attempt.
     """
     import numpy as np
 

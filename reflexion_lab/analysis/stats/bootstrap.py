@@ -37,11 +37,15 @@ def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate
     many cases as the clusters are worth at least (`intervals.clustered`). In simulations of 10 to 164 tasks it holds
     the truth in 93 to 99 of 100; percentiles alone fall to 87, at 164 tasks of which 98 % pass.
 
-    Args:
-        outcomes: shape (tasks, seeds), values in [0, 1], not a number where a case is absent.
+    Parameters
+    ----------
+    outcomes : ArrayLike
+        Shape (tasks, seeds), values in [0, 1], not a number where a case is absent.
 
-    Raises:
-        ConfigError: no case; another shape; a value outside [0, 1].
+    Raises
+    ------
+    ConfigError
+        No case; another shape; a value outside [0, 1].
     """
     sums, counts = _totals(_checked(outcomes, "outcomes"))
     value = float(sums.sum() / counts.sum())
@@ -58,12 +62,16 @@ def difference(first: ArrayLike, second: ArrayLike, seed: int = 0, draws: int = 
     simulations of 20 to 164 tasks it holds the truth in 93 to 99 of 100: a little too narrow with 10 to 15 discordant
     tasks, too wide below.
 
-    Args:
-        first, second: one shape (tasks, seeds), rows and columns of the same tasks and seeds, values in [0, 1], not a
-            number where a case is absent.
+    Parameters
+    ----------
+    first, second : ArrayLike
+        One shape (tasks, seeds), rows and columns of the same tasks and seeds, values in [0, 1], not a
+        number where a case is absent.
 
-    Raises:
-        ConfigError: no case in both; shapes that differ; a value outside [0, 1].
+    Raises
+    ------
+    ConfigError
+        No case in both; shapes that differ; a value outside [0, 1].
     """
     one, other = _checked(first, "first"), _checked(second, "second")
     if one.shape != other.shape:
@@ -78,14 +86,20 @@ def difference(first: ArrayLike, second: ArrayLike, seed: int = 0, draws: int = 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
     """sum(numerators) / sum(denominators), such as what was spent over what was solved.
 
-    Args:
-        numerators, denominators: shape (tasks,), 0 or more: each task's sums over its seeds.
+    Parameters
+    ----------
+    numerators, denominators : ArrayLike
+        Shape (tasks,), 0 or more: each task's sums over its seeds.
 
-    Returns:
+    Returns
+    -------
+    Estimate | None
         None where the denominators are all 0. The upper end is infinite where more than 2.5 % of the draws have none.
 
-    Raises:
-        ConfigError: shapes that differ, or negative values.
+    Raises
+    ------
+    ConfigError
+        Shapes that differ, or negative values.
     """
     import numpy as np
 
@@ -110,11 +124,15 @@ def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate
 
     Where `interval` gives up percentiles, so does this.
 
-    Args:
-        curves: shape (attempts, tasks, seeds), values in [0, 1], not a number where a case is absent.
+    Parameters
+    ----------
+    curves : ArrayLike
+        Shape (attempts, tasks, seeds), values in [0, 1], not a number where a case is absent.
 
-    Raises:
-        ConfigError: as `interval`.
+    Raises
+    ------
+    ConfigError
+        As `interval`.
     """
     import numpy as np
 

@@ -15,8 +15,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     may fall below a smaller one. The chance of any false finding in the family stays below the level, however the tests
     depend on each other.
 
-    Raises:
-        ConfigError: a value outside [0, 1].
+    Raises
+    ------
+    ConfigError
+        A value outside [0, 1].
     """
     if odd := [p for p in p_values if not 0 <= p <= 1]:
         raise ConfigError("p_values", odd[0], "numbers in [0, 1]")

@@ -51,11 +51,15 @@ class Estimate(Record, frozen=True, kw_only=True):
 def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     """The score interval for a share of `k` in `n` (Wilson 1927, JASA 22:209-212), no continuity correction.
 
-    Returns:
-        low, high in [0, 1]; (0, 1) where n is 0, since nothing is known.
+    Returns
+    -------
+    tuple[float, float]
+        Low, high in [0, 1]; (0, 1) where n is 0, since nothing is known.
 
-    Raises:
-        ConfigError: not 0 <= k <= n, or a level outside (0, 1).
+    Raises
+    ------
+    ConfigError
+        Not 0 <= k <= n, or a level outside (0, 1).
     """
     if not 0 <= k <= n:
         raise ConfigError("k", f"{k} of n = {n}", "0 <= k <= n")
@@ -77,8 +81,10 @@ def mcnemar(b: int, c: int) -> float:
 
     `b` and `c` count the discordant pairs: solved by one side alone, and by the other alone. 1.0 without any.
 
-    Raises:
-        ConfigError: a negative count.
+    Raises
+    ------
+    ConfigError
+        A negative count.
     """
     if b < 0 or c < 0:
         raise ConfigError("discordant pairs", f"{b} and {c}", "counts of 0 or more")
@@ -94,11 +100,15 @@ def paired_difference(n11: int, n10: int, n01: int, n00: int, level: float = LEV
     method 10): the Wilson intervals of both shares, joined by the tasks' correlation, which is corrected for
     continuity where positive. It keeps its width where no pair is discordant, unlike Wald's.
 
-    Args:
-        n11: solved by both. n10: by the first alone. n01: by the second alone. n00: by neither.
+    Parameters
+    ----------
+    n11 : int
+        Solved by both. n10: by the first alone. n01: by the second alone. n00: by neither.
 
-    Returns:
-        low, high in [-1, 1]; (-1, 1) where there is no task.
+    Returns
+    -------
+    tuple[float, float]
+        Low, high in [-1, 1]; (-1, 1) where there is no task.
     """
     n, first, second = n11 + n10 + n01 + n00, n11 + n10, n11 + n01
     (low1, high1), (low2, high2) = wilson(first, n, level), wilson(second, n, level)
@@ -120,8 +130,10 @@ def effective(sizes: Sequence[int]) -> int:
     Kish 1965 (Survey Sampling) for the worst case, in which all cases of a task have one answer; never too narrow.
     The number of cases where every task has one.
 
-    Raises:
-        ConfigError: there is no case.
+    Raises
+    ------
+    ConfigError
+        There is no case.
     """
     if not sum(sizes):
         raise ConfigError("clusters", "no case in any", "at least one")
@@ -131,8 +143,10 @@ def effective(sizes: Sequence[int]) -> int:
 def clustered(share: float, sizes: Sequence[int]) -> tuple[float, float]:
     """Wilson's interval for a share of cases in clusters of these sizes, discounted to `effective` ones.
 
-    Raises:
-        ConfigError: there is no case.
+    Raises
+    ------
+    ConfigError
+        There is no case.
     """
     n = effective(sizes)
     low, high = wilson(round(share * n), n)
@@ -145,8 +159,10 @@ def apart(first: tuple[float, float, float], second: tuple[float, float, float])
     Newcombe's hybrid score interval (Newcombe 1998, Statistics in Medicine 17:873-890, method 10): like the intervals
     that it is made of, it keeps its width where nobody or everybody passed.
 
-    Args:
-        first, second: each a share with the ends of its Wilson interval.
+    Parameters
+    ----------
+    first, second : tuple[float, float, float]
+        Each a share with the ends of its Wilson interval.
     """
     (one, low1, high1), (other, low2, high2) = first, second
     down, up = math.hypot(one - low1, high2 - other), math.hypot(high1 - one, other - low2)
@@ -165,8 +181,10 @@ def resampled(columns: Sequence[NDArray[float64]], name: str) -> list[NDArray[fl
     """The sum of each column over the clusters of every draw of `resamples`, shape (RESAMPLES,) each; of many clusters
     the draws are made a few at a time.
 
-    Args:
-        columns: each of shape (n,), a value a cluster.
+    Parameters
+    ----------
+    columns : Sequence[NDArray[float64]]
+        Each of shape (n,), a value a cluster.
     """
     import numpy as np
 

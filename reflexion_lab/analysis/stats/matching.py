@@ -61,11 +61,15 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
     tasks (`permutation.sign_flip`), matched anew, too; of random flips: (1 + as extreme) / (1 + draws) (Davison and
     Hinkley 1997, Bootstrap Methods and their Application, equation 4.25).
 
-    Args:
-        first, second: the same cases in the same order.
+    Parameters
+    ----------
+    first, second : Sequence[Path]
+        The same cases in the same order.
 
-    Raises:
-        ConfigError: other cases, or none.
+    Raises
+    ------
+    ConfigError
+        Other cases, or none.
     """
     import numpy as np
 

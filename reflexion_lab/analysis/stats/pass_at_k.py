@@ -15,11 +15,15 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
     The draws must be independent and alike: the attempts of a Reflexion loop are neither.
 
-    Args:
-        n: draws made. c: those that passed. k: at most n.
+    Parameters
+    ----------
+    n : int
+        Draws made. c: those that passed. k: at most n.
 
-    Raises:
-        ConfigError: not 0 <= c <= n, or not 1 <= k <= n.
+    Raises
+    ------
+    ConfigError
+        Not 0 <= c <= n, or not 1 <= k <= n.
     """
     if not 0 <= c <= n:
         raise ConfigError("c", f"{c} of n = {n}", "0 <= c <= n")
@@ -31,10 +35,14 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 def mean_pass_at_k(samples: Sequence[tuple[int, int]], k: int, seed: int = 0, draws: int = DRAWS) -> Estimate:
     """The mean over tasks, its interval over tasks; see `bootstrap.interval`.
 
-    Args:
-        samples: (n, c) of each task.
+    Parameters
+    ----------
+    samples : Sequence[tuple[int, int]]
+        (n, c) of each task.
 
-    Raises:
-        ConfigError: no task, or as `pass_at_k`.
+    Raises
+    ------
+    ConfigError
+        No task, or as `pass_at_k`.
     """
     return interval([[pass_at_k(n, c, k)] for n, c in samples] or [[math.nan]], seed, draws)

@@ -18,12 +18,16 @@ def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
     task's cases flip together, however many seeds it has. With one seed it is McNemar's exact test
     (`intervals.mcnemar`). 1.0 where no task differs.
 
-    Args:
-        first, second: one shape (tasks, seeds), 0 or 1, not a number where a case is absent; rows and columns of the
-            same tasks and seeds.
+    Parameters
+    ----------
+    first, second : ArrayLike
+        One shape (tasks, seeds), 0 or 1, not a number where a case is absent; rows and columns of the
+        same tasks and seeds.
 
-    Raises:
-        ConfigError: shapes that differ, or values other than 0 and 1.
+    Raises
+    ------
+    ConfigError
+        Shapes that differ, or values other than 0 and 1.
     """
     import numpy as np
 

@@ -22,8 +22,10 @@ def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:
 
     None where even all against none is not: of 5 pairs or fewer, at the level of 0.05.
 
-    Raises:
-        ConfigError: a negative count, or a level outside (0, 1).
+    Raises
+    ------
+    ConfigError
+        A negative count, or a level outside (0, 1).
     """
     _check(alpha, "alpha")
     if discordant < 0:
@@ -40,16 +42,23 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
     is the chance that this splits D as `needed` says, or further, to the right side. Solved for the difference by
     bisection.
 
-    Args:
-        n: tasks, each with one pair. With several seeds a task, n stays the number of tasks: what is found is then an
-            upper bound.
-        discordant: the share of tasks on which the sides differ, in (0, 1]; from a probe, or from earlier runs.
+    Parameters
+    ----------
+    n : int
+        Tasks, each with one pair. With several seeds a task, n stays the number of tasks: what is found is then an
+        upper bound.
+    discordant : float
+        The share of tasks on which the sides differ, in (0, 1]; from a probe, or from earlier runs.
 
-    Returns:
+    Returns
+    -------
+    float | None
         None where no difference can be found so often: the discordant pairs are too few even if one side wins them all.
 
-    Raises:
-        ConfigError: n below 1; a share, power or level out of range.
+    Raises
+    ------
+    ConfigError
+        N below 1; a share, power or level out of range.
     """
     _check(power, "power")
     _check(alpha, "alpha")
@@ -69,8 +78,10 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
 def power_of(n: int, discordant: float, difference: float, alpha: float = ALPHA) -> float:
     """The chance that exact McNemar finds a true `difference`, to its right side; see `minimum_detectable`.
 
-    Raises:
-        ConfigError: a difference beyond the discordant share.
+    Raises
+    ------
+    ConfigError
+        A difference beyond the discordant share.
     """
     import numpy as np
     from scipy.special import bdtr, gammaln, xlog1py, xlogy

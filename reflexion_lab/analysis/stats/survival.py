@@ -52,13 +52,19 @@ def kaplan_meier(attempts: Sequence[int], solved: Sequence[bool], tasks: Sequenc
     A case must not be censored because it looks hopeless: where a loop would keep a wrong answer for good, the case is
     unsolved up to the longest attempt.
 
-    Args:
-        attempts: of each case, the number of the attempt that solved it, or of the last one seen; 1 or more.
-        solved: whether it did; False is censored.
-        tasks: of each case, its cluster; without, each case is its own.
+    Parameters
+    ----------
+    attempts : Sequence[int]
+        Of each case, the number of the attempt that solved it, or of the last one seen; 1 or more.
+    solved : Sequence[bool]
+        Whether it did; False is censored.
+    tasks : Sequence[Hashable] | None, optional
+        Of each case, its cluster; without, each case is its own.
 
-    Raises:
-        ConfigError: no case, lengths that differ, or an attempt below 1.
+    Raises
+    ------
+    ConfigError
+        No case, lengths that differ, or an attempt below 1.
     """
     names = tuple(tasks) if tasks is not None else tuple(range(len(attempts)))
     if not attempts or not len(attempts) == len(solved) == len(names):

@@ -139,8 +139,10 @@ def _fit(key: str, part: T) -> T:
 def construct(key: str, factory: Callable[..., T], **values: Any) -> T:
     """What `factory` makes of values from the config's section `key`, whose names are those of its parameters.
 
-    Raises:
-        ConfigError: a value beyond its limits, under the config's key.
+    Raises
+    ------
+    ConfigError
+        A value beyond its limits, under the config's key.
     """
     limits.check(factory, values, key)
     return factory(**values)

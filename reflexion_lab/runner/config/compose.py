@@ -172,12 +172,16 @@ def restored(config: Mapping[str, Any]) -> DictConfig:
 def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
     """One component a line, in the order of the data.
 
-    Args:
-        is_recorded: the config is that of an earlier run, perhaps of an earlier version: keys that nobody reads may be
-            in it.
+    Parameters
+    ----------
+    is_recorded : bool, default False
+        The config is that of an earlier run, perhaps of an earlier version: keys that nobody reads may be
+        in it.
 
-    Raises:
-        ConfigError: a value is impossible, nobody reads a key, or a resumed run began with another config.
+    Raises
+    ------
+    ConfigError
+        A value is impossible, nobody reads a key, or a resumed run began with another config.
     """
     settings.check(cfg)
     settings.check_keys(cfg) if not is_recorded else check_targets("", plain(cfg), is_recorded)
@@ -415,8 +419,10 @@ def draws_from_runs(cfg: DictConfig) -> bool:
 def pool_digests(cfg: DictConfig, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
     """By run id, the digest of the attempts of each run that `reflector=shuffled` draws from in the run of `manifest`.
 
-    Args:
-        known: run ids that it drew from when it began.
+    Parameters
+    ----------
+    known : Collection[str]
+        Run ids that it drew from when it began.
     """
     runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, known)
     folders = map(Path, Shuffled(runs, cfg.seed).folders)  # runs whose words may be drawn, or an error

@@ -53,8 +53,10 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
     Values are set on a config that is composed once for each choice of groups: composing anew takes Hydra a tenth of a
     second, which a sweep of a hundred finished cells would otherwise wait for.
 
-    Raises:
-        HydraException: an override cannot be read, or names what is not there; of which cell.
+    Raises
+    ------
+    HydraException
+        An override cannot be read, or names what is not there; of which cell.
     """
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -84,9 +86,12 @@ def lines(grid: dict[str, Any]) -> list[str]:
 
     A list, a range, a NumPy array or a pandas Series is swept over; a list within it is a value.
 
-    Raises:
-        ConfigError: a list to sweep over is empty.
-        TypeError: a value is neither null, a truth value, a number, text, a path, nor a list or mapping of these.
+    Raises
+    ------
+    ConfigError
+        A list to sweep over is empty.
+    TypeError
+        A value is neither null, a truth value, a number, text, a path, nor a list or mapping of these.
     """
     return [f"{key}={_values(key, _plain_value(key, value))}" for key, value in grid.items()]
 

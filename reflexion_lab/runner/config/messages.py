@@ -41,8 +41,10 @@ def one_line(problem: BaseException, keys: str = "") -> str:
     """What is wrong and what to do: the innermost cause, the config key that Hydra met it at, the stage of the loop;
     without secrets, and without anything that a terminal would obey.
 
-    Args:
-        keys: the hint where there is no such key; by default the command that prints the config.
+    Parameters
+    ----------
+    keys : str, default ""
+        The hint where there is no such key; by default the command that prints the config.
     """
     return "; ".join(filter(None, _problem_and_hint(problem, keys)))
 

@@ -174,8 +174,10 @@ def cached(cfg: DictConfig, sandbox: Pool) -> CachedSandbox:
 def timed(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = False) -> tuple[Task, ...]:
     """The tasks with what their canonical solutions cost; those whose solution fails only with `keep_failing`.
 
-    Raises:
-        ConfigError: canonical solutions fail tests of their own tasks, and nobody asked to keep those.
+    Raises
+    ------
+    ConfigError
+        Canonical solutions fail tests of their own tasks, and nobody asked to keep those.
     """
     from reflexion_lab.tasks.sandbox.canonical import measured
 

@@ -67,8 +67,10 @@ def digests(folder: Path) -> dict[str, Digest]:
 def sealed(folder: Path) -> dict[str, Digest] | None:
     """By name, what they were when the run ended; None where nobody wrote that down.
 
-    Raises:
-        FolderError: the seal cannot be read.
+    Raises
+    ------
+    FolderError
+        The seal cannot be read.
     """
     path = folder / FILE
     try:

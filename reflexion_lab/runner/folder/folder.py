@@ -73,8 +73,10 @@ class RunFolder:
     def existing(cls, path: Path | str) -> RunFolder:
         """The folder at `path`.
 
-        Raises:
-            FolderError: there is no manifest in it, or it cannot be read.
+        Raises
+        ------
+        FolderError
+            There is no manifest in it, or it cannot be read.
         """
         folder = cls(Path(path))
         if not (folder.path / "manifest.json").is_file():
@@ -88,8 +90,10 @@ class RunFolder:
     def begun(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
         """A new folder in `root`, named by its run: there in whole or, after a kill, not at all.
 
-        Args:
-            fill: puts what else belongs there from the beginning into the folder that it is given.
+        Parameters
+        ----------
+        fill : Callable[[Path], object] | None, optional
+            Puts what else belongs there from the beginning into the folder that it is given.
         """
         root.mkdir(parents=True, exist_ok=True)
         with Scratch(root, ".begun-", mode=0o777) as draft:
@@ -132,9 +136,12 @@ class RunFolder:
     def append(self, name: str, record: Record) -> None:
         """Add one line to `name`.
 
-        Raises:
-            FolderLost: the file, or the folder, is no longer the one that was begun.
-            OSError: the disk is full, or the file may not be written.
+        Raises
+        ------
+        FolderLost
+            The file, or the folder, is no longer the one that was begun.
+        OSError
+            The disk is full, or the file may not be written.
         """
         self._files.append(name, msgspec.json.encode(record) + b"\n")
 
@@ -143,8 +150,10 @@ class RunFolder:
         """Nobody else writes into the folder meanwhile; the hold falls with the process. Within a hold, another of the
         same object is the same. Drafts that a killed process left are removed.
 
-        Raises:
-            FolderError: another process, or another thread, is at it.
+        Raises
+        ------
+        FolderError
+            Another process, or another thread, is at it.
         """
         try:
             with self._files.held():
@@ -252,12 +261,16 @@ def _next(run_id: str) -> str:
 def folders(*runs: object) -> list[RunFolder]:
     """The run folders that `runs` name, each once, in their order.
 
-    Args:
-        runs: paths; patterns such as `runs/*`, of which every folder that holds a run is taken; a `RunFolder`; whatever
-            has a `folder` that is one, or `runs`, such as a sweep; or iterables of these.
+    Parameters
+    ----------
+    runs : object
+        Paths; patterns such as `runs/*`, of which every folder that holds a run is taken; a `RunFolder`; whatever
+        has a `folder` that is one, or `runs`, such as a sweep; or iterables of these.
 
-    Raises:
-        FolderError: a folder is none, a pattern fits none, or something else was named.
+    Raises
+    ------
+    FolderError
+        A folder is none, a pattern fits none, or something else was named.
     """
     found: dict[Path, RunFolder] = {}
     for run in runs:

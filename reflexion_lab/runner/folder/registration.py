@@ -89,8 +89,10 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 def read(path: Path | str) -> Registration:
     """The study registered in `path`.
 
-    Raises:
-        DataError: there is no such file, or a field of it is missing, unknown or impossible.
+    Raises
+    ------
+    DataError
+        There is no such file, or a field of it is missing, unknown or impossible.
     """
     try:
         text = content(path, f"a {FILE}")
@@ -108,8 +110,10 @@ def read(path: Path | str) -> Registration:
 def keep(path: Path, folder: Path, run: Manifest) -> None:
     """Copy a study's file into the folder of a run that begins, and warn of what the run does not share with it.
 
-    Raises:
-        DataError: the file has changed since the run was described.
+    Raises
+    ------
+    DataError
+        The file has changed since the run was described.
     """
     text = path.read_bytes()
     (folder / FILE).write_bytes(text)
@@ -124,8 +128,10 @@ def keep(path: Path, folder: Path, run: Manifest) -> None:
 def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registration | None:
     """The one study that all these runs began under, from the copy in the first; None where there is no such study.
 
-    Raises:
-        DataError: the copy is no longer what was registered.
+    Raises
+    ------
+    DataError
+        The copy is no longer what was registered.
     """
     digests = {manifest.study_digest for manifest in manifests}
     if len(digests) != 1 or digests == {""}:
@@ -146,11 +152,16 @@ def exploratory(
 ) -> list[str]:
     """Why a figure was not registered, a reason each; [] where it was.
 
-    Args:
-        arm: its label, as tables name it.
-        metric: what was measured of it.
-        baseline: what it is compared with; "" for nothing.
-        runs: the manifests of the arm's runs; () leaves seeds, tasks and digests unchecked.
+    Parameters
+    ----------
+    arm : str
+        Its label, as tables name it.
+    metric : str
+        What was measured of it.
+    baseline : str, default ""
+        What it is compared with; "" for nothing.
+    runs : Sequence[Manifest], default ()
+        The manifests of the arm's runs; () leaves seeds, tasks and digests unchecked.
     """
     if registration is None:
         return ["no study was registered"]

@@ -85,8 +85,10 @@ def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
 def as_lines(path: Path, kind: Kind) -> bytes:
     """Every row of the file at `path`, sorted, one a line; b"" where there is no file.
 
-    Raises:
-        BundleError: it is another file, or damaged.
+    Raises
+    ------
+    BundleError
+        It is another file, or damaged.
     """
     if not path.is_file():
         return b""

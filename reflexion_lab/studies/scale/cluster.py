@@ -37,9 +37,12 @@ class Cluster:
 
     Nothing is started before it is needed. A cluster that this process is connected to is used, and left as it is.
 
-    Raises:
-        ConfigError: a value is impossible, or Ray is not installed.
-        HarnessError: (later) the cluster cannot be had.
+    Raises
+    ------
+    ConfigError
+        A value is impossible, or Ray is not installed.
+    HarnessError
+        (later) the cluster cannot be had.
     """
 
     @validated

@@ -43,12 +43,17 @@ class Member:
 class Crew:
     """`size` workers, told alike and asked in turn. Thread-safe.
 
-    Args:
-        start: starts one; its actor is returned at once.
-        patience: seconds for all of them to be there.
+    Parameters
+    ----------
+    start : Callable[[], Any]
+        Starts one; its actor is returned at once.
+    patience : float
+        Seconds for all of them to be there.
 
-    Raises:
-        HarnessError: they cannot be had, or differ in what results depend on.
+    Raises
+    ------
+    HarnessError
+        They cannot be had, or differ in what results depend on.
     """
 
     def __init__(self, start: Callable[[], Any], size: int, patience: float) -> None:
@@ -92,8 +97,10 @@ class Crew:
     def ask(self, kind: str, about: str, method: str, *args: Any) -> Any:
         """What the least busy worker answers; another one, where it is lost meanwhile.
 
-        Raises:
-            HarnessError: so many were lost over it; whatever `method` raises.
+        Raises
+        ------
+        HarnessError
+            So many were lost over it; whatever `method` raises.
         """
         for left in reversed(range(TRIES)):
             with self._least_busy(kind) as member, self._loss(member, about, left):

@@ -34,9 +34,12 @@ NEEDS = {
 class Launch:
     """Hydra's launcher, as `overrides` choose and set it.
 
-    Raises:
-        ConfigError: its plugin is not installed.
-        HydraException: an override cannot be read, or names what is not there.
+    Raises
+    ------
+    ConfigError
+        Its plugin is not installed.
+    HydraException
+        An override cannot be read, or names what is not there.
     """
 
     def __init__(self, overrides: Sequence[str], sweep_id: str) -> None:
@@ -50,8 +53,10 @@ class Launch:
 
         A job that is lost is no failure of the launch, and no cell whose run breaks is a failure of its job.
 
-        Raises:
-            ConfigError: the launcher itself failed: nothing was begun, or nothing more.
+        Raises
+        ------
+        ConfigError
+            The launcher itself failed: nothing was begun, or nothing more.
         """
         job = functools.partial(carry_out, tuple(cell.number for cell in cells), str(Path.cwd()))
         with self._composed() as (hydra, cfg):
@@ -83,8 +88,10 @@ class Launch:
 def carry_out(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
     """One job: the cell whose number stands in `numbers` at the job's own. Runs in a launcher's process.
 
-    Raises:
-        ConfigError: `folder`, where the sweep was begun and relative paths start, is not on this machine.
+    Raises
+    ------
+    ConfigError
+        `folder`, where the sweep was begun and relative paths start, is not on this machine.
     """
     from hydra.core.hydra_config import HydraConfig
 

@@ -111,9 +111,12 @@ class Worker:
     def begin(self, sent: Sent) -> None:
         """Make the parts of the run's loops.
 
-        Raises:
-            ValueError, ModelError: this machine lacks what the config names: a file, a key in the environment.
-            HarnessError: there are caps, and their ledger is out of reach.
+        Raises
+        ------
+        ValueError, ModelError
+            This machine lacks what the config names: a file, a key in the environment.
+        HarnessError
+            There are caps, and their ledger is out of reach.
         """
         cfg = restored(sent.config)
         _check_ledger(cfg, sent.run_id)

@@ -33,20 +33,30 @@ class TrackerError(LabError):
 class MlflowTracker:
     """Writes run folders to an MLflow database or server.
 
-    Args:
-        uri: `sqlite:///FILE`, made absolute here and now; another database's address; or a server's `http://…`.
-        experiment: name of the MLflow experiment of runs that belong to no registered study; a study's has the study's
-            name. Made when it is missing.
-        artifacts: folder for copies of the runs' files; by default `mlartifacts` beside an SQLite file, else
-            where the server wants them. Counts when the experiment is made.
-        host, port: where `command` serves the database, and links point.
-        traces: the tasks whose attempts are also shown span by span, drawn by the run's seed: a share in [0, 1], or
-            above 1 so many. They are written after the run, about 80 attempts a second.
-        max_traces: attempts of one run that are shown so, at most.
+    Parameters
+    ----------
+    uri : str, default "sqlite:///mlflow.db"
+        `sqlite:///FILE`, made absolute here and now; another database's address; or a server's `http://…`.
+    experiment : str, default "reflexion"
+        Name of the MLflow experiment of runs that belong to no registered study; a study's has the study's
+        name. Made when it is missing.
+    artifacts : str | None, optional
+        Folder for copies of the runs' files; by default `mlartifacts` beside an SQLite file, else
+        where the server wants them. Counts when the experiment is made.
+    host, port : str, default "127.0.0.1"
+        Where `command` serves the database, and links point.
+    traces : float, default 0.0
+        The tasks whose attempts are also shown span by span, drawn by the run's seed: a share in [0, 1], or
+        above 1 so many. They are written after the run, about 80 attempts a second.
+    max_traces : int, default 1000
+        Attempts of one run that are shown so, at most.
 
-    Raises:
-        ConfigError: an argument is impossible.
-        TrackerError: MLflow is not installed.
+    Raises
+    ------
+    ConfigError
+        An argument is impossible.
+    TrackerError
+        MLflow is not installed.
     """
 
     def __init__(
@@ -91,8 +101,10 @@ class MlflowTracker:
 
         Any number of processes may do so at once.
 
-        Raises:
-            TrackerError: MLflow failed.
+        Raises
+        ------
+        TrackerError
+            MLflow failed.
         """
         with self._reported("tracker.uri"):
             return self._open(self.experiment)[1]
@@ -103,12 +115,17 @@ class MlflowTracker:
         A run that is there already is replaced: the new one is written in whole, then the old one goes to the
         trash, which `mlflow gc` empties. A run that has not come to its end is marked `KILLED`.
 
-        Args:
-            log: the run, if it has been read; traces read it anew, with its texts.
+        Parameters
+        ----------
+        log : Log | None, optional
+            The run, if it has been read; traces read it anew, with its texts.
 
-        Raises:
-            FolderError: `folder` holds no run.
-            TrackerError: MLflow failed; what it had of this run before, it still has.
+        Raises
+        ------
+        FolderError
+            `folder` holds no run.
+        TrackerError
+            MLflow failed; what it had of this run before, it still has.
         """
         folder = Path(folder).absolute()
         if log is None or self._traces.share > 0:
@@ -136,14 +153,21 @@ class MlflowTracker:
         summaries that are made of all of its runs. A run's `final/difference` names its baseline in the tag
         `difference_to`; a run that has a difference of an earlier comparison, and none in this one, is logged anew.
 
-        Args:
-            baseline: label of the arm that the others are compared with; see `analysis.comparison.compare`.
-            one_seed: also say differences that rest on one seed.
+        Parameters
+        ----------
+        baseline : str | None, optional
+            Label of the arm that the others are compared with; see `analysis.comparison.compare`.
+        one_seed : bool, default False
+            Also say differences that rest on one seed.
 
-        Raises:
-            FolderError: a folder holds no run.
-            ConfigError: runs that make no arms or no comparison, or that belong to several studies.
-            TrackerError: MLflow failed; the summaries that it had before, it still has.
+        Raises
+        ------
+        FolderError
+            A folder holds no run.
+        ConfigError
+            Runs that make no arms or no comparison, or that belong to several studies.
+        TrackerError
+            MLflow failed; the summaries that it had before, it still has.
         """
         folders = [Path(folder).absolute() for folder in folders]
         compared = Compared.of(folders, baseline, one_seed)

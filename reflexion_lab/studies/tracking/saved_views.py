@@ -123,8 +123,10 @@ class Page(NamedTuple):
 def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, SavedView]:
     """By what they show: `charts` of arms, `runs` one by one, `arms` with their intervals; those of one sweep, or all.
 
-    Args:
-        group_by: the parameters that tell arms apart.
+    Parameters
+    ----------
+    group_by : Sequence[str], default BY_ARM
+        The parameters that tell arms apart.
     """
     tail, of_sweep = (f"-{sweep_id}", f" of sweep {sweep_id}") if sweep_id else ("", "")
     within = f" and tags.sweep_id = '{sweep_id}'" if sweep_id else ""

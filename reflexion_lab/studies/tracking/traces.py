@@ -27,12 +27,17 @@ DELETED_AT_ONCE = 100
 class TraceWriter:
     """Writes and removes the traces of runs.
 
-    Args:
-        share: of the tasks, in [0, 1]; above 1, so many tasks.
-        most: attempts of one run, at most.
+    Parameters
+    ----------
+    share : float, default 0.0
+        Of the tasks, in [0, 1]; above 1, so many tasks.
+    most : int, default 1000
+        Attempts of one run, at most.
 
-    Raises:
-        ConfigError: an argument is impossible.
+    Raises
+    ------
+    ConfigError
+        An argument is impossible.
     """
 
     def __init__(self, share: float = 0.0, most: int = 1000) -> None:
