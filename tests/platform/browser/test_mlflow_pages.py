@@ -16,7 +16,7 @@ import pytest
 
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ARMS = ["feedback_only", "reflexion", "retry"]
 SWEEP = "experiment=retry,feedback_only,reflexion seed=0,1 benchmark.load.n=6 benchmark.load.seed=0 temperature=0.6"
 STUDENT = "model=simulated actor=single_shot model.first=0.3 model.spread=0.2 model.damage=0.1 tracker.traces=1.0"

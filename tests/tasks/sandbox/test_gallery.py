@@ -14,7 +14,7 @@ from reflexion_lab.tasks.sandbox.attacks import PLANTED, PREFIX, QUICK, Attack, 
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)
-GALLERY = read(Path(__file__).parents[1] / "attacks")
+GALLERY = read(Path(__file__).parents[2] / "attacks")
 RIGHT = "def f(x):\n    return 2\n"
 NEIGHBOUR = "def f(x):\n    return sum([x, 1])\n"
 DEMANDED = [attack for attack in GALLERY if not attack.probe and attack.mode == "apart"]

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LOCK = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
 PINNED = {canonicalize_name(name): version for name, version in (line.split("==") for line in LOCK)}
 MAKEFILE = (ROOT / "Makefile").read_text()

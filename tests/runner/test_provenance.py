@@ -42,7 +42,7 @@ def test_a_run_from_the_command_line_names_its_words_machine_and_files(tmp_path)
     assert made.python == f"{platform.python_implementation()} {platform.python_version()}"
     assert platform.machine() in made.platform
     assert made.cpus >= 1
-    assert made.lock_digest == file_digest(Path(__file__).parents[1] / "constraints.txt")
+    assert made.lock_digest == file_digest(Path(__file__).parents[2] / "constraints.txt")
     assert made.code_digest == code_digest()
     assert made.sandbox_version == VERSION
     assert (made.embedder_fingerprint, made.benchmark_file_digest, made.own_parts) == ("", "", {})

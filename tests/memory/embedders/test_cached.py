@@ -149,7 +149,7 @@ embedder = CachedEmbedder(Hashed(), sys.argv[1])
 
 
 def start(script, path):
-    folders = (Path(reflexion_lab.__file__).parents[1], Path(__file__).parents[1] / "shared")
+    folders = (Path(reflexion_lab.__file__).parents[1], Path(__file__).parents[2] / "shared")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
     command = [sys.executable, "-c", PROLOGUE + script, str(path)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
