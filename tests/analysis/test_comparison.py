@@ -195,7 +195,7 @@ def test_a_role_of_unknown_price_makes_the_cost_unknown(run, records):
         for task_id, (one, *_) in made.items()
     }
     folder = run("feedback_only", made=paid, prices={"actor": "1/2 USD per million", "reflector": "unknown"})
-    with pytest.raises(ValueError, match="no prices of feedback_only, expected runs with prices"):
+    with pytest.raises(ValueError, match="cost, but feedback_only has no prices, expected runs with them"):
         compare(arms([folder]), unit="cost")
 
 

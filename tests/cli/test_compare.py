@@ -106,7 +106,7 @@ def test_a_run_that_is_named_twice_counts_once(four, said):
     [
         (["--baseline", "nobody"], "baseline: got 'nobody', expected one of the arms: feedback_only, words"),
         (["--unit", "cost"], "unit: got cost, but feedback_only has no prices"),
-        (["no such folder"], "no such folder: no manifest.json found"),
+        (["no such folder"], "no such folder: got no manifest.json"),
         (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),
     ],
 )

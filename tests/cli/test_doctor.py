@@ -1,4 +1,4 @@
-"""The doctor's table and totals, on verdicts that are made up; the true ones are in tests/tasks/sandbox/test_gallery.py."""
+"""The doctor's table and totals, on made-up verdicts; the true ones are in tests/tasks/sandbox."""
 
 import pytest
 

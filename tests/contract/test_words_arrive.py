@@ -13,7 +13,7 @@ verdicts, which are given while the loop still runs. Then, attempt by attempt,
 - what the trajectory says was received is what was received, word for word;
 - reflector and critic received no episode that the actor had not.
 
-It does not prove that a model uses the words, that the sandbox gives nothing away (`tests/tasks/sandbox`, `tests/attacks`),
+It does not prove that a model uses the words, that the sandbox gives nothing away (`tests/tasks/sandbox`),
 or that a text longer than a prompt's bounds arrives whole. Insights and the session's summary are off: they quote
 episodes by design, beside `recalled` (`tests/memory/test_every_memory_is_read.py`).
 """

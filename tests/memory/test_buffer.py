@@ -56,9 +56,9 @@ def test_ten_thousand_filled_ids_differ():
 
 def test_an_episode_without_an_agent_is_refused_and_nothing_is_kept():
     buffer = filled(made("ep1"))
-    with pytest.raises(ValueError, match="an episode, of task 't': agent_id is empty"):
+    with pytest.raises(ValueError, match="an episode, of task 't', agent_id: got '', expected who made the attempt"):
         buffer.store(made(agent=""))
-    with pytest.raises(ValueError, match=r"'ep3', of task 't': agent_id"):
+    with pytest.raises(ValueError, match=r"'ep3', of task 't', agent_id: got ''"):
         buffer.extend([made("ep2"), made("ep3", agent="")])
     assert (names(buffer), buffer.total) == (["ep1"], 1)
 

@@ -346,9 +346,9 @@ def test_a_run_on_written_tests_needs_one_word_of_config(tmp_path, style):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("suite_writer.agreement=-1", "suite_writer.agreement: -1"),
-        ("suite_writer.writer.max_tests=0", "suite_writer.max_tests: 0"),
-        ("suite_writer.writer.style=poem", "suite_writer.style: 'poem'"),
+        ("suite_writer.agreement=-1", "suite_writer.agreement: got -1"),
+        ("suite_writer.writer.max_tests=0", "suite_writer.writer.max_tests: got 0"),
+        ("suite_writer.writer.style=poem", "suite_writer.writer.style: got 'poem'"),
     ],
 )
 def test_impossible_suite_writers_are_refused_before_anything_is_written(tmp_path, override, said):

@@ -415,7 +415,7 @@ def test_no_file_that_is_no_bundle_is_overwritten(small, tmp_path, capsys):
     (tmp_path / "thesis.zip").write_text("ten years of work")
     assert main(["bundle", str(small[0].path), "-o", str(tmp_path / "thesis.zip")]) == 2
     assert (tmp_path / "thesis.zip").read_text() == "ten years of work"
-    assert "name another file" in capsys.readouterr().err
+    assert "expected a new file, or a bundle to replace" in capsys.readouterr().err
 
 
 def test_a_file_of_tasks_with_a_space_in_its_name_travels(tmp_path):
