@@ -75,6 +75,8 @@ def check(factory: Callable[..., Any], values: Mapping[str, Any], key: str) -> N
             msgspec.convert(plain, kind)
         except msgspec.ValidationError:
             raise ConfigError(f"{key}.{name}" if key else name, repr(value), expected(kind, plain)) from None
+        except TypeError:  # a union that msgspec cannot tell apart
+            continue
         if isinstance(plain, float) and not math.isfinite(plain):
             raise ConfigError(f"{key}.{name}" if key else name, value, "a finite number")
 
@@ -165,7 +167,8 @@ def _plain(annotation: Any) -> Any:
         kind = list[Any] if (bare := _plain(inner[0])) is Any and is_list else bare
         return kind if kind is Any else Annotated[(kind, *inner[1:])]
     kinds = [_plain(part) for part in inner if part is not ...]
-    if not kinds or Any in kinds:
+    is_mixed = origin is tuple and ... not in inner and len(set(inner)) > 1
+    if not kinds or Any in kinds or is_mixed:
         return str if annotation is Path else Any
     if origin in (Union, types.UnionType):
         return Union[tuple(kinds)]  # noqa: UP007

@@ -75,7 +75,9 @@ class Metric(Record, frozen=True, kw_only=True):
 
     def key(self, is_upper_bound: bool = False) -> str:
         """Its name in MLflow, where a share of attempts ends in `_rate`."""
-        name = self.name.replace("pass_at_1", "upper_bound") if is_upper_bound else self.name
+        name = self.name
+        if is_upper_bound:  # hidden tests were the feedback, too
+            name = name.replace("pass_at_1", "upper_bound").replace("visible_pass", "upper_bound_feedback")
         return f"{name}_rate" if self.level == "attempt" and self.unit == "share" else name
 
     def _pooled(self, values: Iterable[Any]) -> Value | None:

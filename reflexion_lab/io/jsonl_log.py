@@ -118,10 +118,12 @@ class Appended:
         if isinstance(problem, FileNotFoundError):
             return self._lost(name)
         advice = "free some space" if problem.errno in FULL else "see what is there, and who may write"
-        return OSError(
+        failed = OSError(
             f"{self.folder / name} cannot be written ({problem.strerror}); {advice}, then resume; what had finished "
             "before stands"
         )
+        failed.errno = problem.errno
+        return failed
 
     def _lost(self, name: str) -> FolderLost:
         return FolderLost(

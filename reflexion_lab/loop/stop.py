@@ -123,9 +123,7 @@ class Budget:
     """
 
     @validated
-    def __init__(
-        self, calls: Positive | None = None, tokens: Positive | None = None, cost: Above0 | None = None
-    ) -> None:
+    def __init__(self, calls: Above0 | None = None, tokens: Above0 | None = None, cost: Above0 | None = None) -> None:
         self.limits = {"calls": calls, "tokens": tokens, "cost": cost}
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:

@@ -39,10 +39,10 @@ class FileTable:
         self._connection: sqlite3.Connection | None = None
 
     def described(self, error: Exception) -> str:
-        opened = self._connection is not None
-        return (
-            f" ({error}); {'is its disk full?' if opened else 'move it away to begin a new one, or name another file'}"
-        )
+        busy = isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in ("locked", "disk"))
+        if busy or self._connection is not None:
+            return f" ({error}); is its disk full, or another process at it?"
+        return f" ({error}); move it away to begin a new one, or name another file"
 
     def open(self) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import time
 from collections.abc import Sequence
@@ -114,8 +115,9 @@ def drawn(lab: Lab, log: Log, label: str) -> list[Path]:
 def track(lab: Lab, log: Log | None = None) -> str:
     """Show the run to the tracker. A tracker that fails is said so and loses nothing: the folder is the truth."""
     try:
-        return lab.tracker.track(lab.folder.path, log)
-    except (OSError, LabError) as problem:
+        takes_log = "log" in inspect.signature(lab.tracker.track).parameters  # a reader's own may take the folder alone
+        return lab.tracker.track(lab.folder.path, log) if takes_log else lab.tracker.track(lab.folder.path)
+    except (OSError, ValueError, LabError) as problem:
         print(f"not tracked: {one_line(problem)}", file=sys.stderr)
         return ""
 
@@ -125,6 +127,6 @@ def track_arms(cfg: DictConfig, runs: Sequence[Path]) -> dict[str, str]:
     try:
         tracker: Tracker = build(cfg.tracker, "tracker")
         return tracker.track_arms(runs) if runs else {}
-    except (OSError, LabError) as problem:
+    except (OSError, ValueError, LabError) as problem:
         print(f"arms not tracked: {one_line(problem)}", file=sys.stderr)
         return {}

@@ -195,6 +195,46 @@ def test_a_bug_keeps_its_traceback_and_says_how_to_report_it(tmp_path):
     assert "To report it" in done.stderr.splitlines()[-1]
 
 
+TRACKER = """
+class Mine:
+    command = ""
+
+    def track(self, folder):
+        print("tracked", folder.name)
+        return ""
+
+    def track_arms(self, folders, baseline=None, one_seed=False):
+        return {}
+"""
+SMALL_RUN = ["run", "model=simulated", "actor=single_shot", "benchmark.load.n=1", "quiet=true"]
+
+
+def test_a_tracker_of_a_readers_own_may_take_the_folder_alone(tmp_path):
+    (tmp_path / "own.py").write_text(TRACKER)
+    command = [sys.executable, "-m", "reflexion_lab", *SMALL_RUN, "~tracker", "+tracker._target_=own.Mine"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("tracked ")
+
+
+def test_a_file_that_may_grow_no_more_is_told_in_lines_and_is_no_bug(tmp_path):
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
+    command = [sys.executable, "-c", limited + "import reflexion_lab.__main__", *SMALL_RUN, "tracker=none"]
+    off = ["benchmark.load.n=60", "cache.mode=off", "cache.executions=null", "storage.spending=null"]
+    done = subprocess.run([*command, *off], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "resume=" in done.stderr and "cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize("run_root", ["afile", "afile/below"])
+def test_a_run_root_that_cannot_be_a_folder_is_named(tmp_path, monkeypatch, capfd, run_root):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "afile").touch()
+    assert cli.main([*SMALL_RUN, "tracker=none", "cache.mode=off", f"run_root={run_root}"]) == 2
+    assert "afile" in capfd.readouterr().err
+
+
 def test_every_experiment_begins_with_the_command_that_runs_it():
     for path in (CONF / "experiment").glob("*.yaml"):
         flag = "-m " if path.stem.endswith("_sweep") else ""

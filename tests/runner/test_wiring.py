@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.build import build
+from reflexion_lab.runner.config.build import build, prepared
 
 
 class Part:
@@ -37,7 +37,7 @@ def test_a_value_of_another_type_is_named_by_its_key():
         (node(Maker), r"^actor: Maker cannot be made of these values \(missing a required argument: 'make_part'\)$"),
         ({"_target_": "no.such"}, r"^actor\._target_: got 'no\.such', expected the dotted name .*No module named 'no'"),
         ({"_target_": "os.path.no"}, r"^actor\._target_: got 'os\.path\.no', expected the dotted name"),
-        ({"_target_": "builtins.dict"}, r"^actor: got _target_ dict, expected a class or function of a part$"),
+        ({"_target_": "builtins.dict"}, r"^actor: its _target_ makes a dict; expected a part that has `act`$"),
         (node(), r"^actor: its _target_ makes a Part; expected a part that has `act`$"),
     ],
 )
@@ -55,3 +55,23 @@ def test_own_values_go_before_parts_and_parts_are_built_for_who_asks():
     maker = build(node(Maker, make_part=node()), "", {"model": "m", "inner": node(inner=None)})
     assert (maker.part.model, maker.part.inner.model) == ("other", "other")
     assert build(node(model="own"), "", {"model": "m"}).model == "own"
+
+
+class Helper:
+    made = 0
+
+    def __init__(self, prompts: str = "mine") -> None:
+        Helper.made += 1
+        self.prompts = prompts
+
+
+def test_a_helper_within_a_part_keeps_its_defaults_and_is_made_once_for_all_loops():
+    Helper.made = 0
+    ready = prepared(node(inner={"first": [node(Helper)]}), "actor")
+    parts = [build(ready, "", {"model": "m", "prompts": "the lab's"}) for _ in range(3)]
+    assert {part.inner["first"][0].prompts for part in parts} == {"mine"}
+    assert Helper.made == 1
+
+
+def test_a_node_in_a_mapping_is_built():
+    assert isinstance(build(node(inner={"a": node(Helper)}), "", {"model": "m"}).inner["a"], Helper)

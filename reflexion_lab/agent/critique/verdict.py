@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from reflexion_lab.records import Record
 from reflexion_lab.text.replies.blocks import without_thoughts
-from reflexion_lab.text.replies.labelled import BULLET, CHARS, Labels, entries, number, objects, one_line
+from reflexion_lab.text.replies.labelled import BULLET, CHARS, Labels, Numeral, entries, number, objects, one_line
 
 GRAMMAR = r"""
 root ::= issue issue? suggestion suggestion? severity | "ISSUE: none\nSEVERITY: 0.0" [0-9] "\n"
@@ -155,9 +155,10 @@ def _items(value: object) -> tuple[str, ...]:
     """The entries that say something, each once, whatever their case."""
     items: dict[str, str] = {}
     for entry in value if isinstance(value, list) else [value]:
-        # Of an issue with several fields the texts stand one behind the other.
+        # Of an issue with several fields the texts stand one behind the other; numbers, such as a line's, are no texts.
         fields = entry.values() if isinstance(entry, Mapping) else [entry]
-        item = one_line(BULLET.sub("", ": ".join(text for text in fields if isinstance(text, str)), count=1))
+        texts = [text for text in fields if isinstance(text, str) and not isinstance(text, Numeral)]
+        item = one_line(BULLET.sub("", ": ".join(texts), count=1))
         if not NONE.fullmatch(item):
             items.setdefault(item.casefold(), item)
     return entries(items.values(), ITEMS, ITEM_CHARS)
@@ -166,7 +167,7 @@ def _items(value: object) -> tuple[str, ...]:
 def _number(value: object) -> float:
     """0 or more; NaN for what is no number."""
     text = value.strip().lstrip("*_`~ ") if isinstance(value, str) else ""
-    if measure := number(text):
+    if measure := number(text) or number(text, is_lenient=True):
         scale = 1.0 if measure.scale is None else measure.scale
         return max(0.0, measure.value / scale) if scale > 0 else math.nan
     word = re.match(r"\w+", text)

@@ -73,7 +73,9 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
     values = _values(node, key, parts)
     if record := _record(target):
         return converted(key, values, record)
-    named = _parameters(target, key)
+    named = _parameters(target)
+    if named is None:
+        return _fit(key, _call(target, node.get("_args_", ()), values, key))
     if not _takes_any(named) and (strange := [name for name in values if name not in named]):
         raise unknown(_below(key, strange[0]), named)
     limits.check(target, values, key)
@@ -93,9 +95,53 @@ def _values(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict
 
 
 def _built(value: Any, key: str, parts: Mapping[str, Any]) -> Any:
+    """A value with the nodes in it built; one within another has the lab's parts where it says `_partial_: true`."""
     if isinstance(value, list):
         return [_built(item, key, parts) for item in value]
-    return build(value, key, parts) if isinstance(value, dict) and "_target_" in value else value
+    if isinstance(value, dict) and "_target_" in value:
+        return build(value, key, parts if value.get("_partial_") else _needed(value, key, parts))
+    if isinstance(value, dict):
+        return {name: _built(item, _below(key, str(name)), parts) for name, item in value.items()}
+    return value
+
+
+def _needed(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts for parameters of a node that have no default; its others are its own affair."""
+    named = _parameters(_target(node, key)) or {}
+    empty = inspect.Parameter.empty
+    return {name: part for name, part in parts.items() if name in named and named[name].default is empty}
+
+
+def prepared(node: Any, key: str) -> dict[str, Any]:
+    """The node with those within it built that need no part of the lab: once in a run, however many loops it has."""
+    return {
+        name: value if name.startswith("make_") else _prepared(value, _below(key, name))
+        for name, value in plain(node).items()
+    }
+
+
+def _prepared(value: Any, key: str) -> Any:
+    if isinstance(value, list):
+        return [_prepared(item, key) for item in value]
+    if not isinstance(value, dict):
+        return value
+    inner = prepared(value, key)
+    return build(inner, key) if "_target_" in value and _is_whole(inner, key) else inner
+
+
+def _is_whole(node: Mapping[str, Any], key: str) -> bool:
+    """Whether a node within another can be built without the lab's parts."""
+    if node.get("_partial_") or any(isinstance(value, dict) and "_target_" in value for value in node.values()):
+        return False
+    named = (_parameters(_target(node, key)) or {}).values()
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return all(
+        parameter.name in node
+        or parameter.default is not inspect.Parameter.empty
+        or parameter.kind in kinds
+        or node.get("_args_")
+        for parameter in named
+    )
 
 
 def _rebuilt(node: Any, key: str, parts: Mapping[str, Any], **changed: Any) -> Any:
@@ -117,10 +163,15 @@ def _record(target: Any) -> type[Record] | None:
 
 
 def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key: str) -> Any:
+    is_known = _parameters(target) is not None
     try:
-        inspect.signature(target).bind(*arguments, **values)
+        if is_known:
+            inspect.signature(target).bind(*arguments, **values)
+        else:
+            return target(*arguments, **values)
     except TypeError as problem:
-        raise ConfigError(f"{key}: {target.__qualname__} cannot be made of these values ({problem})") from None
+        name = getattr(target, "__qualname__", target)
+        raise ConfigError(f"{key}: {name} cannot be made of these values ({problem})") from None
     try:
         return target(*arguments, **values)
     except Exception as problem:
@@ -241,7 +292,7 @@ def takes(node: Any, name: str) -> bool:
         return any(takes(item, name) for item in node)
     if not isinstance(node, dict) or "_target_" not in node:
         return False
-    return name in _parameters(_target(node, ""), "") or takes(list(node.values()), name)
+    return name in (_parameters(_target(node, "")) or ()) or takes(list(node.values()), name)
 
 
 def asked() -> tuple[tuple[str, ...], str]:
@@ -280,12 +331,12 @@ def _fields(kind: Any, path: Sequence[str]) -> list[str]:
     return _fields(fields[path[0]], path[1:]) if path else list(fields)
 
 
-def _parameters(target: Any, key: str) -> Mapping[str, inspect.Parameter]:
+def _parameters(target: Any) -> Mapping[str, inspect.Parameter] | None:
+    """None where nothing can be known of them, as of some built-in classes."""
     try:
         return inspect.signature(target).parameters
     except (TypeError, ValueError):
-        name = getattr(target, "__qualname__", target)
-        raise ConfigError(key, f"_target_ {name}", "a class or function of a part") from None
+        return None
 
 
 def _below(key: str, name: str) -> str:

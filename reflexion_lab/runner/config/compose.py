@@ -30,6 +30,7 @@ from reflexion_lab.runner.config.build import (
     converted,
     nearest,
     plain,
+    prepared,
 )
 from reflexion_lab.runner.config.messages import hydras_own, in_hydras_words
 from reflexion_lab.runner.config.parts import (
@@ -306,7 +307,7 @@ def loop_factory(
     from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
-    nodes = {name: plain(cfg[name]) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
+    nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     converted("loop", cfg.loop, LoopValues)  # a value of another type shows here, by its key

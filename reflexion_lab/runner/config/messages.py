@@ -17,8 +17,9 @@ NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '
 
 MACHINE = frozenset(
     {
-        errno.EACCES, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENAMETOOLONG, errno.ENOMEM,
-        errno.ENOSPC, errno.EPERM, errno.EROFS, errno.ESTALE,
+        errno.EACCES, errno.EBUSY, errno.ECONNREFUSED, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
+        errno.ENAMETOOLONG, errno.ENOLCK, errno.ENOMEM, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+        errno.ESTALE, errno.ETIMEDOUT,
     }
 )  # fmt: skip
 """Error numbers by which a machine says that it is full, read-only or out of something."""

@@ -95,7 +95,10 @@ class RunFolder:
         fill : Callable[[Path], object] | None, optional
             Puts what else belongs there from the beginning into the folder that it is given.
         """
-        root.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise FolderError(root, problem.strerror, "a folder that can be made", "run_root=… names another") from None
         with Scratch(root, ".begun-", mode=0o777) as draft:
             if fill:
                 fill(draft.path)

@@ -26,6 +26,9 @@ _MEASURE = re.compile(
     r"(?!\s*(?:/|out of))",
     re.IGNORECASE,
 )
+_LEADING = re.compile(
+    rf"(?P<number>{_NUMBER})(?!,\d)\s*(?:(?P<percent>%|percent\b)|(?:/|out of)\s*(?P<scale>{_NUMBER}))?", re.IGNORECASE
+)
 _APPROXIMATELY = re.compile(r"\A[*_`~≈(\[\s]*(?:(?:about|around|approximately|roughly)\s+)?", re.IGNORECASE)
 _OBJECT = re.compile(r'\{\s*+"')
 
@@ -91,7 +94,7 @@ def letters(name: str) -> str:
 def objects(text: str) -> Iterator[dict[str, object]]:
     """Every JSON object in `text`, also those within others, with `letters` of its keys.
 
-    Of a key that occurs twice the first with a value counts. Numbers stay text: `number` reads them.
+    Of a key that occurs twice the first with a value counts. Numbers are `Numeral`: `number` reads them.
     """
     text = text[:CHARS]
     for beginning in islice(_OBJECT.finditer(text), OBJECTS):
@@ -110,8 +113,14 @@ def _by_letters(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return values
 
 
+class Numeral(str):
+    """A number of a JSON reply, as it was written."""
+
+    __slots__ = ()
+
+
 _DECODER = json.JSONDecoder(
-    strict=False, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_by_letters
+    strict=False, parse_int=Numeral, parse_float=Numeral, parse_constant=Numeral, object_pairs_hook=_by_letters
 )
 
 
@@ -121,9 +130,12 @@ class Number(NamedTuple):
     """What the value is out of, as the text says: 100 of a percentage, 10 of `8/10`; None where it does not."""
 
 
-def number(text: str) -> Number | None:
-    """The number that `text` begins with (`0.8`, `[0.9]`, `about 85 %`, `8/10`), or None where it is no clear one."""
-    match = _MEASURE.match(_APPROXIMATELY.sub("", text, count=1))
+def number(text: str, is_lenient: bool = False) -> Number | None:
+    """The number that `text` begins with (`0.8`, `[0.9]`, `about 85 %`, `8/10`), or None where it is no clear one.
+
+    `is_lenient`: whatever follows it, so that `0.8-0.9` is 0.8.
+    """
+    match = (_LEADING if is_lenient else _MEASURE).match(_APPROXIMATELY.sub("", text, count=1))
     if match is None:
         return None
     scale = 100.0 if match["percent"] else float(match["scale"]) if match["scale"] else None

@@ -129,3 +129,23 @@ def test_a_label_with_nothing_behind_it_says_nothing(reply):
 @pytest.mark.parametrize(("stated", "score"), [("3", None), ("3/10", 0.3), ("30%", 0.3), ("1", 1.0), ("0", 0.0)])
 def test_a_score_above_one_has_no_known_scale(stated, score):
     assert parse_verdict(f"SEVERITY: 0.5\nSCORE: {stated}").score == score
+
+
+@pytest.mark.parametrize(
+    ("issues", "expected"),
+    [
+        ('[{"line": 3, "message": "off by one"}]', ("off by one",)),
+        ('{"severity": 0.8, "text": "off by one"}', ("off by one",)),
+        ("[1, 2.5]", ()),
+        ('[{"id": 1, "text": "none"}]', ()),
+    ],
+)
+def test_numbers_of_a_json_reply_are_no_text_of_an_issue(issues, expected):
+    assert parse_verdict(f'{{"issues": {issues}, "severity": 0.8}}').issues == expected
+
+
+@pytest.mark.parametrize(
+    ("stated", "severity"), [("0.8-0.9", 0.8), ("0.1–0.2", 0.1), ("0.2,minor", 0.2), ("0.7x", 0.7), ("0,85", 0.5)]
+)
+def test_a_severity_is_the_number_it_begins_with_but_for_decimal_commas(stated, severity):
+    assert parse_verdict(f"ISSUE: a\nSEVERITY: {stated}").severity == severity
