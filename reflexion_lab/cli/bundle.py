@@ -83,9 +83,10 @@ def replay(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from reflexion_lab.analysis.report import cells
+    from reflexion_lab.cli.place import out_folder
     from reflexion_lab.studies.replay.replay import replay as carry_out
 
-    done = carry_out(Path(options.bundle), Path(options.out) if options.out else None)
+    done = carry_out(Path(options.bundle), out_folder(options.out) if options.out else None)
     console = Console()
     _show(console, done.sameness, f"Replay of {done.about.run_id}")
     if done.folder:

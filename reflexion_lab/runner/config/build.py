@@ -16,7 +16,7 @@ import msgspec
 from reflexion_lab import limits
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.limits import Above0, Count, Positive, PositiveShare
-from reflexion_lab.records import Record
+from reflexion_lab.records import Record, Sampling
 
 T = TypeVar("T")
 
@@ -78,6 +78,9 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
         return _fit(key, _call(target, node.get("_args_", ()), values, key))
     if not _takes_any(named) and (strange := [name for name in values if name not in named]):
         raise unknown(_below(key, strange[0]), named)
+    for name in [name for name, each in named.items() if each.annotation in ("Sampling", Sampling) and name in values]:
+        if not isinstance(values[name], Sampling):
+            values[name] = converted(_below(key, name), values[name], Sampling)
     limits.check(target, values, key)
     values |= {name: _built(part, name, parts) for name, part in parts.items() if name in named and name not in values}
     return _fit(key, _call(target, node.get("_args_", ()), values, key))
