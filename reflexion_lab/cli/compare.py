@@ -46,17 +46,17 @@ def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.io.files import writable
 
-    _, found = read(options)
+    _, comparison = read(options)
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
-            write_table(Path(options.csv), found)
+            write_table(Path(options.csv), comparison)
     if options.json:
-        say_json(found)
+        say_json(comparison)
         return
-    tables = [as_table(sheet) for sheet in sheets(found)]
+    tables = [as_table(sheet) for sheet in sheets(comparison)]
     widest = max(Console().measure(table).minimum for table in tables)
     console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
-    loud = [line(text, "bold white on red") for text in warnings(found)]
+    loud = [line(text, "bold white on red") for text in warnings(comparison)]
     for part in (*loud, *tables, *loud):
         console.print(part)
 

@@ -37,18 +37,18 @@ def estimate(options: argparse.Namespace) -> int:
         configs = [compose(*options.overrides)]
     else:
         configs = [cell.cfg for cell in cells([*options.overrides, *options.multirun])]
-    found = estimated(configs, options.tasks)
-    show(found, Console())
+    result = estimated(configs, options.tasks)
+    show(result, Console())
     if options.json:
-        say_json(found)
+        say_json(result)
     return 0
 
 
-def show(found: Estimate, console: Console) -> None:
+def show(result: Estimate, console: Console) -> None:
     from reflexion_lab.analysis.report.cells import line
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.studies.expected import lines, sheet
 
-    console.print(as_table(sheet(found)))
-    for text in lines(found):
+    console.print(as_table(sheet(result)))
+    for text in lines(result):
         console.print(line(text), soft_wrap=True)

@@ -74,15 +74,15 @@ def lint_dataset(options: argparse.Namespace) -> int:
     return int(linted.errors > 0)
 
 
-def overrides(given: Sequence[str]) -> list[str]:
+def overrides(words: Sequence[str]) -> list[str]:
     """Hydra's overrides of what was given: a word without `=` is a file of tasks or the name of a benchmark."""
-    found = []
-    for word in given:
+    settings = []
+    for word in words:
         if "=" in word and not Path(word).is_file():
-            found.append(word)
+            settings.append(word)
         elif Path(word).is_file() or Path(word).suffix in (".jsonl", ".gz"):
             quoted = word.replace("\\", "\\\\").replace("'", "\\'")
-            found += ["benchmark=jsonl", f"benchmark.load.path='{quoted}'"]
+            settings += ["benchmark=jsonl", f"benchmark.load.path='{quoted}'"]
         else:
-            found.append(f"benchmark={word}")
-    return found
+            settings.append(f"benchmark={word}")
+    return settings

@@ -25,12 +25,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub.add_argument("--dry-run", action="store_true", help="only say how many")
     sub = _sub(kinds, "export", export, "write all records to one file")
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
-    said = (
+    description = (
         "take in exports, other stores, or run folders; attempts of a run become episodes. Nothing is imported when "
         "any of them is bad. A run folder holds no prompts: they come from the benchmark that it names, if that can "
         "be loaded here, and else stay empty"
     )
-    sub = _sub(kinds, "import", take_in, said)
+    sub = _sub(kinds, "import", take_in, description)
     sub.add_argument("files", metavar="FILE", nargs="+")
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
 
@@ -94,7 +94,7 @@ def show(options: argparse.Namespace) -> None:
 
     with place.kept_at(options.store) as store:
         if options.episode:
-            episode = next((one for one in store.read(Episode) if one.episode_id == options.episode), None)
+            episode = next((record for record in store.read(Episode) if record.episode_id == options.episode), None)
             if episode is None:
                 raise ConfigError(
                     "--episode",
@@ -103,11 +103,11 @@ def show(options: argparse.Namespace) -> None:
                     "`memory search --json` prints ids unbroken",
                 )
             say(*_whole(episode))
-            found: Any = episode
+            answer: Any = episode
         else:
-            found = _overview(store, options)
+            answer = _overview(store, options)
     if options.json:
-        say_json(found)
+        say_json(answer)
 
 
 def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -133,8 +133,8 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
     )
     if newest:
         say(episode_table("Newest episodes", reversed(newest)))
-    told = {"tasks": len(tasks), "loops": len(sessions), "passed": passed, "categories": dict(categories)}
-    return {"store": place.shown(options.store), **held, **told, "newest": [e.episode_id for e in reversed(newest)]}
+    totals = {"tasks": len(tasks), "loops": len(sessions), "passed": passed, "categories": dict(categories)}
+    return {"store": place.shown(options.store), **held, **totals, "newest": [e.episode_id for e in reversed(newest)]}
 
 
 def _whole(episode: Episode) -> list[str]:
@@ -167,11 +167,11 @@ def search(options: argparse.Namespace) -> None:
         limit=options.limit,
     )
     with place.kept_at(options.store) as store:
-        found = store.search(wanted)
-    note = f"the newest {len(found)}; --limit 0 shows all" if len(found) == options.limit else ""
-    say(episode_table(f"Episodes found: {len(found)}", found, note) if found else "no episode found")
+        episodes = store.search(wanted)
+    note = f"the newest {len(episodes)}; --limit 0 shows all" if len(episodes) == options.limit else ""
+    say(episode_table(f"Episodes found: {len(episodes)}", episodes, note) if episodes else "no episode found")
     if options.json:
-        say_json({"store": place.shown(options.store), "n": len(found), "episodes": found})
+        say_json({"store": place.shown(options.store), "n": len(episodes), "episodes": episodes})
 
 
 def patterns(options: argparse.Namespace) -> None:
@@ -180,14 +180,14 @@ def patterns(options: argparse.Namespace) -> None:
 
     with place.kept_at(options.store) as store:
         reflections = [episode.reflection for episode in store.read(Episode) if episode.reflection]
-    found = extract_patterns(reflections, options.min_frequency)
-    shown = found[: options.limit or None]
-    rows = [(one.text, f"{one.count:,}") for one in shown]
-    note = f"the first {len(shown)}; --limit 0 shows all" if len(shown) < len(found) else ""
-    title = f"Patterns: {len(found)} in {len(reflections):,} reflections"
-    say(sheet(title, ("insight or lesson", "reflections"), rows, note=note) if found else "no pattern found")
+    insights = extract_patterns(reflections, options.min_frequency)
+    first = insights[: options.limit or None]
+    rows = [(pattern.text, f"{pattern.count:,}") for pattern in first]
+    note = f"the first {len(first)}; --limit 0 shows all" if len(first) < len(insights) else ""
+    title = f"Patterns: {len(insights)} in {len(reflections):,} reflections"
+    say(sheet(title, ("insight or lesson", "reflections"), rows, note=note) if insights else "no pattern found")
     if options.json:
-        say_json({"store": place.shown(options.store), "n": len(found), "patterns": found})
+        say_json({"store": place.shown(options.store), "n": len(insights), "patterns": insights})
 
 
 def prune(options: argparse.Namespace) -> None:

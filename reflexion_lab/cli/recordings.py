@@ -54,8 +54,9 @@ def import_recordings(options: argparse.Namespace) -> int:
     )
     show(imported, Console())
     if options.json:
-        told = [
-            {"folder": str(one.folder), "is_new": one.is_new} | msgspec.to_builtins(one.account) for one in imported
+        rows = [
+            {"folder": str(recording.folder), "is_new": recording.is_new} | msgspec.to_builtins(recording.account)
+            for recording in imported
         ]
-        print(json.dumps(told))
-    return int(any(harness_errors(one.folder) for one in imported))
+        print(json.dumps(rows))
+    return int(any(harness_errors(recording.folder) for recording in imported))

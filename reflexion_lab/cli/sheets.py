@@ -29,12 +29,12 @@ def sheet(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], nam
     """The first `names` columns are text, the others figures."""
     from reflexion_lab.analysis.report.cells import line, table
 
-    made = table(title, *columns, names=names)
+    grid = table(title, *columns, names=names)
     for row in rows:
-        made.add_row(*(line(short(cell)) for cell in row))
+        grid.add_row(*(line(short(cell)) for cell in row))
     if note:
-        made.caption = line(note)
-    return made
+        grid.caption = line(note)
+    return grid
 
 
 def episode_table(title: str, episodes: Iterable[Episode], note: str = "") -> Table:
@@ -54,8 +54,8 @@ def episode_table(title: str, episodes: Iterable[Episode], note: str = "") -> Ta
 
 def _named(episode: Episode) -> str:
     """Its id, and what that does not tell."""
-    name, told = episode.episode_id, f"{episode.task_id}, attempt {episode.attempt_number}"
-    return name if name.endswith(f"{episode.task_id}-{episode.attempt_number}") else f"{name} ({told})"
+    name, attempt = episode.episode_id, f"{episode.task_id}, attempt {episode.attempt_number}"
+    return name if name.endswith(f"{episode.task_id}-{episode.attempt_number}") else f"{name} ({attempt})"
 
 
 def say(*parts: Any) -> None:
