@@ -61,12 +61,14 @@ class Compared(NamedTuple):
 
         from reflexion_lab.analysis.stats.pass_at_k import mean_pass_at_k
 
-        found = {}
+        estimates = {}
         for arm in self.arms:
             outcomes = arm.outcomes(arm.verdicts(1))
             draws, passed = np.isfinite(outcomes).sum(axis=1), np.nansum(outcomes, axis=1)
-            found[arm.label] = mean_pass_at_k([(int(n), int(c)) for n, c in zip(draws, passed, strict=True)], k)
-        rows = [{"arm": arm, "k": k, "pass_at_k": e.value, "low": e.low, "high": e.high} for arm, e in found.items()]
+            estimates[arm.label] = mean_pass_at_k([(int(n), int(c)) for n, c in zip(draws, passed, strict=True)], k)
+        rows = [
+            {"arm": arm, "k": k, "pass_at_k": e.value, "low": e.low, "high": e.high} for arm, e in estimates.items()
+        ]
         return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
@@ -145,7 +147,7 @@ def report(
 
     if figures not in get_args(Kind):
         raise ConfigError("figures", repr(figures), f"one of {', '.join(get_args(Kind))}")
-    found = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed)
+    comparison = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    return save_report(folder, found.comparison, found.arms, figures)
+    return save_report(folder, comparison.comparison, comparison.arms, figures)

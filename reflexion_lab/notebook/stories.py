@@ -65,8 +65,14 @@ def stories(log: Log) -> list[Story]:
 def overview(title: str, chosen: Sequence[Story], feedback_source: str) -> Sheet:
     """A row a task."""
     rows = (
-        (visible(one.task_id), one.result, one.strip, str(one.submitted), listed(sorted(one.categories)) or NONE)
-        for one in chosen
+        (
+            visible(story.task_id),
+            story.result,
+            story.strip,
+            str(story.submitted),
+            listed(sorted(story.categories)) or NONE,
+        )
+        for story in chosen
     )
     return Sheet(
         title=title,
