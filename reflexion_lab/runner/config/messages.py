@@ -26,7 +26,7 @@ MACHINE = frozenset(
 
 
 def mendable(problem: Exception) -> bool:
-    """Whether a user, not a programmer, can do something about it."""
+    """Whether the user can fix the problem: an error, not a bug."""
     if isinstance(problem, OSError) and problem.errno in MACHINE:
         return True
     *_, cause = _causes(problem)
