@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "pack a run and all that it read into one file, with which anybody can carry it out again, offline"
+    text = "pack a run and its inputs into one file, for an exact replay offline"
     sub = commands.add_parser("bundle", help=text, description=text)
     sub.add_argument("run", metavar="RUN", help="a run folder, as `run` prints at its end")
     sub.add_argument("-o", "--out", metavar="FILE", help="(default: RUN.bundle.zip beside the run folder)")
@@ -25,16 +25,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     held = "where memory that the run began with is kept (default: the store its config names)"
     sub.add_argument("--store", metavar="PLACE", help=held)
     sub.set_defaults(command=bundle)
-    text = "carry out a bundle's run again, without network, weights or key, and compare; exit code 1 if it differs"
+    text = "replay a bundle's run without network, weights or key, and compare; exit code 1 if it differs"
     sub = commands.add_parser("replay", help=text, description=text)
     sub.add_argument("bundle", metavar="BUNDLE", help="a file that `bundle` wrote")
     sub.add_argument("--out", metavar="DIR", help="keep the new run folder there")
     sub.set_defaults(command=replay)
     text = "registered studies: study=study.yaml makes a run part of one"
     kinds = commands.add_parser("study", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
-    description = (
-        "read a study.yaml, and say which runs belong to it, what is missing, and what was not registered; exit "
-    )
+    description = "read a study.yaml, and list runs that belong to it, missing runs, and runs not registered; exit "
     description += "code 1 if a run does not belong to it"
     sub = kinds.add_parser("check", help=description.partition(";")[0], description=description)
     sub.add_argument("study", metavar="FILE", help="a study.yaml")
@@ -104,7 +102,7 @@ def _show(console: Console, sameness: Sameness, title: str) -> None:
         table.add_row(cells.line(row.name), verdict, cells.line(row.told))
     console.print(table)
     for note in sameness.notes:
-        console.print(cells.line(f"another here, as may be: {note}"))
+        console.print(cells.line(f"permitted difference: {note}"))
     console.print(
         cells.line(f"FIRST DIFFERENCE: {sameness.first}", "bold red") if sameness.first else "nothing differs"
     )

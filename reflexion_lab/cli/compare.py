@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.comparison import Comparison
 
 WIDTH = 100
-"""Columns of a terminal that the tables are made for."""
+"""Minimum width of the tables, in characters."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,10 +24,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def add_runs(sub: argparse.ArgumentParser) -> None:
-    """What `compare` and `report` ask for."""
+    """Add the arguments that `compare` and `report` share."""
     sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders; those of one arm are put together over seeds")
     sub.add_argument(
-        "--baseline", metavar="ARM", help="the arm to hold others against (default: feedback_only, or the first)"
+        "--baseline", metavar="ARM", help="the arm to compare others with (default: feedback_only, or the first)"
     )
     sub.add_argument("--by", metavar="KEY,...", default="", help="config keys to name arms by, such as recall.omega")
     sub.add_argument(

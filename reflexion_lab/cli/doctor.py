@@ -10,7 +10,7 @@ from reflexion_lab.cli import place
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "check the evaluator: canonical and hostile programs, isolation layers"
-    description = f"{text}; or, with --determinism, how far a model repeats itself"
+    description = f"{text}; or, with --determinism, how often a model repeats its answers"
     sub = commands.add_parser("doctor", help=text, description=description)
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     attacks = "the hostile programs: a quick set, or all of a file or folder, such as tests/attacks of the repository"

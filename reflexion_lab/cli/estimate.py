@@ -1,4 +1,4 @@
-"""`reflexion-lab estimate`: what a run or a sweep would take, before it is paid for."""
+"""`reflexion-lab estimate`: expected calls, tokens, cost and time of a run or a sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "probe a few tasks of a run or sweep and tell what all of it will take; the run finds them in the cache"
+    text = "probe a few tasks of a run or sweep and estimate its tokens, cost and time; probes stay in the cache"
     sub = commands.add_parser("estimate", help=text, description=text)
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides, as of `run`")
     sub.add_argument(

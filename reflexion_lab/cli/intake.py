@@ -26,11 +26,11 @@ BATCH = 1000
 
 
 class Taken(Record, frozen=True, kw_only=True):
-    """What an import did, by kind of record."""
+    """Counts of imported records, by kind."""
 
     new: dict[str, int]
     replaced: dict[str, int]
-    """Records whose ids were known, or came twice."""
+    """Records whose ids were in the store already, or were repeated."""
     notes: tuple[str, ...] = ()
 
 
@@ -81,7 +81,7 @@ def _check(place: str) -> None:
 
 
 def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
-    """Counts by kind, and what there is to say about them."""
+    """Counts by kind, and a note or ""."""
     path = Path(place)
     if (path / "manifest.json").is_file():
         return _append_run(store, path)

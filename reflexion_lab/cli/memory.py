@@ -21,8 +21,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kinds = commands.add_parser("memory", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     _add_looks(kinds)
     sub = _sub(kinds, "prune", prune, "remove old episodes and mistakes, for good")
-    sub.add_argument("--days", metavar="N", type=float, required=True, help="those that are N days old or older")
-    sub.add_argument("--dry-run", action="store_true", help="only say how many")
+    sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
+    sub.add_argument("--dry-run", action="store_true", help="only print the number")
     sub = _sub(kinds, "export", export, "write all records to one file")
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
     description = (
@@ -36,20 +36,20 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_looks(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    sub = kinds.add_parser("validate", help="name everything that is wrong; exit code 1 if anything is")
+    sub = kinds.add_parser("validate", help="list all invalid records; exit code 1 if there are any")
     sub.add_argument("paths", metavar="PATH", nargs="+", help="a store, an export, run folder, or reflection files")
     sub.set_defaults(command=validate)
     sub = _sub(kinds, "show", show, "what a store holds, and its newest episodes")
     sub.add_argument("--episode", metavar="ID", help="one episode, whole")
     sub.add_argument(
-        "--limit", metavar="N", type=place.count, default=10, help="so many episodes, 0 for none (%(default)s)"
+        "--limit", metavar="N", type=place.count, default=10, help="number of episodes, 0 for none (%(default)s)"
     )
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     sub = _sub(kinds, "search", search, "find episodes, newest first")
-    words = "looked for in tasks, failure analyses and reflections, whatever the case; one of them is enough"
+    words = "searched in tasks, failure analyses and reflections, ignoring case; any of them matches"
     sub.add_argument("keywords", metavar="KEYWORD", nargs="*", help=words)
-    sub.add_argument("--all-keywords", action="store_true", help="all of them are needed")
-    sub.add_argument("--category", metavar="CLASS", action="append", default=[], help="failure class; may come again")
+    sub.add_argument("--all-keywords", action="store_true", help="require all keywords")
+    sub.add_argument("--category", metavar="CLASS", action="append", default=[], help="failure class; repeatable")
     sub.add_argument("--min-confidence", metavar="C", type=float, default=0.0, help="of the reflection, inclusive")
     sub.add_argument("--task", metavar="ID", default="", help="episodes of this task")
     sub.add_argument("--agent", metavar="NAME", default="", help="of this agent; the arm, in a run")
@@ -57,13 +57,19 @@ def _add_looks(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     passed = sub.add_mutually_exclusive_group()
     passed.add_argument("--passed", action="store_true", default=None, help="of attempts that passed")
     passed.add_argument("--failed", action="store_false", dest="passed", help="of attempts that failed")
-    sub.add_argument("--limit", metavar="N", type=place.count, default=20, help="so many, 0 for all (%(default)s)")
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub = _sub(kinds, "patterns", patterns, "insights and lessons that several reflections share, the commonest first")
     sub.add_argument(
-        "--min-frequency", metavar="N", type=place.count, default=2, help="in so many reflections (%(default)s)"
+        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
     )
-    sub.add_argument("--limit", metavar="N", type=place.count, default=20, help="so many, 0 for all (%(default)s)")
+    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    sub = _sub(
+        kinds, "patterns", patterns, "insights and lessons that several reflections share, the most common first"
+    )
+    sub.add_argument(
+        "--min-frequency", metavar="N", type=place.count, default=2, help="minimum number of reflections (%(default)s)"
+    )
+    sub.add_argument(
+        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
+    )
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
 
 
@@ -138,7 +144,7 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _whole(episode: Episode) -> list[str]:
-    """Every field that holds something, long texts below their names."""
+    """Every non-empty field; long texts below their names."""
     from msgspec.structs import asdict
 
     from reflexion_lab.cli.sheets import when

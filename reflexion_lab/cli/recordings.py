@@ -18,7 +18,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub.add_argument("--strict", action="store_true", help="programs as they are, nothing in front")
     sub.add_argument("--attempts", type=place.positive, metavar="N", help="cut every loop after N attempts")
     sub.add_argument(
-        "--only", action="append", default=[], metavar="TEXT", help="runs whose name holds this; repeatable"
+        "--only", action="append", default=[], metavar="TEXT", help="runs whose name contains this; repeatable"
     )
     sub.add_argument("--prompts", metavar="FILE", help="what models read, by prompt_key (.json, .json.gz)")
     drove = "what drove loops of strategies that are not known"

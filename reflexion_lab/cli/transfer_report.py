@@ -8,7 +8,7 @@ from reflexion_lab.analysis.learning.transfer import Against, Change, Success, T
 from reflexion_lab.analysis.report.cells import interval, rate
 
 NAMED = 20
-"""Tasks that are spelt out."""
+"""Maximum number of tasks listed by name."""
 
 
 def lines(transfer: Transfer) -> Iterator[str]:

@@ -25,8 +25,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub = _sub(kinds, "list", show_all, "all wisdom, the most frequent first")
     sub.add_argument("--domain", metavar="NAME", help="code, testing, architecture, concurrency or performance")
     sub.add_argument("--tag", metavar="WORD", help="wisdom with this tag")
-    sub.add_argument("--retired", action="store_true", help="only what failed too often to be told any more")
-    sub.add_argument("--limit", metavar="N", type=place.count, default=20, help="so many, 0 for all (%(default)s)")
+    sub.add_argument("--retired", action="store_true", help="only retired wisdom: it failed too often to be recalled")
+    sub.add_argument(
+        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
+    )
     sub = _sub(kinds, "show", show, "one wisdom, whole, and the episodes that it comes from")
     sub.add_argument("id", metavar="ID")
     description = (
