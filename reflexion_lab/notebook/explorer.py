@@ -18,7 +18,7 @@ from reflexion_lab.runner.folder.folder import folders
 
 MISSING = "Filters and stepping need ipywidgets: pip install 'reflexion_lab[notebooks]'. This is the run without them."
 PAGE = 20
-"""Tasks that are shown where nothing can be chosen."""
+"""Number of tasks shown without widgets."""
 
 
 class Explorer:

@@ -1,4 +1,4 @@
-"""Overrides as Python gives them, and what is wrong with them, in one line."""
+"""Overrides from Python values, and one-line errors about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def as_lines(overrides: Sequence[Override]) -> list[str]:
 
 @contextmanager
 def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
-    """What a user can mend is a ConfigError of one line, without Hydra's traceback.
+    """Raise errors that the user can fix as a ConfigError of one line, without Hydra's traceback.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def _lines(override: Override) -> list[str]:
 
 
 def _in_python(message: str) -> str:
-    """With the function to call."""
+    """The message with the Python function to call."""
     if several := SEVERAL.match(message):
         return f"{several[1]}: got several values, expected one; `rl.sweep` runs each, and key=[a,b] is a list"
     return message

@@ -96,7 +96,7 @@ def outcome_map(*runs: object, arm: str | None = None, ax: Axes | None = None, c
 
 
 def transitions(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """What each further attempt keeps, mends and breaks, by hidden verdicts; of one arm."""
+    """Tasks that each further attempt keeps solved, fixes and breaks, by hidden verdicts; of one arm."""
     from reflexion_lab.analysis.figures.transitions import drawing
 
     return _drawn("transitions", drawing([_one(runs, arm)]), ax, caption, TOO_SHORT)
@@ -115,7 +115,7 @@ def repairs(
     ax: Axes | None = None,
     caption: bool = True,
 ) -> Axes:
-    """Share of failures mended, by failure class.
+    """Share of failures fixed, by failure class.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def task_view(folder: RunFolder, task_id: str) -> View:
 
 
 def _known(name: str, known: Iterable[str], folder: RunFolder) -> str:
-    """The task that is meant."""
+    """The id of the task that `name` matches. Raises FolderError: none, or several."""
     from difflib import get_close_matches
 
     ids = list(known)

@@ -1,4 +1,4 @@
-"""What an explorer is handled with: filters, a list of tasks, and a page for the attempt that is looked at."""
+"""Widgets of an explorer: filters, a list of tasks, and a page for the selected attempt."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Widgets:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Several widgets change, and the page is made once, at the end."""
+        """Change several widgets, and render the page once at the end."""
         before, self._still = self._still, True
         try:
             yield
@@ -153,7 +153,7 @@ class Widgets:
 
 
 def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
-    """Those that occur, with how often."""
+    """Options that occur, with their counts."""
     counts = Counter(name for group in sets for name in group)
     words = names if isinstance(names, dict) else {name: name for name in names}
     yield from ((f"{visible(word)} ({counts[name]})", name) for name, word in words.items() if counts[name])
