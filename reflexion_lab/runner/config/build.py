@@ -1,4 +1,4 @@
-"""Constructors meet their arguments: parts by name, and values of the types that the constructors ask for."""
+"""Builds parts from config nodes: injects other parts by parameter name and converts values to annotated types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ METHODS = {
     "suite_writer": "write",
     "tracker": "track",
 }
-"""By config key, the method of the parts that stand there."""
+"""Method that a part must have, by config key."""
 
 
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -76,7 +76,7 @@ _HYDRA = threading.RLock()
 
 
 class Lab(NamedTuple):
-    """The parts of one run, put together."""
+    """The assembled parts of one run."""
 
     runner: Runner
     folder: RunFolder
@@ -88,7 +88,7 @@ class Lab(NamedTuple):
 
     @property
     def model(self) -> CachedModel:
-        """The actor's."""
+        """The model of the actor."""
         return self.models.of("actor")
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:
         others = [override for override in overrides if override.partition("=")[0] != unknown[1]]
         try:
             cfg = _composed(*others)
-        except Exception:  # more than this one is wrong
+        except Exception:  # another override is invalid, too
             cfg = _composed()
         problem.add_note(f"did you mean {nearest(unknown[1], settings.places(plain(cfg, resolve=False)))!r}?")
 
@@ -222,7 +222,7 @@ def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) 
     as_it_stands: Any = OmegaConf.to_container(cfg, resolve=False)
     sandbox = cached(cfg, executor.pool(load_limits(cfg), cfg.sandbox.servers, as_it_stands))
     held.callback(sandbox.close)
-    sandbox.open(is_new=False)  # a damaged one shows at once
+    sandbox.open(is_new=False)  # report a damaged cache before anything runs
     benchmark = load_benchmark(cfg, sandbox)
     models = load_models(cfg)
     held.callback(models.close)
@@ -232,7 +232,7 @@ def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) 
         runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
         cfg = copy.deepcopy(cfg)
         cfg.reflector.pool = as_it_stands["reflector"]["pool"] = list(map(str, runs))  # the executor's config, too
-    loop_factory(cfg, models, sandbox, tried)()  # an impossible value shows before anything is written
+    loop_factory(cfg, models, sandbox, tried)()  # report invalid values before anything is written
     suite_writer = (
         suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
     )
@@ -287,7 +287,7 @@ def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder, executor:
 
 @contextlib.contextmanager
 def _locked(path: Path | None) -> Iterator[None]:
-    """One process at a time has the file at `path`."""
+    """Exclusive lock between processes on the file at `path`."""
     if path is None:
         yield
         return
@@ -310,7 +310,7 @@ def loop_factory(
     nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
-    converted("loop", cfg.loop, LoopValues)  # a value of another type shows here, by its key
+    converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
@@ -356,7 +356,7 @@ def draws_by_role(models: Models) -> dict[str, Draws]:
 
 
 def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
-    """The rules of every loop, then those that the group `stop` adds."""
+    """Default stop rules, followed by those of the group `stop`."""
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
 
     return FirstOf(
@@ -384,7 +384,7 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
         suite_writer: SuiteWriter = build(node, "suite_writer", {**parts, "model": Draws(model, first=SUITE_DRAWS)})
         return suite_writer
 
-    writer()  # an impossible value shows before anything is written
+    writer()  # report invalid values before anything is written
     return writer
 
 

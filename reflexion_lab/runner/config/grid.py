@@ -26,7 +26,7 @@ class Cell(NamedTuple):
     """One run of a sweep."""
 
     number: int
-    """From 0, in Hydra's order: the last swept key varies fastest."""
+    """Index from 0 in Hydra's order: the last swept key varies fastest."""
     overrides: tuple[str, ...]
     """Swept or not; what only concerns Hydra is left out."""
     cfg: DictConfig
@@ -122,7 +122,7 @@ def _plain_value(key: str, value: Any) -> Any:
 
 
 def _value(value: Any) -> str:
-    """As Hydra's grammar writes it."""
+    """The value in Hydra's override grammar."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | tuple):

@@ -22,7 +22,7 @@ MACHINE = frozenset(
         errno.ESTALE, errno.ETIMEDOUT,
     }
 )  # fmt: skip
-"""Error numbers by which a machine says that it is full, read-only or out of something."""
+"""Error numbers of a full or read-only disk and of exhausted resources."""
 
 
 def mendable(problem: Exception) -> bool:
@@ -101,5 +101,5 @@ def harmless(text: str) -> str:
 
 
 def in_full(problem: BaseException) -> str:
-    """Its traceback, as harmless as the line."""
+    """The traceback, escaped and without secrets like `one_line`."""
     return visible(without_keys("".join(traceback.format_exception(problem))))

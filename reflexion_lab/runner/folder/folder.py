@@ -167,11 +167,11 @@ class RunFolder:
 
     @property
     def is_untouched(self) -> bool:
-        """Nothing was appended, since it was made or closed."""
+        """Whether nothing was appended since creation or closing."""
         return self._files.is_untouched
 
     def sync(self) -> None:
-        """Force what was appended so far to the disk. Raises as `append`."""
+        """Flush appended lines to the disk (fsync). Raises as `append`."""
         self._files.sync()
 
     def close(self) -> None:

@@ -40,11 +40,11 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     name: str
     hypotheses: tuple[str, ...]
-    """What is expected, in sentences that can turn out false."""
+    """Falsifiable hypotheses, one sentence each."""
     primary_metric: str
-    """The one measure that decides, such as `pass_at_1`."""
+    """The primary metric, such as `pass_at_1`."""
     other_metrics: tuple[str, ...] = ()
-    """Looked at as announced, deciding nothing."""
+    """Secondary metrics."""
     arms: tuple[str, ...]
     """As tables name them: `reflexion`, or with the keys that make them differ, `reflexion recall.omega=3`."""
     baseline: str
@@ -82,7 +82,7 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     def arm_of(self, config: Mapping[str, Any]) -> str:
         """The registered arm that a run of this config belongs to; "" for none."""
         fits = (arm for arm in map(_Label.of, self.arms) if arm.fits(config))
-        # The one that says most: `reflexion recall.omega=3` goes before `reflexion`.
+        # The most specific arm: `reflexion recall.omega=3` goes before `reflexion`.
         return max(fits, key=lambda arm: len(arm.settings), default=_Label("", {}, "")).text
 
 
@@ -200,7 +200,7 @@ def _strays(registration: Registration, run: Manifest) -> Iterator[str]:
 
 
 class _Label(NamedTuple):
-    """An arm's label, taken apart."""
+    """A parsed arm label."""
 
     name: str
     settings: dict[str, str]
