@@ -31,4 +31,4 @@ def audit(options: argparse.Namespace) -> int:
     show(audits, Console())
     if options.json:
         print(json.dumps(as_json(audits, time.monotonic() - start)))
-    return int(any(found.harness_errors for found in audits))
+    return int(any(report.harness_errors for report in audits))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "pack a run and all that it read into one file, with which anybody can carry it out again, offline"
+    text = "pack a run and its inputs into one file, for an exact replay offline"
     sub = commands.add_parser("bundle", help=text, description=text)
     sub.add_argument("run", metavar="RUN", help="a run folder, as `run` prints at its end")
     sub.add_argument("-o", "--out", metavar="FILE", help="(default: RUN.bundle.zip beside the run folder)")
@@ -25,16 +25,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     held = "where memory that the run began with is kept (default: the store its config names)"
     sub.add_argument("--store", metavar="PLACE", help=held)
     sub.set_defaults(command=bundle)
-    text = "carry out a bundle's run again, without network, weights or key, and compare; exit code 1 if it differs"
+    text = "replay a bundle's run without network, weights or key, and compare; exit code 1 if it differs"
     sub = commands.add_parser("replay", help=text, description=text)
     sub.add_argument("bundle", metavar="BUNDLE", help="a file that `bundle` wrote")
     sub.add_argument("--out", metavar="DIR", help="keep the new run folder there")
     sub.set_defaults(command=replay)
     text = "registered studies: study=study.yaml makes a run part of one"
     kinds = commands.add_parser("study", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
-    said = "read a study.yaml, and say which runs belong to it, what is missing, and what was not registered; exit "
-    said += "code 1 if a run does not belong to it"
-    sub = kinds.add_parser("check", help=said.partition(";")[0], description=said)
+    description = "read a study.yaml, and list runs that belong to it, missing runs, and runs not registered; exit "
+    description += "code 1 if a run does not belong to it"
+    sub = kinds.add_parser("check", help=description.partition(";")[0], description=description)
     sub.add_argument("study", metavar="FILE", help="a study.yaml")
     sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders")
     sub.set_defaults(command=check)
@@ -60,8 +60,8 @@ def bundle(options: argparse.Namespace) -> int:
     _show(console, packed.sameness, "Packed, and carried out again")
     size = sum(packed.members.values())
     packed_to = f"{size / 1e6:.1f} MB in {len(packed.members)} files, packed into {out.stat().st_size / 1e6:.1f} MB"
-    told = f"{packed.calls} calls, {packed_to}"
-    console.print(cells.line(f"{told}\nbundle: {out}\nreplay it anywhere: reflexion-lab replay {out.name}"))
+    summary = f"{packed.calls} calls, {packed_to}"
+    console.print(cells.line(f"{summary}\nbundle: {out}\nreplay it anywhere: reflexion-lab replay {out.name}"))
     return 0
 
 
@@ -94,17 +94,19 @@ def replay(options: argparse.Namespace) -> int:
     return int(not done.sameness.holds)
 
 
-def _show(console: Console, found: Sameness, title: str) -> None:
+def _show(console: Console, sameness: Sameness, title: str) -> None:
     from reflexion_lab.analysis.report import cells
 
     table = cells.table(title, "compared", "", "how many, or the first difference", names=3)
-    for row in found.rows:
+    for row in sameness.rows:
         verdict = cells.line("same", "green") if row.same else cells.line("differs", "bold red")
         table.add_row(cells.line(row.name), verdict, cells.line(row.told))
     console.print(table)
-    for note in found.notes:
-        console.print(cells.line(f"another here, as may be: {note}"))
-    console.print(cells.line(f"FIRST DIFFERENCE: {found.first}", "bold red") if found.first else "nothing differs")
+    for note in sameness.notes:
+        console.print(cells.line(f"permitted difference: {note}"))
+    console.print(
+        cells.line(f"FIRST DIFFERENCE: {sameness.first}", "bold red") if sameness.first else "nothing differs"
+    )
 
 
 def check(options: argparse.Namespace) -> int:
@@ -112,6 +114,6 @@ def check(options: argparse.Namespace) -> int:
 
     from reflexion_lab.studies.registered import belonging, show
 
-    found = belonging(Path(options.study), [Path(run) for run in options.runs])
-    show(found, Console())
-    return int(any(run.reasons for run in found.runs))
+    membership = belonging(Path(options.study), [Path(run) for run in options.runs])
+    show(membership, Console())
+    return int(any(run.reasons for run in membership.runs))

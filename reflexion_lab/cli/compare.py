@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.comparison import Comparison
 
 WIDTH = 100
-"""Columns of a terminal that the tables are made for."""
+"""Minimum width of the tables, in characters."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,10 +24,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def add_runs(sub: argparse.ArgumentParser) -> None:
-    """What `compare` and `report` ask for."""
+    """Add the arguments that `compare` and `report` share."""
     sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders; those of one arm are put together over seeds")
     sub.add_argument(
-        "--baseline", metavar="ARM", help="the arm to hold others against (default: feedback_only, or the first)"
+        "--baseline", metavar="ARM", help="the arm to compare others with (default: feedback_only, or the first)"
     )
     sub.add_argument("--by", metavar="KEY,...", default="", help="config keys to name arms by, such as recall.omega")
     sub.add_argument(
@@ -46,17 +46,17 @@ def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.io.files import writable
 
-    _, found = read(options)
+    _, comparison = read(options)
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
-            write_table(Path(options.csv), found)
+            write_table(Path(options.csv), comparison)
     if options.json:
-        say_json(found)
+        say_json(comparison)
         return
-    tables = [as_table(sheet) for sheet in sheets(found)]
+    tables = [as_table(sheet) for sheet in sheets(comparison)]
     widest = max(Console().measure(table).minimum for table in tables)
     console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
-    loud = [line(text, "bold white on red") for text in warnings(found)]
+    loud = [line(text, "bold white on red") for text in warnings(comparison)]
     for part in (*loud, *tables, *loud):
         console.print(part)
 

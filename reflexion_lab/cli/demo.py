@@ -58,14 +58,14 @@ def compare(rows: list[tuple[str, str, Summary]]) -> None:
     is_bound = any(figures.is_upper_bound for figures in summaries)
     share = "upper bound, not pass@1 [95 %]" if is_bound else "pass@1 [95 %]"
     table = Table("benchmark", "arm", Column(share, no_wrap=True), "gain (p)", "tokens", "words by model", box=SIMPLE)
-    for benchmark, arm, found in rows:
-        rate, gain, by_model = found.pass_at_1, found.against_single, found.reflections_by_model
+    for benchmark, arm, summary in rows:
+        rate, gain, by_model = summary.pass_at_1, summary.against_single, summary.reflections_by_model
         table.add_row(
             benchmark,
             arm,
             f"{rate.k}/{rate.n} = {rate.share:.0%} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]",
             f"{100 * gain.difference:+.1f} ({gain.p:.2g})" if gain and arm != "simple" else "",
-            f"{sum(usage.tokens for usage in found.usage.values()):,}",
+            f"{sum(usage.tokens for usage in summary.usage.values()):,}",
             f"{by_model.k} of {by_model.n}" if by_model.n else "",
         )
     console = Console()

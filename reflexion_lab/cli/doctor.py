@@ -10,8 +10,8 @@ from reflexion_lab.cli import place
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "check the evaluator: canonical and hostile programs, isolation layers"
-    told = f"{text}; or, with --determinism, how far a model repeats itself"
-    sub = commands.add_parser("doctor", help=text, description=told)
+    description = f"{text}; or, with --determinism, how often a model repeats its answers"
+    sub = commands.add_parser("doctor", help=text, description=description)
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     attacks = "the hostile programs: a quick set, or all of a file or folder, such as tests/attacks of the repository"
     sub.add_argument("--hostile", nargs="?", type=Path, metavar="FOLDER", help=attacks)
@@ -42,8 +42,8 @@ def _determinism(options: argparse.Namespace) -> int:
     from reflexion_lab.studies.determinism import announced, determinism, show
 
     cfg = compose(*options.determinism)
-    found = determinism(cfg, options.prompts, options.repeats, lambda plan: print(announced(plan), flush=True))
-    show(found, Console())
+    result = determinism(cfg, options.prompts, options.repeats, lambda plan: print(announced(plan), flush=True))
+    show(result, Console())
     if options.json:
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode(result).decode())
     return 0

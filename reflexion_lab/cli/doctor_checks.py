@@ -75,14 +75,14 @@ def examine(place: Path, as_json: bool = False) -> int:
     with Sandbox() as sandbox, ThreadPoolExecutor(4) as pool:
         solutions = list(pool.map(lambda task: (task.task_id, canonical_passes(sandbox, task)), humaneval()))
     visit = tour(attacks)
-    found = findings([passed for _, passed in solutions], visit)
+    result = findings([passed for _, passed in solutions], visit)
     print_table(visit)
     for task_id in (task_id for task_id, passed in solutions if not passed):
         print(f"canonical solution failed: {task_id}")
-    print_summary(found, visit)
+    print_summary(result, visit)
     if as_json:
-        print(json.dumps(found._asdict()))
-    return int(not found.sound)
+        print(json.dumps(result._asdict()))
+    return int(not result.sound)
 
 
 def canonical_passes(sandbox: Sandbox, task: Task) -> bool:
@@ -116,7 +116,7 @@ def tour(attacks: Sequence[Attack]) -> Visit:
 
 def missing(layers: Sequence[str]) -> list[str]:
     """The layers that are not in force."""
-    return [layer for layer in WITHOUT if not any(found.startswith(layer) for found in layers)]
+    return [layer for layer in WITHOUT if not any(name.startswith(layer) for name in layers)]
 
 
 def standing(verdict: Verdict, layers: Sequence[str]) -> str:
@@ -171,7 +171,7 @@ def in_words(expected: Sequence[str]) -> str:
     return " | ".join(["no pass", *rest] if set(expected) >= set(NO_PASS) else expected)
 
 
-def print_summary(found: Findings, visit: Visit) -> None:
+def print_summary(result: Findings, visit: Visit) -> None:
     standings = [standing(verdict, visit.layers) for verdict in visit.verdicts]
     for verdict in (v for v, stands in zip(visit.verdicts, standings, strict=True) if stands == "WRONG"):
         print(f"WRONG: {verdict.attack.name}: {verdict.outcome} ({verdict.detail[:100]})")
@@ -180,17 +180,17 @@ def print_summary(found: Findings, visit: Visit) -> None:
     if forged := standings.count("possible"):
         in_place = sum(verdict.attack.mode == "in_place" for verdict in visit.verdicts)
         print(f"possible in place: {forged} of {in_place} programs got through;\n  {IN_PLACE}")
-    print(f"canonical solutions passed: {found.canonical_passed} of {found.canonical_total}")
-    print(f"hostile programs judged right: {found.hostile_right} of {found.hostile_total}")
+    print(f"canonical solutions passed: {result.canonical_passed} of {result.canonical_total}")
+    print(f"hostile programs judged right: {result.hostile_right} of {result.hostile_total}")
     print(
-        f"harness deaths: {found.harness_deaths}; orphans: {found.orphans}; files outside: {found.files_outside}"
+        f"harness deaths: {result.harness_deaths}; orphans: {result.orphans}; files outside: {result.files_outside}"
         + "".join(f"\n  left behind: {what}" for what in (*visit.orphans, *visit.files_outside))
     )
-    print(f"isolation on {platform.system()} {platform.machine()}: {', '.join(found.isolation)}")
-    for layer in missing(found.isolation):
+    print(f"isolation on {platform.system()} {platform.machine()}: {', '.join(result.isolation)}")
+    for layer in missing(result.isolation):
         rows = sum(
             stands == "open" and layer in v.attack.needs for v, stands in zip(visit.verdicts, standings, strict=True)
         )
         print(f"not in force here: {layer}: {WITHOUT[layer]} ({rows} programs got through)")
-    if missing(found.isolation):
+    if missing(result.isolation):
         print("  run model-written code on this machine only if you may lose it")

@@ -1,4 +1,4 @@
-"""`reflexion-lab estimate`: what a run or a sweep would take, before it is paid for."""
+"""`reflexion-lab estimate`: expected calls, tokens, cost and time of a run or a sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "probe a few tasks of a run or sweep and tell what all of it will take; the run finds them in the cache"
+    text = "probe a few tasks of a run or sweep and estimate its tokens, cost and time; probes stay in the cache"
     sub = commands.add_parser("estimate", help=text, description=text)
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides, as of `run`")
     sub.add_argument(
@@ -37,18 +37,18 @@ def estimate(options: argparse.Namespace) -> int:
         configs = [compose(*options.overrides)]
     else:
         configs = [cell.cfg for cell in cells([*options.overrides, *options.multirun])]
-    found = estimated(configs, options.tasks)
-    show(found, Console())
+    result = estimated(configs, options.tasks)
+    show(result, Console())
     if options.json:
-        say_json(found)
+        say_json(result)
     return 0
 
 
-def show(found: Estimate, console: Console) -> None:
+def show(result: Estimate, console: Console) -> None:
     from reflexion_lab.analysis.report.cells import line
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.studies.expected import lines, sheet
 
-    console.print(as_table(sheet(found)))
-    for text in lines(found):
+    console.print(as_table(sheet(result)))
+    for text in lines(result):
         console.print(line(text), soft_wrap=True)

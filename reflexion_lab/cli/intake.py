@@ -26,11 +26,11 @@ BATCH = 1000
 
 
 class Taken(Record, frozen=True, kw_only=True):
-    """What an import did, by kind of record."""
+    """Counts of imported records, by kind."""
 
     new: dict[str, int]
     replaced: dict[str, int]
-    """Records whose ids were known, or came twice."""
+    """Records whose ids were in the store already, or were repeated."""
     notes: tuple[str, ...] = ()
 
 
@@ -50,8 +50,8 @@ def take_in(store: Store, places: Iterable[str]) -> Taken:
     before, notes = counted(store), []
     taken = dict.fromkeys(before, 0)
     for place in places:
-        found, note = _append(store, place)
-        taken = {kind: taken[kind] + found.get(kind, 0) for kind in taken}
+        counts, note = _append(store, place)
+        taken = {kind: taken[kind] + counts.get(kind, 0) for kind in taken}
         notes += [f"{place}: {note}"] if note else []
     new = {kind: count - before[kind] for kind, count in counted(store).items()}
     return Taken(new=new, replaced={kind: taken[kind] - new[kind] for kind in taken}, notes=tuple(notes))
@@ -68,9 +68,9 @@ def _check(place: str) -> None:
     is_run = (path / "manifest.json").is_file()
     if path.is_dir() and not is_run and not is_store(place):
         raise ConfigError(place, "a folder of something else", EXPECTED.rpartition(", or")[0])
-    if found := list(islice(problems(place), 100)):
-        more = f"; `reflexion-lab memory validate {place}` names all" if found[1:] else ""
-        raise ConfigError(f"{found[0]}{more}; nothing was imported")
+    if errors := list(islice(problems(place), 100)):
+        more = f"; `reflexion-lab memory validate {place}` names all" if errors[1:] else ""
+        raise ConfigError(f"{errors[0]}{more}; nothing was imported")
     if is_run and RunFolder.existing(path).manifest.feedback_source == "oracle":
         raise ConfigError(
             place,
@@ -81,7 +81,7 @@ def _check(place: str) -> None:
 
 
 def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
-    """Counts by kind, and what there is to say about them."""
+    """Counts by kind, and a note or ""."""
     path = Path(place)
     if (path / "manifest.json").is_file():
         return _append_run(store, path)

@@ -29,7 +29,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     what = "a benchmark's name, a file of tasks (.jsonl, .jsonl.gz), or Hydra overrides as for `run`"
     sub.add_argument("overrides", metavar="BENCHMARK", nargs="*", help=what)
-    most = "at most so many mutants of a task, drawn by seed; 0 runs none (default: %(default)s)"
+    most = "maximum number of mutants of a task, sampled by seed; 0 runs none (default: %(default)s)"
     sub.add_argument("--mutants", type=place.count, default=30, metavar="N", help=most)
     sub.add_argument("--strict", action="store_true", help="warnings are errors, as they always are for basics")
     sub.add_argument("--all", action="store_true", help="print every finding, not the first of each check")
@@ -50,7 +50,7 @@ def lint_dataset(options: argparse.Namespace) -> int:
     from reflexion_lab.runner.config.parts import load_benchmark, load_sandbox
 
     start = time.monotonic()
-    # Mutants loop for ever more often than models' programs do; what a canonical solution needs is given still.
+    # Mutants loop forever more often than models' programs do; the limit still fits a canonical solution.
     cfg = compose("sandbox.limits.cpu_seconds=1", *overrides(options.overrides))
     sandbox = load_sandbox(cfg)
     try:
@@ -74,15 +74,15 @@ def lint_dataset(options: argparse.Namespace) -> int:
     return int(linted.errors > 0)
 
 
-def overrides(given: Sequence[str]) -> list[str]:
-    """Hydra's overrides of what was given: a word without `=` is a file of tasks or the name of a benchmark."""
-    found = []
-    for word in given:
+def overrides(words: Sequence[str]) -> list[str]:
+    """Hydra overrides for the command's words: a word without `=` is a file of tasks or the name of a benchmark."""
+    settings = []
+    for word in words:
         if "=" in word and not Path(word).is_file():
-            found.append(word)
+            settings.append(word)
         elif Path(word).is_file() or Path(word).suffix in (".jsonl", ".gz"):
             quoted = word.replace("\\", "\\\\").replace("'", "\\'")
-            found += ["benchmark=jsonl", f"benchmark.load.path='{quoted}'"]
+            settings += ["benchmark=jsonl", f"benchmark.load.path='{quoted}'"]
         else:
-            found.append(f"benchmark={word}")
-    return found
+            settings.append(f"benchmark={word}")
+    return settings

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not {"", str(Path.cwd())} & {*sys.path}:
-        sys.path.append(str(Path.cwd()))  # a reader's own parts, as `python -m` finds them; behind all others
+        sys.path.append(str(Path.cwd()))  # the user's own parts, as `python -m` finds them; last on the path
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     if arguments[:1] == ["run"]:
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Arguments(argparse.ArgumentParser):
-    """A parser whose complaints repeat arguments, such as names of files, without harm."""
+    """A parser whose error messages escape control characters in arguments."""
 
     def error(self, message: str) -> NoReturn:
         super().error(visible(message))

@@ -21,35 +21,35 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kinds = commands.add_parser("memory", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     _add_looks(kinds)
     sub = _sub(kinds, "prune", prune, "remove old episodes and mistakes, for good")
-    sub.add_argument("--days", metavar="N", type=float, required=True, help="those that are N days old or older")
-    sub.add_argument("--dry-run", action="store_true", help="only say how many")
+    sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
+    sub.add_argument("--dry-run", action="store_true", help="only print the number")
     sub = _sub(kinds, "export", export, "write all records to one file")
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
-    said = (
+    description = (
         "take in exports, other stores, or run folders; attempts of a run become episodes. Nothing is imported when "
         "any of them is bad. A run folder holds no prompts: they come from the benchmark that it names, if that can "
         "be loaded here, and else stay empty"
     )
-    sub = _sub(kinds, "import", take_in, said)
+    sub = _sub(kinds, "import", take_in, description)
     sub.add_argument("files", metavar="FILE", nargs="+")
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
 
 
 def _add_looks(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    sub = kinds.add_parser("validate", help="name everything that is wrong; exit code 1 if anything is")
+    sub = kinds.add_parser("validate", help="list all invalid records; exit code 1 if there are any")
     sub.add_argument("paths", metavar="PATH", nargs="+", help="a store, an export, run folder, or reflection files")
     sub.set_defaults(command=validate)
     sub = _sub(kinds, "show", show, "what a store holds, and its newest episodes")
     sub.add_argument("--episode", metavar="ID", help="one episode, whole")
     sub.add_argument(
-        "--limit", metavar="N", type=place.count, default=10, help="so many episodes, 0 for none (%(default)s)"
+        "--limit", metavar="N", type=place.count, default=10, help="number of episodes, 0 for none (%(default)s)"
     )
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     sub = _sub(kinds, "search", search, "find episodes, newest first")
-    words = "looked for in tasks, failure analyses and reflections, whatever the case; one of them is enough"
+    words = "searched in tasks, failure analyses and reflections, ignoring case; any of them matches"
     sub.add_argument("keywords", metavar="KEYWORD", nargs="*", help=words)
-    sub.add_argument("--all-keywords", action="store_true", help="all of them are needed")
-    sub.add_argument("--category", metavar="CLASS", action="append", default=[], help="failure class; may come again")
+    sub.add_argument("--all-keywords", action="store_true", help="require all keywords")
+    sub.add_argument("--category", metavar="CLASS", action="append", default=[], help="failure class; repeatable")
     sub.add_argument("--min-confidence", metavar="C", type=float, default=0.0, help="of the reflection, inclusive")
     sub.add_argument("--task", metavar="ID", default="", help="episodes of this task")
     sub.add_argument("--agent", metavar="NAME", default="", help="of this agent; the arm, in a run")
@@ -57,13 +57,19 @@ def _add_looks(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     passed = sub.add_mutually_exclusive_group()
     passed.add_argument("--passed", action="store_true", default=None, help="of attempts that passed")
     passed.add_argument("--failed", action="store_false", dest="passed", help="of attempts that failed")
-    sub.add_argument("--limit", metavar="N", type=place.count, default=20, help="so many, 0 for all (%(default)s)")
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub = _sub(kinds, "patterns", patterns, "insights and lessons that several reflections share, the commonest first")
     sub.add_argument(
-        "--min-frequency", metavar="N", type=place.count, default=2, help="in so many reflections (%(default)s)"
+        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
     )
-    sub.add_argument("--limit", metavar="N", type=place.count, default=20, help="so many, 0 for all (%(default)s)")
+    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    sub = _sub(
+        kinds, "patterns", patterns, "insights and lessons that several reflections share, the most common first"
+    )
+    sub.add_argument(
+        "--min-frequency", metavar="N", type=place.count, default=2, help="minimum number of reflections (%(default)s)"
+    )
+    sub.add_argument(
+        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
+    )
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
 
 
@@ -94,7 +100,7 @@ def show(options: argparse.Namespace) -> None:
 
     with place.kept_at(options.store) as store:
         if options.episode:
-            episode = next((one for one in store.read(Episode) if one.episode_id == options.episode), None)
+            episode = next((record for record in store.read(Episode) if record.episode_id == options.episode), None)
             if episode is None:
                 raise ConfigError(
                     "--episode",
@@ -103,11 +109,11 @@ def show(options: argparse.Namespace) -> None:
                     "`memory search --json` prints ids unbroken",
                 )
             say(*_whole(episode))
-            found: Any = episode
+            answer: Any = episode
         else:
-            found = _overview(store, options)
+            answer = _overview(store, options)
     if options.json:
-        say_json(found)
+        say_json(answer)
 
 
 def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -133,12 +139,12 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
     )
     if newest:
         say(episode_table("Newest episodes", reversed(newest)))
-    told = {"tasks": len(tasks), "loops": len(sessions), "passed": passed, "categories": dict(categories)}
-    return {"store": place.shown(options.store), **held, **told, "newest": [e.episode_id for e in reversed(newest)]}
+    totals = {"tasks": len(tasks), "loops": len(sessions), "passed": passed, "categories": dict(categories)}
+    return {"store": place.shown(options.store), **held, **totals, "newest": [e.episode_id for e in reversed(newest)]}
 
 
 def _whole(episode: Episode) -> list[str]:
-    """Every field that holds something, long texts below their names."""
+    """Every non-empty field; long texts below their names."""
     from msgspec.structs import asdict
 
     from reflexion_lab.cli.sheets import when
@@ -167,11 +173,11 @@ def search(options: argparse.Namespace) -> None:
         limit=options.limit,
     )
     with place.kept_at(options.store) as store:
-        found = store.search(wanted)
-    note = f"the newest {len(found)}; --limit 0 shows all" if len(found) == options.limit else ""
-    say(episode_table(f"Episodes found: {len(found)}", found, note) if found else "no episode found")
+        episodes = store.search(wanted)
+    note = f"the newest {len(episodes)}; --limit 0 shows all" if len(episodes) == options.limit else ""
+    say(episode_table(f"Episodes found: {len(episodes)}", episodes, note) if episodes else "no episode found")
     if options.json:
-        say_json({"store": place.shown(options.store), "n": len(found), "episodes": found})
+        say_json({"store": place.shown(options.store), "n": len(episodes), "episodes": episodes})
 
 
 def patterns(options: argparse.Namespace) -> None:
@@ -180,14 +186,14 @@ def patterns(options: argparse.Namespace) -> None:
 
     with place.kept_at(options.store) as store:
         reflections = [episode.reflection for episode in store.read(Episode) if episode.reflection]
-    found = extract_patterns(reflections, options.min_frequency)
-    shown = found[: options.limit or None]
-    rows = [(one.text, f"{one.count:,}") for one in shown]
-    note = f"the first {len(shown)}; --limit 0 shows all" if len(shown) < len(found) else ""
-    title = f"Patterns: {len(found)} in {len(reflections):,} reflections"
-    say(sheet(title, ("insight or lesson", "reflections"), rows, note=note) if found else "no pattern found")
+    insights = extract_patterns(reflections, options.min_frequency)
+    first = insights[: options.limit or None]
+    rows = [(pattern.text, f"{pattern.count:,}") for pattern in first]
+    note = f"the first {len(first)}; --limit 0 shows all" if len(first) < len(insights) else ""
+    title = f"Patterns: {len(insights)} in {len(reflections):,} reflections"
+    say(sheet(title, ("insight or lesson", "reflections"), rows, note=note) if insights else "no pattern found")
     if options.json:
-        say_json({"store": place.shown(options.store), "n": len(found), "patterns": found})
+        say_json({"store": place.shown(options.store), "n": len(insights), "patterns": insights})
 
 
 def prune(options: argparse.Namespace) -> None:

@@ -56,9 +56,9 @@ def kept_at(place: str, new: bool = False) -> Iterator[Store]:
     from reflexion_lab.storage.place import opened
 
     if not new and not is_store(place):
-        made = "a run with store=sqlite or store=jsonl makes one, in runs/memory.sqlite or runs/memory"
+        hint = "a run with store=sqlite or store=jsonl makes one, in runs/memory.sqlite or runs/memory"
         raise ConfigError(
-            "--store", f"no store at {place!r}", "a store", f"{made}; so does `reflexion-lab memory import`"
+            "--store", f"no store at {place!r}", "a store", f"{hint}; so does `reflexion-lab memory import`"
         )
     store = opened(place)
     try:

@@ -18,7 +18,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub.add_argument("--strict", action="store_true", help="programs as they are, nothing in front")
     sub.add_argument("--attempts", type=place.positive, metavar="N", help="cut every loop after N attempts")
     sub.add_argument(
-        "--only", action="append", default=[], metavar="TEXT", help="runs whose name holds this; repeatable"
+        "--only", action="append", default=[], metavar="TEXT", help="runs whose name contains this; repeatable"
     )
     sub.add_argument("--prompts", metavar="FILE", help="what models read, by prompt_key (.json, .json.gz)")
     drove = "what drove loops of strategies that are not known"
@@ -54,8 +54,9 @@ def import_recordings(options: argparse.Namespace) -> int:
     )
     show(imported, Console())
     if options.json:
-        told = [
-            {"folder": str(one.folder), "is_new": one.is_new} | msgspec.to_builtins(one.account) for one in imported
+        rows = [
+            {"folder": str(recording.folder), "is_new": recording.is_new} | msgspec.to_builtins(recording.account)
+            for recording in imported
         ]
-        print(json.dumps(told))
-    return int(any(harness_errors(one.folder) for one in imported))
+        print(json.dumps(rows))
+    return int(any(harness_errors(recording.folder) for recording in imported))

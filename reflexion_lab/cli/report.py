@@ -40,8 +40,8 @@ def _pages(options: argparse.Namespace) -> list[Path]:
     from reflexion_lab.analysis.report.page import NAME, save_page
     from reflexion_lab.runner.folder.folder import folders
 
-    if given := [name for name in COMPARED if getattr(options, name)]:
-        option = "--" + given[0].replace("_", "-")
+    if names_given := [name for name in COMPARED if getattr(options, name)]:
+        option = "--" + names_given[0].replace("_", "-")
         raise ConfigError("--html", f"{option}, too", "no option of comparisons: a page shows one run")
     runs = folders(*options.runs)
     if not options.out:
@@ -60,5 +60,5 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
         raise ConfigError("--out", "none", "the folder for the comparison, or --html for a page of each run")
     folder = out_folder(options.out)
     options.unit = options.unit or "tokens"
-    arms, found = compare.read(options)
-    return save_report(folder, found, arms, options.figures or "png")
+    arms, comparison = compare.read(options)
+    return save_report(folder, comparison, arms, options.figures or "png")

@@ -1,4 +1,4 @@
-"""What the commands print. Models' words may hold markup and control characters: they are shown, never obeyed."""
+"""Output of the commands. Markup and control characters in models' texts are escaped."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 CHARS = 120
-"""Of a model's words in a cell."""
+"""Maximum characters of a model's text in a cell."""
 
 
 def short(text: str, chars: int = CHARS) -> str:
-    """`text` on one line, of at most `chars` characters, with what no terminal can bear spelt out."""
+    """`text` on one line, of at most `chars` characters, with control characters escaped."""
     return visible(shorten.line(text[: 10 * chars], chars))
 
 
@@ -29,12 +29,12 @@ def sheet(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], nam
     """The first `names` columns are text, the others figures."""
     from reflexion_lab.analysis.report.cells import line, table
 
-    made = table(title, *columns, names=names)
+    grid = table(title, *columns, names=names)
     for row in rows:
-        made.add_row(*(line(short(cell)) for cell in row))
+        grid.add_row(*(line(short(cell)) for cell in row))
     if note:
-        made.caption = line(note)
-    return made
+        grid.caption = line(note)
+    return grid
 
 
 def episode_table(title: str, episodes: Iterable[Episode], note: str = "") -> Table:
@@ -53,9 +53,9 @@ def episode_table(title: str, episodes: Iterable[Episode], note: str = "") -> Ta
 
 
 def _named(episode: Episode) -> str:
-    """Its id, and what that does not tell."""
-    name, told = episode.episode_id, f"{episode.task_id}, attempt {episode.attempt_number}"
-    return name if name.endswith(f"{episode.task_id}-{episode.attempt_number}") else f"{name} ({told})"
+    """The episode's id, with task and attempt unless the id contains them."""
+    name, attempt = episode.episode_id, f"{episode.task_id}, attempt {episode.attempt_number}"
+    return name if name.endswith(f"{episode.task_id}-{episode.attempt_number}") else f"{name} ({attempt})"
 
 
 def say(*parts: Any) -> None:

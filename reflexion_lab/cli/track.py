@@ -14,10 +14,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub.add_argument(
         "--arms", action="store_true", help="also one summary an arm, over its seeds; runs that are there already stay"
     )
-    sub.add_argument("--baseline", metavar="ARM", help="the arm to hold others against; implies --arms")
+    sub.add_argument("--baseline", metavar="ARM", help="the arm to compare others with; implies --arms")
     sub.add_argument("--one-seed", action="store_true", help="also differences that rest on a single seed")
     sub.add_argument(
-        "--traces", metavar="SHARE", type=float, default=0.0, help="of the tasks, to show span by span; above 1 so many"
+        "--traces",
+        metavar="SHARE",
+        type=float,
+        default=0.0,
+        help="share of the tasks to trace span by span; above 1: their number",
     )
     sub.set_defaults(command=track)
 

@@ -30,13 +30,13 @@ def verify(options: argparse.Namespace) -> int:
     from reflexion_lab.studies.replay.verify.report import as_json, show
     from reflexion_lab.studies.replay.verify.verify import verify as check
 
-    console, found = Console(), []
+    console, results = Console(), []
     for path in _paths(options.runs):
-        found.append(check(path, options.execute is not None, options.execute or None))
-        show(found[-1], console)
-    agrees = all(one.holds for one in found)
+        results.append(check(path, options.execute is not None, options.execute or None))
+        show(results[-1], console)
+    agrees = all(result.holds for result in results)
     if options.json:
-        print(json.dumps({"agrees": agrees, "runs": [as_json(one) for one in found]}))
+        print(json.dumps({"agrees": agrees, "runs": [as_json(result) for result in results]}))
     return int(not agrees)
 
 
@@ -44,9 +44,9 @@ def _paths(runs: list[str]) -> list[Path]:
     """Bundles as they are; what the rest name, each once. Raises FolderError: one is no run."""
     from reflexion_lab.runner.folder.folder import folders
 
-    found: dict[Path, Path] = {}
+    by_path: dict[Path, Path] = {}
     for run in runs:
         paths = [Path(run)] if Path(run).is_file() else [folder.path for folder in folders(run)]
         for path in paths:
-            found.setdefault(path.resolve(), path)
-    return list(found.values())
+            by_path.setdefault(path.resolve(), path)
+    return list(by_path.values())

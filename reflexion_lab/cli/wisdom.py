@@ -25,15 +25,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub = _sub(kinds, "list", show_all, "all wisdom, the most frequent first")
     sub.add_argument("--domain", metavar="NAME", help="code, testing, architecture, concurrency or performance")
     sub.add_argument("--tag", metavar="WORD", help="wisdom with this tag")
-    sub.add_argument("--retired", action="store_true", help="only what failed too often to be told any more")
-    sub.add_argument("--limit", metavar="N", type=place.count, default=20, help="so many, 0 for all (%(default)s)")
+    sub.add_argument("--retired", action="store_true", help="only retired wisdom: it failed too often to be recalled")
+    sub.add_argument(
+        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
+    )
     sub = _sub(kinds, "show", show, "one wisdom, whole, and the episodes that it comes from")
     sub.add_argument("id", metavar="ID")
-    said = (
+    description = (
         "how much wisdom there is and what became of its use; with run folders the transfer report: how often they "
         "read it, and, against a baseline on the same tasks, what it changed"
     )
-    sub = _sub(kinds, "stats", stats, said)
+    sub = _sub(kinds, "stats", stats, description)
     sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders whose actors could read wisdom")
     sub.add_argument("--baseline", metavar="RUN", nargs="+", default=[], help="runs without it, paired by seed")
     _sub(kinds, "extract", extract, "make wisdom of the store's episodes; twice changes nothing")
@@ -52,40 +54,47 @@ def show_all(options: argparse.Namespace) -> None:
 
     with place.kept_at(options.store) as store:
         book = _book(store)
-    found = [one for one in book if options.domain in (None, one.domain)]
-    found = [one for one in found if options.tag is None or options.tag.casefold() in one.tags]
-    found = [one for one in found if book.is_retired(one) or not options.retired]
-    found.sort(key=lambda one: (-one.frequency, -one.impact))
+    entries = [entry for entry in book if options.domain in (None, entry.domain)]
+    entries = [entry for entry in entries if options.tag is None or options.tag.casefold() in entry.tags]
+    entries = [entry for entry in entries if book.is_retired(entry) or not options.retired]
+    entries.sort(key=lambda entry: (-entry.frequency, -entry.impact))
     columns = ("id", "pattern", "domain", "seen", "impact", "used", "passed\n%")
     rows = [
-        (one.wisdom_id, _pattern(book, one), one.domain, f"{one.frequency:,}", f"{one.impact:.2f}", *_usage(one))
-        for one in found[: options.limit or None]
+        (
+            entry.wisdom_id,
+            _pattern(book, entry),
+            entry.domain,
+            f"{entry.frequency:,}",
+            f"{entry.impact:.2f}",
+            *_usage(entry),
+        )
+        for entry in entries[: options.limit or None]
     ]
-    note = f"the first {len(rows)}; --limit 0 shows all" if len(rows) < len(found) else ""
-    table = sheet(f"Wisdom: {len(found)} of {len(book)}", columns, rows, names=3, note=note)
-    say(table if found else "no wisdom found")
+    note = f"the first {len(rows)}; --limit 0 shows all" if len(rows) < len(entries) else ""
+    table = sheet(f"Wisdom: {len(entries)} of {len(book)}", columns, rows, names=3, note=note)
+    say(table if entries else "no wisdom found")
     if options.json:
-        wisdom = [{**_plain(one), "retired": book.is_retired(one)} for one in found]
-        say_json({"store": place.shown(options.store), "n": len(found), "wisdom": wisdom})
+        wisdom = [{**_plain(entry), "retired": book.is_retired(entry)} for entry in entries]
+        say_json({"store": place.shown(options.store), "n": len(entries), "wisdom": wisdom})
 
 
-def _pattern(book: WisdomBook, one: Wisdom) -> str:
+def _pattern(book: WisdomBook, entry: Wisdom) -> str:
     """Retirement stands here: one wide column more, and the ids would break at 80 characters."""
-    return f"(retired) {one.pattern}" if book.is_retired(one) else one.pattern
+    return f"(retired) {entry.pattern}" if book.is_retired(entry) else entry.pattern
 
 
-def _domain(book: WisdomBook, one: Wisdom) -> str:
-    return f"{one.domain}, retired" if book.is_retired(one) else one.domain
+def _domain(book: WisdomBook, entry: Wisdom) -> str:
+    return f"{entry.domain}, retired" if book.is_retired(entry) else entry.domain
 
 
-def _usage(one: Wisdom) -> tuple[str, str]:
-    return f"{one.use_count:,}", f"{100 * one.success_rate:.0f}" if one.use_count else "-"
+def _usage(entry: Wisdom) -> tuple[str, str]:
+    return f"{entry.use_count:,}", f"{100 * entry.success_rate:.0f}" if entry.use_count else "-"
 
 
-def _plain(one: Wisdom) -> dict[str, Any]:
+def _plain(entry: Wisdom) -> dict[str, Any]:
     import msgspec
 
-    plain: dict[str, Any] = msgspec.to_builtins(one)
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
     return plain
 
 
@@ -94,23 +103,23 @@ def show(options: argparse.Namespace) -> None:
 
     with place.kept_at(options.store) as store:
         book = _book(store)
-        one = book[options.id]
-        wanted = set(one.sources[-QUOTED:])
+        entry = book[options.id]
+        wanted = set(entry.sources[-QUOTED:])
         sources = [episode for episode in store.read(Episode) if episode.episode_id in wanted]
-    passed = f", {100 * one.success_rate:.0f} % passed, last {when(one.last_used_at)}" if one.use_count else ""
+    passed = f", {100 * entry.success_rate:.0f} % passed, last {when(entry.last_used_at)}" if entry.use_count else ""
     say(
-        f"{one.wisdom_id} ({_domain(book, one)}), known since {when(one.created_at)}",
-        f"pattern: {short(one.pattern, 2000)}",
-        f"what to change: {short(one.advice, 2000) or '-'}",
-        f"tags: {', '.join(one.tags) or '-'}",
-        f"seen {one.frequency:,} times in {len(one.tasks) or 'unknown'} tasks, impact {one.impact:.2f}; "
-        f"read by {one.use_count:,} attempts{passed}",
+        f"{entry.wisdom_id} ({_domain(book, entry)}), known since {when(entry.created_at)}",
+        f"pattern: {short(entry.pattern, 2000)}",
+        f"what to change: {short(entry.advice, 2000) or '-'}",
+        f"tags: {', '.join(entry.tags) or '-'}",
+        f"seen {entry.frequency:,} times in {len(entry.tasks) or 'unknown'} tasks, impact {entry.impact:.2f}; "
+        f"read by {entry.use_count:,} attempts{passed}",
     )
-    kept = f"{len(sources)} of {one.frequency:,} shown; the newest, as far as the store still has them"
-    say(episode_table("Comes from", sources, kept) if sources else "its episodes are not in the store any more")
+    note = f"{len(sources)} of {entry.frequency:,} shown; the newest, as far as the store still has them"
+    say(episode_table("Comes from", sources, note) if sources else "its episodes are not in the store any more")
     if options.json:
         episodes = [{"episode_id": e.episode_id, "task_id": e.task_id, "passed": e.passed} for e in sources]
-        say_json({**_plain(one), "retired": book.is_retired(one), "episodes": episodes})
+        say_json({**_plain(entry), "retired": book.is_retired(entry), "episodes": episodes})
 
 
 def stats(options: argparse.Namespace) -> None:
@@ -118,17 +127,17 @@ def stats(options: argparse.Namespace) -> None:
 
     if options.baseline and not options.runs:
         raise ConfigError("--baseline", "no RUN beside it", "runs with wisdom, of the same seeds")
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     known = None
     if place.is_store(options.store) or not options.runs:
         with place.kept_at(options.store) as store:
             book = _book(store)
-        known = [one.wisdom_id for one in book]
-        told = _figures(book, options.store)
+        known = [entry.wisdom_id for entry in book]
+        figures = _figures(book, options.store)
     if options.runs:
-        told["transfer"] = _transfer(options, known)
+        figures["transfer"] = _transfer(options, known)
     if options.json:
-        say_json(told)
+        say_json(figures)
 
 
 def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
@@ -136,11 +145,11 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
     from reflexion_lab.analysis.stats.intervals import Rate
     from reflexion_lab.cli.sheets import say
 
-    used = [one for one in book if one.use_count]
-    uses = sum(one.use_count for one in used)
-    passed = Rate.of(sum(round(one.use_count * one.success_rate) for one in used), uses)
+    used = [entry for entry in book if entry.use_count]
+    uses = sum(entry.use_count for entry in used)
+    passed = Rate.of(sum(round(entry.use_count * entry.success_rate) for entry in used), uses)
     retired = sum(map(book.is_retired, book))
-    domains = Counter(one.domain for one in book)
+    domains = Counter(entry.domain for entry in book)
     say(
         f"{place.shown(store)}: {len(book):,} wisdom, {len(used):,} used, {retired:,} retired",
         f"by domain: {counts(domains)}",
@@ -167,12 +176,12 @@ def extract(options: argparse.Namespace) -> None:
     from reflexion_lab.memory.recount import recount
 
     with place.kept_at(options.store) as store:
-        found = recount(store)
-    same = "" if found.new or found.changed else "; nothing changed"
-    news = f"{found.new:,} new, {found.changed:,} changed{same}"
-    say(f"{found.episodes:,} episodes read: {found.wisdom:,} wisdom, {news}")
+        counts = recount(store)
+    same = "" if counts.new or counts.changed else "; nothing changed"
+    news = f"{counts.new:,} new, {counts.changed:,} changed{same}"
+    say(f"{counts.episodes:,} episodes read: {counts.wisdom:,} wisdom, {news}")
     if options.json:
-        say_json({"store": place.shown(options.store), **found._asdict()})
+        say_json({"store": place.shown(options.store), **counts._asdict()})
 
 
 def _book(store: Store) -> WisdomBook:
@@ -180,6 +189,6 @@ def _book(store: Store) -> WisdomBook:
     from reflexion_lab.memory.wisdom import WisdomBook
 
     book = WisdomBook(Jaccard())
-    for one in store.read(Wisdom):
-        book.upsert(one)
+    for entry in store.read(Wisdom):
+        book.upsert(entry)
     return book

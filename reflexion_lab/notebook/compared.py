@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Compared(NamedTuple):
-    """Arms side by side; shows what must not be overlooked, then its sheets."""
+    """Arms side by side; shows warnings, then its sheets."""
 
     arms: list[Arm]
     """In the order in which their runs were named."""
@@ -26,7 +26,7 @@ class Compared(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """What must not be overlooked, a line each."""
+        """Warnings to show above the results, one per line."""
         from reflexion_lab.analysis.report.comparison import warnings
 
         return list(warnings(self.comparison))
@@ -40,7 +40,7 @@ class Compared(NamedTuple):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row an arm, shares in [0, 1], as `reflexion-lab compare --csv` writes it; missing where nobody knows."""
+        """One row an arm, shares in [0, 1], as `reflexion-lab compare --csv` writes it; unknown values are missing."""
         import pandas as pd
 
         from reflexion_lab.analysis.report.table import rows
@@ -61,12 +61,14 @@ class Compared(NamedTuple):
 
         from reflexion_lab.analysis.stats.pass_at_k import mean_pass_at_k
 
-        found = {}
+        estimates = {}
         for arm in self.arms:
             outcomes = arm.outcomes(arm.verdicts(1))
             draws, passed = np.isfinite(outcomes).sum(axis=1), np.nansum(outcomes, axis=1)
-            found[arm.label] = mean_pass_at_k([(int(n), int(c)) for n, c in zip(draws, passed, strict=True)], k)
-        rows = [{"arm": arm, "k": k, "pass_at_k": e.value, "low": e.low, "high": e.high} for arm, e in found.items()]
+            estimates[arm.label] = mean_pass_at_k([(int(n), int(c)) for n, c in zip(draws, passed, strict=True)], k)
+        rows = [
+            {"arm": arm, "k": k, "pass_at_k": e.value, "low": e.low, "high": e.high} for arm, e in estimates.items()
+        ]
         return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
@@ -93,7 +95,7 @@ def compare(
         Run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these; those of one
         arm are put together over seeds.
     baseline : str | None, optional
-        The arm to hold others against; by default `feedback_only`, or the first one.
+        The arm to compare others with; by default `feedback_only`, or the first one.
     by : str | Sequence[str], default ()
         Config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
     unit : {'tokens', 'calls', 'cost'}, default "tokens"
@@ -145,7 +147,7 @@ def report(
 
     if figures not in get_args(Kind):
         raise ConfigError("figures", repr(figures), f"one of {', '.join(get_args(Kind))}")
-    found = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed)
+    comparison = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    return save_report(folder, found.comparison, found.arms, figures)
+    return save_report(folder, comparison.comparison, comparison.arms, figures)

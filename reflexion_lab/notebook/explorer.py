@@ -18,7 +18,7 @@ from reflexion_lab.runner.folder.folder import folders
 
 MISSING = "Filters and stepping need ipywidgets: pip install 'reflexion_lab[notebooks]'. This is the run without them."
 PAGE = 20
-"""Tasks that are shown where nothing can be chosen."""
+"""Number of tasks shown without widgets."""
 
 
 class Explorer:
@@ -72,10 +72,10 @@ class Explorer:
 
     def _repr_mimebundle_(self, **_options: object) -> dict[str, Any]:
         try:
-            shown: dict[str, Any] = self.widgets.box._repr_mimebundle_()
+            bundle: dict[str, Any] = self.widgets.box._repr_mimebundle_()
         except ImportError:
             return {"text/plain": f"{MISSING}\n{self!r}", "text/html": said([MISSING], loud=True) + self._repr_html_()}
-        return {**shown, "text/plain": repr(self)}
+        return {**bundle, "text/plain": repr(self)}
 
 
 def explore(run: object) -> Explorer:
@@ -94,7 +94,7 @@ def explore(run: object) -> Explorer:
     ConfigError
         Several runs.
     """
-    found = folders(run)
-    if len(found) != 1:
-        raise ConfigError("explore", f"{len(found)} runs", "one, such as `sweep.runs[0]`")
-    return Explorer(Log.read(found[0]))
+    run_folders = folders(run)
+    if len(run_folders) != 1:
+        raise ConfigError("explore", f"{len(run_folders)} runs", "one, such as `sweep.runs[0]`")
+    return Explorer(Log.read(run_folders[0]))

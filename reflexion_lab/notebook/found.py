@@ -64,8 +64,8 @@ def _row(run: RunFolder) -> tuple[str, ...]:
 
 
 def _rate(ended: Ended) -> str:
-    found = ended.pass_at_1
-    return f"{'UPPER BOUND ' * ended.is_upper_bound}{percent(found.share)} {cells.interval(found.low, found.high)}"
+    rate = ended.pass_at_1
+    return f"{'UPPER BOUND ' * ended.is_upper_bound}{percent(rate.share)} {cells.interval(rate.low, rate.high)}"
 
 
 def _so_far(run: RunFolder) -> int:

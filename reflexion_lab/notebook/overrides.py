@@ -1,4 +1,4 @@
-"""Overrides as Python gives them, and what is wrong with them, in one line."""
+"""Overrides from Python values, and one-line errors about them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)' 1\. ")
 
 def as_lines(overrides: Sequence[Override]) -> list[str]:
     """All of them as `reflexion-lab run` takes them. Raises TypeError: one is neither word, mapping nor list."""
-    return [line for one in overrides for line in _lines(one)]
+    return [line for override in overrides for line in _lines(override)]
 
 
 @contextmanager
 def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
-    """What a user can mend is a ConfigError of one line, without Hydra's traceback.
+    """Raise errors that the user can fix as a ConfigError of one line, without Hydra's traceback.
 
     Parameters
     ----------
@@ -39,25 +39,25 @@ def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
     except Exception as problem:
         if not meant(problem):
             raise
-        said = _in_python(one_line(problem, "`rl.compose()` shows those that there are"))
-        raise ConfigError(said) from None
+        message = _in_python(one_line(problem, "`rl.compose()` shows those that there are"))
+        raise ConfigError(message) from None
 
 
-def _lines(one: Override) -> list[str]:
+def _lines(override: Override) -> list[str]:
     from reflexion_lab.runner.config.grid import lines
 
-    if isinstance(one, str):
-        return [one]
-    if isinstance(one, Mapping) and not type(one).__module__.startswith("omegaconf"):
-        return lines(dict(one))
-    if isinstance(one, list | tuple) and all(isinstance(line, str) for line in one):
-        return list(one)
+    if isinstance(override, str):
+        return [override]
+    if isinstance(override, Mapping) and not type(override).__module__.startswith("omegaconf"):
+        return lines(dict(override))
+    if isinstance(override, list | tuple) and all(isinstance(line, str) for line in override):
+        return list(override)
     expected = "expected words such as 'seed=1', mappings such as {'seed': 1}, or lists of words"
-    raise TypeError(f"overrides: got {type(one).__name__}, {expected}")
+    raise TypeError(f"overrides: got {type(override).__name__}, {expected}")
 
 
-def _in_python(said: str) -> str:
-    """With the function to call."""
-    if several := SEVERAL.match(said):
+def _in_python(message: str) -> str:
+    """The message with the Python function to call."""
+    if several := SEVERAL.match(message):
         return f"{several[1]}: got several values, expected one; `rl.sweep` runs each, and key=[a,b] is a list"
-    return said
+    return message

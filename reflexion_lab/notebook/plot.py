@@ -35,7 +35,9 @@ TOO_SHORT = "no loop with a second attempt", "runs with loop.max_attempts=2 or m
 
 def __dir__() -> list[str]:
     """The figures alone."""
-    return [name for name, one in globals().items() if getattr(one, "__module__", "") == __name__ and name[0] != "_"]
+    return [
+        name for name, value in globals().items() if getattr(value, "__module__", "") == __name__ and name[0] != "_"
+    ]
 
 
 def curves(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
@@ -80,10 +82,10 @@ def differences(
     from reflexion_lab.analysis.figures.differences import drawing
 
     arms = _read(runs)
-    found, shown = compare(arms, baseline, unit, one_seed), readable(arms)
-    refused = "".join(f"; {row.arm}: {row.refused}" for row in found.rows if row.refused)
+    comparison, names = compare(arms, baseline, unit, one_seed), readable(arms)
+    refused = "".join(f"; {row.arm}: {row.refused}" for row in comparison.rows if row.refused)
     missing = "no difference to a baseline", f"two arms or more on the same tasks and seeds{refused}"
-    return _drawn("differences", drawing(renamed(found, shown), list(shown.values())), ax, caption, missing)
+    return _drawn("differences", drawing(renamed(comparison, names), list(names.values())), ax, caption, missing)
 
 
 def outcome_map(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
@@ -94,7 +96,7 @@ def outcome_map(*runs: object, arm: str | None = None, ax: Axes | None = None, c
 
 
 def transitions(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """What each further attempt keeps, mends and breaks, by hidden verdicts; of one arm."""
+    """Tasks that each further attempt keeps solved, fixes and breaks, by hidden verdicts; of one arm."""
     from reflexion_lab.analysis.figures.transitions import drawing
 
     return _drawn("transitions", drawing([_one(runs, arm)]), ax, caption, TOO_SHORT)
@@ -113,7 +115,7 @@ def repairs(
     ax: Axes | None = None,
     caption: bool = True,
 ) -> Axes:
-    """Share of failures mended, by failure class.
+    """Share of failures fixed, by failure class.
 
     Parameters
     ----------
@@ -213,13 +215,13 @@ def _arms(runs: Sequence[object]) -> list[Arm]:
 def _one(runs: Sequence[object], name: str | None) -> Arm:
     from reflexion_lab.analysis.figures.arm_names import readable
 
-    found = readable(_read(runs))
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
-    if name in found:
-        return found[name]
-    said = "one, since an Axes has room for one; say which by arm=" if name is None else "one of these"
-    raise ConfigError("arm", repr(name or len(found)), f"{said}: {', '.join(found)}")
+    by_name = readable(_read(runs))
+    if name is None and len(by_name) == 1:
+        return next(iter(by_name.values()))
+    if name in by_name:
+        return by_name[name]
+    expected = "one, since an Axes has room for one; say which by arm=" if name is None else "one of these"
+    raise ConfigError("arm", repr(name or len(by_name)), f"{expected}: {', '.join(by_name)}")
 
 
 def _drawn(

@@ -72,14 +72,14 @@ class Run:
         from reflexion_lab.analysis.report.cells import interval
         from reflexion_lab.analysis.report.sheets import percent
 
-        found, rate = self.summary, self.summary.pass_at_1
-        what = "UPPER BOUND, not pass@1:" if found.is_upper_bound else "pass@1"
+        summary, rate = self.summary, self.summary.pass_at_1
+        what = "UPPER BOUND, not pass@1:" if summary.is_upper_bound else "pass@1"
         figures = (
             f"{percent(rate.share)} % {interval(rate.low, rate.high)}, n = {rate.n}" if rate.n else "not known yet"
         )
-        ended = f"{found.n_logged} of {found.n_expected} tasks ended"
-        begin = f"INCOMPLETE, {ended}: " if found.n_logged < found.n_expected else ""
-        return f"{begin}{self.path.name}: {what} {figures}; feedback source: {found.feedback_source}"
+        ended = f"{summary.n_logged} of {summary.n_expected} tasks ended"
+        begin = f"INCOMPLETE, {ended}: " if summary.n_logged < summary.n_expected else ""
+        return f"{begin}{self.path.name}: {what} {figures}; feedback source: {summary.feedback_source}"
 
     def _repr_html_(self) -> str:
         from reflexion_lab.notebook.viewing import run_view

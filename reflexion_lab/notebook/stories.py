@@ -12,7 +12,7 @@ from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.records import Attempt
 
 ANY = "any"
-"""What does not narrow a choice."""
+"""Option of a filter that matches all tasks."""
 
 
 class Story:
@@ -29,23 +29,23 @@ class Story:
 
     @cached_property
     def outcomes(self) -> frozenset[str]:
-        """In which its attempts ended, by the feedback tests."""
+        """Outcomes of its attempts, by the feedback tests."""
         return frozenset(attempt.evaluation.outcome for attempt in self.attempts)
 
     @cached_property
     def categories(self) -> frozenset[str]:
-        """Of failure, as its reflections name them."""
+        """Failure categories named in its reflections."""
         return frozenset(attempt.reflection.category for attempt in self.attempts if attempt.reflection)
 
     @cached_property
     def text(self) -> str:
-        """All that can be searched for, casefolded."""
+        """Searchable text, casefolded."""
         return "\n".join((self.task_id, *(part for attempt in self.attempts for part in _texts(attempt)))).casefold()
 
     def fits(
         self, result: str = ANY, outcome: str = ANY, category: str = ANY, attempts: int = 0, text: str = ""
     ) -> bool:
-        """Whether it came out so, had such an attempt, such a reflection, so many attempts (0 for any number), and
+        """Whether it has this result, such an attempt, such a reflection, this number of attempts (0 for any), and
         holds `text` in its name, programs, replies, failing checks or reflections; case does not matter.
         """
         return (
@@ -65,8 +65,14 @@ def stories(log: Log) -> list[Story]:
 def overview(title: str, chosen: Sequence[Story], feedback_source: str) -> Sheet:
     """A row a task."""
     rows = (
-        (visible(one.task_id), one.result, one.strip, str(one.submitted), listed(sorted(one.categories)) or NONE)
-        for one in chosen
+        (
+            visible(story.task_id),
+            story.result,
+            story.strip,
+            str(story.submitted),
+            listed(sorted(story.categories)) or NONE,
+        )
+        for story in chosen
     )
     return Sheet(
         title=title,

@@ -69,7 +69,7 @@ def view(
         return _made(pieces.macro("pieces", "reflection")(thing), f"reflection by {thing.source}")
     if isinstance(thing, Mapping) and thing:
         return _named(thing, grades)
-    if isinstance(thing, Sequence) and thing and all(isinstance(made, Attempt) for made in thing):
+    if isinstance(thing, Sequence) and thing and all(isinstance(item, Attempt) for item in thing):
         return _history(thing, grades)
     if isinstance(thing, str | RunFolder) or hasattr(thing, "folder") or hasattr(thing, "__fspath__"):
         (folder,) = _one(folders(thing))
@@ -101,22 +101,22 @@ def task_view(folder: RunFolder, task_id: str) -> View:
 
     log = Log.read(folder)
     task_id = _known(task_id, log.attempts, folder)
-    made = log.attempts[task_id]
-    return _made(history(made, log.grades, Sources.of(log)), _line(task_id, made))
+    attempts = log.attempts[task_id]
+    return _made(history(attempts, log.grades, Sources.of(log)), _line(task_id, attempts))
 
 
-def _known(asked: str, known: Iterable[str], folder: RunFolder) -> str:
-    """The task that is meant."""
+def _known(name: str, known: Iterable[str], folder: RunFolder) -> str:
+    """The id of the task that `name` matches. Raises FolderError: none, or several."""
     from difflib import get_close_matches
 
     ids = list(known)
-    part = asked.strip("/")
+    part = name.strip("/")
     fits = [task_id for task_id in ids if part and f"/{part}/" in f"/{task_id}/"]
-    if asked in ids or len(fits) == 1:
-        return asked if asked in ids else fits[0]
-    near = fits[:3] or get_close_matches(asked[:200], ids, cutoff=0.4) or ids[:1] or ["none yet"]
-    said = f"{folder.path}: got no ended loop of task {asked!r:.200}, expected one of the run's tasks"
-    raise FolderError(pieces.visible(f"{said}, such as {' or '.join(near)}"))
+    if name in ids or len(fits) == 1:
+        return name if name in ids else fits[0]
+    near = fits[:3] or get_close_matches(name[:200], ids, cutoff=0.4) or ids[:1] or ["none yet"]
+    message = f"{folder.path}: got no ended loop of task {name!r:.200}, expected one of the run's tasks"
+    raise FolderError(pieces.visible(f"{message}, such as {' or '.join(near)}"))
 
 
 def _made(html: str, text: str) -> View:
@@ -152,20 +152,22 @@ def _named(named: Named, grades: Any) -> View:
             html, "\n".join(f"{name}: {words.source if words else 'nothing'}" for name, words in named.items())
         )
     strips = []
-    for name, made in named.items():
-        if not made or not all(isinstance(attempt, Attempt) for attempt in made):
-            raise TypeError(f"{name}: got {made!r:.80}, expected a reflection, None, or a list of attempts, by name")
+    for name, attempts in named.items():
+        if not attempts or not all(isinstance(attempt, Attempt) for attempt in attempts):
+            raise TypeError(
+                f"{name}: got {attempts!r:.80}, expected a reflection, None, or a list of attempts, by name"
+            )
         own = grades[name] if isinstance(grades, Mapping) and name in grades else grades
-        html = pieces.macro("records", "strip")(list(cards(made, _by_number(own))), name)
-        strips.append(_made(html, _line(name, made)))
+        html = pieces.macro("records", "strip")(list(cards(attempts, _by_number(own))), name)
+        strips.append(_made(html, _line(name, attempts)))
     return View("".join(strip.html for strip in strips), "\n".join(strip.text for strip in strips))
 
 
-def _one(found: Sequence[RunFolder]) -> Sequence[RunFolder]:
-    if len(found) != 1:
-        names = ", ".join(folder.path.name for folder in found[:3])
-        raise FolderError("view", f"{len(found)} runs ({names})", "one", "`compare` takes several")
-    return found
+def _one(run_folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
+    if len(run_folders) != 1:
+        names = ", ".join(folder.path.name for folder in run_folders[:3])
+        raise FolderError("view", f"{len(run_folders)} runs ({names})", "one", "`compare` takes several")
+    return run_folders
 
 
 def _by_number(grades: Any) -> dict[tuple[str, int], Grade]:

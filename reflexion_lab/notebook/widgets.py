@@ -1,4 +1,4 @@
-"""What an explorer is handled with: filters, a list of tasks, and a page for the attempt that is looked at."""
+"""Widgets of an explorer: filters, a list of tasks, and a page for the selected attempt."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ class Widgets:
 
         self.explorer = explorer
         self._still = False
-        found = explorer.stories
+        stories = explorer.stories
         self.filters = {
             "result": self._choice(
-                w, "result", [(ANY, ANY), *_counted(list(RESULTS), [{one.result} for one in found])]
+                w, "result", [(ANY, ANY), *_counted(list(RESULTS), [{story.result} for story in stories])]
             ),
-            "outcome": self._choice(w, "an attempt", [(ANY, ANY), *_counted(WORDS, [one.outcomes for one in found])]),
+            "outcome": self._choice(
+                w, "an attempt", [(ANY, ANY), *_counted(WORDS, [story.outcomes for story in stories])]
+            ),
             "category": self._choice(
-                w, "category", [(ANY, ANY), *_counted(_names(found), [one.categories for one in found])]
+                w, "category", [(ANY, ANY), *_counted(_names(stories), [story.categories for story in stories])]
             ),
             "attempts": self._choice(
-                w, "attempts", [(ANY, 0), *((f"{n} ({count})", n) for n, count in _lengths(found))]
+                w, "attempts", [(ANY, 0), *((f"{n} ({count})", n) for n, count in _lengths(stories))]
             ),
             "text": w.Text(
                 placeholder="in words or code",
@@ -78,8 +80,8 @@ class Widgets:
         return w.VBox([head, w.HBox(list(self.filters.values()), layout=rows), body])
 
     def _listen(self) -> None:
-        for one in self.filters.values():
-            one.observe(lambda _: self._filter(), "value")
+        for choice in self.filters.values():
+            choice.observe(lambda _: self._filter(), "value")
         self.tasks.observe(lambda _: self._turn_to(), "value")
         self.attempt.observe(lambda _: self._show(), "value")
         self.mode.observe(lambda _: self._show(), "value")
@@ -88,7 +90,7 @@ class Widgets:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Several widgets change, and the page is made once, at the end."""
+        """Change several widgets, and render the page once at the end."""
         before, self._still = self._still, True
         try:
             yield
@@ -97,17 +99,17 @@ class Widgets:
         self._show()
 
     def _filter(self) -> None:
-        found, told = self.explorer, {name: one.value for name, one in self.filters.items()}
-        found.chosen = [story for story in found.stories if story.fits(**told)]
-        longest = max((len(story.attempts) for story in found.stories), default=0)
-        kept = self.tasks.value
+        explorer, filters = self.explorer, {name: choice.value for name, choice in self.filters.items()}
+        explorer.chosen = [story for story in explorer.stories if story.fits(**filters)]
+        longest = max((len(story.attempts) for story in explorer.stories), default=0)
+        selected = self.tasks.value
         with self._held():
             self.tasks.options = [
-                (f"{story.strip.ljust(longest, '·')}  {visible(story.task_id)}", story) for story in found.chosen
+                (f"{story.strip.ljust(longest, '·')}  {visible(story.task_id)}", story) for story in explorer.chosen
             ]
-            self.tasks.value = kept if kept in found.chosen else next(iter(found.chosen), None)
-            said = f"{len(found.chosen)} of {len(found.stories)} tasks; ✓ ✗: hidden verdicts"
-            self.count.value = f'<div style="opacity: 0.75; font-size: 12px; line-height: 1.6">{said}</div>'
+            self.tasks.value = selected if selected in explorer.chosen else next(iter(explorer.chosen), None)
+            summary = f"{len(explorer.chosen)} of {len(explorer.stories)} tasks; ✓ ✗: hidden verdicts"
+            self.count.value = f'<div style="opacity: 0.75; font-size: 12px; line-height: 1.6">{summary}</div>'
             self._turn_to()
 
     def _turn_to(self, at: int = 1) -> None:
@@ -137,32 +139,32 @@ class Widgets:
             return
         self.attempt.disabled = self.mode.value == ALL or self.tasks.value is None
         story: Story | None = self.tasks.value
-        made = "No task fits these filters." if story is None else self._page(story)
-        self.page.value = f'<div style="line-height: 1.5">{made}</div>'
+        html = "No task fits these filters." if story is None else self._page(story)
+        self.page.value = f'<div style="line-height: 1.5">{html}</div>'
 
     def _page(self, story: Story) -> str:
         log, sources = self.explorer.log, self.explorer.sources
         if self.mode.value == ALL:
             return history(story.attempts, log.grades, sources)
-        made = list(cards(story.attempts, log.grades, sources))
-        return macro("records", "strip")(made, story.task_id) + macro("records", "attempt")(
-            made[self.attempt.value - 1]
+        pages = list(cards(story.attempts, log.grades, sources))
+        return macro("records", "strip")(pages, story.task_id) + macro("records", "attempt")(
+            pages[self.attempt.value - 1]
         )
 
 
 def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
-    """Those that occur, with how often."""
-    counts = Counter(name for one in sets for name in one)
+    """Options that occur, with their counts."""
+    counts = Counter(name for group in sets for name in group)
     words = names if isinstance(names, dict) else {name: name for name in names}
     yield from ((f"{visible(word)} ({counts[name]})", name) for name, word in words.items() if counts[name])
 
 
-def _names(found: list[Story]) -> list[str]:
-    return sorted({name for story in found for name in story.categories})
+def _names(stories: list[Story]) -> list[str]:
+    return sorted({name for story in stories for name in story.categories})
 
 
-def _lengths(found: list[Story]) -> list[tuple[int, int]]:
-    return sorted(Counter(len(story.attempts) for story in found).items())
+def _lengths(stories: list[Story]) -> list[tuple[int, int]]:
+    return sorted(Counter(len(story.attempts) for story in stories).items())
 
 
 def _wide(width: str) -> dict[str, str]:

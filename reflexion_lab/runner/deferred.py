@@ -48,12 +48,12 @@ class DeferredTasks:
                 raise Unanswered(many + text, problem.outcome)
 
     def reset_failures(self) -> None:
-        """A task was answered."""
+        """Reset the count of failures in a row after an answered task."""
         with self._lock:
             self._failures = 0
 
     def ready(self) -> list[Task]:
-        """The deferred tasks, in the order of deferral; none is deferred any more."""
+        """Return the deferred tasks in order of deferral, and clear the list."""
         with self._lock:
             tasks = [task for task, _ in self._tasks.values()]
             self._tasks.clear()

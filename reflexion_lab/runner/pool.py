@@ -1,4 +1,4 @@
-"""Reflections of earlier runs, for the control that tells another task's words."""
+"""Reflections of earlier runs, for the control arm that shows another task's reflection."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import differences
 
 MATCHED = {"model_fingerprint", "reflector_fingerprint", "feedback_source", "benchmark_digest"}
-"""In what a run of the pool may not differ from the run that reads its words."""
+"""Fields that must be equal in a run of the pool and in the run that reads its reflections."""
 
 _AUTHORS = re.compile(r"llm$|fallback:")
 
 
 class Shuffled(ShuffledWords):
-    """`reflector=shuffled`: draws from what a model, or its fallback, said of failures in earlier runs.
+    """`reflector=shuffled`: draws reflections that a model, or its fallback, wrote in earlier runs.
 
     A folder that is no run but holds runs stands for one or more of them, see `pool_runs`. The folders are read once a
     process, when they are first named. A run whose words are about hidden tests is refused.
@@ -45,7 +45,7 @@ class Shuffled(ShuffledWords):
         folders = tuple(str(run.resolve()) for run in pool_runs(pool, seed))
         if not folders:
             raise ConfigError("reflector.pool", "no folder", "a run folder", EXPECTED)
-        super().__init__([told for folder in folders for told in _told_in(folder)], folders, seed)
+        super().__init__([reflection for folder in folders for reflection in _told_in(folder)], folders, seed)
 
 
 def pool_runs(
@@ -69,24 +69,24 @@ def pool_runs(
     ConfigError
         No run in a folder of runs is such a one.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):
         if not folder.is_dir() or (folder / "manifest.json").exists():
-            found.append(folder)
+            paths.append(folder)
         elif begun_with := [folder / name for name in known if (folder / name / "manifest.json").is_file()]:
-            found += begun_with
+            paths += begun_with
         else:
-            found += _reflexion_runs(folder, seed, run)
-    return found
+            paths += _reflexion_runs(folder, seed, run)
+    return paths
 
 
 def _reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> list[Path]:
     runs, expected = [], f"finished run of arm reflexion at seed {seed}"
     for path in sorted(folder.glob("[!.]*/manifest.json")):
-        one = RunFolder(path.parent)
-        manifest = one.manifest
+        folder_of_run = RunFolder(path.parent)
+        manifest = folder_of_run.manifest
         is_meant = (manifest.config.get("arm"), manifest.seed) == ("reflexion", seed)
-        if is_meant and len(one.results) == manifest.n_expected:
+        if is_meant and len(folder_of_run.results) == manifest.n_expected:
             runs.append((path.parent, manifest))
     if not runs:
         raise ConfigError("reflector.pool", f"{folder} without a {expected}", "one", EXPECTED)
@@ -102,9 +102,9 @@ def _reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> list[Path]
     return [closest]
 
 
-def _authors(one: Manifest, other: Manifest) -> list[str]:
-    """Whether the models differ that write the reflections."""
-    prints = {run.role_fingerprints.get("reflector", run.model_fingerprint) for run in (one, other)}
+def _authors(first: Manifest, other: Manifest) -> list[str]:
+    """`["reflector_fingerprint"]` if the runs' reflections are written by different models, else []."""
+    prints = {run.role_fingerprints.get("reflector", run.model_fingerprint) for run in (first, other)}
     return ["reflector_fingerprint"] * (len(prints) - 1)
 
 
@@ -114,13 +114,16 @@ def _told_in(folder: str) -> tuple[Told, ...]:
         run = RunFolder.existing(folder)
         if run.manifest.feedback_source == "oracle":
             raise FolderError(folder, "feedback_source oracle, whose words are about hidden tests", "another")
-        failures = [attempt for made in run.attempts.values() for attempt in made if not attempt.evaluation.passed]
+        attempts = [attempt for by_task in run.attempts.values() for attempt in by_task]
+        failures = [attempt for attempt in attempts if not attempt.evaluation.passed]
     except FolderError as problem:
         raise ConfigError(f"reflector.pool: {problem}", hint=EXPECTED) from None
-    told = [Told(failure.task_id, failure.number, failure.reflection) for failure in failures if failure.reflection]
-    found = tuple(one for one in told if _AUTHORS.match(one.reflection.source) and any(one.words))
-    if not found:
+    reflections = [
+        Told(failure.task_id, failure.number, failure.reflection) for failure in failures if failure.reflection
+    ]
+    by_models = tuple(item for item in reflections if _AUTHORS.match(item.reflection.source) and any(item.words))
+    if not by_models:
         raise ConfigError(
             "reflector.pool", f"{folder} without a reflection by a model or its fallback", "one at least", EXPECTED
         )
-    return found
+    return by_models

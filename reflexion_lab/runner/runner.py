@@ -126,7 +126,7 @@ class Runner:
             self._run()
 
     def _read(self) -> None:
-        """What is left to do of a run that was interrupted."""
+        """Read the remaining tasks of an interrupted run."""
         results, grades = self.folder.results, self.folder.grades
         self.suites = self.folder.written_tests
         self.waiting = {task_id for task_id in self.tasks if task_id not in results}
@@ -208,11 +208,11 @@ class Runner:
         start = time.monotonic()
         attempts: list[Attempt] = []
         for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task))):
-            if self._is_over:  # a second interrupt, in a notebook: somebody else may be at the folder by now
+            if self._is_over:  # a second interrupt, in a notebook: another process may use the folder by now
                 return
             self.folder.append("attempts.jsonl", attempt)
             self.progress.attempt()
-            if not attempt.trajectory.cached:  # what the cache answers says nothing of the server
+            if not attempt.trajectory.cached:  # a cached answer is no evidence that the server is up
                 self.deferred.reset_failures()
             if attempt.number == 1:  # or once more, where the loop was lost and began anew
                 attempts.clear()
@@ -282,5 +282,5 @@ def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Ta
 
     `oracle` is the one path by which hidden tests become feedback.
     """
-    shown = {"visible": task.visible_tests, "self_tests": written, "oracle": task.hidden_tests, "none": ()}
-    return replace(task.public, visible_tests=shown[feedback_source])
+    tests = {"visible": task.visible_tests, "self_tests": written, "oracle": task.hidden_tests, "none": ()}
+    return replace(task.public, visible_tests=tests[feedback_source])

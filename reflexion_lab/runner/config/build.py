@@ -1,4 +1,4 @@
-"""Constructors meet their arguments: parts by name, and values of the types that the constructors ask for."""
+"""Builds parts from config nodes: injects other parts by parameter name and converts values to annotated types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ METHODS = {
     "suite_writer": "write",
     "tracker": "track",
 }
-"""By config key, the method of the parts that stand there."""
+"""Method that a part must have, by config key."""
 
 
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,15 +210,15 @@ def converted(key: str, node: Any, kind: type[T]) -> T:
         if strange := re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", str(problem)):
             below = strange[2].split(".") if strange[2] else []
             raise unknown(".".join((key, *below, strange[1])), _fields(kind, below)) from None
-        said, _, place = str(problem).rstrip("`").partition(" - at `$")
+        message, _, place = str(problem).rstrip("`").partition(" - at `$")
         path = re.findall(r"[^.\[\]]+", place)
-        found = plain(node)
+        value = plain(node)
         for step in path:
-            found = found.get(step) if isinstance(found, dict) else found[int(step)] if step.isdigit() else found
-        expected = limits.expected_at(kind, path, found)
-        if expected and said.startswith(("Expected", "Invalid")):
-            raise ConfigError(f"{key}{place}", repr(found), expected) from None
-        raise ConfigError(said if said.startswith(f"{key}.") else f"{key}{place}: {said}") from None
+            value = value.get(step) if isinstance(value, dict) else value[int(step)] if step.isdigit() else value
+        expected = limits.expected_at(kind, path, value)
+        if expected and message.startswith(("Expected", "Invalid")):
+            raise ConfigError(f"{key}{place}", repr(value), expected) from None
+        raise ConfigError(message if message.startswith(f"{key}.") else f"{key}{place}: {message}") from None
 
 
 def unknown(key: str, names: Iterable[str]) -> ConfigError:
@@ -234,7 +234,7 @@ def nearest(key: str, known: Iterable[str]) -> str:
     """Of dotted keys, the one whose last name is most like that of `key`; of equals the one on the highest level."""
 
     def likeness(other: str) -> tuple[bool, float, int]:
-        name, other_name = (one.rpartition(".")[2] for one in (key, other))
+        name, other_name = (dotted.rpartition(".")[2] for dotted in (key, other))
         return name in other_name, difflib.SequenceMatcher(None, name, other_name).ratio(), -other.count(".")
 
     return max(known, key=likeness)
@@ -264,7 +264,7 @@ def check_targets(key: str, node: Any, is_recorded: bool = False) -> None:
 def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: bool = True) -> Any:
     """A class attribute of the part that a config node names, such as `is_durable`; `default` where it has none.
 
-    What a part can do is said by its class, and a subclass or a reader's own part can say it, too.
+    A part's class declares its capabilities; subclasses and the user's own parts can declare them, too.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def _takes_any(named: Mapping[str, inspect.Parameter]) -> bool:
 
 def _fields(kind: Any, path: Sequence[str]) -> list[str]:
     """The names that the record at `path` within a record has."""
-    (record,) = (one for one in (kind, *get_args(kind)) if hasattr(one, "__struct_fields__"))
+    (record,) = (option for option in (kind, *get_args(kind)) if hasattr(option, "__struct_fields__"))
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(record)}
     return _fields(fields[path[0]], path[1:]) if path else list(fields)
 

@@ -1,4 +1,4 @@
-"""What a config may hold, looked at before anything else: a value that cannot be is named by its key."""
+"""Validation of a config before anything else runs; errors name the key of the invalid value."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Place = Annotated[str, msgspec.Meta(min_length=1)]
 LONGEST = 120
-"""Characters of an arm: with date, benchmark and seed it names a folder."""
+"""Maximum length of an arm's name, which is part of a folder name."""
 
 
 class Part(Record, frozen=True, kw_only=True):
-    """What makes a component; its values are for its constructor to check."""
+    """Config node of a component; its constructor checks its values."""
 
     target: Name = msgspec.field(name="_target_")
 
@@ -120,9 +120,9 @@ PARTS = (
     "store", "suite_writer", "tracker",
 )  # fmt: skip
 SETTINGS |= dict.fromkeys(PARTS, Part)
-"""By top-level key, what may stand there."""
+"""Type of the value, by top-level key."""
 NEEDED = ("arm", "seed", "benchmark", "model", "actor", "evaluator", "reflector", "loop")
-"""What every config has had from the first; keys that came later are not in the manifests of old runs."""
+"""Keys that every config has; manifests of old runs lack keys that were added later."""
 WORDLESS = ("reflector", "NoReflection")
 PROMISED = {
     "retry": (WORDLESS,),
@@ -132,11 +132,11 @@ PROMISED = {
     "reflexion_generic": (("reflector", "Generic"),),
     "reflexion_shuffled": (("reflector", "Shuffled"),),
 }
-"""By arm, what its experiment chooses: the group, and the class."""
+"""Groups and classes that an arm's experiment selects, by arm."""
 
 
 def check(cfg: Any) -> None:
-    """Raises ConfigError: a value is of another type than it can be, out of its range, or none at all; by its key."""
+    """Raises ConfigError: a value has the wrong type, is out of range or is missing; names its key."""
     whole = plain(cfg)
     if missing := [key for key in NEEDED if key not in whole]:
         raise ConfigError(missing[0], "no such key", f"one, {missing[0]}=…")
@@ -162,8 +162,8 @@ def check(cfg: Any) -> None:
 
 
 def check_keys(cfg: Any) -> None:
-    """Import the parts. Raises ConfigError: a key that nobody reads. A top-level key is one of `SETTINGS`, or of a
-    reader's own that a value elsewhere reads by an interpolation; a key of a part is a parameter of its constructor.
+    """Import the parts. Raises ConfigError: an unused key. A top-level key is one of `SETTINGS`, or of a
+    user's own that a value elsewhere reads by an interpolation; a key of a part is a parameter of its constructor.
     """
     from reflexion_lab.memory.archive import Shown
     from reflexion_lab.storage.ledger import Caps
@@ -209,7 +209,7 @@ def _values(key: str, node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check_scalar(key: str, value: Any) -> None:
-    """What no manifest and no path can hold."""
+    """Raises ConfigError: a value that no manifest or path can hold."""
     if value == "???" and not key.startswith(("storage.", "hydra.")):  # whose values are asked for by those in use
         raise ConfigError(key, "no value", f"one, {key}=…")
     if isinstance(value, float) and not math.isfinite(value):
@@ -247,15 +247,15 @@ def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _classes(node: dict[str, Any]) -> list[str]:
-    """Names of the class that a part is of, and of the classes that it extends."""
+    """Names of a part's class and its base classes."""
     named = str(node.get("_target_", "")).rpartition(".")[2]
     return [named, *(base.__name__ for base in capability(node, "__mro__", ()))]
 
 
 def _is_greedy(node: Any) -> bool:
-    """Whether an actor draws at temperature 0 alone."""
-    found = list(_temperatures(node))
-    return bool(found) and max(found) == 0
+    """Whether an actor samples only at temperature 0."""
+    temperatures = list(_temperatures(node))
+    return bool(temperatures) and max(temperatures) == 0
 
 
 def _temperatures(node: Any) -> Iterator[float]:

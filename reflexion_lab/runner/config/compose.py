@@ -72,11 +72,11 @@ CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path
 
 
 _HYDRA = threading.RLock()
-"""Hydra's state is global."""
+"""Lock around Hydra's global state."""
 
 
 class Lab(NamedTuple):
-    """The parts of one run, put together."""
+    """The assembled parts of one run."""
 
     runner: Runner
     folder: RunFolder
@@ -88,11 +88,11 @@ class Lab(NamedTuple):
 
     @property
     def model(self) -> CachedModel:
-        """The actor's."""
+        """The model of the actor."""
         return self.models.of("actor")
 
     def close(self) -> None:
-        with contextlib.ExitStack() as last_first:  # one that fails to close leaves none of the others open
+        with contextlib.ExitStack() as last_first:  # an error in one close does not keep the others open
             for part in (self.executor, self.archive, self.models, self.sandbox):
                 if part:
                     last_first.callback(part.close)
@@ -111,19 +111,19 @@ def blamed(problem: Exception, overrides: Sequence[str]) -> Exception:
     wrong with a file that an override names is a ConfigError.
     """
     suggest_key(problem, overrides)
-    if hydras_own(problem) and any(one.partition("=")[0] in str(problem) for one in overrides):
+    if hydras_own(problem) and any(override.partition("=")[0] in str(problem) for override in overrides):
         return problem
-    paths = [one for one in overrides if one.startswith("hydra.searchpath=")]
-    for one in reversed(overrides):  # what was written last is likelier wrong
+    paths = [override for override in overrides if override.startswith("hydra.searchpath=")]
+    for override in reversed(overrides):  # the last override is the most likely cause
         try:
-            _composed(*paths, one)
+            _composed(*paths, override)
         except Exception as alone:
             if str(alone) != str(problem):
                 continue
             if not hydras_own(problem):
                 is_file = not isinstance(problem, ValueError) or isinstance(problem, UnicodeDecodeError)
-                return ConfigError(f"{one}: {problem}{'; expected a file in YAML' * is_file}")
-            problem.add_note(f"in {one}")
+                return ConfigError(f"{override}: {problem}{'; expected a file in YAML' * is_file}")
+            problem.add_note(f"in {override}")
             break
     return problem
 
@@ -131,10 +131,10 @@ def blamed(problem: Exception, overrides: Sequence[str]) -> Exception:
 def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:
     """Add the nearest key to an error of Hydra's about one that the config of `overrides` does not have."""
     if unknown := re.search(r"is not in struct\s+full_key: (?!hydra\.)(\S+)", in_hydras_words(problem)):
-        others = [one for one in overrides if one.partition("=")[0] != unknown[1]]
+        others = [override for override in overrides if override.partition("=")[0] != unknown[1]]
         try:
             cfg = _composed(*others)
-        except Exception:  # more than this one is wrong
+        except Exception:  # another override is invalid, too
             cfg = _composed()
         problem.add_note(f"did you mean {nearest(unknown[1], settings.places(plain(cfg, resolve=False)))!r}?")
 
@@ -176,13 +176,13 @@ def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
     Parameters
     ----------
     is_recorded : bool, default False
-        The config is that of an earlier run, perhaps of an earlier version: keys that nobody reads may be
+        The config is that of an earlier run, perhaps of an earlier version: unused keys may be
         in it.
 
     Raises
     ------
     ConfigError
-        A value is impossible, nobody reads a key, or a resumed run began with another config.
+        A value is invalid, a key is unused, or a resumed run began with another config.
     """
     settings.check(cfg)
     settings.check_keys(cfg) if not is_recorded else check_targets("", plain(cfg), is_recorded)
@@ -222,7 +222,7 @@ def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) 
     as_it_stands: Any = OmegaConf.to_container(cfg, resolve=False)
     sandbox = cached(cfg, executor.pool(load_limits(cfg), cfg.sandbox.servers, as_it_stands))
     held.callback(sandbox.close)
-    sandbox.open(is_new=False)  # a damaged one shows at once
+    sandbox.open(is_new=False)  # report a damaged cache before anything runs
     benchmark = load_benchmark(cfg, sandbox)
     models = load_models(cfg)
     held.callback(models.close)
@@ -232,7 +232,7 @@ def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) 
         runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
         cfg = copy.deepcopy(cfg)
         cfg.reflector.pool = as_it_stands["reflector"]["pool"] = list(map(str, runs))  # the executor's config, too
-    loop_factory(cfg, models, sandbox, tried)()  # an impossible value shows before anything is written
+    loop_factory(cfg, models, sandbox, tried)()  # report invalid values before anything is written
     suite_writer = (
         suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
     )
@@ -241,17 +241,17 @@ def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) 
         held.callback(archive.close)
     models.open()
     sandbox.open()
-    # A run that goes on has begun with these tasks; a busy machine may fail a canonical solution now.
+    # A resumed run keeps its tasks, even if a canonical solution fails now on a busy machine.
     tasks = timed(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
     folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
     rounds = begin(archive, cfg, folder, executor)
-    begun = Begun(
+    beginning = Begun(
         folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
     )
     runner = Runner(
         tasks=tasks,
-        loop=executor.loops(loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id), begun),
+        loop=executor.loops(loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id), beginning),
         judge=HiddenTests(sandbox),
         folder=folder,
         feedback_source=cfg.feedback_source,
@@ -287,7 +287,7 @@ def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder, executor:
 
 @contextlib.contextmanager
 def _locked(path: Path | None) -> Iterator[None]:
-    """One process at a time has the file at `path`."""
+    """Exclusive lock between processes on the file at `path`."""
     if path is None:
         yield
         return
@@ -310,7 +310,7 @@ def loop_factory(
     nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
-    converted("loop", cfg.loop, LoopValues)  # a value of another type shows here, by its key
+    converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
@@ -350,13 +350,13 @@ def draws_by_role(models: Models) -> dict[str, Draws]:
 
     from reflexion_lab.agent.models.draws import Draws
 
-    asked = Counter[str]()
-    made = {id(model): Draws(model, asked) for model in models.distinct}
-    return {role: made[id(models.of(role))] for role in ROLES}
+    counts = Counter[str]()
+    draws = {id(model): Draws(model, counts) for model in models.distinct}
+    return {role: draws[id(models.of(role))] for role in ROLES}
 
 
 def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
-    """The rules of every loop, then those that the group `stop` adds."""
+    """Default stop rules, followed by those of the group `stop`."""
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
 
     return FirstOf(
@@ -384,7 +384,7 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
         suite_writer: SuiteWriter = build(node, "suite_writer", {**parts, "model": Draws(model, first=SUITE_DRAWS)})
         return suite_writer
 
-    writer()  # an impossible value shows before anything is written
+    writer()  # report invalid values before anything is written
     return writer
 
 
@@ -397,15 +397,15 @@ def _provenance(cfg: DictConfig, archive: Archive | None) -> Provenance:
 
 
 def described(
-    cfg: DictConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], made: Provenance
+    cfg: DictConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
 ) -> Manifest:
     """What the run is. Raises ConfigError: the run to resume began as another one."""
-    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, made)
-    begun = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
+    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
+    earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
     if draws_from_runs(cfg):
-        pool = pool_digests(cfg, manifest, begun.provenance.pool if begun else ())
-        manifest = replace(manifest, provenance=replace(made, pool=pool))
-    if begun and (changed := differences(begun, manifest)):
+        pool = pool_digests(cfg, manifest, earlier.provenance.pool if earlier else ())
+        manifest = replace(manifest, provenance=replace(origin, pool=pool))
+    if earlier and (changed := differences(earlier, manifest)):
         raise ConfigError(
             f"resume: {cfg.resume} began with another {', '.join(changed)}", expected="the command that began it"
         )

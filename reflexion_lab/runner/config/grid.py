@@ -26,7 +26,7 @@ class Cell(NamedTuple):
     """One run of a sweep."""
 
     number: int
-    """From 0, in Hydra's order: the last swept key varies fastest."""
+    """Index from 0 in Hydra's order: the last swept key varies fastest."""
     overrides: tuple[str, ...]
     """Swept or not; what only concerns Hydra is left out."""
     cfg: DictConfig
@@ -65,11 +65,13 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         loader = GlobalHydra.instance().config_loader()
         parser = OverridesParser.create(config_loader=loader)
         every = parser.parse_overrides(list(overrides))
-        asked = [one for one in every if not _is_hydras(one)]
-        searched = [one.input_line or "" for one in every if one.key_or_group == "hydra.searchpath"]
+        own = [override for override in every if not _is_hydras(override)]
+        searched = [override.input_line or "" for override in every if override.key_or_group == "hydra.searchpath"]
         is_group = functools.cache(lambda key: bool(loader.get_group_options(key, overrides=searched)))
-        params = _swept_by_config(searched + [one.input_line or "" for one in asked if not one.is_sweep_override()])
-        grid = itertools.product(*map(_each, parser.parse_overrides(params) + asked))
+        params = _swept_by_config(
+            searched + [override.input_line or "" for override in own if not override.is_sweep_override()]
+        )
+        grid = itertools.product(*map(_each, parser.parse_overrides(params) + own))
         composed: dict[tuple[str, ...], DictConfig] = {}
         return [
             Cell(
@@ -120,7 +122,7 @@ def _plain_value(key: str, value: Any) -> Any:
 
 
 def _value(value: Any) -> str:
-    """As Hydra's grammar writes it."""
+    """The value in Hydra's override grammar."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | tuple):
@@ -168,7 +170,7 @@ def _of_cell(
     try:
         return _composed(chosen, searched, is_group, composed)
     except Exception as problem:
-        words = [one.input_line or "" for one in chosen]
+        words = [override.input_line or "" for override in chosen]
         suggest_key(problem, words)
         problem.add_note(f"in cell {number}: {' '.join(words)}")
         raise
@@ -184,13 +186,13 @@ def _composed(
     from hydra import compose
     from omegaconf import OmegaConf
 
-    groups = tuple(one.input_line or "" for one in chosen if _chooses(one, is_group))
+    groups = tuple(override.input_line or "" for override in chosen if _chooses(override, is_group))
     if groups not in composed:
         composed[groups] = compose("config", overrides=[*searched, *groups])
     cfg = copy.deepcopy(composed[groups])
-    for one in chosen:
-        if not _chooses(one, is_group):
-            OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True)
+    for override in chosen:
+        if not _chooses(override, is_group):
+            OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
     return cfg
 
 

@@ -22,11 +22,11 @@ MACHINE = frozenset(
         errno.ESTALE, errno.ETIMEDOUT,
     }
 )  # fmt: skip
-"""Error numbers by which a machine says that it is full, read-only or out of something."""
+"""Error numbers of a full or read-only disk and of exhausted resources."""
 
 
 def mendable(problem: Exception) -> bool:
-    """Whether a user, not a programmer, can do something about it."""
+    """Whether the user can fix the problem: an error, not a bug."""
     if isinstance(problem, OSError) and problem.errno in MACHINE:
         return True
     *_, cause = _causes(problem)
@@ -101,5 +101,5 @@ def harmless(text: str) -> str:
 
 
 def in_full(problem: BaseException) -> str:
-    """Its traceback, as harmless as the line."""
+    """The traceback, escaped and without secrets like `one_line`."""
     return visible(without_keys("".join(traceback.format_exception(problem))))

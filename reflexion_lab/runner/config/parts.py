@@ -1,4 +1,4 @@
-"""The parts that a Hydra config names, each made by itself; `config` puts them together."""
+"""Factories for the single parts that a Hydra config names; `compose` assembles them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NAMED = 5
-"""Tasks that a message names."""
+"""Maximum number of tasks that a message names."""
 
 
 class Models(NamedTuple):
@@ -54,25 +54,25 @@ class Models(NamedTuple):
 
     @property
     def made(self) -> int:
-        """Calls that were paid for."""
+        """Cache misses: calls that were paid for."""
         return sum(model.misses for model in self.distinct)
 
     @property
     def stored(self) -> int:
-        """Calls that cost nothing, since an equal one had been made."""
+        """Calls without cost: cache hits, and calls that joined an equal one in flight."""
         return sum(model.hits + model.coalesced for model in self.distinct)
 
     @property
     def spent(self) -> Usage:
-        """What the calls that were made took."""
+        """Spending of the calls that were paid for."""
         return sum((model.spent for model in self.distinct), Usage())
 
     def taken(self) -> list[Counts]:
-        """What was counted, in the order of `distinct`; counting then begins at zero."""
+        """Return the counts in the order of `distinct`, and reset them to zero."""
         return [model.taken() for model in self.distinct]
 
     def add(self, counts: Sequence[Counts]) -> None:
-        """Count what equal models did elsewhere."""
+        """Add the counts of equal models in other processes."""
         for model, added in zip(self.distinct, counts, strict=True):
             model.add(added)
 
@@ -88,7 +88,7 @@ class Models(NamedTuple):
 
 
 ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
-"""Who asks a model. Each but the actor may have one of its own, `roles.NAME`; the last two are rungs of escalation."""
+"""Roles of models. Each but the actor may have its own model, `roles.NAME`; the last two serve escalation."""
 
 
 def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
@@ -99,14 +99,14 @@ def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
 
     if not shares(cfg) and not store:
         return None
-    shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
     parts = {"embedder": load_embedder(cfg)}
     return construct(
         "memory.shared",
         Archive,
         store=store or build(cfg.store, "store"),
         retriever=lambda: build(cfg.retriever, "retriever", parts),
-        shown=shown,
+        shown=limits,
         match=shared.match,
         same_task=shared.same_task,
         max_episodes=shared.max_episodes,
@@ -116,16 +116,16 @@ def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
 
 
 def shares(cfg: DictConfig) -> bool:
-    """Whether an actor reads of other loops, or what they learn is kept."""
+    """Whether an actor reads from other loops, or a store keeps their memory."""
     from reflexion_lab.memory.archive import Shown
 
-    shared, shown = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
-    shows = shown != Shown(min_score=shown.min_score, max_tokens=shown.max_tokens)
+    shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    shows = limits != Shown(min_score=limits.min_score, max_tokens=limits.max_tokens)
     return shows or shared.priors or capability(cfg.recall, "reads_other_tasks", True, is_inherited=False) or keeps(cfg)
 
 
 def keeps(cfg: DictConfig) -> bool:
-    """Whether what a run learns outlives it."""
+    """Whether the memory of a run is stored beyond its end."""
     return bool(capability(cfg.store, "is_durable", True, is_inherited=False))
 
 
@@ -148,7 +148,7 @@ def load_embedder(cfg: DictConfig) -> Embedder:
 
 
 def embedder_fingerprint(cfg: DictConfig, archive: Archive | None) -> str:
-    """Whose vectors retrieval compares; "" where it compares none."""
+    """Fingerprint of the embedder that retrieval uses; "" if it uses none."""
     if archive is None or not takes(plain(cfg.retriever), "embedder"):
         return ""
     try:
@@ -177,14 +177,14 @@ def timed(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = Fal
     Raises
     ------
     ConfigError
-        Canonical solutions fail tests of their own tasks, and nobody asked to keep those.
+        Canonical solutions fail tests of their own tasks, and `keep_failing` is off.
     """
     from reflexion_lab.tasks.sandbox.canonical import measured
 
     tasks, failing = measured(benchmark, sandbox, sandbox.servers)
     if failing:
-        shown = visible(", ".join(failing[:NAMED])) + (" and others" if len(failing) > NAMED else "")
-        problem = f"{len(failing)} canonical solutions fail tests of their own tasks here: {shown}"
+        names = visible(", ".join(failing[:NAMED])) + (" and others" if len(failing) > NAMED else "")
+        problem = f"{len(failing)} canonical solutions fail tests of their own tasks here: {names}"
         if not keep_failing:
             raise ConfigError(
                 f"benchmark: {problem}; correct these tasks, select others with benchmark.ids, or keep them with "
@@ -207,9 +207,9 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Ben
     if not len(chosen):
         raise ConfigError("benchmark: no task is left after ids, sample and limit", expected="at least one")
     if untested := [task.task_id for task in chosen if not task.hidden_tests]:
-        shown = visible(", ".join(untested[:NAMED])) + (" and others" if len(untested) > NAMED else "")
+        names = visible(", ".join(untested[:NAMED])) + (" and others" if len(untested) > NAMED else "")
         print(
-            f"warning: {len(untested)} tasks have no hidden tests, so no verdict, and count in no rate: {shown}",
+            f"warning: {len(untested)} tasks have no hidden tests, so no verdict, and count in no rate: {names}",
             file=sys.stderr,
         )
     return chosen
@@ -227,7 +227,7 @@ def load_models(cfg: DictConfig, clock: Callable[[], float] = time.monotonic) ->
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
     caps, lists = converted("caps", cfg.caps or {}, Caps), read((cfg.prices or {}).get("path"))
     meter = Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "", clock)
-    made: dict[bytes, CachedModel] = {}
+    cached: dict[bytes, CachedModel] = {}
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
@@ -235,10 +235,10 @@ def load_models(cfg: DictConfig, clock: Callable[[], float] = time.monotonic) ->
         _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
         _check_style(cfg, role, node)
         key = msgspec.json.encode(plain(node), order="sorted")
-        if key not in made:
-            made[key] = _cached(cfg, role, plain(node), meter, lists)
-        by_role[role] = made[key]
-    check_currency([model.price for model in made.values()])
+        if key not in cached:
+            cached[key] = _cached(cfg, role, plain(node), meter, lists)
+        by_role[role] = cached[key]
+    check_currency([model.price for model in cached.values()])
     return Models(by_role, meter)
 
 
@@ -278,14 +278,14 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
 
 def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
     """Raises ConfigError: a model that chats would be given the beginning of a file."""
-    found = capability(node, "only_chats", "")
-    if not found or role in ("reflector", "critic", "suite_writer"):
+    reason = capability(node, "only_chats", "")
+    if not reason or role in ("reflector", "critic", "suite_writer"):
         return
     revises = _within(plain(cfg.actor), lambda node: capability(node, "revises", False))
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
         if _within(plain(cfg[name]), _continues):
-            raise ConfigError(name, f"continuation with {found}", chat)
+            raise ConfigError(name, f"continuation with {reason}", chat)
 
 
 def _continues(node: Mapping[str, Any]) -> bool:

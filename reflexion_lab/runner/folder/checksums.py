@@ -60,12 +60,12 @@ def is_sealed(folder: RunFolder) -> bool:
 
 
 def digests(folder: Path) -> dict[str, Digest]:
-    """By name, what the files of a run are now."""
+    """Current digests of the files of a run, by name."""
     return {name: _digest(folder / name) for name in SEALED if (folder / name).is_file()}
 
 
 def sealed(folder: Path) -> dict[str, Digest] | None:
-    """By name, what they were when the run ended; None where nobody wrote that down.
+    """Digests of the files at the end of the run, by name; None if they were not recorded.
 
     Raises
     ------
@@ -80,9 +80,9 @@ def sealed(folder: Path) -> dict[str, Digest] | None:
 
 
 def _digest(path: Path) -> Digest:
-    found, lines = hashlib.sha256(), 0
+    sha256, lines = hashlib.sha256(), 0
     with path.open("rb") as file:
         while part := file.read(1 << 20):
-            found.update(part)
+            sha256.update(part)
             lines += part.count(b"\n")
-    return Digest(sha256=found.hexdigest(), lines=lines)
+    return Digest(sha256=sha256.hexdigest(), lines=lines)

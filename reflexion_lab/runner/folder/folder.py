@@ -115,13 +115,13 @@ class RunFolder:
     def manifest(self) -> Manifest:
         path = self.path / "manifest.json"
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+            manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
         except UNREADABLE as problem:
             raise FolderError(f"{path}: {problem}", expected=f"a manifest of schema {SCHEMA_VERSION}") from None
-        if found.schema_version > SCHEMA_VERSION:
-            mend = "use the version of reflexion_lab that wrote it, or a newer one"
-            raise FolderError(path, f"schema {found.schema_version}", f"{SCHEMA_VERSION} at most", mend)
-        return found
+        if manifest.schema_version > SCHEMA_VERSION:
+            hint = "use the version of reflexion_lab that wrote it, or a newer one"
+            raise FolderError(path, f"schema {manifest.schema_version}", f"{SCHEMA_VERSION} at most", hint)
+        return manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -150,8 +150,8 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else writes into the folder meanwhile; the hold falls with the process. Within a hold, another of the
-        same object is the same. Drafts that a killed process left are removed.
+        """Lock the folder against other processes; the lock ends with the process. Reentrant for the same object.
+        Drafts that a killed process left are removed.
 
         Raises
         ------
@@ -162,16 +162,16 @@ class RunFolder:
             with self._files.held():
                 yield
         except Held:
-            said = f"{self.path}: another process writes into this run"
-            raise FolderError(said, hint="wait for it, or stop it") from None
+            message = f"{self.path}: another process writes into this run"
+            raise FolderError(message, hint="wait for it, or stop it") from None
 
     @property
     def is_untouched(self) -> bool:
-        """Nothing was appended, since it was made or closed."""
+        """Whether nothing was appended since creation or closing."""
         return self._files.is_untouched
 
     def sync(self) -> None:
-        """Force what was appended so far to the disk. Raises as `append`."""
+        """Flush appended lines to the disk (fsync). Raises as `append`."""
         self._files.sync()
 
     def close(self) -> None:
@@ -180,17 +180,17 @@ class RunFolder:
     @property
     def attempts(self) -> dict[str, list[Attempt]]:
         """Attempts by task, in order. A task that a resumed run began anew counts as it went the last time."""
-        found: dict[str, dict[int, Attempt]] = {}
+        by_task: dict[str, dict[int, Attempt]] = {}
         for _, attempt in self._read("attempts.jsonl", Attempt):
-            _count(found, attempt, attempt)
-        return {task_id: list(by_number.values()) for task_id, by_number in found.items()}
+            _count(by_task, attempt, attempt)
+        return {task_id: list(by_number.values()) for task_id, by_number in by_task.items()}
 
     def each_attempt(self) -> Iterator[Attempt]:
         """The same, one at a time, in the order in which they ended: of a run of any size, one is in memory."""
-        found: dict[str, dict[int, int]] = {}
+        by_task: dict[str, dict[int, int]] = {}
         for line, attempt in self._read("attempts.jsonl", _Place):
-            _count(found, attempt, line)
-        counting = {line for by_number in found.values() for line in by_number.values()}
+            _count(by_task, attempt, line)
+        counting = {line for by_number in by_task.values() for line in by_number.values()}
         yield from (attempt for line, attempt in self._read("attempts.jsonl", Attempt, counting))
 
     @property
@@ -248,11 +248,11 @@ def read_beginning(path: Path) -> Beginning | None:
         raise FolderError(f"{path}: {problem}", expected="what the store held when the run began") from None
 
 
-def _count(found: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T) -> None:
-    """The first attempt of a task begins it anew."""
+def _count(by_task: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T) -> None:
+    """Record `value` under its task and number; a first attempt discards the task's earlier ones."""
     if attempt.number == 1:
-        found.pop(attempt.task_id, None)
-    found.setdefault(attempt.task_id, {})[attempt.number] = value
+        by_task.pop(attempt.task_id, None)
+    by_task.setdefault(attempt.task_id, {})[attempt.number] = value
 
 
 def _next(run_id: str) -> str:
@@ -275,17 +275,17 @@ def folders(*runs: object) -> list[RunFolder]:
     FolderError
         A folder is none, a pattern fits none, or something else was named.
     """
-    found: dict[Path, RunFolder] = {}
+    by_path: dict[Path, RunFolder] = {}
     for run in runs:
         for folder in _named(run):
-            found.setdefault(folder.path.resolve(), folder)
-    return list(found.values())
+            by_path.setdefault(folder.path.resolve(), folder)
+    return list(by_path.values())
 
 
 def some_folders(*runs: object) -> list[RunFolder]:
     """`folders`, of which there has to be one. Raises FolderError: there is none, or as `folders`."""
-    if found := folders(*runs):
-        return found
+    if named := folders(*runs):
+        return named
     raise FolderError("runs", "none", "run folders, a pattern such as runs/*, a run or a sweep")
 
 
@@ -308,6 +308,6 @@ def _matching(run: str) -> list[RunFolder]:
     if is_there or not glob.has_magic(run):
         return [RunFolder.existing(run)]
     paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
-    if found := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:
-        return found
+    if matches := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:
+        return matches
     raise FolderError(run, "no manifest.json in any folder", "a pattern that fits run folders")

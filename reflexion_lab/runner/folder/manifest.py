@@ -1,4 +1,4 @@
-"""What a run was, written down before it begins."""
+"""The manifest of a run, written before the run begins."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOW_NOT_WHAT = (
     "caps",
     "prices",
 )
-"""Config keys that say how a run is carried out, not what it measures: no part of its digest."""
+"""Config keys that do not affect results; excluded from the digest."""
 PLACED = ("sandbox.servers", "store.place", "memory.reflection_files")
 """Likewise keys within groups. What a store held when a run began is in the run's memory.json."""
 ADDED: Mapping[str, Mapping[str, Any]] = {
@@ -49,7 +49,7 @@ DATA = "benchmark.load.path"
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
 """Likewise keys of `model=openai`: a run that its server stopped may go on with others."""
 EXACT = 2**53
-"""Up to here a float and an integer are one number."""
+"""Largest integer up to which every integer has an exact float."""
 VERSIONED = (
     "reflexion_lab",
     "hydra-core",
@@ -95,7 +95,7 @@ def describe(
     n_expected: int,
     models: Mapping[str, Model],
     isolation: Sequence[str],
-    made: Provenance | None = None,
+    origin: Provenance | None = None,
 ) -> Manifest:
     """The manifest of a run that begins now. `models`: by role; the actor's is always there. Raises ValueError: the
     study that the config names cannot be read.
@@ -126,17 +126,17 @@ def describe(
         prices=prices_of(models),
         study=study.name if study else "",
         study_digest=study.digest if study else "",
-        provenance=made or Provenance(),
+        provenance=origin or Provenance(),
     )
 
 
 def prices_of(models: Mapping[str, Model]) -> dict[str, str]:
-    """By role, in words."""
+    """Prices by role, as text."""
     return {role: str(model.price) for role, model in models.items() if hasattr(model, "price")}
 
 
 def named(label: object) -> str:
-    """A label as a part of a folder's name, which leads nowhere else and is seen whole."""
+    """A label as part of a folder name, without path separators or invisible characters."""
     return re.sub(r"[^\w.+=@-]", "_", str(label))[:80]
 
 
@@ -148,13 +148,13 @@ def config_digest(config: Mapping[str, Any]) -> str:
 def former_digest(config: Mapping[str, Any]) -> str:
     """The `config_digest` of runs before numbers were normalised, and before keys of `PLACED` were left out."""
 
-    def asked(node: Any) -> Any:
+    def without_access(node: Any) -> Any:
         if not isinstance(node, Mapping):
             return node
         how = HOW_ASKED if str(node.get("_target_", "")).endswith(".OpenAIModel") else ()
-        return {key: asked(value) for key, value in node.items() if key not in how}
+        return {key: without_access(value) for key, value in node.items() if key not in how}
 
-    what = {key: asked(value) for key, value in config.items() if key not in HOW_NOT_WHAT}
+    what = {key: without_access(value) for key, value in config.items() if key not in HOW_NOT_WHAT}
     return hashlib.sha256(msgspec.json.encode(what, order="deterministic")).hexdigest()[:16]
 
 
@@ -180,14 +180,14 @@ def _reads_cost(config: Mapping[str, Any]) -> bool:
     return any(isinstance(rule, Mapping) and rule.get("cost") is not None for rule in rules)
 
 
-def differences(one: Manifest, other: Manifest) -> list[str]:
-    """Names of what keeps two runs from being one: top-level config keys, data, prompts, weights, sources of a reader's
-    own parts.
+def differences(first: Manifest, other: Manifest) -> list[str]:
+    """Names of the differences in what two runs measure: top-level config keys, data, prompts, weights, sources of the
+    user's own parts.
     """
-    before, after = (measured(run.config) for run in (one, other))
-    if one.benchmark_digest == other.benchmark_digest:
+    before, after = (measured(run.config) for run in (first, other))
+    if first.benchmark_digest == other.benchmark_digest:
         before, after = _without_data(before), _without_data(after)
-    found = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+    names = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     fields = (
         "benchmark_digest",
         "n_expected",
@@ -197,16 +197,16 @@ def differences(one: Manifest, other: Manifest) -> list[str]:
         "study_digest",
     )
     for field in fields:
-        if getattr(one, field) != getattr(other, field):
-            found.append(field)
-    if _reads_cost(one.config) and one.prices != other.prices:  # the file may have been edited
-        found.append("prices of models")
-    return found + _changed(one.provenance, other.provenance)
+        if getattr(first, field) != getattr(other, field):
+            names.append(field)
+    if _reads_cost(first.config) and first.prices != other.prices:  # the file may have been edited
+        names.append("prices of models")
+    return names + _changed(first.provenance, other.provenance)
 
 
-def resumption(begun: Manifest, now: Manifest) -> Resumption:
-    """With what the run that began as `begun` goes on in this process, which would begin it as `now`."""
-    before, installed = begun.package_versions, now.package_versions
+def resumption(manifest: Manifest, now: Manifest) -> Resumption:
+    """Environment in which this process (`now`) resumes the run of `manifest`."""
+    before, installed = manifest.package_versions, now.package_versions
     return Resumption(
         at=now.created_at,
         code_digest=now.provenance.code_digest,
@@ -217,40 +217,44 @@ def resumption(begun: Manifest, now: Manifest) -> Resumption:
     )
 
 
-def changes(begun: Manifest, resumed: Resumption) -> list[str]:
-    """What was another in a resumption than when the run began, such as `numpy 2.1.0 → 2.2.0`. What the manifest of an
-    earlier version leaves open is not compared.
+def changes(manifest: Manifest, resumed: Resumption) -> list[str]:
+    """Differences between the environment of a resumption and that of the run's start, such as `numpy 2.1.0 → 2.2.0`.
+    Fields that a manifest of an earlier version lacks are not compared.
     """
-    made = begun.provenance
+    origin = manifest.provenance
     pairs = {
-        "code digest": (made.code_digest, resumed.code_digest),
-        "python": (made.python, resumed.python),
-        "platform": (made.platform, resumed.platform),
-        **{name: (begun.package_versions.get(name, ""), now) for name, now in resumed.package_versions.items()},
+        "code digest": (origin.code_digest, resumed.code_digest),
+        "python": (origin.python, resumed.python),
+        "platform": (origin.platform, resumed.platform),
+        **{name: (manifest.package_versions.get(name, ""), now) for name, now in resumed.package_versions.items()},
     }
-    differing = [f"{name} {one} → {other or 'none'}" for name, (one, other) in pairs.items() if one and one != other]
-    if begun.isolation != resumed.isolation:
-        layers = [" + ".join(one) or "none" for one in (begun.isolation, resumed.isolation)]
+    differing = [f"{name} {old} → {new or 'none'}" for name, (old, new) in pairs.items() if old and old != new]
+    if manifest.isolation != resumed.isolation:
+        layers = [" + ".join(layer) or "none" for layer in (manifest.isolation, resumed.isolation)]
         differing.append(f"isolation {' → '.join(layers)}")
     return differing
 
 
-def resumed(begun: Manifest, resumptions: Iterable[Resumption]) -> list[str]:
-    """A line for each resumption: when, and what was another than when the run began."""
-    return [f"resumed {one.at}: {', '.join(changes(begun, one)) or 'nothing changed'}" for one in resumptions]
+def resumed(manifest: Manifest, resumptions: Iterable[Resumption]) -> list[str]:
+    """One line per resumption: its time and the changes since the run began."""
+    lines = []
+    for resumption in resumptions:
+        changed = ", ".join(changes(manifest, resumption)) or "nothing changed"
+        lines.append(f"resumed {resumption.at}: {changed}")
+    return lines
 
 
-def _changed(one: Provenance, other: Provenance) -> list[str]:
-    """Sources and weights that both know, and that differ; machines, versions and words may."""
-    shared = one.own_parts.keys() & other.own_parts.keys()
-    found = [f"source of {name}" for name in sorted(shared) if one.own_parts[name] != other.own_parts[name]]
-    found += ["reflector.pool"] * bool(one.pool and one.pool != other.pool)
-    prints = {one.embedder_fingerprint, other.embedder_fingerprint} - {""}
-    return found + ["embedder_fingerprint"] * (len(prints) > 1)
+def _changed(first: Provenance, other: Provenance) -> list[str]:
+    """Names of sources and weights that are recorded in both and differ."""
+    shared = first.own_parts.keys() & other.own_parts.keys()
+    names = [f"source of {name}" for name in sorted(shared) if first.own_parts[name] != other.own_parts[name]]
+    names += ["reflector.pool"] * bool(first.pool and first.pool != other.pool)
+    prints = {first.embedder_fingerprint, other.embedder_fingerprint} - {""}
+    return names + ["embedder_fingerprint"] * (len(prints) > 1)
 
 
 def _measured(key: str, node: Any) -> Any:
-    """A part of the config without how it is carried out and how a model is asked."""
+    """A config node without the keys that do not affect results."""
     if isinstance(node, Mapping):
         how = HOW_ASKED if str(node.get("_target_", "")).endswith(".OpenAIModel") else ()
         node = {**ADDED.get(key, {}), **node}
@@ -269,13 +273,13 @@ def _without_data(config: dict[str, Any]) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Installed versions of the packages that a result may depend on."""
-    found = {}
+    installed = {}
     for name in VERSIONED:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def git_state() -> tuple[str, bool]:

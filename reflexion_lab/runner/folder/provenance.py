@@ -1,4 +1,4 @@
-"""On what, with what and by which words a run was made; nothing that names the machine or its user."""
+"""Platform, package versions and command line of a run; nothing that identifies the machine or its user."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def code_digest() -> str:
     """SHA-256 over the lab's own files, shortened to 16 hex digits: the same for a checkout and the wheel made of it,
     whatever git knows. Of the files as they were when this process first asked.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, path in sorted(_code()):
-        found.update(f"{name}\0{file_digest(path)}\n".encode())
-    return found.hexdigest()[:16]
+        digest.update(f"{name}\0{file_digest(path)}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def own_parts(config: Mapping[str, Any]) -> dict[str, str]:
@@ -103,12 +103,12 @@ def _platform() -> str:
 
 
 def _diff_digest() -> str:
-    """Of what git finds changed in the checkout; "" where nothing is, or nobody knows."""
+    """Digest of the checkout's uncommitted changes; "" if there are none, or git is not available."""
     if not is_checkout():
         return ""
-    asked = ["git", "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--binary"]
+    command = ["git", "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--binary"]
     try:
-        diff = subprocess.run(asked, cwd=PACKAGE.parent, capture_output=True, check=True, timeout=10).stdout
+        diff = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, check=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
     return hashlib.sha256(diff).hexdigest()[:16] if diff else ""

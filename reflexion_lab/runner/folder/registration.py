@@ -20,7 +20,7 @@ from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Manifest, Record
 
 FILE = "study.yaml"
-"""What a run folder calls its copy."""
+"""File name of the copy in a run folder."""
 
 
 class Budget(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,11 +40,11 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     name: str
     hypotheses: tuple[str, ...]
-    """What is expected, in sentences that can turn out false."""
+    """Falsifiable hypotheses, one sentence each."""
     primary_metric: str
-    """The one measure that decides, such as `pass_at_1`."""
+    """The primary metric, such as `pass_at_1`."""
     other_metrics: tuple[str, ...] = ()
-    """Looked at as announced, deciding nothing."""
+    """Secondary metrics."""
     arms: tuple[str, ...]
     """As tables name them: `reflexion`, or with the keys that make them differ, `reflexion recall.omega=3`."""
     baseline: str
@@ -67,8 +67,8 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         for field in ("hypotheses", "arms", "seeds"):
             _check(field, "[]", bool(getattr(self, field)), "one at least")
         for field in ("arms", "seeds"):
-            found = getattr(self, field)
-            _check(field, list(found), len(set(found)) == len(found), "each of them once")
+            values = getattr(self, field)
+            _check(field, list(values), len(set(values)) == len(values), "each of them once")
         _check("baseline", self.baseline, self.baseline in self.arms, f"one of {', '.join(self.arms)}")
         _check("n_tasks", self.n_tasks, self.n_tasks >= 1, "1 or more")
         effect = self.minimum_detectable_effect
@@ -82,7 +82,7 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     def arm_of(self, config: Mapping[str, Any]) -> str:
         """The registered arm that a run of this config belongs to; "" for none."""
         fits = (arm for arm in map(_Label.of, self.arms) if arm.fits(config))
-        # The one that says most: `reflexion recall.omega=3` goes before `reflexion`.
+        # The most specific arm: `reflexion recall.omega=3` goes before `reflexion`.
         return max(fits, key=lambda arm: len(arm.settings), default=_Label("", {}, "")).text
 
 
@@ -103,8 +103,8 @@ def read(path: Path | str) -> Registration:
     except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: a key that cannot be one
         if isinstance(cause := problem.__cause__, LabError):
             raise DataError(f"study: {path}: {cause.problem}", hint=cause.hint) from None
-        said = " ".join(str(problem).split())
-        raise DataError(f"study: {path}: {said}", expected=f"a {FILE} as docs/guides/sweep.md shows one") from None
+        message = " ".join(str(problem).split())
+        raise DataError(f"study: {path}: {message}", expected=f"a {FILE} as docs/guides/sweep.md shows one") from None
 
 
 def keep(path: Path, folder: Path, run: Manifest) -> None:
@@ -117,12 +117,12 @@ def keep(path: Path, folder: Path, run: Manifest) -> None:
     """
     text = path.read_bytes()
     (folder / FILE).write_bytes(text)
-    if (found := read(folder / FILE)).digest != run.study_digest:
+    if (study := read(folder / FILE)).digest != run.study_digest:
         raise DataError(
             f"study: {path} was changed while the run began", expected="it to stay as it is", hint="run again"
         )
-    for reason in strays(found, run):
-        warnings.warn(f"study {found.name}: {reason}; the run is exploratory", RuntimeWarning, stacklevel=2)
+    for reason in strays(study, run):
+        warnings.warn(f"study {study.name}: {reason}; the run is exploratory", RuntimeWarning, stacklevel=2)
 
 
 def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registration | None:
@@ -136,21 +136,21 @@ def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registrat
     digests = {manifest.study_digest for manifest in manifests}
     if len(digests) != 1 or digests == {""}:
         return None
-    found, digest = read(folders[0] / FILE), digests.pop()
-    if found.digest != digest:
+    study, digest = read(folders[0] / FILE), digests.pop()
+    if study.digest != digest:
         raise DataError(
             folders[0] / FILE,
-            f"digest {found.digest}",
+            f"digest {study.digest}",
             f"{digest}, which the run began with",
             "put the registered file back",
         )
-    return found
+    return study
 
 
 def exploratory(
     registration: Registration | None, arm: str, metric: str, *, baseline: str = "", runs: Sequence[Manifest] = ()
 ) -> list[str]:
-    """Why a figure was not registered, a reason each; [] where it was.
+    """Reasons why a figure was not registered; [] if it was.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def exploratory(
 
 
 def strays(registration: Registration, run: Manifest) -> list[str]:
-    """Why a run does not belong to the study, a reason each; [] where it does."""
+    """Reasons why a run does not belong to the study; [] if it does."""
     return list(_strays(registration, run))
 
 
@@ -194,13 +194,13 @@ def _strays(registration: Registration, run: Manifest) -> Iterator[str]:
         yield f"arm {run.config.get('arm')} with these settings was not registered"
     if run.seed not in registration.seeds:
         yield f"seed {run.seed} was not registered"
-    for field, found in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
-        if found != (wanted := getattr(registration, field)):
-            yield f"{field} is {found}, registered was {wanted}"
+    for field, value in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
+        if value != (wanted := getattr(registration, field)):
+            yield f"{field} is {value}, registered was {wanted}"
 
 
 class _Label(NamedTuple):
-    """An arm's label, taken apart."""
+    """A parsed arm label."""
 
     name: str
     settings: dict[str, str]
@@ -217,8 +217,8 @@ class _Label(NamedTuple):
         return self.name == registered.name and self.settings.items() <= registered.settings.items()
 
     def fits(self, config: Mapping[str, Any]) -> bool:
-        found = {key: _value(str(_at(config, key))) for key in self.settings}
-        return self.name == config.get("arm") and found == self.settings
+        values = {key: _value(str(_at(config, key))) for key in self.settings}
+        return self.name == config.get("arm") and values == self.settings
 
 
 def _value(text: str) -> str:
@@ -234,6 +234,6 @@ def _at(config: Any, key: str) -> Any:
     return config
 
 
-def _check(field: str, found: object, good: bool, expected: str) -> None:
+def _check(field: str, value: object, good: bool, expected: str) -> None:
     if not good:
-        raise DataError(field, found, expected)
+        raise DataError(field, value, expected)
