@@ -45,7 +45,7 @@ def bare(record: Any, run_id: str) -> Any:
 
 
 def differences(first: Any, second: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two plain values differ, in the order of `one`: the place, and what stands there in each."""
+    """Where two plain values differ, in the order of `first`: the place and the two values."""
     if isinstance(first, dict) and isinstance(second, dict):
         for key in [*first, *(key for key in second if key not in first)]:
             yield from differences(first.get(key), second.get(key), f"{at}.{key}" if at else str(key))
