@@ -76,16 +76,20 @@ class Arm:
 
     @cached_property
     def attempts(self) -> dict[Case, list[Attempt]]:
-        return {Case(log.manifest.seed, task_id): made for log in self.logs for task_id, made in log.attempts.items()}
+        return {
+            Case(log.manifest.seed, task_id): attempts
+            for log in self.logs
+            for task_id, attempts in log.attempts.items()
+        }
 
     @cached_property
     def grades(self) -> dict[Case, dict[int, Grade]]:
         """Hidden verdicts by case, then by attempt number."""
-        found: dict[Case, dict[int, Grade]] = {}
+        by_case: dict[Case, dict[int, Grade]] = {}
         for log in self.logs:
             for (task_id, number), grade in log.grades.items():
-                found.setdefault(Case(log.manifest.seed, task_id), {})[number] = grade
-        return found
+                by_case.setdefault(Case(log.manifest.seed, task_id), {})[number] = grade
+        return by_case
 
     @property
     def tasks(self) -> list[str]:
@@ -95,7 +99,7 @@ class Arm:
     @property
     def longest(self) -> int:
         """Attempts of the longest loop."""
-        return max(len(made) for made in self.attempts.values())
+        return max(len(attempts) for attempts in self.attempts.values())
 
     @cached_property
     def no_verdict(self) -> tuple[Case, ...]:
@@ -106,13 +110,15 @@ class Arm:
     def judged(self) -> dict[Case, list[Attempt]]:
         """`attempts` without the cases of `no_verdict`."""
         left_out = set(self.no_verdict)
-        return {case: made for case, made in self.attempts.items() if case not in left_out}
+        return {case: attempts for case, attempts in self.attempts.items() if case not in left_out}
 
     def verdicts(self, t: int | None = None) -> dict[Case, bool]:
         """By case of `judged`, the hidden verdict on what would have been submitted had the loop been cut at attempt
         `t`.
         """
-        return {case: self.grades[case][submitted_at(made, t).number].passed for case, made in self.judged.items()}
+        return {
+            case: self.grades[case][submitted_at(attempts, t).number].passed for case, attempts in self.judged.items()
+        }
 
     def share(self, verdicts: Mapping[Case, bool], seed: int = 0) -> Estimate:
         """The share of `verdicts` that passed, with its interval by `share_method`; `seed` is that of the bootstrap."""
@@ -133,11 +139,11 @@ class Arm:
 
         rows = {task_id: row for row, task_id in enumerate(tasks or self.tasks)}
         columns = {seed: column for column, seed in enumerate(self.seeds)}
-        found = np.full((len(rows), len(columns)), np.nan)
+        array = np.full((len(rows), len(columns)), np.nan)
         for case, passed in verdicts.items():
             if case.task_id in rows:
-                found[rows[case.task_id], columns[case.seed]] = passed
-        return found
+                array[rows[case.task_id], columns[case.seed]] = passed
+        return array
 
 
 def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list[Arm]:
@@ -161,7 +167,7 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
     named: dict[str, list[Log]] = {}
     for log in logs:
         named.setdefault(log.arm, []).append(log)
-    return [arm for name, found in named.items() for arm in _split(name, found, by)]
+    return [arm for name, members in named.items() for arm in _split(name, members, by)]
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -182,7 +188,7 @@ def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     for log, config in zip(logs, configs, strict=True):
         label = " ".join((name, *(f"{key}={config.get(key)}" for key in keys)))
         groups.setdefault(label, []).append(log)
-    return [Arm(label, found) for label, found in groups.items()]
+    return [Arm(label, members) for label, members in groups.items()]
 
 
 def _telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -191,9 +197,9 @@ def _telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     keys = [key for key in sorted({key for config in configs for key in config}) if not _is_seed(key)]
     values = {key: [repr(config.get(key)) for config in configs] for key in keys}
-    values = {key: found for key, found in values.items() if len(set(found)) > 1}
+    values = {key: texts for key, texts in values.items() if len(set(texts)) > 1}
     kinds = len(set(zip(*values.values(), strict=True)))
-    enough = [key for key, found in values.items() if len(set(found)) == kinds]
+    enough = [key for key, texts in values.items() if len(set(texts)) == kinds]
     return [min(enough, key=lambda key: len("".join(values[key])))] if enough else list(values)
 
 
@@ -208,8 +214,8 @@ def _is_place(key: str, logs: Sequence[Log]) -> bool:
 
 
 def _embedder(log: Log) -> Mapping[str, Any]:
-    found = log.manifest.config.get("embedder")
-    return found if isinstance(found, Mapping) else {}
+    config = log.manifest.config.get("embedder")
+    return config if isinstance(config, Mapping) else {}
 
 
 def _is_seed(key: str) -> bool:

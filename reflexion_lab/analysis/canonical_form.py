@@ -27,13 +27,13 @@ def essence(log: Log) -> dict[str, dict[str, Any]]:
 
 def figures(log: Log) -> dict[str, Any]:
     """The headline figures, likewise."""
-    found: dict[str, Any] = bare(summary(log), log.manifest.run_id)
-    return found
+    records: dict[str, Any] = bare(summary(log), log.manifest.run_id)
+    return records
 
 
-def as_bytes(found: dict[str, dict[str, Any]]) -> bytes:
+def as_bytes(by_task: dict[str, dict[str, Any]]) -> bytes:
     """An essence as JSON lines, one a task: equal essences are equal bytes."""
-    lines = ({"task_id": task_id, **records} for task_id, records in found.items())
+    lines = ({"task_id": task_id, **records} for task_id, records in by_task.items())
     return b"".join(msgspec.json.encode(line, order="deterministic") + b"\n" for line in lines)
 
 
@@ -44,17 +44,17 @@ def bare(record: Any, run_id: str) -> Any:
     return _without(msgspec.json.decode(text.replace(run_id, "RUN")))
 
 
-def differences(one: Any, other: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two plain values differ, in the order of `one`: the place, and what stands there in each."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in [*one, *(key for key in other if key not in one)]:
-            yield from differences(one.get(key), other.get(key), f"{at}.{key}" if at else str(key))
-    elif isinstance(one, list) and isinstance(other, list):
-        for number in range(max(len(one), len(other))):
-            here, there = (part[number] if number < len(part) else None for part in (one, other))
+def differences(first: Any, second: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two plain values differ, in the order of `first`: the place and the two values."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key in [*first, *(key for key in second if key not in first)]:
+            yield from differences(first.get(key), second.get(key), f"{at}.{key}" if at else str(key))
+    elif isinstance(first, list) and isinstance(second, list):
+        for number in range(max(len(first), len(second))):
+            here, there = (part[number] if number < len(part) else None for part in (first, second))
             yield from differences(here, there, f"{at}[{number}]")
-    elif one != other:
-        yield at, one, other
+    elif first != second:
+        yield at, first, second
 
 
 def _records(log: Log, task_id: str) -> dict[str, Any]:

@@ -119,21 +119,21 @@ def tokens(attempt: Attempt) -> int:
 
 
 def _point(attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str, int], Grade], t: int) -> Point:
-    made = [[attempt for attempt in history if attempt.number <= t] for history in attempts.values()]
-    submitted = [submitted_at(history) for history in made]
+    cut = [[attempt for attempt in history if attempt.number <= t] for history in attempts.values()]
+    submitted = [submitted_at(history) for history in cut]
     left_out = without_verdict(grades.values())
     solved = [is_solved(grades, attempt) for attempt in submitted if attempt.task_id not in left_out]
     rate = Rate.of(sum(solved), len(solved))
     any_solved = {
         attempt.task_id
-        for history in made
+        for history in cut
         for attempt in history
         if attempt.task_id not in left_out and is_solved(grades, attempt)
     }
     passed = [attempt.evaluation.passed for attempt in submitted if attempt.evaluation.outcome not in UNKNOWN]
     rewards = [
         max(attempt.evaluation.reward for attempt in history)
-        for history, attempt in zip(made, submitted, strict=True)
+        for history, attempt in zip(cut, submitted, strict=True)
         if attempt.evaluation.outcome not in UNKNOWN
     ]
     return Point(
@@ -147,5 +147,5 @@ def _point(attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str,
         n_feedback=len(passed),
         visible_pass=sum(passed) / len(passed) if passed else None,
         reward=sum(rewards) / len(passed) if passed else None,
-        tokens_cum=sum(tokens(attempt) for history in made for attempt in history),
+        tokens_cum=sum(tokens(attempt) for history in cut for attempt in history),
     )

@@ -57,7 +57,9 @@ class Metric(Record, frozen=True, kw_only=True):
             value: Value | None = self.of(log)
             return value
         if self.level == "attempt":
-            return self._pooled(self.of(one, log.grades.get((one.task_id, one.number))) for one in log.every)
+            return self._pooled(
+                self.of(attempt, log.grades.get((attempt.task_id, attempt.number))) for attempt in log.every
+            )
         grades = by_task(log.grades)
         return self._pooled(self.of(attempts, grades.get(name, {})) for name, attempts in log.attempts.items())
 
@@ -68,7 +70,11 @@ class Metric(Record, frozen=True, kw_only=True):
             return value
         if self.level == "attempt":
             cases = arm.attempts.items()
-            return self._pooled(self.of(one, arm.grades[case].get(one.number)) for case, own in cases for one in own)
+            return self._pooled(
+                self.of(attempt, arm.grades[case].get(attempt.number))
+                for case, attempts in cases
+                for attempt in attempts
+            )
         values = {case: self.of(attempts, arm.grades[case]) for case, attempts in arm.judged.items()}
         known = {case: value for case, value in values.items() if value is not None}
         return arm.share(known) if known and self.unit == "share" else self._pooled(known.values())
@@ -217,7 +223,9 @@ def any_solved(log: Log) -> Rate | None:
 @metric("run", "share", label="feedback passed", direction="higher")
 def visible_pass(log: Log) -> Rate:
     """Submissions that passed their feedback checks, of those with a feedback verdict."""
-    tried = [evaluation for made in log.attempts.values() if _known(evaluation := submitted_at(made).evaluation)]
+    tried = [
+        evaluation for attempts in log.attempts.values() if _known(evaluation := submitted_at(attempts).evaluation)
+    ]
     return Rate.of(sum(evaluation.passed for evaluation in tried), len(tried))
 
 
@@ -254,12 +262,12 @@ def reflections_by_model_share(log: Log) -> Rate:
 
 @metric("run", "count", label="duplicate reflections", direction="lower", note="equal to an earlier one on their task")
 def reflections_repeated(log: Log) -> int:
-    return sum(_repeated(made) for made in log.attempts.values())
+    return sum(_repeated(attempts) for attempts in log.attempts.values())
 
 
 @metric("run", "count", label="no feedback", note="tasks that show no test: one attempt, submitted as it was")
 def no_feedback(log: Log) -> int:
-    return sum(made[0].evaluation.outcome == "no_tests" for made in log.attempts.values())
+    return sum(attempts[0].evaluation.outcome == "no_tests" for attempts in log.attempts.values())
 
 
 @metric("run", "count", label="harness errors", direction="lower", note="verdicts, feedback and hidden")
@@ -307,6 +315,8 @@ def _outcomes(attempt: Attempt, grade: Grade | None) -> set[str]:
     return {evaluation.outcome, grade.outcome if grade else "", *(check.outcome for check in evaluation.checks)}
 
 
-def _repeated(made: Sequence[Attempt]) -> int:
-    words = [(r.root_cause, r.what_went_wrong, r.what_to_change, r.action_items) for a in made if (r := a.reflection)]
+def _repeated(attempts: Sequence[Attempt]) -> int:
+    words = [
+        (r.root_cause, r.what_went_wrong, r.what_to_change, r.action_items) for a in attempts if (r := a.reflection)
+    ]
     return len(words) - len(set(words))

@@ -102,12 +102,12 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def every(self) -> list[Attempt]:
-        return [attempt for made in self.attempts.values() for attempt in made]
+        return [attempt for attempts in self.attempts.values() for attempt in attempts]
 
     @cached_property
     def submitted(self) -> dict[str, tuple[Attempt, Grade]]:
         """By task, what was submitted and its hidden verdict; tasks still to be graded are left out."""
-        chosen = {task_id: submitted_at(made) for task_id, made in self.attempts.items()}
+        chosen = {task_id: submitted_at(attempts) for task_id, attempts in self.attempts.items()}
         return {
             task_id: (attempt, self.grades[task_id, attempt.number])
             for task_id, attempt in chosen.items()
@@ -132,7 +132,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     @cached_property
     def points(self) -> list[Point]:
         """The convergence curve, up to the longest loop; empty until `is_graded`."""
-        return self.curve(max((len(made) for made in self.attempts.values()), default=0))
+        return self.curve(max((len(attempts) for attempts in self.attempts.values()), default=0))
 
     def curve(self, n_attempts: int) -> list[Point]:
         """The convergence curve up to `n_attempts`; empty until `is_graded`, and without a task that has a verdict."""
@@ -147,17 +147,17 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
 def _bare(every: Iterable[Attempt]) -> dict[str, list[Attempt]]:
     """Attempts by task without their long texts; checks that are equal are one."""
-    found: dict[str, list[Attempt]] = {}
+    by_task: dict[str, list[Attempt]] = {}
     known: dict[Check, Check] = {}
     for attempt in every:
-        made, verdict, said = attempt.trajectory, attempt.evaluation, attempt.reflection
+        trajectory, verdict, reflection = attempt.trajectory, attempt.evaluation, attempt.reflection
         checks = tuple(known.setdefault(check, check) for check in verdict.checks)
-        steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in made.steps)
-        one = replace(
+        steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in trajectory.steps)
+        bare = replace(
             attempt,
-            trajectory=replace(made, messages=(), reply="", rationale="", steps=steps),
+            trajectory=replace(trajectory, messages=(), reply="", rationale="", steps=steps),
             evaluation=replace(verdict, checks=checks, feedback="", output=""),
-            reflection=said and replace(said, text=""),
+            reflection=reflection and replace(reflection, text=""),
         )
-        found.setdefault(attempt.task_id, []).append(one)
-    return found
+        by_task.setdefault(attempt.task_id, []).append(bare)
+    return by_task

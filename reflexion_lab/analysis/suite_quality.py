@@ -91,7 +91,7 @@ def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteV
     """`verdicts` by task; a suite without one is unjudged."""
     suites = list(written)
     judged = {suite.task_id: _judged(verdicts.get(suite.task_id)) for suite in suites}
-    checks = [check for found in judged.values() for check in found]
+    checks = [check for checks_of_suite in judged.values() for check in checks_of_suite]
     complete = [judged[suite.task_id] for suite in suites if 0 < len(suite.tests) == len(judged[suite.task_id])]
     invalid = [check.outcome for check in checks if check.outcome != "pass"]
     tests = sum(len(suite.tests) for suite in suites)
@@ -102,7 +102,7 @@ def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteV
         tests=tests,
         unjudged=tests - len(checks),
         valid=Rate.of(len(checks) - len(invalid), len(checks)),
-        valid_suites=Rate.of(sum(all(check.outcome == "pass" for check in found) for found in complete), len(complete)),
+        valid_suites=Rate.of(sum(all(check.outcome == "pass" for check in suite) for suite in complete), len(complete)),
         invalid_outcomes=dict(Counter(invalid)),
         dropped=dict(Counter(reasons)),
     )

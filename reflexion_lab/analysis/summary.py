@@ -173,7 +173,7 @@ def _summary(log: Log) -> Summary:
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
         usage=_usage(every, log.written.values()),
         usage_last_reflections=sum(
-            (made[-1].reflection.usage for made in log.attempts.values() if made[-1].reflection), Usage()
+            (attempts[-1].reflection.usage for attempts in log.attempts.values() if attempts[-1].reflection), Usage()
         ),
         read_of_others=_read_of_others(every, manifest.run_id) if log.beginning else None,
         known_before=_known(log.beginning) if log.beginning else {},
@@ -183,7 +183,7 @@ def _summary(log: Log) -> Summary:
         reflection_figures=reflection_figures(log),
         extraction_failures=sum(metrics.extraction_failures(attempt, None) for attempt in every),
         withheld=_withheld(every),
-        set_aside=dict(Counter(one.outcome for one in log.set_aside)),
+        set_aside=dict(Counter(loop.outcome for loop in log.set_aside)),
         uncounted=sum(any(u.calls > u.refused and not u.tokens for u in attempt.usage.values()) for attempt in every),
         no_feedback=metrics.no_feedback(log),
         timeouts=sum(any(check.outcome == "timeout" for check in a.evaluation.checks) for a in every),
@@ -194,13 +194,13 @@ def _summary(log: Log) -> Summary:
 
 
 def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
-    found = Counter[str]()
+    reads = Counter[str]()
     for attempt in every:
         own = f"ep-{run_id}/{attempt.task_id}-"
-        found["episodes"] += any(not name.startswith(own) for name in attempt.recalled)
-        found["wisdom"] += bool(attempt.recalled_wisdom)
-        found["mistakes"] += bool(attempt.recalled_mistakes)
-    return dict(found)
+        reads["episodes"] += any(not name.startswith(own) for name in attempt.recalled)
+        reads["wisdom"] += bool(attempt.recalled_wisdom)
+        reads["mistakes"] += bool(attempt.recalled_mistakes)
+    return dict(reads)
 
 
 def _known(beginning: Beginning) -> dict[str, int]:

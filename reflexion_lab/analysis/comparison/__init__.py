@@ -90,17 +90,17 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
             digests = (known.benchmark_digest, manifest.benchmark_digest) if known.seed == manifest.seed else ("", "")
             if known.benchmark != manifest.benchmark or digests[0] != digests[1]:
                 sides = (other, known, digests[0]), (arm, manifest, digests[1])
-                found = " and ".join(
-                    f"{it.benchmark} {digest[:12]} in {one.label}, {it.run_id}" for one, it, digest in sides
+                benchmarks = " and ".join(
+                    f"{it.benchmark} {digest[:12]} in {arm.label}, {it.run_id}" for arm, it, digest in sides
                 )
-                raise ConfigError("benchmark", found, "one benchmark, and the same tasks at a seed")
+                raise ConfigError("benchmark", benchmarks, "one benchmark, and the same tasks at a seed")
 
 
 def _check_prices(rows: Sequence[Row], unit: str) -> None:
     """Raises ConfigError."""
-    if unit == "cost" and (free := [one.arm for one in rows if unit in one.unknown]):
+    if unit == "cost" and (free := [row.arm for row in rows if unit in row.unknown]):
         raise ConfigError("unit", f"cost, but {free[0]} has no prices", "runs with them", "take tokens or calls")
-    if unit == "cost" and len(paid := sorted({name for one in rows for name in one.currencies})) > 1:
+    if unit == "cost" and len(paid := sorted({name for row in rows for name in row.currencies})) > 1:
         raise ConfigError("unit", f"cost, in {', '.join(paid)}", "one currency", "take tokens or calls")
 
 
@@ -119,6 +119,6 @@ def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
 
 def _as_family(rows: Sequence[Row], name: str) -> list[Row]:
     """The rows with the p of their differences `name` corrected for each other; an upper bound claims nothing."""
-    claims = {one.arm: found for one in rows if (found := getattr(one, name)) and not one.is_upper_bound}
+    claims = {row.arm: claim for row in rows if (claim := getattr(row, name)) and not row.is_upper_bound}
     after = dict(zip(claims, corrected(list(claims.values())), strict=True))
-    return [replace(one, **{name: after[one.arm]}) if one.arm in after else one for one in rows]
+    return [replace(row, **{name: after[row.arm]}) if row.arm in after else row for row in rows]

@@ -97,21 +97,21 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
         raise DataError(
             f"arm {odd[0]}", f"runs of unknown {unit}", "runs that say what every call took", "match by another"
         )
-    one, other = _spent(first, unit), _spent(second, unit)
-    shared = sorted(case for case in one if case in other)
+    first_spent, second_spent = _spent(first, unit), _spent(second, unit)
+    shared = sorted(case for case in first_spent if case in second_spent)
     if not shared:
         raise DataError(f"arms {first.label} and {second.label}", "no case in both", "the same tasks and seeds")
-    one, other = ({case: found[case] for case in shared} for found in (one, other))
-    cap, first_caps, second_caps = _matching(one, other, seed)
+    first_spent, second_spent = ({case: amounts[case] for case in shared} for amounts in (first_spent, second_spent))
+    cap, first_caps, second_caps = _matching(first_spent, second_spent, seed)
     return Matched(
         unit=unit,
         cap=cap,
         dearer=0 if cap is None else 1 if math.inf not in first_caps.values() else 2,
-        first=_cut(first, one, first_caps),
-        second=_cut(second, other, second_caps),
-        first_spend=_mean(one, first_caps),
-        second_spend=_mean(other, second_caps),
-        equal=equal(_paths(first, one), _paths(second, other), seed),
+        first=_cut(first, first_spent, first_caps),
+        second=_cut(second, second_spent, second_caps),
+        first_spend=_mean(first_spent, first_caps),
+        second_spend=_mean(second_spent, second_caps),
+        equal=equal(_paths(first, first_spent), _paths(second, second_spent), seed),
     )
 
 
@@ -127,7 +127,7 @@ def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
     return [
         Spot(
             attempt=t,
-            spend=fmean(found[min(t, len(found)) - 1] for found in by_case.values()),
+            spend=fmean(amounts[min(t, len(amounts)) - 1] for amounts in by_case.values()),
             pass_at_1=arm.share(arm.verdicts(t), seed),
         )
         for t in range(1, arm.longest + 1)
@@ -151,8 +151,8 @@ def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
     """
     verdicts, by_case = arm.verdicts(), _spent(arm, unit)
     paid, solved = dict.fromkeys(arm.tasks, 0.0), dict.fromkeys(arm.tasks, 0.0)
-    for case, made in arm.judged.items():
-        paid[case.task_id] += by_case[case][-1] + reflecting(made[-1], unit)
+    for case, attempts in arm.judged.items():
+        paid[case.task_id] += by_case[case][-1] + reflecting(attempts[-1], unit)
         solved[case.task_id] += verdicts[case]
     return ratio(list(paid.values()), list(solved.values()), seed)
 
@@ -163,33 +163,33 @@ def _spent(arm: Arm, unit: str) -> Spent:
     return {case: amounts for case, amounts in spent(arm, unit).items() if case in judged}
 
 
-def _reached(found: Sequence[float], cap: float) -> int:
+def _reached(amounts: Sequence[float], cap: float) -> int:
     """Place of the last attempt that a case can afford; that of attempt 1 at least."""
-    return max(0, bisect_right(found, cap) - 1)
+    return max(0, bisect_right(amounts, cap) - 1)
 
 
 def _verdict(arm: Arm, case: Case, place: int) -> bool:
-    made = arm.attempts[case]
-    return arm.grades[case][submitted_at(made, made[place].number).number].passed
+    attempts = arm.attempts[case]
+    return arm.grades[case][submitted_at(attempts, attempts[place].number).number].passed
 
 
 def _cut(arm: Arm, by_case: Spent, caps: Caps) -> dict[Case, bool]:
-    return {case: _verdict(arm, case, _reached(found, caps[case])) for case, found in by_case.items()}
+    return {case: _verdict(arm, case, _reached(amounts, caps[case])) for case, amounts in by_case.items()}
 
 
 def _mean(by_case: Spent, caps: Caps) -> float:
-    return fmean(found[_reached(found, caps[case])] for case, found in by_case.items())
+    return fmean(amounts[_reached(amounts, caps[case])] for case, amounts in by_case.items())
 
 
-def _matching(one: Spent, other: Spent, seed: int) -> tuple[float | None, Caps, Caps]:
+def _matching(first_spent: Spent, second_spent: Spent, seed: int) -> tuple[float | None, Caps, Caps]:
     """The cap of the dearer side, and those of each case on either side; no cap is an infinite one."""
-    free = dict.fromkeys(one, math.inf)
-    first, second = _mean(one, free), _mean(other, free)
+    free = dict.fromkeys(first_spent, math.inf)
+    first, second = _mean(first_spent, free), _mean(second_spent, free)
     if first > second:
-        cap, caps = _caps(one, second, seed)
+        cap, caps = _caps(first_spent, second, seed)
         return cap, caps, free
     if second > first:
-        cap, caps = _caps(other, first, seed)
+        cap, caps = _caps(second_spent, first, seed)
         return cap, free, caps
     return None, free, free
 
@@ -200,14 +200,14 @@ def _caps(by_case: Spent, most: float, seed: int) -> tuple[float, Caps]:
     def mean(cap: float) -> float:
         return _mean(by_case, dict.fromkeys(by_case, cap))
 
-    amounts = sorted({amount for found in by_case.values() for amount in found})
+    amounts = sorted({amount for spent in by_case.values() for amount in spent})
     place = bisect_right(amounts, most + CLOSE, key=mean)
     caps = dict.fromkeys(by_case, amounts[max(0, place - 1)])
     left = (most - _mean(by_case, caps)) * len(by_case)
     larger = amounts[min(max(1, place), len(amounts) - 1)]
     for case in random.Random(f"{seed}:matched").sample(list(by_case), len(by_case)):
-        found = by_case[case]
-        left -= found[_reached(found, larger)] - found[_reached(found, caps[case])]
+        spent = by_case[case]
+        left -= spent[_reached(spent, larger)] - spent[_reached(spent, caps[case])]
         if left < -CLOSE:
             break
         caps[case] = larger
@@ -217,6 +217,6 @@ def _caps(by_case: Spent, most: float, seed: int) -> tuple[float, Caps]:
 def _paths(arm: Arm, by_case: Spent) -> list[Path]:
     rows = {task_id: row for row, task_id in enumerate(sorted({case.task_id for case in by_case}))}
     return [
-        Path(rows[case.task_id], found, [_verdict(arm, case, place) for place in range(len(found))])
-        for case, found in by_case.items()
+        Path(rows[case.task_id], amounts, [_verdict(arm, case, place) for place in range(len(amounts))])
+        for case, amounts in by_case.items()
     ]

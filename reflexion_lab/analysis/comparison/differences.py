@@ -78,9 +78,9 @@ class Difference(Record, frozen=True, kw_only=True):
     @property
     def is_detected(self) -> bool:
         """The interval leaves 0 out, the difference is not below the least, and p after Holm is below 0.05."""
-        found = self.estimate
-        is_seen = self.least is not None and abs(found.value) >= self.least - CLOSE
-        return is_seen and not found.low <= 0 <= found.high and self.p_holm < 1 - LEVEL + CLOSE
+        estimate = self.estimate
+        is_seen = self.least is not None and abs(estimate.value) >= self.least - CLOSE
+        return is_seen and not estimate.low <= 0 <= estimate.high and self.p_holm < 1 - LEVEL + CLOSE
 
 
 def compared(
@@ -141,7 +141,9 @@ def compared(
 
 def corrected(family: Sequence[Difference]) -> list[Difference]:
     """All differences of one claim with their p corrected for each other, in the same order."""
-    return [replace(one, p_holm=p) for one, p in zip(family, holm([one.p_tasks for one in family]), strict=True)]
+    return [
+        replace(claim, p_holm=p) for claim, p in zip(family, holm([claim.p_tasks for claim in family]), strict=True)
+    ]
 
 
 def _array(verdicts: Verdicts, tasks: Sequence[str], seeds: Sequence[int]) -> list[list[float]]:

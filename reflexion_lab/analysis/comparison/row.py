@@ -102,12 +102,12 @@ def row(
     """`longest`: attempts of the longest loop of all arms. Raises DataError where `base` has no case of this arm's."""
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]
-    shares = tuple(sum(one.values()) / len(one) for one in curve)
+    shares = tuple(sum(verdicts.values()) / len(verdicts) for verdicts in curve)
     others = base.attempts.keys() if base else arm.attempts.keys()
     refused = _refused(arm, base, one_seed)
     has_partner = base is not None and base is not arm and not refused
     unmatched = _unmatched(arm, base, unit) if base and has_partner else ""
-    unknown = tuple(one for one in UNITS if not is_known(arm, one))
+    unknown = tuple(name for name in UNITS if not is_known(arm, name))
     return Row(
         arm=arm.label,
         feedback_source=arm.feedback_source,
@@ -123,7 +123,7 @@ def row(
         no_verdict=arm.no_verdict,
         absent=tuple(sorted(others - arm.attempts.keys())),
         alone=tuple(sorted(arm.attempts.keys() - others)),
-        no_feedback=sum(made[0].evaluation.outcome == "no_tests" for made in arm.attempts.values()),
+        no_feedback=sum(attempts[0].evaluation.outcome == "no_tests" for attempts in arm.attempts.values()),
         curve=shares,
         first=arm.share(curve[0]),
         final=arm.share(curve[-1]),
@@ -137,7 +137,9 @@ def row(
         unmatched=unmatched,
         moves=ends(arm),
         feedback=feedback_confusion(
-            (one, arm.grades[case][one.number]) for case, made in arm.attempts.items() for one in made
+            (attempt, arm.grades[case][attempt.number])
+            for case, attempts in arm.attempts.items()
+            for attempt in attempts
         ),
         spent=_tallies(arm),
         tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
@@ -147,7 +149,9 @@ def row(
 
 
 def _tallies(arm: Arm) -> Tallies:
-    judged = [(one, arm.grades[case][one.number]) for case, made in arm.attempts.items() for one in made]
+    judged = [
+        (attempt, arm.grades[case][attempt.number]) for case, attempts in arm.attempts.items() for attempt in attempts
+    ]
     n = len(judged)
     written = (suite.usage for log in arm.logs for suite in log.written.values())
     own = (usage for attempt, _ in judged for usage in attempt.usage.values())
@@ -165,13 +169,13 @@ def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
         return ""
     shared = {case.seed for case in arm.judged.keys() & base.judged.keys()}
     if not shared:
-        both = " and ".join(f"{one.label} (seeds {', '.join(map(str, one.seeds))})" for one in (arm, base))
+        both = " and ".join(f"{side.label} (seeds {', '.join(map(str, side.seeds))})" for side in (arm, base))
         raise DataError("arms", f"no case in both {both}", "the same tasks at the same seeds")
     return ONE_SEED if len(shared) == 1 and not one_seed else ""
 
 
 def _unmatched(arm: Arm, base: Arm, unit: str) -> str:
-    missing = " or ".join(one.label for one in (arm, base) if not is_known(one, unit))
+    missing = " or ".join(side.label for side in (arm, base) if not is_known(side, unit))
     return f"{unit} of {missing} unknown" if missing else ""
 
 
@@ -182,27 +186,27 @@ def _as_run(arm: Arm, base: Arm, study: Registration | None) -> Difference:
 
 def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
     reasons, least = _registered(arm, base, f"{METRIC}_equal_{unit}", study)
-    found = matched(base, arm, unit)
+    pair = matched(base, arm, unit)
     cut = Cut(
-        shorter=("", base.label, arm.label)[found.dearer],
-        spend=found.second_spend,
-        baseline_spend=found.first_spend,
-        is_matched=found.is_matched,
+        shorter=("", base.label, arm.label)[pair.dearer],
+        spend=pair.second_spend,
+        baseline_spend=pair.first_spend,
+        is_matched=pair.is_matched,
     )
-    return compared(found.second, found.first, f"equal {unit}", cut, reasons, least, found.equal)
+    return compared(pair.second, pair.first, f"equal {unit}", cut, reasons, least, pair.equal)
 
 
 def _registered(arm: Arm, base: Arm, metric: str, study: Registration | None) -> tuple[list[str], float]:
     """Why this comparison was not, and the least effect that counts where it was."""
     reasons = exploratory(
-        study, arm.label, metric, baseline=base.label, runs=[log.manifest for one in (arm, base) for log in one.logs]
+        study, arm.label, metric, baseline=base.label, runs=[log.manifest for side in (arm, base) for log in side.logs]
     )
     return reasons, study.minimum_detectable_effect if study and not reasons else 0.0
 
 
 def _models(arm: Arm) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
+    fingerprints: dict[str, dict[str, None]] = {}
     for log in arm.logs:
         for role, fingerprint in {"actor": log.manifest.model_fingerprint, **log.manifest.role_fingerprints}.items():
-            found.setdefault(role, {})[fingerprint] = None
-    return {role: tuple(names) for role, names in found.items()}
+            fingerprints.setdefault(role, {})[fingerprint] = None
+    return {role: tuple(names) for role, names in fingerprints.items()}

@@ -36,10 +36,10 @@ def side_by_side(
         As `arms` and `compare`, what is wrong, and of which run; or no run has a key of `by`.
     """
     _check(runs, by)
-    found = arms(runs, by)
+    grouped = arms(runs, by)
     mine = [run for run in runs if run.manifest.study_digest]
     study = registration.of_runs([run.path for run in mine], [run.manifest for run in mine]) if mine else None
-    return found, compare(found, baseline, unit, one_seed, study)
+    return grouped, compare(grouped, baseline, unit, one_seed, study)
 
 
 def _check(runs: Sequence[RunFolder], by: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
         for log in arm.logs
         for task_id, written in log.written.items()
     }
-    return {case: _spent(made, unit, before.get(case, 0.0)) for case, made in arm.attempts.items()}
+    return {case: _spent(attempts, unit, before.get(case, 0.0)) for case, attempts in arm.attempts.items()}
 
 
 def is_known(arm: Arm, unit: str) -> bool:
@@ -53,7 +53,7 @@ def is_known(arm: Arm, unit: str) -> bool:
     by_case = spent(arm, unit)
     if unit == "cost":
         prices = {price for log in arm.logs for price in log.manifest.prices.values()}
-        return any(found[-1] for found in by_case.values()) and UNPRICED not in prices
+        return any(case_amounts[-1] for case_amounts in by_case.values()) and UNPRICED not in prices
     usages = [usage for attempts in arm.attempts.values() for attempt in attempts for usage in attempt.usage.values()]
     answered = (usage for usage in usages if usage.calls > usage.refused)
     first = all(
@@ -65,8 +65,8 @@ def is_known(arm: Arm, unit: str) -> bool:
 
 def currencies(arm: Arm) -> tuple[str, ...]:
     """In which its runs paid, as their manifests say; sorted."""
-    said = (_CURRENCY.match(price) for log in arm.logs for price in log.manifest.prices.values())
-    return tuple(sorted({one[1] for one in said if one}))
+    matches = (_CURRENCY.match(price) for log in arm.logs for price in log.manifest.prices.values())
+    return tuple(sorted({match[1] for match in matches if match}))
 
 
 def reflecting(attempt: Attempt, unit: str) -> float:
@@ -83,9 +83,9 @@ def _amount(usage: Usage, unit: str) -> float:
     return float(getattr(usage, unit))
 
 
-def _spent(made: Sequence[Attempt], unit: str, before: float) -> list[float]:
+def _spent(attempts: Sequence[Attempt], unit: str, before: float) -> list[float]:
     """Before each attempt, the reflection on the one before it."""
-    calls = [(one.trajectory.usage, *one.trajectory.others.values()) for one in made]
+    calls = [(attempt.trajectory.usage, *attempt.trajectory.others.values()) for attempt in attempts]
     acting = [sum(_amount(usage, unit) for usage in usages) for usages in calls]
-    earlier = [before, *(reflecting(one, unit) for one in made[:-1])]
+    earlier = [before, *(reflecting(attempt, unit) for attempt in attempts[:-1])]
     return list(accumulate(a + b for a, b in zip(acting, earlier, strict=True)))

@@ -19,7 +19,7 @@ def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
     """By its whole name: every arm under a name on one line, cut in its middle where it is too long, and still like no
     other.
     """
-    shown: dict[str, Arm] = {}
+    by_label: dict[str, Arm] = {}
     taken: set[str] = set()
     for arm in arms:
         whole = _visible(plain(arm.label))
@@ -27,14 +27,14 @@ def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
         while name in taken:
             name, number = f"{bounded(whole, LONGEST - 5)} ({number})", number + 1
         taken.add(name)
-        shown[arm.label] = Arm(name, arm.logs)
-    return shown
+        by_label[arm.label] = Arm(name, arm.logs)
+    return by_label
 
 
-def renamed(comparison: Comparison, shown: Mapping[str, Arm]) -> Comparison:
+def renamed(comparison: Comparison, by_label: Mapping[str, Arm]) -> Comparison:
     """With the names that `shown` gives its arms."""
-    rows = tuple(replace(row, arm=shown[row.arm].label) for row in comparison.rows)
-    baseline = shown[comparison.baseline].label if comparison.baseline else None
+    rows = tuple(replace(row, arm=by_label[row.arm].label) for row in comparison.rows)
+    baseline = by_label[comparison.baseline].label if comparison.baseline else None
     return replace(comparison, rows=rows, baseline=baseline)
 
 

@@ -20,19 +20,19 @@ COLUMNS = ("unit", "arm", "feedback_source", "attempt", "mean_a_case", "share", 
 LABELS = {"tokens": "tokens a case, mean", "calls": "model calls a case, mean", "cost": "cost a case, mean"}
 
 
-def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
+def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
     """Draw every arm's way from attempt 1 to its last, on a logarithmic scale of spending, and the convex hull.
 
     The scale is linear where some spending is 0: a first attempt by a local model costs nothing.
 
     Parameters
     ----------
-    found : Mapping[Arm, Sequence[Spot]]
+    by_arm : Mapping[Arm, Sequence[Spot]]
         By arm, its spots in the order of attempts; none where nobody recorded what it spent.
     unit : str
         What is spent: `tokens`, `calls` or `cost`.
     """
-    for place, (arm, spots) in enumerate(found.items()):
+    for place, (arm, spots) in enumerate(by_arm.items()):
         if not spots:
             continue
         style, last = look(place), spots[-1]
@@ -40,7 +40,7 @@ def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
         line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.1, "alpha": 0.7}
         ax.plot(x, y, **line, marker=style["marker"], markersize=3, zorder=3)
         ax.vlines(last.spend, last.pass_at_1.low, last.pass_at_1.high, color=style["color"], alpha=0.4, linewidth=1.6)
-        size = 8 + 5 * sum(_is_covered(last, other) for other in list(found.values())[place + 1 :])
+        size = 8 + 5 * sum(_is_covered(last, other) for other in list(by_arm.values())[place + 1 :])
         ax.plot(
             last.spend,
             y[-1],
@@ -50,13 +50,13 @@ def budget(found: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
             label=named(arm.label, arm.is_upper_bound),
             gid="final",
         )
-    _hull(found, ax)
+    _hull(by_arm, ax)
     ax.set(xlabel=LABELS[unit], ylabel="share of tasks solved")
-    if all(spot.spend > 0 for spots in found.values() for spot in spots):
+    if all(spot.spend > 0 for spots in by_arm.values() for spot in spots):
         ax.set_xscale("log")
         _ticks(ax)
     per_cent(ax.yaxis)
-    mark_bounds(ax, [arm.label for arm in found if arm.is_upper_bound])
+    mark_bounds(ax, [arm.label for arm in by_arm if arm.is_upper_bound])
     return frame(ax, "both")
 
 
@@ -69,13 +69,13 @@ def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LAB
         unit: {arm: accuracy_by_spending(arm, unit, seed) if is_known(arm, unit) else [] for arm in arms}
         for unit in units
     }
-    spots = {unit: found for unit, found in spots.items() if any(found.values())}
+    spots = {unit: by_arm for unit, by_arm in spots.items() if any(by_arm.values())}
     if not spots:
         return None
     rows = [
-        (unit, arm.label, arm.feedback_source, spot.attempt, spot.spend, *_ends(spot), (arm, spot) in _hull_of(found))
-        for unit, found in spots.items()
-        for arm, own in found.items()
+        (unit, arm.label, arm.feedback_source, spot.attempt, spot.spend, *_ends(spot), (arm, spot) in _hull_of(by_arm))
+        for unit, by_arm in spots.items()
+        for arm, own in by_arm.items()
         for spot in own
     ]
     text = (
@@ -84,7 +84,7 @@ def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LAB
         "methods reaches every spot on it. What follows the attempt that is submitted is not counted; cached "
         f"replies cost what they did when first drawn.{_missing(spots)}"
     )
-    panels = [functools.partial(budget, found, unit) for unit, found in spots.items()]
+    panels = [functools.partial(budget, by_arm, unit) for unit, by_arm in spots.items()]
     size = 5.2, 3.6 + 0.1 * len(arms)
     return Drawing("budget", "pass@1 against spending", panels, COLUMNS, rows, text, size, has_legend=True)
 
@@ -103,7 +103,7 @@ def _is_covered(last: Spot, other: Sequence[Spot]) -> bool:
 
 
 def _missing(spots: Mapping[str, Mapping[Arm, Sequence[Spot]]]) -> str:
-    without = {unit: [arm.label for arm, own in found.items() if not own] for unit, found in spots.items()}
+    without = {unit: [arm.label for arm, own in by_arm.items() if not own] for unit, by_arm in spots.items()}
     return "".join(f" Unknown {unit}, hence not drawn: {', '.join(names)}." for unit, names in without.items() if names)
 
 
@@ -111,17 +111,17 @@ def _ends(spot: Spot) -> tuple[float, float, float]:
     return spot.pass_at_1.value, spot.pass_at_1.low, spot.pass_at_1.high
 
 
-def _hull_of(found: Mapping[Arm, Sequence[Spot]]) -> list[tuple[Arm, Spot]]:
+def _hull_of(by_arm: Mapping[Arm, Sequence[Spot]]) -> list[tuple[Arm, Spot]]:
     """Cheapest first."""
-    known = [(arm, spot) for arm, spots in found.items() if not arm.is_upper_bound for spot in spots]
+    known = [(arm, spot) for arm, spots in by_arm.items() if not arm.is_upper_bound for spot in spots]
     return [known[place] for place in hull([(spot.spend, spot.pass_at_1.value) for _, spot in known])]
 
 
-def _hull(found: Mapping[Arm, Sequence[Spot]], ax: Axes) -> None:
+def _hull(by_arm: Mapping[Arm, Sequence[Spot]], ax: Axes) -> None:
     """Straight in spending, hence bent on a logarithmic scale."""
     import numpy as np
 
-    spots = [spot for _, spot in _hull_of(found)]
+    spots = [spot for _, spot in _hull_of(by_arm)]
     if len(spots) > 1:
         x, y = [spot.spend for spot in spots], [spot.pass_at_1.value for spot in spots]
         between = np.geomspace(x[0], x[-1], 200) if x[0] > 0 else np.linspace(x[0], x[-1], 200)

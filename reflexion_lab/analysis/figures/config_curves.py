@@ -23,32 +23,37 @@ MOST = 7
 """Curves in a panel."""
 
 
-def over(found: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, ax: Axes) -> Axes:
+def over(curves: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, ax: Axes) -> Axes:
     """Draw a curve a series: share solved by the value of `key`, with its interval.
 
     Numbers stand where they belong, on a logarithmic scale where they span a factor of 50; words behind them, apart.
 
     Parameters
     ----------
-    found : Mapping[str, Mapping[Value, tuple[Arm, Estimate]]]
+    curves : Mapping[str, Mapping[Value, tuple[Arm, Estimate]]]
         By series, by value: the arm and its share.
     """
-    places = _places(dict.fromkeys(value for series in found.values() for value in series))
+    places = _places(dict.fromkeys(value for series in curves.values() for value in series))
     step = 0.02 * (max(places.values()) - min(places.values()) or 1)
-    for number, (name, series) in enumerate(found.items()):
-        style, shift = look(number), (number - (len(found) - 1) / 2) * step
+    for number, (name, series) in enumerate(curves.items()):
+        style, shift = look(number), (number - (len(curves) - 1) / 2) * step
         values = sorted(series, key=lambda value: places[value])
         shares = [series[value][1] for value in values]
         x = [places[value] + shift for value in values]
         ax.vlines(
-            x, [one.low for one in shares], [one.high for one in shares], color=style["color"], alpha=0.5, linewidth=1.6
+            x,
+            [share.low for share in shares],
+            [share.high for share in shares],
+            color=style["color"],
+            alpha=0.5,
+            linewidth=1.6,
         )
         numbers = [place for place, value in zip(x, values, strict=True) if not isinstance(value, str)]
         line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.6}
-        ax.plot(numbers, [one.value for one in shares[: len(numbers)]], **line, zorder=3)
+        ax.plot(numbers, [share.value for share in shares[: len(numbers)]], **line, zorder=3)
         ax.plot(
             x,
-            [one.value for one in shares],
+            [share.value for share in shares],
             **{**style, "linestyle": ""},
             markersize=7,
             zorder=4,
@@ -58,7 +63,7 @@ def over(found: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, ax
     ax.set_xticks(list(places.values()), [f"{value:g}" if not isinstance(value, str) else value for value in places])
     ax.set(xlabel=key, ylabel="share of tasks solved")
     per_cent(ax.yaxis)
-    if above := [arm.label for series in found.values() for arm, _ in series.values() if arm.is_upper_bound]:
+    if above := [arm.label for series in curves.values() for arm, _ in series.values() if arm.is_upper_bound]:
         watermark(ax, above[:1])
     return frame(ax, "y")
 
@@ -92,13 +97,13 @@ def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:
     for arm in having:
         share = arm.share(arm.verdicts(), seed)
         series.setdefault(_series(arm, key), {})[_value(_config(arm)[key])] = arm, share
-    series = {name: found for name, found in series.items() if len(found) > 1} or series
+    series = {name: points for name, points in series.items() if len(points) > 1} or series
     rows = [
         (key, value, name, arm.label, arm.feedback_source, len(arm.judged), share.value, share.low, share.high)
-        for name, found in series.items()
-        for value, (arm, share) in found.items()
+        for name, points in series.items()
+        for value, (arm, share) in points.items()
     ]
-    drawn = [arm for found in series.values() for arm, _ in found.values()]
+    drawn = [arm for points in series.values() for arm, _ in points.values()]
     text = f"{facts(drawn)} 95 % intervals: {share_methods(drawn)}."
     parts = [list(series.items())[start : start + MOST] for start in range(0, len(series), MOST)]
     panels = [functools.partial(over, dict(part), key) for part in parts]
@@ -117,7 +122,7 @@ def _varies(configs: Sequence[Mapping[str, object]], key: str) -> bool:
         if key in config:
             rest = repr(sorted((name, repr(value)) for name, value in config.items() if name not in (key, "seed")))
             groups.setdefault(rest, set()).add(_value(config[key]))
-    return any(len(found) > 1 and any(not isinstance(value, str) for value in found) for found in groups.values())
+    return any(len(values) > 1 and any(not isinstance(value, str) for value in values) for values in groups.values())
 
 
 def _series(arm: Arm, key: str) -> str:

@@ -93,38 +93,38 @@ class Curve(Record, frozen=True, kw_only=True):
     def facts(self) -> str:
         """One line for the caption."""
         seeds = f"seed{'s' * (len(self.seeds) != 1)} {', '.join(map(str, self.seeds))}"
-        said = {"none": "no feedback", "oracle": "oracle feedback: UPPER BOUND, not pass@1"}
-        source = said.get(self.feedback_source, f"{self.feedback_source} feedback")
+        sources = {"none": "no feedback", "oracle": "oracle feedback: UPPER BOUND, not pass@1"}
+        source = sources.get(self.feedback_source, f"{self.feedback_source} feedback")
         unit = "tasks" if len(self.seeds) == 1 else "cases (a task at a seed)"
         return f"{self.label}: n = {self.points[0].n} {unit}, {seeds}, {source}"
 
 
-def curves(found: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
+def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
     """Draw the curves with their intervals, and name each at its end with its last share in per cent.
 
     Parameters
     ----------
-    found : Sequence[Curve]
+    arm_curves : Sequence[Curve]
         One at least, all of the same length.
     feedback : bool, default False
         Also draw, dashed, the share that passed the visible tests.
     """
     from matplotlib.ticker import MaxNLocator
 
-    last = found[0].points[-1].attempt
-    is_crowded = len(found) > MOST_BANDS or last == 1
-    step = 0.5 / len(found) if is_crowded else 0.04  # curves that coincide are both to be seen
-    shifts = [(place - (len(found) - 1) / 2) * step for place in range(len(found))]
-    for place, (curve, shift) in enumerate(zip(found, shifts, strict=True)):
+    last = arm_curves[0].points[-1].attempt
+    is_crowded = len(arm_curves) > MOST_BANDS or last == 1
+    step = 0.5 / len(arm_curves) if is_crowded else 0.04  # curves that coincide are both to be seen
+    shifts = [(place - (len(arm_curves) - 1) / 2) * step for place in range(len(arm_curves))]
+    for place, (curve, shift) in enumerate(zip(arm_curves, shifts, strict=True)):
         _curve(curve, place, shift, is_crowded, ax)
         if feedback and curve.feedback_source == "visible":  # an oracle's is the curve itself; without feedback it is 0
             _dashed(curve, place, shift, ax)
-    low, high = _span(found, feedback)
+    low, high = _span(arm_curves, feedback)
     ax.set(xlim=(0.65, last + 0.4), ylim=(low, high), xlabel="loop cut at attempt", ylabel="share of tasks solved")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     per_cent(ax.yaxis)
-    _names(found, shifts, ax)
-    mark_bounds(ax, [curve.label for curve in found if curve.is_upper_bound])
+    _names(arm_curves, shifts, ax)
+    mark_bounds(ax, [curve.label for curve in arm_curves if curve.is_upper_bound])
     return frame(ax, "y")
 
 
@@ -132,11 +132,11 @@ def curves(found: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
 def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     """Of one arm or more."""
     longest = max(arm.longest for arm in arms)
-    found = [Curve.over(arm, longest, seed) for arm in arms]
+    arm_curves = [Curve.over(arm, longest, seed) for arm in arms]
     rows = [
         (c.label, c.feedback_source, " ".join(map(str, c.seeds)), p.attempt, p.n, p.solved, p.pass_at_1, p.low, p.high,
          p.any_solved, p.tokens_cum)
-        for c in found
+        for c in arm_curves
         for p in c.points
     ]  # fmt: skip
     kinds = {
@@ -147,10 +147,10 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     text = f"Hidden verdict on what would have been submitted at each cut. {facts(arms)} 95 % intervals: {methods}."
     if len(arms) > 1:
         text += f" {_shared(arms)}"
-    longest_name = max(len(_name(curve)) for curve in found)
+    longest_name = max(len(_name(curve)) for curve in arm_curves)
     panel = 7.6 + 0.07 * max(0, longest_name - 20), 4.2 + 0.2 * max(0, len(arms) - 5)
     metric = "Share solved" if all(arm.is_upper_bound for arm in arms) else "pass@1"
-    return Drawing("curves", f"{metric} by attempt", [lambda ax: curves(found, ax)], COLUMNS, rows, text, panel)
+    return Drawing("curves", f"{metric} by attempt", [lambda ax: curves(arm_curves, ax)], COLUMNS, rows, text, panel)
 
 
 def run_drawing(log: Log, label: str) -> Drawing:
@@ -222,9 +222,9 @@ def _name(curve: Curve) -> str:
     return f"{curve.label} ({UPPER_BOUND}, not pass@1)" if curve.is_upper_bound else curve.label
 
 
-def _span(found: Sequence[Curve], feedback: bool) -> tuple[float, float]:
+def _span(arm_curves: Sequence[Curve], feedback: bool) -> tuple[float, float]:
     """All that is drawn, and a third of the scale at least."""
-    points = [point for curve in found for point in curve.points]
+    points = [point for curve in arm_curves for point in curve.points]
     passed = [point.visible_pass for point in points if feedback and point.visible_pass is not None]
     low = min([point.low for point in points] + passed)
     high = max([point.high for point in points] + passed)
@@ -232,12 +232,12 @@ def _span(found: Sequence[Curve], feedback: bool) -> tuple[float, float]:
     return max(-0.02, low - pad), min(1.02, high + pad)
 
 
-def _names(found: Sequence[Curve], shifts: Sequence[float], ax: Axes) -> None:
+def _names(arm_curves: Sequence[Curve], shifts: Sequence[float], ax: Axes) -> None:
     """Beside the ends, clear of each other, each tied to its own."""
     (low, high), right = ax.get_ylim(), ax.get_xlim()[1]
-    ends = [curve.points[-1].pass_at_1 for curve in found]
+    ends = [curve.points[-1].pass_at_1 for curve in arm_curves]
     heights = spread(ends, (high - low) * 0.062, max(low, 0.0), min(high, 1.0))
-    for place, (curve, end, height) in enumerate(zip(found, ends, heights, strict=True)):
+    for place, (curve, end, height) in enumerate(zip(arm_curves, ends, heights, strict=True)):
         style, x = look(place), curve.points[-1].attempt + shifts[place]
         ax.plot((x, right), (end, height), color=style["color"], linewidth=0.6, alpha=0.6, clip_on=False, zorder=3)
         mark: Style = {key: style[key] for key in ("color", "marker", "markerfacecolor", "markeredgecolor")}
@@ -248,7 +248,7 @@ def _names(found: Sequence[Curve], shifts: Sequence[float], ax: Axes) -> None:
 
 def _shared(arms: Sequence[Arm]) -> str:
     """Whether the first attempts are the very same programs."""
-    first = [{case: made[0].trajectory.solution for case, made in arm.attempts.items()} for arm in arms]
+    first = [{case: attempts[0].trajectory.solution for case, attempts in arm.attempts.items()} for arm in arms]
     odd = [
         arm.label
         for arm, own in zip(arms[1:], first[1:], strict=True)

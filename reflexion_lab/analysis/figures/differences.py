@@ -49,17 +49,20 @@ def differences(rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
     from matplotlib.ticker import FuncFormatter
 
     for place, row in enumerate(rows):
-        found = _both(row)
-        for number, one in enumerate(found):
-            y = place + (number - (len(found) - 1) / 2) * 0.36
-            _line(one, BUDGETS[number], y, ax)
-            text = f"{cells.estimate(one.estimate, signed=True).replace('-', '−')}  {_said(row, one)}"
+        both = _both(row)
+        for number, difference in enumerate(both):
+            y = place + (number - (len(both) - 1) / 2) * 0.36
+            _line(difference, BUDGETS[number], y, ax)
+            text = f"{cells.estimate(difference.estimate, signed=True).replace('-', '−')}  {_said(row, difference)}"
             note(ax, y, text)
     ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
     ax.set_yticks(range(len(rows)), [_name(row) for row in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    every = [one for row in rows for one in _both(row)]
-    widest = max(max(abs(one.estimate.low), abs(one.estimate.high), one.minimum or 0) for one in every)
+    every = [difference for row in rows for difference in _both(row)]
+    widest = max(
+        max(abs(difference.estimate.low), abs(difference.estimate.high), difference.minimum or 0)
+        for difference in every
+    )
     ax.set_xlim(-1.08 * widest, 1.08 * widest)
     ax.set_xlabel(f"solved, points more than {baseline}")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: cells.number(x, 0, signed=True).replace("-", "−")))
@@ -78,13 +81,14 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         return None
     known = {comparison.baseline, *(row.arm for row in rows)}
     lines = [
-        (row.arm, one.budget, one.n, " ".join(map(str, one.seeds)), one.estimate.value, one.estimate.low,
-         one.estimate.high, one.won, one.lost, one.p, one.p_tasks, one.p_holm, one.least, one.minimum,
-         "" if row.is_upper_bound else one.is_detected)
+        (row.arm, difference.budget, difference.n, " ".join(map(str, difference.seeds)), difference.estimate.value,
+         difference.estimate.low, difference.estimate.high, difference.won, difference.lost, difference.p,
+         difference.p_tasks, difference.p_holm, difference.least, difference.minimum,
+         "" if row.is_upper_bound else difference.is_detected)
         for row in rows
-        for one in _both(row)
+        for difference in _both(row)
     ]  # fmt: skip
-    methods = " and ".join(dict.fromkeys(one.method for row in rows for one in _both(row)))
+    methods = " and ".join(dict.fromkeys(difference.method for row in rows for difference in _both(row)))
     unmatched = [f"{row.arm} ({row.unmatched})" for row in rows if row.unmatched]
     refused = [f"{row.arm} ({row.refused})" for row in comparison.rows if row.refused]
     text = (
@@ -101,30 +105,43 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
 
 
 def _both(row: Row) -> list[Difference]:
-    return [one for one in (row.as_run, row.matched) if one]
+    return [difference for difference in (row.as_run, row.matched) if difference]
 
 
-def _line(one: Difference, style: Style, y: float, ax: Axes) -> None:
-    if one.minimum is not None:
-        ax.barh(y, 2 * one.minimum, left=-one.minimum, height=0.3, color=FAINT, alpha=0.75, zorder=1, gid="minimum")
-    ax.hlines(y, one.estimate.low, one.estimate.high, color=style["color"], linewidth=2.2, alpha=0.6, zorder=3)
-    ax.plot(one.estimate.value, y, **style, linestyle="", zorder=4, gid=one.budget)
+def _line(difference: Difference, style: Style, y: float, ax: Axes) -> None:
+    if difference.minimum is not None:
+        ax.barh(
+            y,
+            2 * difference.minimum,
+            left=-difference.minimum,
+            height=0.3,
+            color=FAINT,
+            alpha=0.75,
+            zorder=1,
+            gid="minimum",
+        )
+    ax.hlines(
+        y, difference.estimate.low, difference.estimate.high, color=style["color"], linewidth=2.2, alpha=0.6, zorder=3
+    )
+    ax.plot(difference.estimate.value, y, **style, linestyle="", zorder=4, gid=difference.budget)
 
 
 def _legend(rows: Sequence[Row], ax: Axes) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    names = list(dict.fromkeys(one.budget for row in rows for one in _both(row)))
+    names = list(dict.fromkeys(difference.budget for row in rows for difference in _both(row)))
     marks = [Line2D([], [], linestyle="", **style, label=name) for style, name in zip(BUDGETS, names, strict=False)]
     place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 3, "borderaxespad": 0.2}
-    has_minimum = any(one.minimum is not None for row in rows for one in _both(row))
+    has_minimum = any(difference.minimum is not None for row in rows for difference in _both(row))
     handles = [*marks, *[Patch(color=FAINT, label="too small to be found")] * has_minimum]
     ax.legend(handles=handles, **place, frameon=False, fontsize=8.5, labelcolor=INK)
 
 
-def _said(row: Row, one: Difference) -> str:
-    return UPPER_BOUND if row.is_upper_bound else f"p = {one.p_holm:.2g}" if one.p_holm >= 1e-4 else "p < 0.0001"
+def _said(row: Row, difference: Difference) -> str:
+    if row.is_upper_bound:
+        return UPPER_BOUND
+    return f"p = {difference.p_holm:.2g}" if difference.p_holm >= 1e-4 else "p < 0.0001"
 
 
 def _name(row: Row) -> str:

@@ -174,8 +174,8 @@ def share_methods(arms: Sequence[Arm]) -> str:
 
 
 def _sizes(arms: Sequence[Arm]) -> str:
-    found = _grouped((_size(arm), arm.label) for arm in arms)
-    return "; ".join(size if len(found) == 1 else f"{size} ({_shared(who, found)})" for size, who in found.items())
+    groups = _grouped((_size(arm), arm.label) for arm in arms)
+    return "; ".join(size if len(groups) == 1 else f"{size} ({_shared(who, groups)})" for size, who in groups.items())
 
 
 def _size(arm: Arm) -> str:
@@ -190,21 +190,24 @@ def _seeds(arm: Arm) -> str:
 
 
 def _sources(arms: Sequence[Arm]) -> str:
-    found = _grouped((arm.feedback_source, arm.label) for arm in arms)
-    told = {source: f"oracle, hence {UPPER_BOUND}, not pass@1" if source == "oracle" else source for source in found}
+    groups = _grouped((arm.feedback_source, arm.label) for arm in arms)
+    names = {source: f"oracle, hence {UPPER_BOUND}, not pass@1" if source == "oracle" else source for source in groups}
     return "; ".join(
-        told[source] if len(found) == 1 else f"{told[source]} ({_shared(who, found)})" for source, who in found.items()
+        names[source] if len(groups) == 1 else f"{names[source]} ({_shared(who, groups)})"
+        for source, who in groups.items()
     )
 
 
-def _shared(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> str:
+def _shared(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str:
     """Who they are; the largest group of several need not be named."""
-    is_most = len(names) > MOST_NAMED and all(len(names) > len(other) for other in found.values() if other is not names)
+    is_most = len(names) > MOST_NAMED and all(
+        len(names) > len(other) for other in groups.values() if other is not names
+    )
     return "all others" if is_most else ", ".join(names)
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for key, name in pairs:
-        found.setdefault(key, []).append(name)
-    return found
+        groups.setdefault(key, []).append(name)
+    return groups

@@ -51,20 +51,20 @@ def outcome_map(arm: Arm, tasks: Sequence[str], ax: Axes, is_named: bool = True)
     from matplotlib.colors import ListedColormap
 
     kinds, wide = list(KINDS), arm.longest + 1
-    found = np.full((len(tasks), wide * len(arm.seeds) - 1), np.nan)
+    image = np.full((len(tasks), wide * len(arm.seeds) - 1), np.nan)
     rows = {task_id: row for row, task_id in enumerate(tasks)}
     for case, number, kind in _cells(arm):
-        found[rows[case.task_id], arm.seeds.index(case.seed) * wide + number - 1] = kinds.index(kind)
+        image[rows[case.task_id], arm.seeds.index(case.seed) * wide + number - 1] = kinds.index(kind)
     look: Style = {"cmap": ListedColormap(list(KINDS.values())), "vmin": -0.5, "vmax": len(KINDS) - 0.5}
-    ended = np.ones_like(found)
+    ended = np.ones_like(image)
     ended[:, arm.longest :: wide] = np.nan  # between seeds
     ax.imshow(ended, aspect="auto", cmap=ListedColormap(["#F4F4F4"]))
-    ax.imshow(found, aspect="auto", interpolation="nearest", gid="map", **look)
+    ax.imshow(image, aspect="auto", interpolation="nearest", gid="map", **look)
     _axes(arm, tasks if is_named else (), wide, ax)
     for kind, colour in KINDS.items():
         if kind != UNKNOWN:
             ax.plot([], [], "s", color=colour, markersize=8, label=kind)
-    down, across = np.nonzero(found == kinds.index(UNKNOWN))
+    down, across = np.nonzero(image == kinds.index(UNKNOWN))
     cross: Style = {"color": INK, "markersize": 4, "markeredgewidth": 0.8, "gid": "unknown"}
     ax.plot(across, down, "x", label=UNKNOWN, **cross)
     ax.set_title(arm.label, loc="left", fontsize=9)
@@ -105,18 +105,18 @@ def _cells(arm: Arm) -> list[tuple[Case, int, str]]:
 
 def _shares(arms: Sequence[Arm]) -> dict[str, float]:
     """By task; not a number where the hidden tests say nothing."""
-    found: dict[str, list[bool]] = {case.task_id: [] for arm in arms for case in arm.attempts}
+    verdicts: dict[str, list[bool]] = {case.task_id: [] for arm in arms for case in arm.attempts}
     for arm in arms:
         for case, passed in arm.verdicts().items():
-            found[case.task_id].append(passed)
-    return {task_id: sum(passed) / len(passed) if passed else math.nan for task_id, passed in found.items()}
+            verdicts[case.task_id].append(passed)
+    return {task_id: sum(passed) / len(passed) if passed else math.nan for task_id, passed in verdicts.items()}
 
 
 def _axes(arm: Arm, tasks: Sequence[str], wide: int, ax: Axes) -> None:
     starts = [place * wide for place in range(len(arm.seeds))]
     step = 1 if arm.longest <= 5 else arm.longest - 1
-    shown = range(0, arm.longest, step)
-    ax.set_xticks([start + t for start in starts for t in shown], [str(t + 1) for _ in starts for t in shown])
+    labelled = range(0, arm.longest, step)
+    ax.set_xticks([start + t for start in starts for t in labelled], [str(t + 1) for _ in starts for t in labelled])
     for start, seed in zip(starts, arm.seeds, strict=True):
         where: Style = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "ha": "center"}
         text = f"seed {seed}" if len(starts) < 4 else str(seed)

@@ -40,20 +40,20 @@ def confidence(arm: Arm, source: str | None = None, seed: int = 0) -> Drawing | 
     chosen = source or max(by_source, key=lambda name: len(by_source[name]))
     if chosen not in by_source:
         raise ConfigError("source", repr(chosen), f"one of {', '.join(by_source)}")
-    found = calibration(by_source[chosen], seed=seed)
-    rows = [_row(arm, f"{one.low:.2f} to {one.high:.2f}", one.came_true) for one in found.bins]
+    figures = calibration(by_source[chosen], seed=seed)
+    rows = [_row(arm, f"{group.low:.2f} to {group.high:.2f}", group.came_true) for group in figures.bins]
     text = (
-        f"Confidence of {found.n} reflections ({chosen}) on {found.tasks} tasks against the feedback verdict on the "
-        f"next attempt, which read them. {facts([arm])} {WILSON} Bars are n; dashed is as sure as right. Expected "
-        f"calibration error {found.error:.3f}, by chance up to {found.error_by_chance:.3f}; Brier: lower is better."
+        f"Confidence of {figures.n} reflections ({chosen}) on {figures.tasks} tasks against the feedback verdict on "
+        f"the next attempt, which read them. {facts([arm])} {WILSON} Bars are n; dashed is as sure as right. Expected "
+        f"calibration error {figures.error:.3f}, by chance up to {figures.error_by_chance:.3f}; Brier: lower is better."
     )
-    panel = functools.partial(reliability, found, label=f"Confidence of reflections, {arm.label}")
+    panel = functools.partial(reliability, figures, label=f"Confidence of reflections, {arm.label}")
     return Drawing("reliability", "", [panel], COLUMNS, rows, text, (4.8, 4.4))
 
 
 def flagged(arm: Arm) -> Drawing | None:
     """Of all reflections of the arm; None where none has a flag."""
-    written = [one.reflection for log in arm.logs for one in log.every if one.reflection]
+    written = [attempt.reflection for log in arm.logs for attempt in log.every if attempt.reflection]
     counts = Counter(flag for words in written for flag in set(words.flags))
     if not counts:
         return None
@@ -68,21 +68,21 @@ def flagged(arm: Arm) -> Drawing | None:
 def read(arm: Arm, seed: int = 0) -> Drawing | None:
     """Of the arm's first run, by failure class; None where no retry has read a reflection."""
     first = Arm(arm.label, arm.logs[:1])
-    found = reflections(first.logs[0], seed)
-    if not found or not any(group.retries.n for group in found.by_category.values()):
+    figures = reflections(first.logs[0], seed)
+    if not figures or not any(group.retries.n for group in figures.by_category.values()):
         return None
     rows: Sequence[tuple[object, ...]] = [
         (arm.label, name, group.retries.n, group.retries.k, effect.value, effect.low, effect.high)
-        for name, group in found.by_category.items()
+        for name, group in figures.by_category.items()
         if (effect := group.effect)
     ]
     text = (
         f"Retries of {arm.label} that passed their feedback tests after they had read a reflection, by its failure "
-        f"class: k/n, and the difference to the base ({found.base_of}). {facts([first])} 95 % intervals: bootstrap "
+        f"class: k/n, and the difference to the base ({figures.base_of}). {facts([first])} 95 % intervals: bootstrap "
         "over tasks, with few tasks Newcombe 1998. Readers differ in more than the reading."
     )
-    size = 5.4, 1.1 + 0.34 * len(found.by_category)
-    panel = functools.partial(effects, found.by_category, found.base)
+    size = 5.4, 1.1 + 0.34 * len(figures.by_category)
+    panel = functools.partial(effects, figures.by_category, figures.base)
     return Drawing("effects", "", [panel], COLUMNS, rows, text, size)
 
 

@@ -25,26 +25,26 @@ SOURCES = {"none": "no feedback", "oracle": "oracle feedback: UPPER BOUND, not p
 COLUMNS = ("figure", "name", "n", "k", "value", "low", "high")
 
 
-def reliability(found: Calibration, ax: Axes, label: str = "") -> Axes:
+def reliability(calibration: Calibration, ax: Axes, label: str = "") -> Axes:
     """Draw how often reflections of a confidence were followed by a pass, with Wilson intervals, and bars of n below.
 
     On the diagonal, as often as was said. Below it: too sure.
     """
-    confidences = [one.confidence for one in found.bins]
-    highest = max(one.came_true.n for one in found.bins)
-    for one in found.bins:
-        height, middle = BARS * one.came_true.n / highest, (one.low + one.high) / 2
-        width = max(0.9 * (one.high - one.low), 0.02)
+    confidences = [group.confidence for group in calibration.bins]
+    highest = max(group.came_true.n for group in calibration.bins)
+    for group in calibration.bins:
+        height, middle = BARS * group.came_true.n / highest, (group.low + group.high) / 2
+        width = max(0.9 * (group.high - group.low), 0.02)
         ax.bar(middle, height, width, bottom=FLOOR, color=FAINT, gid="n", zorder=1)
         look = {"textcoords": "offset points", "ha": "center", **SMALL}
-        ax.annotate(str(one.came_true.n), (middle, FLOOR + height), (0, 2), **look)
+        ax.annotate(str(group.came_true.n), (middle, FLOOR + height), (0, 2), **look)
     ax.plot((0, 1), (0, 1), color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2, gid="diagonal")
-    low, high = zip(*((one.came_true.low, one.came_true.high) for one in found.bins), strict=True)
+    low, high = zip(*((group.came_true.low, group.came_true.high) for group in calibration.bins), strict=True)
     ax.vlines(confidences, low, high, color=COLOURS[0], linewidth=2.4, alpha=0.45, zorder=3)
     dots: Style = {"marker": "o", "markersize": 7, "markeredgecolor": "white", "linewidth": 1.2}
-    shares = [one.came_true.share for one in found.bins]
+    shares = [group.came_true.share for group in calibration.bins]
     ax.plot(confidences, shares, color=COLOURS[0], gid="shares", zorder=4, **dots)
-    score = f"Brier {cells.estimate(found.brier, digits=3, scale=1)}"
+    score = f"Brier {cells.estimate(calibration.brier, digits=3, scale=1)}"
     _title(ax, f"{label}\n{score}".strip())
     ax.set(xlim=(-0.02, 1.02), ylim=(FLOOR, 1.02), yticks=TICKS, xlabel="confidence")
     ax.set_ylabel("share of next attempts that passed", loc="top")
@@ -69,13 +69,13 @@ def effects(groups: Mapping[str, Group], base: Rate, ax: Axes) -> Axes:
     A group without a difference has its counts alone.
     """
     for place, group in enumerate(groups.values()):
-        if found := group.effect:
-            ax.hlines(place, found.low, found.high, color=COLOURS[0], linewidth=2.4, alpha=0.45, zorder=3)
-            ax.plot(found.value, place, marker="o", markersize=7, color=COLOURS[0], markeredgecolor="white", zorder=4)
+        if effect := group.effect:
+            ax.hlines(place, effect.low, effect.high, color=COLOURS[0], linewidth=2.4, alpha=0.45, zorder=3)
+            ax.plot(effect.value, place, marker="o", markersize=7, color=COLOURS[0], markeredgecolor="white", zorder=4)
         _at_end(ax, place, group.effect.high if group.effect else 0.0, f"{group.retries.k}/{group.retries.n}")
     ax.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2)
     _title(ax, f"Passed after reading, less the base {base.k}/{base.n}")
-    ends = (abs(end) for group in groups.values() if (found := group.effect) for end in (found.low, found.high))
+    ends = (abs(end) for group in groups.values() if (effect := group.effect) for end in (effect.low, effect.high))
     widest = max(0.2, *ends, 0)
     ax.set(xlim=(-1.05 * widest, 1.35 * widest), xlabel="difference of shares")
     return _rows(ax, list(groups))
@@ -89,7 +89,10 @@ def drawing(log: Log, label: str, seed: int = 0) -> Drawing | None:
     panels: list[Callable[[Axes], Axes]] = [partial(effects, figures.by_category, figures.base)]
     if figures.every.flags:
         panels.append(partial(flag_rates, figures.every.flags))
-    panels += [partial(reliability, one, label=f"Confidence, {name}") for name, one in figures.calibration.items()]
+    panels += [
+        partial(reliability, calibration, label=f"Confidence, {name}")
+        for name, calibration in figures.calibration.items()
+    ]
     text = _facts(log, figures, label)
     return Drawing("reflections", "Reflections", panels, COLUMNS, list(_table(figures)), text, (4.8, 4.2))
 
@@ -102,14 +105,14 @@ def save_reflections(folder: Path, log: Log, label: str, seed: int = 0) -> Path 
 
 def _facts(log: Log, figures: ReflectionFigures, label: str) -> str:
     source = log.manifest.feedback_source
-    said = SOURCES.get(source, f"{source} feedback")
+    source_text = SOURCES.get(source, f"{source} feedback")
     errors = ", ".join(
-        f"{name} {one.error:.3f} (by chance up to {one.error_by_chance:.3f})"
-        for name, one in figures.calibration.items()
+        f"{name} {calibration.error:.3f} (by chance up to {calibration.error_by_chance:.3f})"
+        for name, calibration in figures.calibration.items()
     )
     lines = [
         f"{label}: {figures.n} reflections on {figures.tasks} tasks, {figures.every.read.k} of them read later; "
-        f"seed {log.manifest.seed}, {said}.",
+        f"seed {log.manifest.seed}, {source_text}.",
         "Passed: feedback tests. Shares have Wilson 95 % intervals, which take cases at one task as independent.",
         f"Passed after reading, by failure class: k/n retries, and the difference to the base ({figures.base_of});",
         "95 %: bootstrap over tasks, with few tasks Newcombe 1998. Readers differ in more than the reading.",
@@ -129,17 +132,17 @@ def _table(figures: ReflectionFigures) -> Iterator[tuple[object, ...]]:
         yield _rate("passed", name, group.retries)
         if group.hidden:
             yield _rate("hidden passed", name, group.hidden)
-        if found := group.effect:
-            yield ("effect", name, group.retries.n, "", found.value, found.low, found.high)
+        if effect := group.effect:
+            yield ("effect", name, group.retries.n, "", effect.value, effect.low, effect.high)
         yield from (_rate(f"flag {flag}", name, rate) for flag, rate in group.flags.items())
     for name, calibration in figures.calibration.items():
         brier = calibration.brier
         yield ("brier", name, calibration.n, "", brier.value, brier.low, brier.high)
-        yield from (_rate("reliability", f"{name} {_between(one)}", one.came_true) for one in calibration.bins)
+        yield from (_rate("reliability", f"{name} {_between(part)}", part.came_true) for part in calibration.bins)
 
 
-def _between(one: Bin) -> str:
-    return f"{one.low:.2f} to {one.high:.2f}, mean {one.confidence:.3f}"
+def _between(part: Bin) -> str:
+    return f"{part.low:.2f} to {part.high:.2f}, mean {part.confidence:.3f}"
 
 
 def _rate(figure: str, name: str, rate: Rate) -> tuple[object, ...]:

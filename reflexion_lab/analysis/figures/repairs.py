@@ -22,7 +22,7 @@ LABELS: dict[Until, str] = {"next": "mended by the next attempt", "end": "mended
 COLUMNS = ("arm", "feedback_source", "failure_class", "until", "tasks", "k", "n", "share", "low", "high")
 
 
-def repair_rates(found: Sequence[RepairRates], until: Until, ax: Axes) -> Axes:
+def repair_rates(arm_rates: Sequence[RepairRates], until: Until, ax: Axes) -> Axes:
     """Draw a band a class, the most frequent on top, with a line for each arm that had such failures.
 
     Parameters
@@ -32,19 +32,19 @@ def repair_rates(found: Sequence[RepairRates], until: Until, ax: Axes) -> Axes:
     """
     y = 0.0
     middles: list[float] = []
-    for name in _classes(found):
-        having = [(place, rates.by_class[name]) for place, rates in enumerate(found) if name in rates.by_class]
+    for name in _classes(arm_rates):
+        having = [(place, rates.by_class[name]) for place, rates in enumerate(arm_rates) if name in rates.by_class]
         if middles:
             ax.axhline(y - 0.35, color=FAINT, linewidth=0.7)
         middles.append(y + (len(having) - 1) / 2)
-        for height, (place, one) in enumerate(having):
-            _line(one, until, found[place], look(place), y + height, ax)
+        for height, (place, class_repairs) in enumerate(having):
+            _line(class_repairs, until, arm_rates[place], look(place), y + height, ax)
         y += len(having) + 0.3
-    ax.set_yticks(middles, _classes(found))
+    ax.set_yticks(middles, _classes(arm_rates))
     ax.set_ylim(y - 0.65, -0.65)
     per_cent(ax.xaxis)
     ax.set(xlim=(-0.02, 1.02), xlabel=f"share of failures {LABELS[until]}")
-    if above := [rates.arm for rates in found if rates.is_upper_bound]:
+    if above := [rates.arm for rates in arm_rates if rates.is_upper_bound]:
         watermark(ax, above)
     return frame(ax, "x")
 
@@ -53,28 +53,30 @@ def repair_rates(found: Sequence[RepairRates], until: Until, ax: Axes) -> Axes:
 def drawing(arms: Sequence[Arm], seed: int = 0, until: Sequence[Until] = ("next", "end")) -> Drawing | None:
     """A panel for each of `until`; None where no loop went on from a failure."""
     every = {arm: repairs(arm, failure_class, seed) for arm in arms}
-    found = {arm: rates for arm, rates in every.items() if rates.by_class}
-    if not found:
+    by_arm = {arm: rates for arm, rates in every.items() if rates.by_class}
+    if not by_arm:
         return None
     rows = [
-        (rates.arm, rates.feedback_source, name, way, one.tasks, it.k, it.n, it.share.value, it.share.low,
+        (rates.arm, rates.feedback_source, name, way, class_repairs.tasks, it.k, it.n, it.share.value, it.share.low,
          it.share.high)
-        for rates in found.values()
-        for name, one in rates.by_class.items()
+        for rates in by_arm.values()
+        for name, class_repairs in rates.by_class.items()
         for way in until
-        for it in [getattr(one, way)]
+        for it in [getattr(class_repairs, way)]
     ]  # fmt: skip
-    rejected, unknown = (sum(getattr(one, field) for one in found.values()) for field in ("rejected", "unknown"))
+    rejected, unknown = (
+        sum(getattr(class_repairs, field) for class_repairs in by_arm.values()) for field in ("rejected", "unknown")
+    )
     text = (
         "Of the programs that fail their feedback tests and the hidden ones, and whose loop went on, the share after "
         "which the hidden tests pass: the next attempt's program, or what was submitted in the end. Class: by fixed "
-        f"rules, of the first failing feedback check. k of n beside each line. {facts(list(found))} 95 % intervals: "
+        f"rules, of the first failing feedback check. k of n beside each line. {facts(list(by_arm))} 95 % intervals: "
         "bootstrap over tasks, or score intervals where few tasks speak."
         + f" Left out: {rejected} right programs that the feedback rejected." * bool(rejected)
         + f" Without a verdict: {unknown}." * bool(unknown)
     )
-    lines = sum(len(rates.by_class) for rates in found.values()) + 0.3 * len(_classes(list(found.values())))
-    panels = [functools.partial(repair_rates, list(found.values()), way) for way in until]
+    lines = sum(len(rates.by_class) for rates in by_arm.values()) + 0.3 * len(_classes(list(by_arm.values())))
+    panels = [functools.partial(repair_rates, list(by_arm.values()), way) for way in until]
     size = 5.4, 1.1 + 0.24 * lines
     return Drawing("repairs", "Failures mended, by class", panels, COLUMNS, rows, text, size, has_legend=True)
 
@@ -84,16 +86,16 @@ def failure_class(evaluation: Evaluation) -> str:
     return classify_evaluation(evaluation)[0]
 
 
-def _classes(found: Sequence[RepairRates]) -> list[str]:
+def _classes(arm_rates: Sequence[RepairRates]) -> list[str]:
     """The most frequent over all arms first."""
     counts = Counter[str]()
-    for rates in found:
-        counts.update({name: one.next.n for name, one in rates.by_class.items()})
+    for rates in arm_rates:
+        counts.update({name: class_repairs.next.n for name, class_repairs in rates.by_class.items()})
     return sorted(counts, key=lambda name: (-counts[name], name))
 
 
-def _line(one: Repairs, until: Until, rates: RepairRates, style: Style, y: float, ax: Axes) -> None:
-    mended = getattr(one, until)
+def _line(class_repairs: Repairs, until: Until, rates: RepairRates, style: Style, y: float, ax: Axes) -> None:
+    mended = getattr(class_repairs, until)
     note(ax, y, f"{mended.k} of {mended.n}", gap=6)
     ax.hlines(y, mended.share.low, mended.share.high, color=style["color"], linewidth=2.2, alpha=0.5)
     dot: Style = {**style, "linestyle": ""}

@@ -29,9 +29,9 @@ def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind
         One at least.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    shown = readable(arms)
-    whole = {arm.label: plain(name) for name, arm in shown.items()}
-    drawings = _drawings(renamed(comparison, shown), list(shown.values()))
+    named_arms = readable(arms)
+    whole = {arm.label: plain(name) for name, arm in named_arms.items()}
+    drawings = _drawings(renamed(comparison, named_arms), list(named_arms.values()))
     return [save(folder, _in_full(drawing, whole), kind) for drawing in drawings]
 
 
@@ -46,7 +46,7 @@ def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
 def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing]:
     for module in pkgutil.iter_modules(figures.__path__):  # a figure is registered by its module
         importlib.import_module(f"{figures.__name__}.{module.name}")
-    for figure in sorted(registry.REGISTRY, key=lambda one: one.place):
+    for figure in sorted(registry.REGISTRY, key=lambda entry: entry.place):
         if len(arms) <= figure.most:
             drawn = figure.of(comparison, arms) if figure.is_compared else figure.of(arms)
             yield from [drawn] if isinstance(drawn, Drawing) else drawn or ()

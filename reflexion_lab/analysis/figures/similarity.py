@@ -40,7 +40,7 @@ class Group(NamedTuple):
     """Share of the attempts that read nothing of other tasks; None where there is none."""
 
 
-def by_similarity(found: Mapping[Arm, Group], ends: Sequence[float], kind: str, ax: Axes) -> Axes:
+def by_similarity(by_arm: Mapping[Arm, Group], ends: Sequence[float], kind: str, ax: Axes) -> Axes:
     """Draw a curve an arm: the share that passed by the score of the nearest that was read, and a tick for each
     attempt, above 100 % where it passed and below 0 where it failed. At the left end: attempts that read nothing.
 
@@ -48,27 +48,27 @@ def by_similarity(found: Mapping[Arm, Group], ends: Sequence[float], kind: str, 
 
     Parameters
     ----------
-    found : Mapping[Arm, Group]
+    by_arm : Mapping[Arm, Group]
         By arm, with bins between these `ends`.
     kind : str
         Of the attempts, for the title.
     """
-    for place, (arm, group) in enumerate(found.items()):
-        style, shift = look(place), (place - (len(found) - 1) / 2) * 0.6 / len(found)
-        places = {bin + 0.5 + shift: one for bin, one in group.bins.items()}
-        _bars(places, [one.passed for one in places.values()], style, ax)
-        shares = [one.passed.value for one in places.values()]
+    for place, (arm, group) in enumerate(by_arm.items()):
+        style, shift = look(place), (place - (len(by_arm) - 1) / 2) * 0.6 / len(by_arm)
+        places = {bin + 0.5 + shift: score_bin for bin, score_bin in group.bins.items()}
+        _bars(places, [score_bin.passed for score_bin in places.values()], style, ax)
+        shares = [score_bin.passed.value for score_bin in places.values()]
         name = named(arm.label, arm.is_upper_bound)
         ax.plot(list(places), shares, **style, linewidth=1.5, markersize=7, zorder=4, label=name, gid="bins")
-        if len(found) <= MOST_COUNTS:
+        if len(by_arm) <= MOST_COUNTS:
             _counts(places, ax)
         if group.without:
             _bars([NONE + shift / 2], [group.without], style, ax)
             ax.plot(NONE + shift / 2, group.without.value, **{**style, "linestyle": ""}, markersize=6, gid="without")
         _points(group, place, ends, style, ax)
-    _axes(found, ends, ax)
+    _axes(by_arm, ends, ax)
     ax.set_title(kind, loc="left", fontsize=9)
-    if above := [arm.label for arm in found if arm.is_upper_bound]:
+    if above := [arm.label for arm in by_arm if arm.is_upper_bound]:
         watermark(ax, above)
     return frame(ax, "y")
 
@@ -81,14 +81,15 @@ def drawing(arms: Sequence[Arm], seed: int = 0, later: Sequence[bool] = (False, 
     if not parts:
         return None
     rows = [
-        (NAMES[is_later], arm.label, arm.feedback_source, ends[place], ends[place + 1], one.score, one.k, one.n,
-         one.passed.value, one.passed.low, one.passed.high, group.found.unknown)
-        for is_later, (found, ends) in parts.items()
-        for arm, group in found.items()
-        for place, one in group.bins.items()
+        (NAMES[is_later], arm.label, arm.feedback_source, ends[place], ends[place + 1], score_bin.score,
+         score_bin.k, score_bin.n, score_bin.passed.value, score_bin.passed.low,
+         score_bin.passed.high, group.found.unknown)
+        for is_later, (by_arm, ends) in parts.items()
+        for arm, group in by_arm.items()
+        for place, score_bin in group.bins.items()
     ]  # fmt: skip
-    drawn = list(dict.fromkeys(arm for found, _ in parts.values() for arm in found))
-    unknown = sum(group.found.unknown for found, _ in parts.values() for group in found.values())
+    drawn = list(dict.fromkeys(arm for by_arm, _ in parts.values() for arm in by_arm))
+    unknown = sum(group.found.unknown for by_arm, _ in parts.values() for group in by_arm.values())
     text = (
         "Hidden verdicts on attempts that read episodes or mistakes of other tasks, by how near the nearest was. "
         "Scores are not recorded; they were computed again from the run folders: Jaccard over the texts that the run "
@@ -99,7 +100,7 @@ def drawing(arms: Sequence[Arm], seed: int = 0, later: Sequence[bool] = (False, 
         * bool(unknown)
     )
     panels = [
-        functools.partial(by_similarity, found, ends, NAMES[is_later]) for is_later, (found, ends) in parts.items()
+        functools.partial(by_similarity, by_arm, ends, NAMES[is_later]) for is_later, (by_arm, ends) in parts.items()
     ]
     title = "Passed, by similarity of what was recalled"
     return Drawing("similarity", title, panels, COLUMNS, rows, text, (5.4, 3.6), has_legend=True)
@@ -113,13 +114,15 @@ def compared(attempt: Attempt, match: str) -> str:
 def _groups(arms: Sequence[Arm], is_later: bool, seed: int) -> tuple[dict[Arm, Group], list[float]]:
     """Of the arms that read anything, and the edges of their bins."""
     every = {arm: similarity(arm, compared, is_later) for arm in arms}
-    read = {arm: found for arm, found in every.items() if found.near}
-    ends = edges([near.score for found in read.values() for near in found.near]) if read else []
-    return {arm: Group(found, bins(found.near, ends, seed), _without(found, seed)) for arm, found in read.items()}, ends
+    read = {arm: result for arm, result in every.items() if result.near}
+    ends = edges([near.score for result in read.values() for near in result.near]) if read else []
+    return {
+        arm: Group(result, bins(result.near, ends, seed), _without(result, seed)) for arm, result in read.items()
+    }, ends
 
 
-def _without(found: Similarity, seed: int) -> Estimate | None:
-    outcomes = [(case, passed) for case, _, passed in found.without]
+def _without(result: Similarity, seed: int) -> Estimate | None:
+    outcomes = [(case, passed) for case, _, passed in result.without]
     return interval(by_task(outcomes), seed) if outcomes else None
 
 
@@ -129,8 +132,8 @@ def _bars(x: Sequence[float] | Mapping[float, Bin], shares: Sequence[Estimate], 
 
 
 def _counts(places: Mapping[float, Bin], ax: Axes) -> None:
-    for x, one in places.items():
-        ax.annotate(str(one.n), (x, one.passed.value), (5, 5), textcoords="offset points", **SMALL)
+    for x, score_bin in places.items():
+        ax.annotate(str(score_bin.n), (x, score_bin.passed.value), (5, 5), textcoords="offset points", **SMALL)
 
 
 def _points(group: Group, place: int, ends: Sequence[float], style: Style, ax: Axes) -> None:
@@ -147,9 +150,9 @@ def _within(score: float, ends: Sequence[float]) -> float:
     return place + ((score - ends[place]) / wide if wide else 0.5)
 
 
-def _axes(found: Mapping[Arm, Group], ends: Sequence[float], ax: Axes) -> None:
-    edge = POINTS + ROW * len(found)
-    has_none, is_one = any(group.without for group in found.values()), ends[0] == ends[-1]
+def _axes(by_arm: Mapping[Arm, Group], ends: Sequence[float], ax: Axes) -> None:
+    edge = POINTS + ROW * len(by_arm)
+    has_none, is_one = any(group.without for group in by_arm.values()), ends[0] == ends[-1]
     ticks = {0.5 if is_one else float(place): f"{end:.2f}" for place, end in enumerate(ends)}
     if has_none:
         ticks = {NONE: "none", **ticks}

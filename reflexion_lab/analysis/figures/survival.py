@@ -25,36 +25,36 @@ def survival(arm: Arm) -> Survival:
     """
     verdicts = [arm.verdicts(t) for t in range(1, arm.longest + 1)]
     ends: list[tuple[int, bool]] = []
-    for case, made in arm.judged.items():
-        solved = next((t for t, found in enumerate(verdicts, 1) if found[case]), 0)
-        last = len(made) if made[-1].stop_reason in CUT_OFF else arm.longest
+    for case, attempts in arm.judged.items():
+        solved = next((t for t, verdict_by_case in enumerate(verdicts, 1) if verdict_by_case[case]), 0)
+        last = len(attempts) if attempts[-1].stop_reason in CUT_OFF else arm.longest
         ends.append((solved or last, bool(solved)))
     return kaplan_meier([t for t, _ in ends], [solved for _, solved in ends], [case.task_id for case in arm.judged])
 
 
-def unsolved(found: Mapping[Arm, Survival], ax: Axes) -> Axes:
+def unsolved(curves: Mapping[Arm, Survival], ax: Axes) -> Axes:
     """Draw a step curve an arm with its interval at each attempt; a tick where loops were lost sight of."""
     from matplotlib.ticker import MaxNLocator
 
-    last = max(one.steps[-1].attempt for one in found.values())
-    width = 0.5 / len(found)
-    for place, (arm, one) in enumerate(found.items()):
-        style, shift = look(place), (place - (len(found) - 1) / 2) * width
-        x, y = [step.attempt for step in one.steps], [step.unsolved.value for step in one.steps]
+    last = max(curve.steps[-1].attempt for curve in curves.values())
+    width = 0.5 / len(curves)
+    for place, (arm, curve) in enumerate(curves.items()):
+        style, shift = look(place), (place - (len(curves) - 1) / 2) * width
+        x, y = [step.attempt for step in curve.steps], [step.unsolved.value for step in curve.steps]
         line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.5}
         ax.step([*x, x[-1] + 0.45], [*y, y[-1]], where="post", **line, zorder=3, gid="unsolved")
-        at = [step.attempt + 0.2 + shift for step in one.steps]
-        low, high = zip(*((step.unsolved.low, step.unsolved.high) for step in one.steps), strict=True)
+        at = [step.attempt + 0.2 + shift for step in curve.steps]
+        low, high = zip(*((step.unsolved.low, step.unsolved.high) for step in curve.steps), strict=True)
         ax.vlines(at, low, high, color=style["color"], linewidth=1.3, alpha=0.45, zorder=2)
         ax.plot(at, y, **style, markersize=6, zorder=4, label=named(arm.label, arm.is_upper_bound)).pop().set_linestyle(
             ""
         )
-        lost = [(step.attempt + 0.45, step.unsolved.value) for step in one.steps if step.censored]
+        lost = [(step.attempt + 0.45, step.unsolved.value) for step in curve.steps if step.censored]
         if lost:
             ax.plot(
                 *zip(*lost, strict=True), "|", color=style["color"], markersize=11, markeredgewidth=1.6, gid="censored"
             )
-    top = max(one.steps[0].unsolved.high for one in found.values())
+    top = max(curve.steps[0].unsolved.high for curve in curves.values())
     ax.set(
         xlim=(0.5, last + 0.6),
         ylim=(-0.02, min(1.02, top + 0.1)),
@@ -63,7 +63,7 @@ def unsolved(found: Mapping[Arm, Survival], ax: Axes) -> Axes:
     )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     per_cent(ax.yaxis)
-    mark_bounds(ax, [arm.label for arm in found if arm.is_upper_bound])
+    mark_bounds(ax, [arm.label for arm in curves if arm.is_upper_bound])
     return frame(ax, "y")
 
 
@@ -72,20 +72,20 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """None where no arm ever makes a second attempt."""
     if all(arm.longest == 1 for arm in arms):
         return None
-    found = {arm: survival(arm) for arm in arms}
+    curves = {arm: survival(arm) for arm in arms}
     rows = [
         (arm.label, arm.feedback_source, step.attempt, step.at_risk, step.solved, step.censored, step.unsolved.value,
          step.unsolved.low, step.unsolved.high)
-        for arm, one in found.items()
-        for step in one.steps
+        for arm, curve in curves.items()
+        for step in curve.steps
     ]  # fmt: skip
     text = (
         "Kaplan-Meier estimate of the tasks of which no submission up to this attempt passes the hidden tests. "
-        f"{facts(list(found))} 95 % intervals: Greenwood's on log(-log), discounted for the seeds of a task. Ticks: "
+        f"{facts(list(curves))} 95 % intervals: Greenwood's on log(-log), discounted for the seeds of a task. Ticks: "
         f"loops lost sight of there (ended by {', '.join(CUT_OFF)}, or the last attempt). A loop that stopped on a "
         "wrong program stays unsolved."
     )
     size = 7.6, 4.2
     return Drawing(
-        "survival", "Unsolved tasks", [lambda ax: unsolved(found, ax)], COLUMNS, rows, text, size, has_legend=True
+        "survival", "Unsolved tasks", [lambda ax: unsolved(curves, ax)], COLUMNS, rows, text, size, has_legend=True
     )

@@ -26,17 +26,17 @@ COLUMNS = ("arm", "feedback_source", "attempt", "n", *KINDS, "unknown", "repair"
            "damage_low", "damage_high")  # fmt: skip
 
 
-def transition_bars(found: Transitions, ax: Axes) -> Axes:
+def transition_bars(arm_moves: Transitions, ax: Axes) -> Axes:
     """Draw one bar an attempt, from 2 on: shares of the programs that it kept, mended and broke, and n above."""
-    known = {moves.attempt or 0: moves for moves in found.programs if moves.n}
+    known = {moves.attempt or 0: moves for moves in arm_moves.programs if moves.n}
     for attempt, moves in known.items():
         _bar(attempt, moves, ax)
     ax.set(xlabel="attempt, against the one before", ylabel="share of programs", ylim=(0, 1.1), yticks=(0, 0.5, 1))
     ax.set_xlim(1.4, max(4, *known) + 0.6)  # a lone bar shall not fill the panel
     ax.set_xticks(sorted(known))
     per_cent(ax.yaxis)
-    ax.set_title(found.arm, loc="left", fontsize=9)
-    if found.is_upper_bound:
+    ax.set_title(arm_moves.arm, loc="left", fontsize=9)
+    if arm_moves.is_upper_bound:
         watermark(ax)
     return frame(ax, "y")
 
@@ -58,22 +58,31 @@ def _bar(attempt: int, moves: Moves, ax: Axes) -> None:
 def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
     """A panel for each arm that ever makes a second attempt; None where no arm does."""
     longer = [arm for arm in arms if arm.longest > 1]
-    found = [transitions(arm, seed) for arm in longer]
-    if not found:
+    every = [transitions(arm, seed) for arm in longer]
+    if not every:
         return None
-    rows = [_row(one, moves) for one in found for moves in one.programs]
+    rows = [_row(arm_moves, moves) for arm_moves in every for moves in arm_moves.programs]
     text = (
         f"Hidden verdicts on programs, from one attempt to the next, of the loops that went on. {facts(longer)} "
         "Loops whose feedback passed have ended: n shrinks, and the right programs in it are those that the feedback "
         "rejected. Rates with 95 % intervals (bootstrap over tasks) are in the table beside the figure."
     )
-    panels = [functools.partial(transition_bars, one) for one in found]
-    across = min(len(found), 2 if len(found) < 5 else 3)
+    panels = [functools.partial(transition_bars, arm_moves) for arm_moves in every]
+    across = min(len(every), 2 if len(every) < 5 else 3)
     title = "What an attempt keeps, mends and breaks"
     return Drawing("transitions", title, panels, COLUMNS, rows, text, (4.4, 2.9), across, has_legend=True)
 
 
-def _row(found: Transitions, moves: Moves) -> Sequence[object]:
-    rates = [(one.value, one.low, one.high) if one else (None,) * 3 for one in (moves.repair, moves.damage)]
+def _row(arm_moves: Transitions, moves: Moves) -> Sequence[object]:
+    rates = [(rate.value, rate.low, rate.high) if rate else (None,) * 3 for rate in (moves.repair, moves.damage)]
     counts = [getattr(moves, kind) for kind in KINDS]
-    return found.arm, found.feedback_source, moves.attempt, moves.n, *counts, moves.unknown, *rates[0], *rates[1]
+    return (
+        arm_moves.arm,
+        arm_moves.feedback_source,
+        moves.attempt,
+        moves.n,
+        *counts,
+        moves.unknown,
+        *rates[0],
+        *rates[1],
+    )

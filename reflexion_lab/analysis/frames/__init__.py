@@ -85,15 +85,15 @@ def load(*runs: object, texts: bool = False) -> Frames:
     """
     read = [Run(folder) for folder in some_folders(*runs)]
     loops = [loop for run in read for loop in run.loops]
-    made = list(attempts(loops))
+    rows = list(attempts(loops))
     wordy = ATTEMPT_TEXTS if texts else {}
     return Frames(
         runs=_frame(read, RUNS | metric_columns("run") | _swept(read)),
         tasks=_frame(loops, HEAD | TASKS | metric_columns("task")),
-        attempts=_frame(made, HEAD | NUMBER | ATTEMPTS | _by_role(made) | metric_columns("attempt") | wordy),
-        checks=_frame(list(checks(made)), HEAD | NUMBER | CHECKS | (CHECK_TEXTS if texts else {})),
-        reflections=_frame(list(reflections(made)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
-        memory=_frame(list(memories(made)), HEAD | NUMBER | MEMORY),
+        attempts=_frame(rows, HEAD | NUMBER | ATTEMPTS | _by_role(rows) | metric_columns("attempt") | wordy),
+        checks=_frame(list(checks(rows)), HEAD | NUMBER | CHECKS | (CHECK_TEXTS if texts else {})),
+        reflections=_frame(list(reflections(rows)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
+        memory=_frame(list(memories(rows)), HEAD | NUMBER | MEMORY),
     )
 
 
@@ -110,13 +110,13 @@ def _swept(runs: Sequence[Run]) -> Columns:
     configs = {run: dict(flat(measured(run.log.manifest.config))) for run in runs}
     known = {"arm", "seed", "feedback_source", "benchmark.name"}
     keys = list(dict.fromkeys(key for config in configs.values() for key in config))
-    found: Columns = {}
+    columns: Columns = {}
     for key in keys:
         values = [config.get(key) for config in configs.values()]
         if key in known or len({*map(repr, values)}) == 1:
             continue
-        found[key] = _kind(values), functools.partial(_value, configs, key)
-    return found
+        columns[key] = _kind(values), functools.partial(_value, configs, key)
+    return columns
 
 
 def _value(configs: Mapping[Run, Mapping[str, object]], key: str, run: Run) -> object:
@@ -132,9 +132,9 @@ def _kind(values: Iterable[object]) -> str:
     )
 
 
-def _by_role(made: Sequence[Made]) -> Columns:
+def _by_role(rows: Sequence[Made]) -> Columns:
     """Tokens of each role that any attempt has."""
-    roles = dict.fromkeys(role for one in made for role in one.loop.usages[one.place])
+    roles = dict.fromkeys(role for row in rows for role in row.loop.usages[row.place])
     return {f"tokens_{role}": ("int64", functools.partial(_tokens, role)) for role in roles}
 
 

@@ -138,13 +138,13 @@ MEMORY: Columns = {
 def metric_columns(level: metrics.Level) -> Columns:
     """The registered metrics of attempts, tasks or runs; a run's pooled values of the other two are its, too."""
     if level == "attempt":
-        return {one.name: (_dtype(one), partial(_of_attempt, one)) for one in metrics.of_level("attempt")}
+        return {metric.name: (_dtype(metric), partial(_of_attempt, metric)) for metric in metrics.of_level("attempt")}
     if level == "task":
-        return {one.name: (_dtype(one), partial(_of_task, one)) for one in metrics.of_level("task")}
+        return {metric.name: (_dtype(metric), partial(_of_task, metric)) for metric in metrics.of_level("task")}
     columns: Columns = {}
-    for one in metrics.of_level("run", "task", "attempt"):
+    for metric in metrics.of_level("run", "task", "attempt"):
         for is_upper_bound in (False, True):  # a pass@1 and an upper bound are two columns
-            columns[one.key(is_upper_bound)] = "Float64", partial(_of_run, one, is_upper_bound)
+            columns[metric.key(is_upper_bound)] = "Float64", partial(_of_run, metric, is_upper_bound)
     return {name: column for name, column in columns.items() if name not in RUNS}
 
 

@@ -27,8 +27,8 @@ class Loop:
         self.result = result
         self.head = run.log.manifest.run_id, run.arm, run.log.manifest.seed, result.task_id
         self.attempts: Sequence[Attempt] = run.log.attempts[result.task_id]
-        found = (run.log.grades.get((result.task_id, attempt.number)) for attempt in self.attempts)
-        self.grades: list[Grade | None] = list(found)
+        grades = (run.log.grades.get((result.task_id, attempt.number)) for attempt in self.attempts)
+        self.grades: list[Grade | None] = list(grades)
         self.usages = [attempt.usage for attempt in self.attempts]
         self.spent = [sum(usage.values(), Usage()) for usage in self.usages]
         written = run.log.written.get(result.task_id)
@@ -129,32 +129,32 @@ def attempts(loops: Iterable[Loop]) -> Iterator[Made]:
             yield Made(loop, place, attempt.number, attempt, loop.grades[place], spent, so_far)
 
 
-def checks(made: Iterable[Made]) -> Iterator[Part]:
-    for one in made:
-        for place, check in enumerate(one.attempt.evaluation.checks, 1):
-            yield Part(one.loop, one.number, place, check)
+def checks(rows: Iterable[Made]) -> Iterator[Part]:
+    for row in rows:
+        for place, check in enumerate(row.attempt.evaluation.checks, 1):
+            yield Part(row.loop, row.number, place, check)
 
 
-def reflections(made: Iterable[Made]) -> Iterator[Part]:
-    for one in made:
-        if one.attempt.reflection:
-            yield Part(one.loop, one.number, 1, one.attempt.reflection)
+def reflections(rows: Iterable[Made]) -> Iterator[Part]:
+    for row in rows:
+        if row.attempt.reflection:
+            yield Part(row.loop, row.number, 1, row.attempt.reflection)
 
 
-def memories(made: Iterable[Made]) -> Iterator[Part]:
-    for one in made:
-        attempt, own = one.attempt, one.loop.run.log.manifest.run_id
+def memories(rows: Iterable[Made]) -> Iterator[Part]:
+    for row in rows:
+        attempt, own = row.attempt, row.loop.run.log.manifest.run_id
         kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
         left_out = attempt.trajectory.left_out
-        given = [(kind, name, name not in left_out) for kind, names in kinds.items() for name in names]
-        for place, (kind, name, was_read) in enumerate(given, 1):
-            yield Part(one.loop, one.number, place, Recalled(kind, name, was_read, *_source(name, own)))
+        recalled = [(kind, name, name not in left_out) for kind, names in kinds.items() for name in names]
+        for place, (kind, name, was_read) in enumerate(recalled, 1):
+            yield Part(row.loop, row.number, place, Recalled(kind, name, was_read, *_source(name, own)))
 
 
 def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
     """Run, task and attempt; a name without a run is of the run `own`."""
-    found = SOURCE.fullmatch(name.replace(f"-{own}/", "-", 1))
-    if not found:
+    match = SOURCE.fullmatch(name.replace(f"-{own}/", "-", 1))
+    if not match:
         return None, None, None
-    number = int(found["last"]) if name.startswith("ep-") and found["last"].isdecimal() else None
-    return found["run"] or own, found["task"], number
+    number = int(match["last"]) if name.startswith("ep-") and match["last"].isdecimal() else None
+    return match["run"] or own, match["task"], number

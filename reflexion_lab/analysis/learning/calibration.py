@@ -93,21 +93,24 @@ def calibration(forecasts: Sequence[Forecast], edges: Sequence[float] = (), seed
     """
     edges = tuple(edges) or equal_width()
     bins = _bins(forecasts, edges)
-    brier, came_true = _brier(forecasts, seed), Rate.of(sum(one.came_true for one in forecasts), len(forecasts))
+    brier, came_true = (
+        _brier(forecasts, seed),
+        Rate.of(sum(forecast.came_true for forecast in forecasts), len(forecasts)),
+    )
     n, share = came_true.n, came_true.share
-    reliability = sum(one.came_true.n * (one.confidence - one.came_true.share) ** 2 for one in bins) / n
-    resolution = sum(one.came_true.n * (one.came_true.share - share) ** 2 for one in bins) / n
+    reliability = sum(group.came_true.n * (group.confidence - group.came_true.share) ** 2 for group in bins) / n
+    resolution = sum(group.came_true.n * (group.came_true.share - share) ** 2 for group in bins) / n
     return Calibration(
         n=n,
-        tasks=len({one.task_id for one in forecasts}),
+        tasks=len({forecast.task_id for forecast in forecasts}),
         came_true=came_true,
-        confidence=sum(one.confidence for one in forecasts) / n,
+        confidence=sum(forecast.confidence for forecast in forecasts) / n,
         brier=brier,
         reliability=reliability,
         resolution=resolution,
         uncertainty=share * (1 - share),
         within=brier.value - (reliability - resolution + share * (1 - share)),
-        error=sum(one.came_true.n * abs(one.confidence - one.came_true.share) for one in bins) / n,
+        error=sum(group.came_true.n * abs(group.confidence - group.came_true.share) for group in bins) / n,
         error_by_chance=_by_chance(forecasts, edges, seed),
         bins=bins,
     )
@@ -128,21 +131,23 @@ def _bins(forecasts: Sequence[Forecast], edges: Sequence[float]) -> tuple[Bin, .
     """Raises ConfigError."""
     if not forecasts:
         raise ConfigError(NO_FORECAST)
-    for one in forecasts:
-        if not max(0, edges[0]) <= one.confidence <= min(1, edges[-1]):
-            raise ConfigError(f"confidence at {one.task_id}", one.confidence, "a number in [0, 1] that lies in a bin")
+    for forecast in forecasts:
+        if not max(0, edges[0]) <= forecast.confidence <= min(1, edges[-1]):
+            raise ConfigError(
+                f"confidence at {forecast.task_id}", forecast.confidence, "a number in [0, 1] that lies in a bin"
+            )
     held: dict[int, list[Forecast]] = {}
-    for one in forecasts:
-        held.setdefault(_place(one.confidence, edges), []).append(one)
+    for forecast in forecasts:
+        held.setdefault(_place(forecast.confidence, edges), []).append(forecast)
     ends = list(pairwise(edges))
     return tuple(
         Bin(
             low=ends[place][0],
             high=ends[place][1],
-            confidence=sum(one.confidence for one in found) / len(found),
-            came_true=Rate.of(sum(one.came_true for one in found), len(found)),
+            confidence=sum(forecast.confidence for forecast in members) / len(members),
+            came_true=Rate.of(sum(forecast.came_true for forecast in members), len(members)),
         )
-        for place, found in sorted(held.items())
+        for place, members in sorted(held.items())
     )
 
 
@@ -156,16 +161,18 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     import numpy as np
 
     squares: dict[str, list[float]] = {}
-    for one in forecasts:
-        squares.setdefault(one.task_id, []).append((one.confidence - one.came_true) ** 2)
+    for forecast in forecasts:
+        squares.setdefault(forecast.task_id, []).append((forecast.confidence - forecast.came_true) ** 2)
     sums, counts = (np.array([float(of(values)) for values in squares.values()]) for of in (sum, len))
     drawn, cases = resampled([sums, counts], f"{seed}:calibration")
     low, high = np.quantile(drawn / cases, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = float(sums.sum() / counts.sum())
     ends = [float(low), float(high), value]
-    share = sum(one.came_true for one in forecasts) / len(forecasts)
+    share = sum(forecast.came_true for forecast in forecasts) / len(forecasts)
     if len(squares) < FEWEST or share in (0, 1):
-        failed, passed = (sum((one.confidence - came) ** 2 for one in forecasts) / len(forecasts) for came in (0, 1))
+        failed, passed = (
+            sum((forecast.confidence - came) ** 2 for forecast in forecasts) / len(forecasts) for came in (0, 1)
+        )
         ends += [failed + end * (passed - failed) for end in clustered(share, [len(own) for own in squares.values()])]
     return Estimate(value=value, low=min(ends), high=max(ends))
 
@@ -174,7 +181,7 @@ def _by_chance(forecasts: Sequence[Forecast], edges: Sequence[float], seed: int)
     """The quantile `LEVEL` of the calibration error, were every forecast right about its chances."""
     import numpy as np
 
-    values, counts = np.unique([one.confidence for one in forecasts], return_counts=True)
+    values, counts = np.unique([forecast.confidence for forecast in forecasts], return_counts=True)
     rng = np.random.default_rng(random.Random(f"{seed}:calibration chance").getrandbits(64))
     surplus = rng.binomial(counts, values, size=(RESAMPLES, len(values))) - counts * values
     places = np.array([_place(value, edges) for value in values])

@@ -22,7 +22,7 @@ def by_task(outcomes: Iterable[tuple[Case, bool]]) -> NDArray[float64]:
     rows: dict[str, list[bool]] = {}
     for case, outcome in outcomes:
         rows.setdefault(case.task_id, []).append(outcome)
-    found = np.full((len(rows), max(map(len, rows.values()), default=0)), np.nan)
+    outcomes_by_task = np.full((len(rows), max(map(len, rows.values()), default=0)), np.nan)
     for place, task_id in enumerate(sorted(rows)):
-        found[place, : len(rows[task_id])] = rows[task_id]
-    return found
+        outcomes_by_task[place, : len(rows[task_id])] = rows[task_id]
+    return outcomes_by_task

@@ -65,15 +65,15 @@ def _share(verdicts: Verdicts) -> float:
 
 
 def _tasks(verdicts: Verdicts) -> dict[str, list[bool]]:
-    found: dict[str, list[bool]] = {}
+    by_task: dict[str, list[bool]] = {}
     for (task_id, _), passed in verdicts.items():
-        found.setdefault(task_id, []).append(passed)
-    return found
+        by_task.setdefault(task_id, []).append(passed)
+    return by_task
 
 
 def _wilson(verdicts: Verdicts) -> tuple[float, float, float]:
     share = _share(verdicts)
-    return share, *clustered(share, [len(found) for found in _tasks(verdicts).values()])
+    return share, *clustered(share, [len(outcomes) for outcomes in _tasks(verdicts).values()])
 
 
 def _bootstrap(after: Verdicts, base: Verdicts, seed: int) -> tuple[float, float]:
@@ -92,5 +92,5 @@ def _columns(verdicts: Verdicts, tasks: Collection[str]) -> list[NDArray[float64
     """By task, how many passed, of how many."""
     import numpy as np
 
-    found = _tasks(verdicts)
-    return [np.array([float(of(found.get(task_id, []))) for task_id in tasks]) for of in (sum, len)]
+    by_task = _tasks(verdicts)
+    return [np.array([float(of(by_task.get(task_id, []))) for task_id in tasks]) for of in (sum, len)]

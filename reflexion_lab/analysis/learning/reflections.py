@@ -89,15 +89,15 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
     if not written:
         return None
     every = readings(log)
-    retries = [one for one in every if one.before and one.passed is not None]
-    unread = [one for one in retries if not one.read and not one.reads_others]
+    retries = [reading for reading in every if reading.before and reading.passed is not None]
+    unread = [reading for reading in retries if not reading.read and not reading.reads_others]
     base = _verdicts(unread or retries)
-    seen = {_about(words) for one in every for words in one.read}
+    seen = {_about(words) for reading in every for words in reading.read}
     about = _Retries(log.sealed_grades, retries, base, seen, seed)
     whole = _group(written, about)
     return ReflectionFigures(
         n=len(written),
-        tasks=len({one.attempt.task_id for one in written}),
+        tasks=len({reflection.attempt.task_id for reflection in written}),
         is_reviewed=bool(whole.flags),
         mentions_check=_rate(written, lambda words: MISSES not in words.flags) if whole.flags else None,
         leaks=_rate(written, _leaks) if whole.flags else None,
@@ -106,7 +106,9 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
         every=whole,
         by_source=_groups(written, about, source),
         by_category=_groups(written, about, lambda words: words.category),
-        calibration={name: calibration(found, seed=seed) for name, found in forecasts(log).items()},
+        calibration={
+            name: calibration(source_forecasts, seed=seed) for name, source_forecasts in forecasts(log).items()
+        },
     )
 
 
@@ -114,13 +116,13 @@ def forecasts(log: Log) -> dict[str, list[Forecast]]:
     """By where confidence comes from (`stated`, `class`, `measured`): one for each reflection that the next attempt at
     its task read. Left out: attempts without a verdict, and controls that judge nothing (`none`).
     """
-    found: dict[str, list[Forecast]] = {}
-    for one in readings(log):
-        for words in (written.words for written in one.read if written.attempt is one.before):
-            if one.passed is not None and words.confidence_source != "none":
-                forecast = Forecast(one.attempt.task_id, words.confidence, one.passed)
-                found.setdefault(_confidence_source(words), []).append(forecast)
-    return found
+    by_source: dict[str, list[Forecast]] = {}
+    for reading in readings(log):
+        for words in (written.words for written in reading.read if written.attempt is reading.before):
+            if reading.passed is not None and words.confidence_source != "none":
+                forecast = Forecast(reading.attempt.task_id, words.confidence, reading.passed)
+                by_source.setdefault(_confidence_source(words), []).append(forecast)
+    return by_source
 
 
 def source(words: Reflection) -> str:
@@ -136,20 +138,20 @@ def _confidence_source(words: Reflection) -> str:
 
 
 def _groups(written: Sequence[Written], about: _Retries, name: Callable[[Reflection], str]) -> dict[str, Group]:
-    found: dict[str, list[Written]] = {}
-    for one in written:
-        found.setdefault(name(one.words), []).append(one)
-    ordered = sorted(found.items(), key=lambda item: -len(item[1]))
+    by_name: dict[str, list[Written]] = {}
+    for reflection in written:
+        by_name.setdefault(name(reflection.words), []).append(reflection)
+    ordered = sorted(by_name.items(), key=lambda item: -len(item[1]))
     return {kind: _group(members, about) for kind, members in ordered}
 
 
 def _group(written: Sequence[Written], about: _Retries) -> Group:
-    members = {_about(one) for one in written}
-    after = [one for one in about.readings if any(_about(words) in members for words in one.read)]
+    members = {_about(reflection) for reflection in written}
+    after = [reading for reading in about.readings if any(_about(words) in members for words in reading.read)]
     verdicts = _verdicts(after)
-    changes = [change for one in after if (change := reward_change(one)) is not None]
-    grades = [grade.passed for one in after if (grade := hidden(about.grades, one.attempt))]
-    flags = Counter(flag for one in written for flag in set(one.words.flags))
+    changes = [change for reading in after if (change := reward_change(reading)) is not None]
+    grades = [grade.passed for reading in after if (grade := hidden(about.grades, reading.attempt))]
+    flags = Counter(flag for reflection in written for flag in set(reflection.words.flags))
     return Group(
         n=len(written),
         read=Rate.of(len(members & about.seen), len(written)),
@@ -163,7 +165,7 @@ def _group(written: Sequence[Written], about: _Retries) -> Group:
 
 
 def _verdicts(read: Iterable[Reading]) -> dict[tuple[str, int], bool]:
-    return {(one.attempt.task_id, one.attempt.number): bool(one.passed) for one in read}
+    return {(reading.attempt.task_id, reading.attempt.number): bool(reading.passed) for reading in read}
 
 
 def _about(written: Written) -> tuple[str, int]:
@@ -171,7 +173,7 @@ def _about(written: Written) -> tuple[str, int]:
 
 
 def _rate(written: Sequence[Written], holds: Callable[[Reflection], bool]) -> Rate:
-    return Rate.of(sum(holds(one.words) for one in written), len(written))
+    return Rate.of(sum(holds(reflection.words) for reflection in written), len(written))
 
 
 def _leaks(words: Reflection) -> bool:

@@ -66,24 +66,24 @@ def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> Repai
     """
     failures: dict[str, list[_Failure]] = {}
     rejected = unknown = 0
-    for case, made in arm.attempts.items():
-        grades, end = arm.grades[case], submitted_at(made).number
-        for one, two in pairwise(made):
-            verdicts = grades[one.number], grades[two.number], grades[end]
-            if one.evaluation.passed:
+    for case, attempts in arm.attempts.items():
+        grades, end = arm.grades[case], submitted_at(attempts).number
+        for attempt, following in pairwise(attempts):
+            verdicts = grades[attempt.number], grades[following.number], grades[end]
+            if attempt.evaluation.passed:
                 continue
-            if one.evaluation.outcome in UNKNOWN or any(grade.outcome in UNKNOWN for grade in verdicts):
+            if attempt.evaluation.outcome in UNKNOWN or any(grade.outcome in UNKNOWN for grade in verdicts):
                 unknown += 1
             elif verdicts[0].passed:
                 rejected += 1
             else:
-                found = _Failure(case, kind(one.evaluation), verdicts[1].passed, verdicts[2].passed)
-                failures.setdefault(found.kind, []).append(found)
+                failure = _Failure(case, kind(attempt.evaluation), verdicts[1].passed, verdicts[2].passed)
+                failures.setdefault(failure.kind, []).append(failure)
     return RepairRates(
         arm=arm.label,
         feedback_source=arm.feedback_source,
         is_upper_bound=arm.is_upper_bound,
-        by_class={name: _repairs(found, seed) for name, found in sorted(failures.items(), key=_frequent_first)},
+        by_class={name: _repairs(members, seed) for name, members in sorted(failures.items(), key=_frequent_first)},
         rejected=rejected,
         unknown=unknown,
     )
@@ -93,11 +93,11 @@ def _frequent_first(item: tuple[str, list[_Failure]]) -> tuple[int, str]:
     return -len(item[1]), item[0]
 
 
-def _repairs(found: list[_Failure], seed: int) -> Repairs:
+def _repairs(members: list[_Failure], seed: int) -> Repairs:
     return Repairs(
-        tasks=len({failure.case.task_id for failure in found}),
-        next=_mended([(failure.case, failure.mended_next) for failure in found], seed),
-        end=_mended([(failure.case, failure.mended_end) for failure in found], seed),
+        tasks=len({failure.case.task_id for failure in members}),
+        next=_mended([(failure.case, failure.mended_next) for failure in members], seed),
+        end=_mended([(failure.case, failure.mended_end) for failure in members], seed),
     )
 
 

@@ -69,24 +69,28 @@ class Bin(Record, frozen=True, kw_only=True):
 
 def similarity(arm: Arm, more: More, is_later: bool = False) -> Similarity:
     """Of the first attempts of all loops, or of the later ones, which exist where earlier ones failed."""
-    known = {f"{log.manifest.run_id}/{one.task_id}-{one.number}": (log, one) for log in arm.logs for one in log.every}
+    known = {
+        f"{log.manifest.run_id}/{attempt.task_id}-{attempt.number}": (log, attempt)
+        for log in arm.logs
+        for attempt in log.every
+    }
     near: list[Near] = []
     without: list[tuple[Case, int, bool]] = []
     unknown = 0
     for log in arm.logs:
         reader = _Reader(log, known, more)
-        for task_id, made in log.attempts.items():
-            for before, one in zip((None, *made), made, strict=False):
-                grade, case = log.grades[task_id, one.number], Case(log.manifest.seed, task_id)
+        for task_id, attempts in log.attempts.items():
+            for before, attempt in zip((None, *attempts), attempts, strict=False):
+                grade, case = log.grades[task_id, attempt.number], Case(log.manifest.seed, task_id)
                 if bool(before) is not is_later:
                     continue
-                scores = reader.scores(before, one)
+                scores = reader.scores(before, attempt)
                 if grade.outcome in UNKNOWN or None in scores:
                     unknown += 1
-                elif found := [score for score in scores if score is not None]:
-                    near.append(Near(case, one.number, max(found), grade.passed, one.evaluation.passed))
+                elif known_scores := [score for score in scores if score is not None]:
+                    near.append(Near(case, attempt.number, max(known_scores), grade.passed, attempt.evaluation.passed))
                 else:
-                    without.append((case, one.number, grade.passed))
+                    without.append((case, attempt.number, grade.passed))
     return Similarity(
         arm=arm.label,
         feedback_source=arm.feedback_source,
@@ -118,14 +122,14 @@ def edges(scores: Sequence[float]) -> list[float]:
 def bins(near: Sequence[Near], ends: Sequence[float], seed: int = 0) -> dict[int, Bin]:
     """By their place between `ends`, from 0; a score on an edge is in the lower bin. Empty bins are left out."""
     parts: dict[int, list[Near]] = {}
-    for one in near:
-        parts.setdefault(max(0, bisect_left(ends, one.score, 1, len(ends) - 1) - 1), []).append(one)
+    for entry in near:
+        parts.setdefault(max(0, bisect_left(ends, entry.score, 1, len(ends) - 1) - 1), []).append(entry)
     return {place: _bin(part, seed) for place, part in sorted(parts.items())}
 
 
-def jaccard(one: str, other: str) -> float:
+def jaccard(text: str, other_text: str) -> float:
     """The share of different words that two texts have in common, in [0, 1] (Jaccard 1912); 0 without any word."""
-    first, second = set(tokens(one)), set(tokens(other))
+    first, second = set(tokens(text)), set(tokens(other_text))
     return len(first & second) / len(first | second) if first | second else 0.0
 
 
@@ -145,13 +149,13 @@ class _Reader:
         was all that was read.
         """
         unread, own = set(attempt.trajectory.left_out), self._text(self.log, attempt.task_id)
-        asked = f"{own}\n{self.more(before, self.match)}" if before else own
+        query = f"{own}\n{self.more(before, self.match)}" if before else own
         episodes = [name for name in attempt.recalled if name not in unread and not self._is_own(name, attempt)]
         mistakes = [name for name in attempt.recalled_mistakes if name not in unread]
-        told = [(asked, self._episode(name)) for name in episodes] + [(own, self._mistake(name)) for name in mistakes]
-        if not told and set(attempt.recalled_wisdom) - unread:
+        pairs = [(query, self._episode(name)) for name in episodes] + [(own, self._mistake(name)) for name in mistakes]
+        if not pairs and set(attempt.recalled_wisdom) - unread:
             return [None]
-        return [jaccard(text, found) if own and found else None for text, found in told]
+        return [jaccard(text, recalled) if own and recalled else None for text, recalled in pairs]
 
     def _is_own(self, name: str, attempt: Attempt) -> bool:
         return name.removeprefix("ep-").removeprefix(f"{self.run_id}/").rpartition("-")[0] == attempt.task_id
@@ -174,16 +178,16 @@ class _Reader:
 
 
 def _match(log: Log) -> str:
-    found: object = log.manifest.config
+    value: object = log.manifest.config
     for key in ("memory", "shared", "match"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return str(found or MATCH)
+        value = value.get(key) if isinstance(value, dict) else None
+    return str(value or MATCH)
 
 
 def _bin(part: Sequence[Near], seed: int) -> Bin:
     return Bin(
-        score=fmean(one.score for one in part),
-        k=sum(one.passed for one in part),
+        score=fmean(entry.score for entry in part),
+        k=sum(entry.passed for entry in part),
         n=len(part),
-        passed=interval(by_task((one.case, one.passed) for one in part), seed),
+        passed=interval(by_task((entry.case, entry.passed) for entry in part), seed),
     )

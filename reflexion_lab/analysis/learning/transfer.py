@@ -141,7 +141,7 @@ def transfer(runs: object, baseline: object = (), known: Collection[str] | None 
         runs=len(logs),
         tasks=len({task_id for log in logs for task_id in log.attempts}),
         attempts=len(attempts),
-        read={name: _share([name in found for found in reading]) for name in READ},
+        read={name: _share([name in items for items in reading]) for name in READ},
         used=None if known is None else Rate.of(len(read & set(known)), len(set(known))),
         with_wisdom=_success(logs, reads=True),
         without_wisdom=_success(logs, reads=False),
@@ -153,8 +153,8 @@ def _read(run_id: str, attempt: Attempt) -> set[str]:
     """Names in `READ` of what the actor read; the Ω window, of its own loop, is no transfer."""
     own = f"ep-{run_id}/{attempt.task_id}-"
     others = any(not name.startswith(own) for name in attempt.recalled)
-    found = (attempt.recalled_wisdom, attempt.recalled_mistakes, others)
-    return {name for name, any_of_it in zip(READ, found, strict=True) if any_of_it}
+    items = (attempt.recalled_wisdom, attempt.recalled_mistakes, others)
+    return {name for name, any_of_it in zip(READ, items, strict=True) if any_of_it}
 
 
 def _success(logs: Sequence[Log], reads: bool) -> Success:
@@ -184,7 +184,7 @@ def _against(logs: Sequence[Log], baseline: Sequence[Log], rng: random.Random) -
         lost=_names(pair for pair in pairs if pair.first.solved and not pair.second.solved),
         gained=_names(pair for pair in pairs if pair.second.solved and not pair.first.solved),
         left_out=sum(len(log.results) for log in (*logs, *baseline)) - 2 * len(pairs),
-        differs_in=tuple(sorted({key for one, other in runs for key in differences(one.manifest, other.manifest)})),
+        differs_in=tuple(sorted({key for one, partner in runs for key in differences(one.manifest, partner.manifest)})),
     )
 
 
@@ -201,10 +201,10 @@ def _paired_runs(first: Sequence[Log], second: Sequence[Log]) -> list[tuple[Log,
 
 
 def _by_seed(logs: Sequence[Log]) -> dict[int, list[Log]]:
-    found: dict[int, list[Log]] = {}
+    by_seed: dict[int, list[Log]] = {}
     for log in sorted(logs, key=lambda log: log.manifest.seed):
-        found.setdefault(log.manifest.seed, []).append(log)
-    return found
+        by_seed.setdefault(log.manifest.seed, []).append(log)
+    return by_seed
 
 
 def _pairs(runs: Sequence[tuple[Log, Log]]) -> list[_Pair]:
@@ -237,7 +237,7 @@ def _change(differences: Sequence[tuple[str, int]], rng: random.Random) -> Chang
     by_task: dict[str, list[int]] = {}
     for task_id, difference in differences:
         by_task.setdefault(task_id, []).append(difference)
-    counts = Counter(fmean(found) for found in by_task.values())
+    counts = Counter(fmean(changes) for changes in by_task.values())
     n, mean = len(by_task), fmean(counts.elements()) if counts else 0.0
     if n < 2:
         return Change(n=n, mean=mean, low=None, high=None)

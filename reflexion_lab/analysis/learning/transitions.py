@@ -83,11 +83,15 @@ def transitions(arm: Arm, seed: int = 0) -> Transitions:
     seed : int, default 0
         Of the bootstrap (`statistics.bootstrap`).
     """
-    steps = [(case, made, one, two) for case, made in arm.attempts.items() for one, two in pairwise(made)]
-    programs = [_pair(arm, case, one, two, two.number) for case, _, one, two in steps]
+    steps = [
+        (case, attempts, before, after)
+        for case, attempts in arm.attempts.items()
+        for before, after in pairwise(attempts)
+    ]
+    programs = [_pair(arm, case, before, after, after.number) for case, _, before, after in steps]
     submitted = [
-        _pair(arm, case, submitted_at(made, one.number), submitted_at(made, two.number), two.number)
-        for case, made, one, two in steps
+        _pair(arm, case, submitted_at(attempts, before.number), submitted_at(attempts, after.number), after.number)
+        for case, attempts, before, after in steps
     ]
     return Transitions(
         arm=arm.label,
@@ -116,7 +120,7 @@ def moves(before: Mapping[Case, bool], after: Mapping[Case, bool], seed: int = 0
 def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, number: int) -> _Pair:
     verdicts = [
         None if grade.outcome in UNKNOWN else grade.passed
-        for grade in (arm.grades[case][one.number] for one in (before, after))
+        for grade in (arm.grades[case][attempt.number] for attempt in (before, after))
     ]
     return _Pair(case, number, *verdicts)
 

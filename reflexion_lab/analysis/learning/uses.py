@@ -53,16 +53,18 @@ class Reading(NamedTuple):
 def readings(log: Log) -> list[Reading]:
     """One for every attempt of the run, in its order."""
     known = {name: attempt for attempt in log.every for name in _names(log.manifest.run_id, attempt)}
-    found = []
-    for made in log.attempts.values():
-        for before, attempt in zip((None, *made), made, strict=False):
+    readings = []
+    for attempts in log.attempts.values():
+        for before, attempt in zip((None, *attempts), attempts, strict=False):
             recalled = [known.get(name) for name in attempt.recalled]
             read = (
-                Written(one, one.reflection) for one in recalled if one and one.reflection and _says(one.reflection)
+                Written(source, source.reflection)
+                for source in recalled
+                if source and source.reflection and _says(source.reflection)
             )
             others = None in recalled or attempt.recalled_wisdom or attempt.recalled_mistakes
-            found.append(Reading(attempt, before, tuple(read), bool(others)))
-    return found
+            readings.append(Reading(attempt, before, tuple(read), bool(others)))
+    return readings
 
 
 def uses(log: Log) -> list[Use]:
@@ -72,7 +74,7 @@ def uses(log: Log) -> list[Use]:
     in words, where a recall policy shows one, is not known here: attempts record the episodes that they read.
     """
     grades = log.sealed_grades
-    return [_use(grades, one, words) for one in readings(log) for words in one.read]
+    return [_use(grades, reading, words) for reading in readings(log) for words in reading.read]
 
 
 def hidden(grades: Mapping[tuple[str, int], Grade], attempt: Attempt) -> Grade | None:

@@ -49,19 +49,19 @@ def interval(low: float, high: float, digits: int = 1, scale: float = 100, signe
     return f"[{number(low, digits, scale, signed)}, {number(high, digits, scale, signed)}]"
 
 
-def rate(found: Rate, unit: str = "tasks") -> str:
-    if not found.n:
+def rate(value: Rate, unit: str = "tasks") -> str:
+    if not value.n:
         return f"not known (0 {unit})"
-    share = f"{100 * found.share:.1f} % {interval(found.low, found.high)}"
-    return f"{share} ({found.k} of {found.n} {unit}, Wilson 95 %)"
+    share = f"{100 * value.share:.1f} % {interval(value.low, value.high)}"
+    return f"{share} ({value.k} of {value.n} {unit}, Wilson 95 %)"
 
 
-def estimate(found: Estimate, digits: int = 1, scale: float = 100, signed: bool = False) -> str:
+def estimate(value: Estimate, digits: int = 1, scale: float = 100, signed: bool = False) -> str:
     """With its interval, by default in per cent: 34.2 [26.3, 43.0]."""
-    return f"{number(found.value, digits, scale, signed)} {interval(found.low, found.high, digits, scale, signed)}"
+    return f"{number(value.value, digits, scale, signed)} {interval(value.low, value.high, digits, scale, signed)}"
 
 
-def counts(found: Mapping[str, int]) -> str:
+def counts(amounts: Mapping[str, int]) -> str:
     """Most frequent first."""
-    ordered = sorted(found.items(), key=lambda item: -item[1])
+    ordered = sorted(amounts.items(), key=lambda item: -item[1])
     return ", ".join(f"{count} {name}" for name, count in ordered) or "none"

@@ -16,15 +16,22 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.io.terminal_text import plain
 
 
-def sheets(found: Comparison) -> list[Sheet]:
+def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
-    made = [_results(found), _loops(found), _costs(found), *_further(found), _left_out(found), _runs(found)]
-    return [made[0], difference_sheet(found), *made[1:]] if len(found.rows) > 1 else made
+    tables = [
+        _results(comparison),
+        _loops(comparison),
+        _costs(comparison),
+        *_further(comparison),
+        _left_out(comparison),
+        _runs(comparison),
+    ]
+    return [tables[0], difference_sheet(comparison), *tables[1:]] if len(comparison.rows) > 1 else tables
 
 
-def warnings(found: Comparison) -> Iterator[str]:
+def warnings(comparison: Comparison) -> Iterator[str]:
     """What a reader must not overlook, a line each."""
-    for row in found.rows:
+    for row in comparison.rows:
         if row.is_upper_bound:
             yield f"{UPPER_BOUND}, not pass@1: the hidden tests drove the loops of {plain(row.arm)}"
         if row.no_verdict:
@@ -32,36 +39,38 @@ def warnings(found: Comparison) -> Iterator[str]:
             yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"
         if errors := row.spent.harness_errors.k:
             yield f"HARNESS ERRORS: {errors} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
-    if odd := [plain(row.arm) for row in found.rows if row.models != found.rows[0].models]:
-        yield f"DIFFERENT MODELS: {plain(found.rows[0].arm)} on one side, {', '.join(odd)} on the other"
-    if len(paid := sorted({name for row in found.rows for name in row.currencies})) > 1:
+    if odd := [plain(row.arm) for row in comparison.rows if row.models != comparison.rows[0].models]:
+        yield f"DIFFERENT MODELS: {plain(comparison.rows[0].arm)} on one side, {', '.join(odd)} on the other"
+    if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
         yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
-    if any(one and len(one.seeds) == 1 for row in found.rows for one in (row.as_run, row.matched)):
+    if any(
+        difference and len(difference.seeds) == 1 for row in comparison.rows for difference in (row.as_run, row.matched)
+    ):
         yield "ONE SEED: a difference that rests on a single seed says nothing about another"
-    for row in found.rows:
+    for row in comparison.rows:
         if row.unmatched:
             yield f"NOT MATCHED: {plain(row.arm)} is compared as run alone ({plain(row.unmatched)})"
-    if any(row.matched and row.matched.cut and not row.matched.cut.is_matched for row in found.rows):
-        yield f"NOT MATCHED: the first attempts alone of an arm cost more {found.unit} than all of the other"
+    if any(row.matched and row.matched.cut and not row.matched.cut.is_matched for row in comparison.rows):
+        yield f"NOT MATCHED: the first attempts alone of an arm cost more {comparison.unit} than all of the other"
 
 
-def exclusions(found: Comparison) -> Iterator[str]:
+def exclusions(comparison: Comparison) -> Iterator[str]:
     """By name, cases without a hidden verdict, which no figure is about, and without a partner: no difference is."""
-    for row in found.rows:
+    for row in comparison.rows:
         if row.no_verdict:
             yield f"{plain(row.arm)}: {len(row.no_verdict)} cases without a hidden verdict: {_named(row.no_verdict)}"
-        for cases, who in ((row.absent, found.baseline or ""), (row.alone, row.arm)):
+        for cases, who in ((row.absent, comparison.baseline or ""), (row.alone, row.arm)):
             if cases:
-                pair = f"{plain(row.arm)} against {plain(found.baseline or '')}"
+                pair = f"{plain(row.arm)} against {plain(comparison.baseline or '')}"
                 yield f"{pair}: {len(cases)} cases that {plain(who)} alone has: {_named(cases)}"
 
 
-def method(found: Comparison) -> str:
+def method(comparison: Comparison) -> str:
     """Benchmark, n, seeds, feedback sources and the way of intervals, in a sentence."""
-    sources = ", ".join(dict.fromkeys(row.feedback_source for row in found.rows))
-    methods = " and ".join(dict.fromkeys(row.method for row in found.rows))
-    n = f"n = {', '.join(dict.fromkeys(str(row.tasks) for row in found.rows))} tasks, {_seeds(found.rows)}"
-    return f"{plain(found.benchmark)}, {n}, feedback source: {sources}; 95 %: {methods}"
+    sources = ", ".join(dict.fromkeys(row.feedback_source for row in comparison.rows))
+    methods = " and ".join(dict.fromkeys(row.method for row in comparison.rows))
+    n = f"n = {', '.join(dict.fromkeys(str(row.tasks) for row in comparison.rows))} tasks, {_seeds(comparison.rows)}"
+    return f"{plain(comparison.benchmark)}, {n}, feedback source: {sources}; 95 %: {methods}"
 
 
 def _size(row: Row) -> str:
@@ -71,7 +80,7 @@ def _size(row: Row) -> str:
     return size if is_crossed else f"{row.n} cases,\n{row.tasks} tasks"
 
 
-def _results(found: Comparison) -> Sheet:
+def _results(comparison: Comparison) -> Sheet:
     columns = ("arm", "feedback\nsource", "tasks\nx seeds", "attempt 1\n[95 %]", "final\n[95 %]", "AUC")
     rows = tuple(
         (
@@ -82,18 +91,19 @@ def _results(found: Comparison) -> Sheet:
             f"{UPPER_BOUND} {percents(row.final)}" if row.is_upper_bound else percents(row.final),
             percent(row.area),
         )
-        for row in found.rows
+        for row in comparison.rows
     )
     caption = (
-        f"{method(found)}. In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut at "
-        f"attempt 1 and at its end. AUC: mean height of that curve over attempts 1 to {len(found.rows[0].curve)}."
+        f"{method(comparison)}. In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut "
+        f"at attempt 1 and at its end. AUC: mean height of that curve over attempts 1 "
+        f"to {len(comparison.rows[0].curve)}."
     )
-    bounded = any(row.is_upper_bound for row in found.rows)
+    bounded = any(row.is_upper_bound for row in comparison.rows)
     title = f"pass@1; a row that says {UPPER_BOUND} is none" if bounded else "pass@1"
     return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
 
 
-def _loops(found: Comparison) -> Sheet:
+def _loops(comparison: Comparison) -> Sheet:
     columns = ("arm", "repaired", "damaged", "FP", "FN")
     rows = tuple(
         (
@@ -103,7 +113,7 @@ def _loops(found: Comparison) -> Sheet:
             share(row.feedback.false_positive_rate),
             share(row.feedback.false_negative_rate),
         )
-        for row in found.rows
+        for row in comparison.rows
     )
     caption = (
         "In %. Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
@@ -117,7 +127,7 @@ def _moved(moved: int, stayed: int) -> str:
     return f"{percent(moved / n)} ({moved}/{n})" if n else NONE
 
 
-def _costs(found: Comparison) -> Sheet:
+def _costs(comparison: Comparison) -> Sheet:
     head = ("arm", "calls", "tokens", "tokens\na case", "tokens a\nsolved case", "cost\na case", "cost a\nsolved case")
     rows = tuple(
         (
@@ -130,13 +140,13 @@ def _costs(found: Comparison) -> Sheet:
             amount(row.cost_per_solved.value) if row.cost_per_solved else NONE,
             _cut(row),
         )
-        for row in found.rows
+        for row in comparison.rows
     )
     caption = (
         "Prompts and replies of all roles; a cached reply counts what it took when first drawn. Last column: mean that "
         f"a case had spent at its submission, arm and baseline, after the cut. {NONE}: not recorded, or no price known."
     )
-    columns = (*head, f"a case at\n= {found.unit}")
+    columns = (*head, f"a case at\n= {comparison.unit}")
     return Sheet(title="Cost", columns=columns, rows=rows, caption=caption)
 
 
@@ -149,13 +159,13 @@ def _cut(row: Row) -> str:
     return f"{amount(cut.spend)} : {amount(cut.baseline_spend)}" if cut else NONE
 
 
-def _further(found: Comparison) -> Iterator[Sheet]:
+def _further(comparison: Comparison) -> Iterator[Sheet]:
     """The registered metrics that stand in no other table, a line each and arm."""
-    others = [one for one in metrics.of_level("arm", "task", "attempt") if one not in _broken()]
+    others = [metric for metric in metrics.of_level("arm", "task", "attempt") if metric not in _broken()]
     rows = tuple(
         (metric.label, plain(row.arm), text(metric, row.metrics[key]))
         for metric in others
-        for row in found.rows
+        for row in comparison.rows
         if (key := metric.key(row.is_upper_bound)) in row.metrics
     )
     if rows:
@@ -164,14 +174,14 @@ def _further(found: Comparison) -> Iterator[Sheet]:
 
 def _broken() -> list[metrics.Metric]:
     """Metrics of how often an attempt went wrong."""
-    return [one for one in metrics.of_level("attempt") if (one.unit, one.direction) == ("share", "lower")]
+    return [metric for metric in metrics.of_level("attempt") if (metric.unit, metric.direction) == ("share", "lower")]
 
 
 def _rate(value: metrics.Value | None) -> str:
     return f"{percent(value.share)} ({value.k})" if isinstance(value, Rate) else NONE
 
 
-def _left_out(found: Comparison) -> Sheet:
+def _left_out(comparison: Comparison) -> Sheet:
     broken = _broken()
     head = ("arm", "logged of\nexpected", "no\nverdict", "no test\nshown", "without\na partner")
     rows = tuple(
@@ -184,23 +194,23 @@ def _left_out(found: Comparison) -> Sheet:
             amount(row.spent.timeouts.n),
             *(_rate(row.metrics.get(metric.key())) for metric in broken),
         )
-        for row in found.rows
+        for row in comparison.rows
     )
-    named = " ".join(f"{line}." for line in exclusions(found)) or "No case was left out."
+    named = " ".join(f"{line}." for line in exclusions(comparison)) or "No case was left out."
     caption = f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {named}"
     columns = (*head, "attempts", *(metric.label.replace(" ", "\n") for metric in broken))
     return Sheet(title="What broke, and what was left out", columns=columns, rows=rows, caption=caption)
 
 
-def _runs(found: Comparison) -> Sheet:
-    rows = tuple((plain(row.arm), mark(row), ", ".join(map(str, row.seeds)), _models(row)) for row in found.rows)
+def _runs(comparison: Comparison) -> Sheet:
+    rows = tuple((plain(row.arm), mark(row), ", ".join(map(str, row.seeds)), _models(row)) for row in comparison.rows)
     return Sheet(title="Runs", columns=("arm", "study", "seeds", "model"), rows=rows, names=4)
 
 
 def mark(row: Row) -> str:
     """`registered: NAME`, or `exploratory`."""
-    made = [one for one in (row.as_run, row.matched) if one]
-    is_registered = row.study and (not made or any(not one.exploratory for one in made))
+    differences = [difference for difference in (row.as_run, row.matched) if difference]
+    is_registered = row.study and (not differences or any(not difference.exploratory for difference in differences))
     return f"registered: {plain(row.study)}" if is_registered else "exploratory"
 
 
@@ -218,6 +228,6 @@ def _named(cases: Sequence[Case]) -> str:
 
 
 def _seeds(rows: Sequence[Row]) -> str:
-    found = dict.fromkeys(row.seeds for row in rows)
-    said = " or ".join(", ".join(map(str, seeds)) for seeds in found)
-    return f"seed{'s' * any(len(seeds) > 1 for seeds in found)} {said}"
+    groups = dict.fromkeys(row.seeds for row in rows)
+    text = " or ".join(", ".join(map(str, seeds)) for seeds in groups)
+    return f"seed{'s' * any(len(seeds) > 1 for seeds in groups)} {text}"

@@ -21,12 +21,12 @@ from reflexion_lab.io.terminal_text import plain
 MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
-def save_report(folder: Path, found: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
+def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
     """Write `report.md`, `report.html`, `report.tex`, `table.csv` and the figures into `folder`; returns their paths.
 
     Parameters
     ----------
-    found : Comparison
+    comparison : Comparison
         Of these very arms.
     kind : Kind, default "png"
         Of the figures; PDF comes beside PNG. LaTeX includes both by itself, SVG has to be converted first.
@@ -36,24 +36,24 @@ def save_report(folder: Path, found: Comparison, arms: Sequence[Arm], kind: Kind
     OSError
         The folder cannot be written to.
     """
-    figures = save_figures(folder, found, arms, kind)
+    figures = save_figures(folder, comparison, arms, kind)
     document = Document(
-        title=f"{plain(found.benchmark)}: {listed((plain(row.arm) for row in found.rows), 6)}",
-        warnings=tuple(warnings(found)),
-        sheets=(*sheets(found), _folders(found)),
+        title=f"{plain(comparison.benchmark)}: {listed((plain(row.arm) for row in comparison.rows), 6)}",
+        warnings=tuple(warnings(comparison)),
+        sheets=(*sheets(comparison), _folders(comparison)),
         figures=tuple(figures),
     )
     written = []
     for name, write in (("report.md", markdown), ("report.html", page), ("report.tex", latex)):
         written.append(folder / name)
         written[-1].write_text(write(document), encoding="utf-8", errors="backslashreplace")
-    return [*written, write_table(folder / "table.csv", found), *(figure.path for figure in figures)]
+    return [*written, write_table(folder / "table.csv", comparison), *(figure.path for figure in figures)]
 
 
-def _folders(found: Comparison) -> Sheet:
+def _folders(comparison: Comparison) -> Sheet:
     rows = tuple(
         (plain(row.arm), str(seed), plain(run_id))
-        for row in found.rows
+        for row in comparison.rows
         for seed, run_id in zip(row.seeds, row.run_ids, strict=True)
     )
     return Sheet(title="Run folders", columns=("arm", "seed", "run"), rows=rows, names=3)

@@ -56,15 +56,15 @@ def _metrics(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:
 def text(metric: metrics.Metric, value: metrics.Value) -> str:
     """A value in its unit, with interval, n and note."""
     if isinstance(value, Rate):
-        said = cells.rate(value, metric.cases)
+        line = cells.rate(value, metric.cases)
     elif isinstance(value, Estimate):
-        shown = f"{points(value)} points" if metric.unit == "points" else f"{percents(value)} %"
-        said = f"{shown}, {metric.interval}" if metric.interval else shown
+        amount = f"{points(value)} points" if metric.unit == "points" else f"{percents(value)} %"
+        line = f"{amount}, {metric.interval}" if metric.interval else amount
     elif metric.unit == "p":
-        said = p_value(value)
+        line = p_value(value)
     else:
-        said = f"{value:,.0f}" if metric.unit == "count" else f"{value:.2f}"
-    return f"{said}, {metric.note}" if metric.note else said
+        line = f"{value:,.0f}" if metric.unit == "count" else f"{value:.2f}"
+    return f"{line}, {metric.note}" if metric.note else line
 
 
 def _verdicts(figures: Summary) -> Iterator[tuple[str, str]]:

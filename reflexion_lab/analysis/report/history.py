@@ -59,8 +59,8 @@ def cards(
     """Those of one loop, oldest first; memory's words come from the loop alone where there are no `sources`."""
     sources = sources or Sources({attempts[0].task_id: attempts})
     submitted = submitted_at(attempts).number
-    for before, made in zip((None, *attempts), attempts, strict=False):
-        yield card(made, before, grades.get((made.task_id, made.number)), sources, made.number == submitted)
+    for before, attempt in zip((None, *attempts), attempts, strict=False):
+        yield card(attempt, before, grades.get((attempt.task_id, attempt.number)), sources, attempt.number == submitted)
 
 
 def history(

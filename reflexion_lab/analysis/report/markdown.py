@@ -18,7 +18,7 @@ def markdown(document: Document) -> str:
 def escaped(text: str) -> str:
     """One line of text that Markdown shows as it is, in a table, too."""
     safe = re.sub(r"([\\`*_{}\[\]|#!~$@])", r"\\\1", plain(text))
-    return re.sub(r"[&<>]", lambda found: ENTITIES[found[0]], safe)
+    return re.sub(r"[&<>]", lambda match: ENTITIES[match[0]], safe)
 
 
 def _parts(document: Document) -> Iterator[str]:

@@ -65,7 +65,7 @@ def page(log: Log) -> str:
         policy=_policy(script),
         style=pieces.markup(_beside("page.css")),
         overview=pieces.markup(overview(log, is_linked=True)),
-        filters=[one for one in _filters(tasks) if len(one[2]) > 1],
+        filters=[entry for entry in _filters(tasks) if len(entry[2]) > 1],
         index=pieces.markup(_json({"title": title, "tasks": [_entry(task) for task in tasks]})),
         texts=pieces.markup(_packed(_json([_text(log.attempts[task.task_id]) for task in tasks]))),
         tasks=(pieces.markup(_packed(history(log.attempts[t.task_id], log.grades, sources))) for t in tasks),
@@ -105,18 +105,18 @@ def _entry(task: TaskLine) -> dict[str, object]:
     }
 
 
-def _text(made: Iterable[Attempt]) -> str:
+def _text(attempts: Iterable[Attempt]) -> str:
     """What a search looks through: ids, programs and reflections, each once."""
     texts: dict[str, None] = {}
-    for attempt in made:
+    for attempt in attempts:
         words = attempt.reflection
         fields = (
             (words.root_cause, words.what_went_wrong, words.what_to_change, words.key_insight, words.text)
             if words
             else ()
         )
-        found = (attempt.task_id, attempt.trajectory.solution, *fields, *(words.lessons if words else ()))
-        texts |= dict.fromkeys(text[: pieces.LONGEST] for text in found)
+        contents = (attempt.task_id, attempt.trajectory.solution, *fields, *(words.lessons if words else ()))
+        texts |= dict.fromkeys(text[: pieces.LONGEST] for text in contents)
     return "\n".join(texts)
 
 

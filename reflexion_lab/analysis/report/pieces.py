@@ -32,8 +32,8 @@ def found(check: Check) -> list[tuple[str, str]]:
 
     if check.kind != "test" and check.outcome == "fail":
         return [(f"{check.kind}, line {check.line}", f"{check.message} [{check.error_type}]")]
-    said = WORDS.get(check.outcome, check.outcome), describe(check).removeprefix(f"{check.outcome}: ")
-    return [side for side in (("expected", check.expected), ("got", check.actual)) if side[1]] or [said]
+    pair = WORDS.get(check.outcome, check.outcome), describe(check).removeprefix(f"{check.outcome}: ")
+    return [side for side in (("expected", check.expected), ("got", check.actual)) if side[1]] or [pair]
 
 
 def tally(evaluation: Evaluation) -> tuple[int, int]:
@@ -82,18 +82,18 @@ def escaping(folder: Path, **options: Any) -> Any:
 
 @cache
 def _environment() -> Any:
-    made = escaping(Path(__file__).parent, finalize=_finalized)
-    made.globals |= {"words": WORDS, "found": found, "tally": tally}
-    made.globals |= {"UNKNOWN": UNKNOWN, "MOST_GIFTS": MOST_GIFTS}
-    made.filters["counted"] = counted
-    return made
+    environment = escaping(Path(__file__).parent, finalize=_finalized)
+    environment.globals |= {"words": WORDS, "found": found, "tally": tally}
+    environment.globals |= {"UNKNOWN": UNKNOWN, "MOST_GIFTS": MOST_GIFTS}
+    environment.filters["counted"] = counted
+    return environment
 
 
 @cache
 def macro(room: str, name: str) -> Callable[..., str]:
     """The macro `name` of `<room>.html.jinja`, which gives HTML."""
-    made = getattr(_environment().get_template(f"{room}.html.jinja").module, name)
-    return lambda *arguments: str(made(*arguments))
+    template_macro = getattr(_environment().get_template(f"{room}.html.jinja").module, name)
+    return lambda *arguments: str(template_macro(*arguments))
 
 
 def rendered(room: str, **values: Any) -> str:

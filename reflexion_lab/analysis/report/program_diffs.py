@@ -37,9 +37,9 @@ def program(new: str, old: str = "", name: str = "") -> tuple[list[Line], str]:
         return numbered(after), ""
     if after == before:
         return numbered(after), f"the very program of {name}"
-    shown = _from_first(_difference(before, after))
-    gone, come = ([line.kind for line in shown].count(kind) for kind in ("out", "in"))
-    return shown, f"against {name}: − {gone} out, + {come} in"
+    changed = _from_first(_difference(before, after))
+    gone, come = ([line.kind for line in changed].count(kind) for kind in ("out", "in"))
+    return changed, f"against {name}: − {gone} out, + {come} in"
 
 
 class Turn(NamedTuple):
@@ -64,12 +64,12 @@ def turns(steps: Sequence[Step]) -> Iterator[Turn]:
     """Each draft as its difference to the one before."""
     draft, name, received, judged = "", "", tuple[Message, ...](), None
     for number, step in enumerate(steps, 1):
-        shown, remark = program(step.program, draft, name) if step.program else ([], "")
+        changed, remark = program(step.program, draft, name) if step.program else ([], "")
         again = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(received, step.messages, strict=False)))
         yield Turn(
             number,
             step,
-            [] if lines(step.program) == lines(draft) else shown,
+            [] if lines(step.program) == lines(draft) else changed,
             remark,
             improvement_score(judged, step.critique) if judged and step.critique else None,
             step.messages[again:],

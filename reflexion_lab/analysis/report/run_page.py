@@ -26,8 +26,8 @@ def sentence(log: Log) -> str:
     """Its headline in a line."""
     figures = summary(log)
     rate = cells.rate(figures.pass_at_1)
-    said = f"{log.manifest.run_id}: {metric(figures)} {rate}, feedback {figures.feedback_source}"
-    return pieces.visible(unfinished(log) + said)
+    line = f"{log.manifest.run_id}: {metric(figures)} {rate}, feedback {figures.feedback_source}"
+    return pieces.visible(unfinished(log) + line)
 
 
 def unfinished(log: Log) -> str:

@@ -72,7 +72,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
         spoilt = f"{figures.harness_errors} verdicts are failures of the harness and say nothing about a program"
         yield f"HARNESS ERRORS: {spoilt}{_first_problem(log)}. Run `reflexion-lab doctor`"
     resume = f". To resume, give the command that began it, with resume={path}" if path else ""
-    if changed := [one for one in log.resumptions if changes(log.manifest, one)]:
+    if changed := [resumption for resumption in log.resumptions if changes(log.manifest, resumption)]:
         yield f"RESUMED WITH CHANGES: {'; '.join(resumed(log.manifest, changed))}"
     if figures.no_verdict:
         yield (
@@ -91,31 +91,31 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
 def _first_problem(log: Log) -> str:
     """What the harness said first, if it was while giving feedback; a grade holds no words."""
     checks = (check for attempt in log.every for check in attempt.evaluation.checks)
-    said = next((f"{check.name}: {check.message}" for check in checks if check.outcome == "harness_error"), "")
-    return f"; the first: {' '.join(said.split())[:200].rstrip('.: ')}" if said else ""
+    problem = next((f"{check.name}: {check.message}" for check in checks if check.outcome == "harness_error"), "")
+    return f"; the first: {' '.join(problem.split())[:200].rstrip('.: ')}" if problem else ""
 
 
 def _tasks(log: Log, all_tasks: bool) -> Sheet:
     """One row a task. Of too many, failures and changes of verdict come first and `ROWS` are shown."""
     left_out = set(log.no_verdict)
     rows = [_row(log, task_id, left_out) for task_id in log.results]
-    shown, caption = rows, ""
+    lines, caption = rows, ""
     if len(rows) > ROWS and not all_tasks:
-        shown = sorted(rows, key=lambda row: row[3:5] == ("pass", ""))[:ROWS]
+        lines = sorted(rows, key=lambda row: row[3:5] == ("pass", ""))[:ROWS]
         caption = f"{len(rows) - ROWS} more tasks left out; failures, repairs and damage come first"
     columns = ("task", "submitted", "feedback", "hidden", "since\nattempt 1", "ended by")
-    return Sheet(title="Tasks", columns=columns, rows=tuple(shown), caption=caption, names=6)
+    return Sheet(title="Tasks", columns=columns, rows=tuple(lines), caption=caption, names=6)
 
 
 def _row(log: Log, task_id: str, left_out: Collection[str]) -> tuple[str, ...]:
     """Task, attempt submitted, feedback verdict, hidden verdict, change since attempt 1, why the loop ended."""
-    made = log.attempts[task_id]
-    chosen = submitted_at(made)
+    attempts = log.attempts[task_id]
+    chosen = submitted_at(attempts)
     first, final = (log.grades.get((task_id, number)) for number in (1, chosen.number))
     change = ""
     if first and final and task_id not in left_out and first.passed != final.passed:
         change = "repaired" if final.passed else "damaged"
-    submitted = f"{chosen.number} of {len(made)}"
+    submitted = f"{chosen.number} of {len(attempts)}"
     hidden = final.outcome if final else "not graded"
     return task_id, submitted, chosen.evaluation.outcome, hidden, change, log.results[task_id].stop_reason
 
@@ -151,7 +151,7 @@ def _feedback(figures: Summary) -> Iterator[Sheet]:
     """Verdicts of the feedback tests against the hidden ones, which in an oracle's run are the same."""
     columns = {"attempt 1": figures.feedback_first, "submitted": figures.feedback}
     columns["all attempts"] = figures.feedback_attempts
-    known = {name: found for name, found in columns.items() if found}
+    known = {name: counts for name, counts in columns.items() if counts}
     if figures.is_upper_bound or figures.no_feedback == figures.n_logged:
         return
     yield Sheet(
@@ -162,10 +162,21 @@ def _feedback(figures: Summary) -> Iterator[Sheet]:
     )
 
 
-def _confusion(found: Confusion) -> list[str]:
+def _confusion(confusion: Confusion) -> list[str]:
     """A cell for each of `CONFUSION`."""
-    counts = found.true_positives, found.false_positives, found.false_negatives, found.true_negatives, found.unknown
-    rates = found.wrong_if_passed, found.right_if_failed, found.false_positive_rate, found.false_negative_rate
+    counts = (
+        confusion.true_positives,
+        confusion.false_positives,
+        confusion.false_negatives,
+        confusion.true_negatives,
+        confusion.unknown,
+    )
+    rates = (
+        confusion.wrong_if_passed,
+        confusion.right_if_failed,
+        confusion.false_positive_rate,
+        confusion.false_negative_rate,
+    )
     # Whole per cents in the brackets: three columns of them fit a terminal.
     shares = (f"{percent(r.share)} {cells.interval(r.low, r.high, digits=0)}" if r.n else NONE for r in rates)
     return [*map(str, counts), *shares]
@@ -179,14 +190,14 @@ def _giver(figures: Summary) -> str:
 
 def _reflections(figures: Summary) -> Iterator[Sheet]:
     """One row a source: how many, how many were read, how retries fared that read one, and what is wrong with them."""
-    found = figures.reflection_figures
-    if found:
-        groups = found.by_source | ({"all": found.every} if len(found.by_source) > 1 else {})
+    learnt = figures.reflection_figures
+    if learnt:
+        groups = learnt.by_source | ({"all": learnt.every} if len(learnt.by_source) > 1 else {})
         yield Sheet(
             title="Reflections, and the retries that read them; shares in %",
             columns=("by", "n", "read", "retries\npassed", "against\nbase", "95 %\ninterval", "hidden\npassed"),
             rows=tuple((name, *_group(group)) for name, group in groups.items()),
-            caption="\n".join(_reading(found, figures.feedback_source)),
+            caption="\n".join(_reading(learnt, figures.feedback_source)),
         )
 
 
@@ -218,8 +229,8 @@ def _reading(figures: ReflectionFigures, feedback_source: str) -> Iterator[str]:
     named = f"{100 * figures.mentions_check.share:.0f} % name a failing check"
     yield f"{named}, {100 * figures.leaks.share:.0f} % give away a value or code"
     for name, group in figures.by_source.items():
-        shown = (f"{flag} {100 * rate.share:.0f} %" for flag, rate in list(group.flags.items())[:FLAGS_SHOWN])
-        yield f"{name}: {', '.join(shown) or 'no flag'}"
+        shares = (f"{flag} {100 * rate.share:.0f} %" for flag, rate in list(group.flags.items())[:FLAGS_SHOWN])
+        yield f"{name}: {', '.join(shares) or 'no flag'}"
 
 
 def usage(log: Log) -> Sheet:

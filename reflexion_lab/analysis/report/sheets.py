@@ -59,8 +59,8 @@ class Sheet(Record, frozen=True, kw_only=True):
         head, *body = (_row(self, tag, row) for tag, row in (("th", self.columns), *(("td", row) for row in self.rows)))
         rows = f"<thead>{head}</thead><tbody>{''.join(body)}</tbody>"
         caption = f'<div style="{CAPTION}">{html(self.caption)}</div>' if self.caption else ""
-        made = f'<div style="{TITLE}">{html(self.title)}</div><table style="{TABLE}">{rows}</table>{caption}'
-        return f'<div style="overflow-x: auto; margin: 0 0 14px">{made}</div>'
+        table = f'<div style="{TITLE}">{html(self.title)}</div><table style="{TABLE}">{rows}</table>{caption}'
+        return f'<div style="overflow-x: auto; margin: 0 0 14px">{table}</div>'
 
 
 class Drawn(Protocol):
@@ -97,12 +97,12 @@ class Document(NamedTuple):
 def as_table(sheet: Sheet, styles: Mapping[str, str] | None = None) -> Table:
     """For a terminal of 100 columns. `styles`: how cells of these very words look."""
     columns = (c if "\n" in c or n < sheet.names else BREAK.sub("\n", c) for n, c in enumerate(sheet.columns))
-    made = cells.table(sheet.title, *columns, names=sheet.names)
+    table = cells.table(sheet.title, *columns, names=sheet.names)
     for row in sheet.rows:
-        made.add_row(*(cells.line(cell, (styles or {}).get(cell, "")) for cell in row))
+        table.add_row(*(cells.line(cell, (styles or {}).get(cell, "")) for cell in row))
     if sheet.caption:
-        made.caption = cells.line(sheet.caption)
-    return made
+        table.caption = cells.line(sheet.caption)
+    return table
 
 
 def said(lines: Iterable[str], loud: bool = False) -> str:
@@ -120,19 +120,19 @@ def percent(share: float) -> str:
     return cells.number(share)
 
 
-def percents(found: Estimate) -> str:
+def percents(value: Estimate) -> str:
     """With its interval: 34.2 [26.3, 43.0]."""
-    return cells.estimate(found)
+    return cells.estimate(value)
 
 
-def points(found: Estimate) -> str:
+def points(value: Estimate) -> str:
     """A difference in points, signed: -7.5 [-12.4, -2.5]."""
-    return cells.estimate(found, signed=True)
+    return cells.estimate(value, signed=True)
 
 
-def share(found: Rate) -> str:
+def share(rate: Rate) -> str:
     """With its counts: 5.0 (4/80); `NONE` without any case."""
-    return f"{percent(found.share)} ({found.k}/{found.n})" if found.n else NONE
+    return f"{percent(rate.share)} ({rate.k}/{rate.n})" if rate.n else NONE
 
 
 def p_value(p: float) -> str:
@@ -151,16 +151,16 @@ def amount(value: float) -> str:
 
 def listed(names: Iterable[str], most: int = 20) -> str:
     """The first so many of them, and how many more there are."""
-    found = list(names)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more
+    items = list(names)
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
 def _row(sheet: Sheet, tag: str, row: Iterable[str]) -> str:
     """Names wrap where they have to; figures never do, but for the breaks that they hold."""
-    made = []
+    parts = []
     for place, cell in enumerate(row):
         side, wrap = ("left", "pre-wrap") if place < sheet.names else ("right", "pre")
         look = CELL.format(side=side, wrap=wrap, edge="bottom" if tag == "th" else "top")
-        made.append(f'<{tag} style="{look}{RULE.format(strength=0.5 if tag == "th" else 0.15)}">{html(cell)}</{tag}>')
-    return f"<tr>{''.join(made)}</tr>"
+        parts.append(f'<{tag} style="{look}{RULE.format(strength=0.5 if tag == "th" else 0.15)}">{html(cell)}</{tag}>')
+    return f"<tr>{''.join(parts)}</tr>"

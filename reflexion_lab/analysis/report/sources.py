@@ -69,25 +69,25 @@ class Sources:
             "mistake": (attempt.recalled_mistakes, self._mistake),
         }
         left_out = attempt.trajectory.left_out
-        given = ((kind, name, of) for kind, (names, of) in kinds.items() for name in names)
-        told = ((kind, name, *of(name, attempt)) for kind, name, of in given)
+        entries = ((kind, name, of) for kind, (names, of) in kinds.items() for name in names)
+        resolved = ((kind, name, *of(name, attempt)) for kind, name, of in entries)
         return [
             Gift(kind, name, where, words, name not in left_out, where.endswith(OWN))
-            for kind, name, where, words in told
+            for kind, name, where, words in resolved
         ]
 
     def _episode(self, name: str, reader: Attempt) -> tuple[str, Words]:
-        made, where, last = self._loop(name, reader)
+        attempts, where, last = self._loop(name, reader)
         if not last.isdecimal():
             return where, []
         where = f"attempt {last} at {where}"
-        told = next((attempt for attempt in made if attempt.number == int(last)), None)
-        return where, list(_said(told)) if told else []
+        source = next((attempt for attempt in attempts if attempt.number == int(last)), None)
+        return where, list(_said(source)) if source else []
 
     def _mistake(self, name: str, reader: Attempt) -> tuple[str, Words]:
         """Its id names the task, not the attempt: all that failed there is told."""
-        made, where, _ = self._loop(name, reader)
-        failed = [attempt for attempt in made if not attempt.evaluation.passed]
+        attempts, where, _ = self._loop(name, reader)
+        failed = [attempt for attempt in attempts if not attempt.evaluation.passed]
         return where, [(f"attempt {attempt.number}", _failure(attempt)) for attempt in failed]
 
     def _loop(self, name: str, reader: Attempt) -> tuple[Sequence[Attempt], str, str]:
@@ -115,7 +115,7 @@ class Sources:
         """What all attempts together give: memory held less of it earlier."""
         from reflexion_lab.memory.extraction import extract
 
-        every = (attempt for made in self._attempts.values() for attempt in made if attempt.reflection)
+        every = (attempt for attempts in self._attempts.values() for attempt in attempts if attempt.reflection)
         return {entry.wisdom_id: entry for entry in extract(map(_as_episode, every))}
 
 
@@ -147,5 +147,5 @@ def _failure(attempt: Attempt) -> str:
     failures = attempt.evaluation.failures
     if not failures:
         return verdict(attempt)
-    said = ", ".join(f"{label} {text}" for label, text in found(failures[0]))
-    return f"{failures[0].name}: {said}"
+    sides = ", ".join(f"{label} {text}" for label, text in found(failures[0]))
+    return f"{failures[0].name}: {sides}"

@@ -17,9 +17,9 @@ DIGITS = 6
 """Significant ones: small sums of money and small p keep theirs."""
 
 
-def write_table(path: Path, found: Comparison) -> Path:
+def write_table(path: Path, comparison: Comparison) -> Path:
     """`table.csv`, or whatever `path` is called; returns it. Raises OSError."""
-    lines = rows(found)
+    lines = rows(comparison)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, lines[0])
         writer.writeheader()
@@ -27,12 +27,12 @@ def write_table(path: Path, found: Comparison) -> Path:
     return path
 
 
-def rows(found: Comparison) -> list[dict[str, object]]:
+def rows(comparison: Comparison) -> list[dict[str, object]]:
     """By column, every arm's values; the same columns for all."""
-    return [dict(_line(row, found)) for row in found.rows]
+    return [dict(_line(row, comparison)) for row in comparison.rows]
 
 
-def _line(row: Row, found: Comparison) -> Iterator[tuple[str, object]]:
+def _line(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]]:
     """Columns and values; the same columns for every row. An upper bound has a column of its own, and no pass@1."""
     final = "upper_bound" if row.is_upper_bound else "pass_at_1"
     yield from (("arm", inert(row.arm)), ("feedback_source", row.feedback_source), ("study", inert(row.study)))
@@ -41,9 +41,9 @@ def _line(row: Row, found: Comparison) -> Iterator[tuple[str, object]]:
     yield from _estimate("pass_at_1_first", row.first)
     for name in ("pass_at_1", "upper_bound"):
         yield from _estimate(name, row.final if name == final else None)
-    yield from (("interval", row.method), ("area", _round(row.area)), ("baseline", inert(found.baseline or "")))
-    for name, one in (("as_run", row.as_run), (f"equal_{found.unit}", row.matched)):
-        yield from _difference(name, one, row.is_upper_bound)
+    yield from (("interval", row.method), ("area", _round(row.area)), ("baseline", inert(comparison.baseline or "")))
+    for name, difference in (("as_run", row.as_run), (f"equal_{comparison.unit}", row.matched)):
+        yield from _difference(name, difference, row.is_upper_bound)
     yield from (("refused", row.refused), ("unmatched", inert(row.unmatched)))
     yield from (("repaired", row.moves.wc), ("damaged", row.moves.cw))
     yield from (*_estimate("repair", row.moves.repair), *_estimate("damage", row.moves.damage))
@@ -67,35 +67,35 @@ def _spent(row: Row) -> Iterator[tuple[str, object]]:
         "cost": "cost",
     }
     yield from ((name, _round(getattr(usage, name)) if unit not in row.unknown else "") for name, unit in units.items())
-    for unit, one in (("tokens", row.tokens_per_solved), ("cost", row.cost_per_solved)):
+    for unit, estimate in (("tokens", row.tokens_per_solved), ("cost", row.cost_per_solved)):
         yield f"{unit}_per_case", _round(getattr(usage, unit) / row.n_logged) if unit not in row.unknown else ""
-        yield from _estimate(f"{unit}_per_solved", one)
+        yield from _estimate(f"{unit}_per_solved", estimate)
 
 
-def _difference(name: str, one: Difference | None, is_upper_bound: bool) -> Iterator[tuple[str, object]]:
-    yield from _estimate(f"{name}_difference", one.estimate if one else None)
-    yield f"{name}_pairs", one.n if one else ""
-    yield f"{name}_won", one.won if one else ""
-    yield f"{name}_lost", one.lost if one else ""
+def _difference(name: str, difference: Difference | None, is_upper_bound: bool) -> Iterator[tuple[str, object]]:
+    yield from _estimate(f"{name}_difference", difference.estimate if difference else None)
+    yield f"{name}_pairs", difference.n if difference else ""
+    yield f"{name}_won", difference.won if difference else ""
+    yield f"{name}_lost", difference.lost if difference else ""
     for field in ("p", "p_tasks", "p_holm", "least", "minimum"):
         is_corrected = field != "p_holm" or not is_upper_bound  # an upper bound is in no family
-        yield f"{name}_{field}", _round(getattr(one, field)) if one and is_corrected else ""
-    yield f"{name}_detected", one.is_detected if one and not is_upper_bound else ""
-    yield f"{name}_exploratory", bool(one.exploratory) if one else ""
-    yield f"{name}_interval", one.method if one else ""
-    yield f"{name}_spend", _round(one.cut.spend) if one and one.cut else ""
-    yield f"{name}_baseline_spend", _round(one.cut.baseline_spend) if one and one.cut else ""
+        yield f"{name}_{field}", _round(getattr(difference, field)) if difference and is_corrected else ""
+    yield f"{name}_detected", difference.is_detected if difference and not is_upper_bound else ""
+    yield f"{name}_exploratory", bool(difference.exploratory) if difference else ""
+    yield f"{name}_interval", difference.method if difference else ""
+    yield f"{name}_spend", _round(difference.cut.spend) if difference and difference.cut else ""
+    yield f"{name}_baseline_spend", _round(difference.cut.baseline_spend) if difference and difference.cut else ""
 
 
-def _estimate(name: str, one: Estimate | None) -> Iterator[tuple[str, object]]:
-    yield name, _round(one.value) if one else ""
-    yield f"{name}_low", _round(one.low) if one else ""
-    yield f"{name}_high", _round(one.high) if one else ""
+def _estimate(name: str, estimate: Estimate | None) -> Iterator[tuple[str, object]]:
+    yield name, _round(estimate.value) if estimate else ""
+    yield f"{name}_low", _round(estimate.low) if estimate else ""
+    yield f"{name}_high", _round(estimate.high) if estimate else ""
 
 
-def _rate(name: str, one: Rate) -> Iterator[tuple[str, object]]:
-    yield name, one.k
-    yield f"{name}_rate", _round(one.share) if one.n else ""
+def _rate(name: str, rate: Rate) -> Iterator[tuple[str, object]]:
+    yield name, rate.k
+    yield f"{name}_rate", _round(rate.share) if rate.n else ""
 
 
 def _metric(metric: metrics.Metric, value: metrics.Value | None) -> Iterator[tuple[str, object]]:

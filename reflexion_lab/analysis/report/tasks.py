@@ -47,8 +47,8 @@ class TaskLine(NamedTuple):
 def task_lines(log: Log) -> list[TaskLine]:
     """The hardest first: by result, then by attempts, then by name, numbers by their value."""
     order = list(RESULTS)
-    found = [_line(task_id, made, log) for task_id, made in log.attempts.items()]
-    return sorted(found, key=lambda task: (order.index(task.result), -task.attempts, natural(task.task_id)))
+    lines = [_line(task_id, attempts, log) for task_id, attempts in log.attempts.items()]
+    return sorted(lines, key=lambda task: (order.index(task.result), -task.attempts, natural(task.task_id)))
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -56,20 +56,20 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,18})", name)]
 
 
-def _line(task_id: str, made: list[Attempt], log: Log) -> TaskLine:
-    grades = [log.grades.get((task_id, attempt.number)) for attempt in made]
-    submitted = submitted_at(made)
+def _line(task_id: str, attempts: list[Attempt], log: Log) -> TaskLine:
+    grades = [log.grades.get((task_id, attempt.number)) for attempt in attempts]
+    submitted = submitted_at(attempts)
     verdicts = [_verdict(grade) for grade in grades]
-    final = verdicts[made.index(submitted)]
+    final = verdicts[attempts.index(submitted)]
     return TaskLine(
         task_id=task_id,
         result="not graded" if final is None else _RESULT[verdicts[0], final],
         marks=tuple(_marks(verdicts)),
-        attempts=len(made),
+        attempts=len(attempts),
         submitted=submitted.number,
         solved_at=submitted.number if final else 0,
-        failures=tuple(dict.fromkeys(_failures(made, grades))),
-        categories=tuple(dict.fromkeys(made.reflection.category for made in made if made.reflection)),
+        failures=tuple(dict.fromkeys(_failures(attempts, grades))),
+        categories=tuple(dict.fromkeys(a.reflection.category for a in attempts if a.reflection)),
     )
 
 
@@ -83,8 +83,8 @@ def _marks(verdicts: list[bool | None]) -> Iterator[tuple[str, bool | None]]:
         yield ("?" if verdict is None else "✓" if verdict else "✗") * len(list(same)), verdict
 
 
-def _failures(made: list[Attempt], grades: list[Grade | None]) -> Iterator[str]:
-    shown = [attempt.evaluation.outcome for attempt in made]
-    for outcome in (*shown, *(grade.outcome for grade in grades if grade)):
+def _failures(attempts: list[Attempt], grades: list[Grade | None]) -> Iterator[str]:
+    outcomes = [attempt.evaluation.outcome for attempt in attempts]
+    for outcome in (*outcomes, *(grade.outcome for grade in grades if grade)):
         if outcome != "pass":
             yield WORDS.get(outcome, outcome)

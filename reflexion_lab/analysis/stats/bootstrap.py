@@ -73,13 +73,15 @@ def difference(first: ArrayLike, second: ArrayLike, seed: int = 0, draws: int = 
     ConfigError
         No case in both; shapes that differ; a value outside [0, 1].
     """
-    one, other = _checked(first, "first"), _checked(second, "second")
-    if one.shape != other.shape:
-        raise ConfigError("second", f"shape {other.shape}", f"that of first, {one.shape}: same tasks, same seeds")
-    sums, counts = _totals(other - one, "first and second")
+    first_values, second_values = _checked(first, "first"), _checked(second, "second")
+    if first_values.shape != second_values.shape:
+        raise ConfigError(
+            "second", f"shape {second_values.shape}", f"that of first, {first_values.shape}: same tasks, same seeds"
+        )
+    sums, counts = _totals(second_values - first_values, "first and second")
     value = float(sums.sum() / counts.sum())
     if not are_varied(sums / counts):
-        return _estimate(value, *_newcombe(one, other, [int(count) for count in counts]))
+        return _estimate(value, *_newcombe(first_values, second_values, [int(count) for count in counts]))
     return _estimate(value, *ends(_ratios(sums, counts, seed, draws)))
 
 
@@ -140,22 +142,22 @@ def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate
     if cases.ndim != 3:
         raise ConfigError("curves", f"shape {cases.shape}", "(attempts, tasks, seeds)")
     points = [interval(attempt, seed, draws=1) for attempt in cases]
-    found = []
+    estimates = []
     for attempt, point, shares in zip(cases, points, _two_way(cases, seed, draws).T, strict=True):
         sums, counts = _totals(attempt)
-        found.append(point if _few(sums, counts) else _estimate(point.value, *ends(shares)))
-    return found
+        estimates.append(point if _few(sums, counts) else _estimate(point.value, *ends(shares)))
+    return estimates
 
 
 def _checked(outcomes: ArrayLike, name: str) -> NDArray[float64]:
     import numpy as np
 
-    found = np.asarray(outcomes, float)
-    if found.ndim != 2:
-        raise ConfigError(name, f"shape {found.shape}", "(tasks, seeds)")
-    if ((found < 0) | (found > 1)).any():
+    values = np.asarray(outcomes, float)
+    if values.ndim != 2:
+        raise ConfigError(name, f"shape {values.shape}", "(tasks, seeds)")
+    if ((values < 0) | (values > 1)).any():
         raise ConfigError(name, "a value outside [0, 1]", "shares of cases, or 0 and 1")
-    return found
+    return values
 
 
 def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[float64], NDArray[float64]]:
@@ -172,8 +174,8 @@ def are_varied(differences: ArrayLike) -> bool:
     """Whether enough tasks differ, and not all alike, for percentiles to be believed. Shape (tasks,)."""
     import numpy as np
 
-    found = np.asarray(differences, float)
-    return bool((np.abs(found) > CLOSE).sum() >= FEWEST and np.ptp(found) > CLOSE)
+    values = np.asarray(differences, float)
+    return bool((np.abs(values) > CLOSE).sum() >= FEWEST and np.ptp(values) > CLOSE)
 
 
 def _few(sums: NDArray[float64], counts: NDArray[float64]) -> bool:
@@ -206,16 +208,16 @@ def _two_way(cases: NDArray[float64], seed: int, draws: int) -> NDArray[float64]
         return np.asarray(passed / there)
 
 
-def _newcombe(one: NDArray[float64], other: NDArray[float64], sizes: list[int]) -> tuple[float, float]:
+def _newcombe(first: NDArray[float64], second: NDArray[float64], sizes: list[int]) -> tuple[float, float]:
     import numpy as np
 
     scale = effective(sizes) / sum(sizes)
-    both, first, second, neither = (
+    both, only_first, only_second, neither = (
         float(np.nansum(part)) * scale
-        for part in (one * other, one * (1 - other), other * (1 - one), (1 - one) * (1 - other))
+        for part in (first * second, first * (1 - second), second * (1 - first), (1 - first) * (1 - second))
     )
     # rounded up, so that the sides never seem to agree more than they do
-    return paired_difference(round(both), _up(first), _up(second), round(neither))
+    return paired_difference(round(both), _up(only_first), _up(only_second), round(neither))
 
 
 def _up(count: float) -> int:

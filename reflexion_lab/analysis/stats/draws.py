@@ -65,10 +65,10 @@ def batches(draws: int, width: int) -> list[int]:
     return [min(most, draws - start) for start in range(0, draws, most)]
 
 
-def ends(found: NDArray[float64]) -> tuple[float, float]:
+def ends(estimates: NDArray[float64]) -> tuple[float, float]:
     """The drawn numbers between which `LEVEL` of them lies, rounded outwards; what is not a number says nothing."""
     import numpy as np
 
-    order = np.sort(found[~np.isnan(found)])
+    order = np.sort(estimates[~np.isnan(estimates)])
     low, high = ((len(order) - 1) * (1 - LEVEL) / 2, (len(order) - 1) * (1 + LEVEL) / 2)
     return float(order[math.floor(low)]), float(order[math.ceil(high)])

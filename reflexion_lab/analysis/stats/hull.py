@@ -13,12 +13,12 @@ def front(spots: Sequence[Spot]) -> list[int]:
 
     Of equal spots the first stands for all.
     """
-    best, found = float("-inf"), []
+    best, places = float("-inf"), []
     for place in sorted(range(len(spots)), key=lambda place: (spots[place][0], -spots[place][1], place)):
         if spots[place][1] > best:
             best = spots[place][1]
-            found.append(place)
-    return found
+            places.append(place)
+    return places
 
 
 def hull(spots: Sequence[Spot]) -> list[int]:
@@ -27,12 +27,12 @@ def hull(spots: Sequence[Spot]) -> list[int]:
     Who runs one of two methods by the toss of a coin reaches every spot on the line between them: what lies on or below
     that line is not worth its price.
     """
-    found: list[int] = []
+    places: list[int] = []
     for place in front(spots):
-        while len(found) > 1 and _turn(spots[found[-2]], spots[found[-1]], spots[place]) >= 0:
-            found.pop()
-        found.append(place)
-    return found
+        while len(places) > 1 and _turn(spots[places[-2]], spots[places[-1]], spots[place]) >= 0:
+            places.pop()
+        places.append(place)
+    return places
 
 
 def _turn(a: Spot, b: Spot, c: Spot) -> float:

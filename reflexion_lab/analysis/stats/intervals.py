@@ -164,9 +164,9 @@ def apart(first: tuple[float, float, float], second: tuple[float, float, float])
     first, second : tuple[float, float, float]
         Each a share with the ends of its Wilson interval.
     """
-    (one, low1, high1), (other, low2, high2) = first, second
-    down, up = math.hypot(one - low1, high2 - other), math.hypot(high1 - one, other - low2)
-    return one - other - down, one - other + up
+    (share1, low1, high1), (share2, low2, high2) = first, second
+    down, up = math.hypot(share1 - low1, high2 - share2), math.hypot(high1 - share1, share2 - low2)
+    return share1 - share2 - down, share1 - share2 + up
 
 
 @functools.lru_cache(maxsize=8)

@@ -77,10 +77,10 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
         raise ConfigError("first and second", f"{len(first)} and {len(second)} cases", "the same, one at least")
     caps = np.quantile(np.concatenate([path.spent for path in (*first, *second)]), np.linspace(0, 1, CAPS))
     cases = np.bincount([path.task for path in first])[:, None].astype(float)
-    one, other = _table(first, caps, len(cases)), _table(second, caps, len(cases))
-    rows = np.hstack([one, other, cases])
+    first_table, second_table = _table(first, caps, len(cases)), _table(second, caps, len(cases))
+    rows = np.hstack([first_table, second_table, cases])
     value = float(_differences(rows.sum(axis=0)[None])[0])
-    extreme = np.abs(_flipped(one, other, float(cases.sum()), seed, draws)) >= abs(value) - CLOSE
+    extreme = np.abs(_flipped(first_table, second_table, float(cases.sum()), seed, draws)) >= abs(value) - CLOSE
     low, high = _ends(rows, seed, draws)
     return Equal(
         estimate=Estimate(value=value, low=min(low, value), high=max(high, value)),
@@ -94,34 +94,38 @@ def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
 
     at_one, at_other = _mixes(rows.sum(axis=0)[None])
     _, first, _, second = np.split(rows[:, :-1] / rows[:, -1:], 4, axis=1)
-    one, other = (np.clip(_mixed(found, at)[:, None], 0, 1) for found, at in ((first, at_one), (second, at_other)))
-    if are_varied(other - one):
+    first_shares, second_shares = (
+        np.clip(_mixed(sums, at)[:, None], 0, 1) for sums, at in ((first, at_one), (second, at_other))
+    )
+    if are_varied(second_shares - first_shares):
         return ends(_differences(drawn(rows, generator(seed, "tasks"), draws)))
-    found = difference(one, other)
-    return found.low, found.high
+    estimate = difference(first_shares, second_shares)
+    return estimate.low, estimate.high
 
 
 def _table(paths: Sequence[Path], caps: NDArray[float64], tasks: int) -> NDArray[float64]:
     """Of each task, what its cases have spent at each cap, then how many of them pass; shape (tasks, 2 caps)."""
     import numpy as np
 
-    found = np.zeros((tasks, 2, len(caps)))
+    table = np.zeros((tasks, 2, len(caps)))
     for task, spent, passed in paths:
         reached = np.maximum(np.searchsorted(spent, caps, side="right"), 1) - 1
-        found[task] += np.asarray(spent, float)[reached], np.asarray(passed, float)[reached]
-    return found.reshape(tasks, -1)
+        table[task] += np.asarray(spent, float)[reached], np.asarray(passed, float)[reached]
+    return table.reshape(tasks, -1)
 
 
-def _flipped(one: NDArray[float64], other: NDArray[float64], cases: float, seed: int, draws: int) -> NDArray[float64]:
+def _flipped(
+    first: NDArray[float64], second: NDArray[float64], cases: float, seed: int, draws: int
+) -> NDArray[float64]:
     """The differences where the arms have changed places at random tasks."""
     import numpy as np
 
-    rng, found = generator(seed, "flips"), []
-    for size in batches(draws, len(one) + 4 * CAPS):
-        swapped = weighted(rng.integers(0, 2, size=(size, len(one))).astype(float), other - one)
-        sums = one.sum(axis=0) + swapped, other.sum(axis=0) - swapped, np.full((size, 1), cases)
-        found.append(_differences(np.hstack(sums)))
-    return np.concatenate(found)
+    rng, flipped = generator(seed, "flips"), []
+    for size in batches(draws, len(first) + 4 * CAPS):
+        swapped = weighted(rng.integers(0, 2, size=(size, len(first))).astype(float), second - first)
+        sums = first.sum(axis=0) + swapped, second.sum(axis=0) - swapped, np.full((size, 1), cases)
+        flipped.append(_differences(np.hstack(sums)))
+    return np.concatenate(flipped)
 
 
 def _differences(sums: NDArray[float64]) -> NDArray[float64]:

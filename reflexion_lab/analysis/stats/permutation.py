@@ -31,12 +31,14 @@ def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
     """
     import numpy as np
 
-    one, other = np.asarray(first, float), np.asarray(second, float)
-    if one.ndim != 2 or one.shape != other.shape:
-        raise ConfigError("first and second", f"shapes {one.shape} and {other.shape}", "one, (tasks, seeds)")
-    if not np.isin([one, other], [0, 1]).__or__(np.isnan([one, other])).all():
+    first_outcomes, second_outcomes = np.asarray(first, float), np.asarray(second, float)
+    if first_outcomes.ndim != 2 or first_outcomes.shape != second_outcomes.shape:
+        raise ConfigError(
+            "first and second", f"shapes {first_outcomes.shape} and {second_outcomes.shape}", "one, (tasks, seeds)"
+        )
+    if not np.isin([first_outcomes, second_outcomes], [0, 1]).__or__(np.isnan([first_outcomes, second_outcomes])).all():
         raise ConfigError("first and second", "a value other than 0 and 1", "verdicts")
-    sums = np.nansum(other - one, axis=1).astype(int)
+    sums = np.nansum(second_outcomes - first_outcomes, axis=1).astype(int)
     sizes, often = np.unique(np.abs(sums[sums != 0]), return_counts=True)
     chances = np.ones(1)
     for size, count in zip(sizes.tolist(), often.tolist(), strict=True):
@@ -55,6 +57,6 @@ def _flips(size: int, count: int) -> NDArray[float64]:
 
     ups = np.arange(count + 1)
     logs = gammaln(count + 1) - gammaln(ups + 1) - gammaln(count - ups + 1) - count * np.log(2)
-    found = np.zeros(2 * size * count + 1)
-    found[:: 2 * size] = np.exp(logs)
-    return found
+    sums = np.zeros(2 * size * count + 1)
+    sums[:: 2 * size] = np.exp(logs)
+    return sums

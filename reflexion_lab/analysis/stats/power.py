@@ -92,9 +92,9 @@ def power_of(n: int, discordant: float, difference: float, alpha: float = ALPHA)
     logs = gammaln(n + 1) - gammaln(pairs + 1) - gammaln(n - pairs + 1)
     chances = np.exp(logs + xlogy(pairs, discordant) + xlog1py(n - pairs, -discordant))
     losses = _most_losses(n, alpha)
-    found = losses >= 0
-    wins = bdtr(losses[found].astype(float), pairs[found], (1 - difference / discordant) / 2)
-    return float((chances[found] * wins).sum())
+    is_significant = losses >= 0
+    wins = bdtr(losses[is_significant].astype(float), pairs[is_significant], (1 - difference / discordant) / 2)
+    return float((chances[is_significant] * wins).sum())
 
 
 @functools.lru_cache(maxsize=8)
@@ -103,13 +103,13 @@ def _most_losses(most: int, alpha: float) -> NDArray[int64]:
     import numpy as np
     from scipy.special import bdtr
 
-    found, losses = [], -1
+    most_losses, losses = [], -1
     for pairs in range(most + 1):
         # one more pair never takes a loss away, and never allows two more; p as in `intervals.mcnemar`, in floats
         if 2 * (losses + 1) < pairs and 2 * bdtr(losses + 1, pairs, 0.5) <= alpha * (1 + CLOSE**2):
             losses += 1
-        found.append(losses)
-    return np.array(found)
+        most_losses.append(losses)
+    return np.array(most_losses)
 
 
 def _check(value: float, name: str) -> None:

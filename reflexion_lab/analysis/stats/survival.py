@@ -117,7 +117,7 @@ def _restricted_mean(steps: Sequence[Step], spread: Sequence[float]) -> Estimate
     mean, variance = math.fsum(left), math.fsum(a**2 * term for a, term in zip(areas, spread, strict=True))
     if not variance:  # nothing was solved before the last attempt, or everything at the first: no width
         before = [step.unsolved for step in steps[:-1]]
-        low, high = 1 + math.fsum(one.low for one in before), 1 + math.fsum(one.high for one in before)
+        low, high = 1 + math.fsum(share.low for share in before), 1 + math.fsum(share.high for share in before)
         return Estimate(value=mean, low=low, high=high)
     half = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(variance)
     return Estimate(value=mean, low=max(1.0, mean - half), high=min(float(len(steps)), mean + half))
