@@ -57,13 +57,13 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
     scope = f"estimate-{time.strftime('%Y%m%d-%H%M%S')}"
     with ExitStack() as stack:
         sandboxes: dict[str, CachedSandbox] = {}
-        made = []
+        probes = []
         for cfg in cells:
             wanted = f"{cfg.sandbox} {cfg.cache}"
             if wanted not in sandboxes:
                 sandboxes[wanted] = stack.enter_context(closing(load_sandbox(cfg)))
-            made.append(_probe_cell(cfg, tasks, scope, sandboxes[wanted]))
-    return _told(made)
+            probes.append(_probe_cell(cfg, tasks, scope, sandboxes[wanted]))
+    return _told(probes)
 
 
 def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:

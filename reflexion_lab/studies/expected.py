@@ -81,20 +81,25 @@ class Estimate(Record, frozen=True, kw_only=True):
         return sheet(self)._repr_html_() + said(lines(self))
 
 
-def sheet(found: Estimate) -> Sheet:
+def sheet(estimate: Estimate) -> Sheet:
     """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
     from reflexion_lab.analysis.report.sheets import Sheet
 
-    what = f"{found.cells} cells, " if found.cells > 1 else ""
-    parts = {"first attempts": found.first_attempts, "retries": found.retries, **found.roles, "all": found.total}
-    if found.cells > 1:
-        parts["without sharing"] = found.apart
-    parts["still to pay"] = found.to_pay
+    what = f"{estimate.cells} cells, " if estimate.cells > 1 else ""
+    parts = {
+        "first attempts": estimate.first_attempts,
+        "retries": estimate.retries,
+        **estimate.roles,
+        "all": estimate.total,
+    }
+    if estimate.cells > 1:
+        parts["without sharing"] = estimate.apart
+    parts["still to pay"] = estimate.to_pay
     return Sheet(
-        title=f"Estimate: {what}{found.tasks:,} tasks, from {found.probed} probed",
+        title=f"Estimate: {what}{estimate.tasks:,} tasks, from {estimate.probed} probed",
         columns=("", "calls", "tokens", "cost"),
         rows=tuple(
-            (name, _counted(part.calls), _counted(part.tokens), _cost(part.cost, found.unpriced))
+            (name, _counted(part.calls), _counted(part.tokens), _cost(part.cost, estimate.unpriced))
             for name, part in parts.items()
         ),
         caption="By the mean of the probed tasks, and in brackets by the cheapest and by the dearest; no confidence "
@@ -102,22 +107,23 @@ def sheet(found: Estimate) -> Sheet:
     )
 
 
-def lines(found: Estimate) -> Iterator[str]:
+def lines(estimate: Estimate) -> Iterator[str]:
     """What stands below the sheet: what is paid already, bounds, time, prices, notes."""
-    low, high = found.seconds
-    yield f"the probe newly spent {_spent(found.paid, found.unpriced)}; the run finds it in the cache"
-    yield f"at most, were no task to pass and every reply as long as allowed: {_spent(found.at_most, found.unpriced)}"
+    low, high = estimate.seconds
+    yield f"the probe newly spent {_spent(estimate.paid, estimate.unpriced)}; the run finds it in the cache"
+    at_most = _spent(estimate.at_most, estimate.unpriced)
+    yield f"at most, were no task to pass and every reply as long as allowed: {at_most}"
     yield f"wall time left: {_time(low)} with every worker busy, {_time(high)} with no more at once than in the probe"
-    yield from (f"price of {role}: {price}" for role, price in found.prices.items())
-    yield from (f"note: {note}" for note in found.notes)
+    yield from (f"price of {role}: {price}" for role, price in estimate.prices.items())
+    yield from (f"note: {note}" for note in estimate.notes)
 
 
-def _counted(found: Range, digits: int = 0) -> str:
-    return f"{found.mean:,.{digits}f} [{found.low:,.{digits}f}, {found.high:,.{digits}f}]"
+def _counted(counts: Range, digits: int = 0) -> str:
+    return f"{counts.mean:,.{digits}f} [{counts.low:,.{digits}f}, {counts.high:,.{digits}f}]"
 
 
-def _cost(found: Range, unpriced: bool) -> str:
-    return "unknown" if unpriced else _counted(found, 4)
+def _cost(cost: Range, unpriced: bool) -> str:
+    return "unknown" if unpriced else _counted(cost, 4)
 
 
 def _spent(usage: Usage, unpriced: bool) -> str:

@@ -75,10 +75,10 @@ class Run(NamedTuple):
     def summary(self) -> Summary | None:
         """None while it is not finished, and not wholly graded."""
         try:
-            found = _SUMMARY.decode((self.folder / "summary.json").read_bytes())
+            figures = _SUMMARY.decode((self.folder / "summary.json").read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
-        return found if found.n_logged == found.n_expected and found.any_solved is not None else None
+        return figures if figures.n_logged == figures.n_expected and figures.any_solved is not None else None
 
     @property
     def is_free(self) -> bool:
@@ -142,11 +142,11 @@ def kept(number: int, run: Run, former: CellState | None = None) -> CellState:
     if former and former.folder == str(run.folder) and former.status in ("done", "kept"):
         return msgspec.structs.replace(former, status="kept", again="")
     state = CellState(number=number, status="kept", folder=str(run.folder))
-    if (found := run.summary) is None:
+    if (figures := run.summary) is None:
         return state
-    problem = harness_problem(found.harness_errors)
+    problem = harness_problem(figures.harness_errors)
     return msgspec.structs.replace(
-        state, problem=problem, feedback_source=found.feedback_source, pass_at_1=found.pass_at_1
+        state, problem=problem, feedback_source=figures.feedback_source, pass_at_1=figures.pass_at_1
     )
 
 

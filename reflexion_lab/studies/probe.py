@@ -133,12 +133,12 @@ def trace(cfg: DictConfig, models: Models, sandbox: CachedSandbox, archive: Arch
     from reflexion_lab.runner.config.parts import ROLES
     from reflexion_lab.runner.runner import teach
 
-    found = Trace(task.task_id, [], [])
-    noted = {role: cast(CachedModel, Noting(models.of(role), role, found)) for role in ROLES}
+    noted_trace = Trace(task.task_id, [], [])
+    noted = {role: cast(CachedModel, Noting(models.of(role), role, noted_trace)) for role in ROLES}
     written: tuple[str, ...] = ()
     if cfg.feedback_source == "self_tests":
         written = suite_writer_factory(cfg, noted["suite_writer"], sandbox)().write(task.public).tests
     loop = loop_factory(cfg, models._replace(by_role=noted), sandbox, archive)()
     for attempt in loop.attempts(teach(task, cfg.feedback_source, written)):
-        found.attempts.append(attempt)
-    return found
+        noted_trace.attempts.append(attempt)
+    return noted_trace

@@ -69,8 +69,8 @@ def present(lab: Lab, cfg: DictConfig) -> Summary:
     from reflexion_lab.analysis.summary import Log, summary
 
     log = Log.read(lab.folder, texts=False)
-    found = summary(log)
-    lab.folder.write_json("summary.json", {**msgspec.to_builtins(found), "ended_at": _ended_at(lab.folder.path)})
+    run_summary = summary(log)
+    lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": _ended_at(lab.folder.path)})
     figures = [] if cfg.sweep_id else drawn(lab, log, cfg.arm)
     if not cfg.quiet:
         from rich.console import Console
@@ -83,7 +83,7 @@ def present(lab: Lab, cfg: DictConfig) -> Summary:
     link = track(lab, log)
     if link and not cfg.quiet:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
-    return found
+    return run_summary
 
 
 def _ended_at(folder: Path) -> str:

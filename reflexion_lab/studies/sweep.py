@@ -75,13 +75,13 @@ class Sweep:
     @classmethod
     def of(cls, overrides: Sequence[str]) -> Sweep:
         """The sweep that `reflexion-lab run -m *overrides` is."""
-        found = cells(overrides)
-        return cls(found, str(found[0].cfg.sweep_id or "") if found else "")
+        grid_cells = cells(overrides)
+        return cls(grid_cells, str(grid_cells[0].cfg.sweep_id or "") if grid_cells else "")
 
     @property
     def lines(self) -> list[CellState]:
         """All that was written of these very cells, oldest first."""
-        return [one for one in read_states(self.folder) if one.digest in ("", self.digests.get(one.number))]
+        return [line for line in read_states(self.folder) if line.digest in ("", self.digests.get(line.number))]
 
     @property
     def states(self) -> dict[int, CellState]:
@@ -138,8 +138,8 @@ class Sweep:
     @property
     def tracker(self) -> Tracker:
         """That of its cells."""
-        made: Tracker = build(self.cells[0].cfg.tracker, "tracker")
-        return made
+        tracker: Tracker = build(self.cells[0].cfg.tracker, "tracker")
+        return tracker
 
     def track(self) -> dict[str, str]:
         """Show its arms to the tracker; returns where to look."""
@@ -173,14 +173,14 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     """
     from reflexion_lab.studies.sweep_progress import shown
 
-    made = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
-    with shown(made, quiet):
-        left = made.keep()
+    new_sweep = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
+    with shown(new_sweep, quiet):
+        left = new_sweep.keep()
         for cell in chain(*waves(left)):
             carry_out_cell(cell.cfg, cell.number)
-    if left or not made.is_tracked:
-        made.track()
-    return made
+    if left or not new_sweep.is_tracked:
+        new_sweep.track()
+    return new_sweep
 
 
 def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -218,16 +218,16 @@ def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
         lab = _assembled(cfg, runs.unfinished(what))
         path = str(lab.folder.path)
         record(folder, CellState(number=number, status="running", digest=cell_digest(cfg), folder=path))
-        found = finish(lab, cfg)
+        figures = finish(lab, cfg)
     except Exception as problem:
         with suppress(OSError):  # the disk may be full
             (folder / f"cell-{number}.log").write_text(in_full(problem))
         known = mendable(problem) or isinstance(problem, CapReached)
-        said = one_line(problem) if known else harmless(f"{type(problem).__name__}: {problem}")
+        message = one_line(problem) if known else harmless(f"{type(problem).__name__}: {problem}")
         status = "stopped" if isinstance(problem, CapReached) else "failed"
-        return _ended(CellState(number=number, status=status, problem=said), lab, began)
-    state = CellState(number=number, status="done", folder=path, problem=harness_problem(found.harness_errors))
-    state = replace(state, feedback_source=found.feedback_source, pass_at_1=found.pass_at_1, again=again)
+        return _ended(CellState(number=number, status=status, problem=message), lab, began)
+    state = CellState(number=number, status="done", folder=path, problem=harness_problem(figures.harness_errors))
+    state = replace(state, feedback_source=figures.feedback_source, pass_at_1=figures.pass_at_1, again=again)
     return _ended(state, lab, began)
 
 
@@ -260,15 +260,15 @@ def launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell
 
 
 def _launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
-    begun = Counter[int]()
+    starts = Counter[int]()
     while left:
         for cell in left:
             _note(sweep, CellState(number=cell.number, status="waiting"))
         lost = not_ended(sweep, left, launch(left))
-        begun.update(state.number for state in lost if state.folder)
+        starts.update(state.number for state in lost if state.folder)
         if len(lost) == len(left) and not any(state.folder for state in lost):
             return  # no process came as far as a cell
-        again = {state.number for state in lost if begun[state.number] < TRIES}
+        again = {state.number for state in lost if starts[state.number] < TRIES}
         left = [cell for cell in left if cell.number in again]
         if left:
             numbers = ", ".join(str(cell.number) for cell in left)
@@ -277,7 +277,7 @@ def _launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cel
 
 def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[CellState]:
     """Of `cells`, which no process is at any more, those without an end; each is noted as lost."""
-    states, runs, found = sweep.states, Runs(sweep.root), []
+    states, runs, lost = sweep.states, Runs(sweep.root), []
     for cell, problem in zip(cells, why, strict=True):
         state = states[cell.number]
         if state.status not in ("waiting", "running"):
@@ -288,10 +288,10 @@ def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[C
         if sweep.is_elsewhere(cell.number):  # the newest line is another command's
             _note(sweep, elsewhere(cell.number))
             continue
-        said = f"its process was lost ({problem or 'no word of it'}); the same command goes on with the cell"
-        found.append(replace(state, status="lost", problem=said))
-        _note(sweep, found[-1])
-    return found
+        message = f"its process was lost ({problem or 'no word of it'}); the same command goes on with the cell"
+        lost.append(replace(state, status="lost", problem=message))
+        _note(sweep, lost[-1])
+    return lost
 
 
 def _note(sweep: Sweep, state: CellState) -> None:
@@ -311,7 +311,7 @@ def _check(cells: Sequence[Cell], sweep_id: str) -> None:
 
 
 def _warn_of_equal(first: Cell, cell: Cell) -> None:
-    differing = " ".join(one for one in cell.overrides if one not in first.overrides)
+    differing = " ".join(override for override in cell.overrides if override not in first.overrides)
     warnings.warn(
         f"cell {cell.number} ({differing or 'the same overrides'}) measures the same as cell {first.number}; it is run "
         "once. To time settings that change no result, give each a run_root of its own",
@@ -322,9 +322,11 @@ def _warn_of_equal(first: Cell, cell: Cell) -> None:
 
 def name_of(cells: Sequence[Cell]) -> str:
     """The experiment's name and a digest of the cells, as in `omega_sweep-3fa2c1d0`."""
-    chosen = {one.removeprefix("experiment=") for one in cells[0].overrides if one.startswith("experiment=")}
+    experiments = {
+        override.removeprefix("experiment=") for override in cells[0].overrides if override.startswith("experiment=")
+    }
     digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
-    return f"{''.join(chosen) or 'sweep'}-{digest}"
+    return f"{''.join(experiments) or 'sweep'}-{digest}"
 
 
 def _lock(root: Path, digest: str) -> Path:

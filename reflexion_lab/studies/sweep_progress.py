@@ -76,18 +76,18 @@ class SweepProgress:
         """What stands behind the bar."""
         ended = (state for state in states if state.status in ("done", "failed", "stopped"))
         new = [state for state in ended if (state.number, state.at) not in self._former]
-        made, stored = sum(state.made for state in new), sum(state.stored for state in new)
+        calls, stored = sum(state.made for state in new), sum(state.stored for state in new)
         cost = sum((state.spent for state in new), Usage()).cost
         counts = Counter(state.status for state in states)
-        said = [
+        parts = [
             f"{counts[status]} {status}"
             for status in ("kept", "failed", "lost", "stopped", "elsewhere")
             if counts[status]
         ]
-        said.append(f"{made} calls made, {stored} saved" + (f" ({stored / (made + stored):.0%})" if stored else ""))
+        parts.append(f"{calls} calls made, {stored} saved" + (f" ({stored / (calls + stored):.0%})" if stored else ""))
         if cost:
-            said.append(f"cost {cost:.4f}")
-        return ", ".join((*said, f"{self._left(states)} left"))
+            parts.append(f"cost {cost:.4f}")
+        return ", ".join((*parts, f"{self._left(states)} left"))
 
     def close(self) -> None:
         self.look()
@@ -112,9 +112,9 @@ class SweepProgress:
             return 0.0  # not begun yet
 
     def _left(self, states: list[CellState]) -> str:
-        kept = sum(state.status in ("kept", "elsewhere") for state in states)
-        new = self.done(states) - kept
+        skipped = sum(state.status in ("kept", "elsewhere") for state in states)
+        new = self.done(states) - skipped
         if new <= 0:
             return "unknown time"
-        seconds = (time.monotonic() - self._began) / new * (len(self.sweep) - kept - new)
+        seconds = (time.monotonic() - self._began) / new * (len(self.sweep) - skipped - new)
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"

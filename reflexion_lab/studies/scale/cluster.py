@@ -80,8 +80,8 @@ class Cluster:
     def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Programs:
         """Raises ConfigError: the config holds a secret, which no worker is ever sent."""
         for key, value in _leaves(config):
-            shown = USER.sub("", value)
-            if without_logins({key.rpartition(".")[2]: shown}) != {key.rpartition(".")[2]: shown}:
+            public = USER.sub("", value)
+            if without_logins({key.rpartition(".")[2]: public}) != {key.rpartition(".")[2]: public}:
                 raise ConfigError(key, "a key or password", "none, as executor=ray sends them to nobody", MEND)
         self.config = config
         self._worker = (limits, servers or self.cpus, str(Path.cwd()))
@@ -91,8 +91,8 @@ class Cluster:
         """Workers read no store: they are sent what is in it, so that it may be a file that they do not see."""
         import ray
 
-        crew, kept = self.crew, begun.store if begun.beginning else None
-        stored: list[Stored] = [*kept.read(Episode), *kept.read(Mistake)] if kept else []
+        crew, store = self.crew, begun.store if begun.beginning else None
+        stored: list[Stored] = [*store.read(Episode), *store.read(Mistake)] if store else []
         sent = Sent(self.config, len(crew.places), begun.run_id, begun.scope, begun.beginning, stored)
         crew.counted = begun.counted
         crew.tell("begin", ray.put(sent))
@@ -151,8 +151,8 @@ class Cluster:
                     ray.init("local", **quiet, **self._new(self._own.path))
         except Exception as problem:  # of many types, one of them Exception itself
             place = self.address or "a cluster of this machine alone"
-            said = " ".join(str(problem).split())[:300]
-            raise HarnessError(f"executor.address: {place} cannot be used ({said}); is Ray up there?") from problem
+            reason = " ".join(str(problem).split())[:300]
+            raise HarnessError(f"executor.address: {place} cannot be used ({reason}); is Ray up there?") from problem
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)  # Ray puts its own in the place of the lab's
@@ -191,13 +191,13 @@ def _patient(seconds: float) -> Iterator[None]:
     """Ray gives its own node 30 s to start, whatever else the machine has to do: here it gets as many as workers."""
     from ray._private import services
 
-    asked = services.get_node
+    get_node = services.get_node
 
     def waited_for(*which: Any) -> Any:
         end = time.monotonic() + seconds
         while True:
             try:
-                return asked(*which)
+                return get_node(*which)
             except RuntimeError:
                 if time.monotonic() >= end:
                     raise
@@ -207,7 +207,7 @@ def _patient(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        services.get_node = asked
+        services.get_node = get_node
 
 
 def _leaves(node: Any, key: str = "") -> Iterator[tuple[str, str]]:

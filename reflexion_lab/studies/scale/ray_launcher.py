@@ -27,7 +27,7 @@ class Ray(RayLauncher):  # type: ignore[misc]
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         connect(self.ray_cfg.init.address, self.ray_cfg.init.num_cpus)
-        tasks = [self._task(list(one), number) for number, one in enumerate(job_overrides, initial_job_idx)]
+        tasks = [self._task(list(overrides), number) for number, overrides in enumerate(job_overrides, initial_job_idx)]
         return [_returned(task) for task in tasks]
 
     def _task(self, overrides: list[str], number: int) -> Any:
@@ -61,7 +61,7 @@ def _returned(task: Any) -> JobReturn:
     import ray
 
     try:
-        found: JobReturn = ray.get(task)
+        job_return: JobReturn = ray.get(task)
     except ray.exceptions.RayError as problem:
         return lost(problem)
-    return found
+    return job_return

@@ -34,8 +34,9 @@ def params(manifest: Manifest) -> dict[str, str]:
     keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(what, ()) if not SECRET.search(key)}
     classes = ((group, at(what, group, "_target_")) for group in what)
     parts = {UNFIT.sub("_", group): str(target).rpartition(".")[2] for group, target in classes if target}
-    found = {key: keys[key] for key in FIRST if key in keys} | parts | {k: v for k, v in keys.items() if k not in parts}
-    return {key: value[:LONGEST_VALUE] for key, value in found.items()}
+    first = {key: keys[key] for key in FIRST if key in keys}
+    parameters = first | parts | {key: value for key, value in keys.items() if key not in parts}
+    return {key: value[:LONGEST_VALUE] for key, value in parameters.items()}
 
 
 def text(value: object) -> str:
