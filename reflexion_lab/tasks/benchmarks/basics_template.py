@@ -92,9 +92,9 @@ def _meaning(node: ast.expr) -> Draw:  # noqa: PLR0911 (one return a form)
     raise DataError(f"{FILE.name}: `{ast.unparse(node)}` has no meaning among inputs")
 
 
-def _naming(name: str, given: Draw) -> Draw:
+def _naming(name: str, draw: Draw) -> Draw:
     def drawn(known: dict[str, Any]) -> Any:
-        known[name] = given(known)
+        known[name] = draw(known)
         return known[name]
 
     return drawn

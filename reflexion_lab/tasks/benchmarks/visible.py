@@ -95,8 +95,8 @@ def _worked(text: str, name: str, parameters: list[str]) -> Iterator[tuple[int, 
         call = _parse(f"{name}({match[1]})")
         if not (isinstance(call, ast.Call) and _is_example(call, name)):
             continue
-        given = len(call.args)
-        if [keyword.arg for keyword in call.keywords] == parameters[given : given + len(call.keywords)]:
+        n_positional = len(call.args)
+        if [keyword.arg for keyword in call.keywords] == parameters[n_positional : n_positional + len(call.keywords)]:
             call.args += [keyword.value for keyword in call.keywords]  # a solution may rename its parameters
             call.keywords = []
             yield match.start(), ast.unparse(call), match.end()

@@ -184,11 +184,11 @@ def run_child(request: int, layers: lockdown.Lockdown, cpu: int) -> None:
     """Become the candidate's process; never returns."""
     try:
         os.setsid()
-        asked: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
+        request_fields: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
         layers.enter(cpu)
         os.closerange(CONNECTION, 256)
         os.write(ALIVE, b".")
-        child.run_checks(asked)
+        child.run_checks(request_fields)
         sys.stdout.flush()
     except BaseException as problem:
         os.write(2, f"sandbox: {problem!r}\n".encode())

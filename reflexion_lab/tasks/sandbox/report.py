@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
 def read_checks(prepared: Sequence[Prepared], reported: Reported) -> Read:
     """What became of each check; the first that was not reported ended as the child did."""
-    found: dict[int, Check] = {}
+    results: dict[int, Check] = {}
     judged: set[int] = set()
     undecided: set[int] = set()
     decoder = Decoder()
@@ -46,18 +46,18 @@ def read_checks(prepared: Sequence[Prepared], reported: Reported) -> Read:
             case [int(i), list(values), float(seconds)] if 0 <= i < len(prepared) and i not in judged:
                 if (test := prepared[i].test) is not None:
                     judged.add(i)
-                    found[i], is_undecided = _judged(prepared[i], test, values, decoder, seconds)
+                    results[i], is_undecided = _judged(prepared[i], test, values, decoder, seconds)
                     if is_undecided:
                         undecided.add(i)
-            case [int(i), *told] if 0 <= i < len(prepared):
-                if check := _told(prepared[i], told, found.get(i)):
-                    found[i] = check
+            case [int(i), *fields] if 0 <= i < len(prepared):
+                if check := _told(prepared[i], fields, results.get(i)):
+                    results[i] = check
                     undecided.discard(i)
-    begun = next((i for i in range(len(prepared)) if i not in found), 0)
-    if prepared and begun not in found:
+    first = next((i for i in range(len(prepared)) if i not in results), 0)
+    if prepared and first not in results:
         outcome, message = ending(reported.status, reported.over)
-        found[begun] = Check(name=prepared[begun].name, outcome=outcome, message=message, mode=prepared[begun].mode)
-    return Read([found.get(i) for i in range(len(prepared))], undecided)
+        results[first] = Check(name=prepared[first].name, outcome=outcome, message=message, mode=prepared[first].mode)
+    return Read([results.get(i) for i in range(len(prepared))], undecided)
 
 
 def _judged(
@@ -85,14 +85,14 @@ def _judged(
     return check, verdict.outcome == "error" and verdict.error_type in UNDECIDED
 
 
-def _told(prepared: Prepared, told: list[Any], before: Check | None) -> Check | None:
+def _told(prepared: Prepared, fields: list[Any], before: Check | None) -> Check | None:
     """What a child says of a check, as far as it may; None for what it may not."""
     outcomes = ENDINGS if prepared.test is not None else ("pass", "fail", *ENDINGS)
-    match told:
+    match fields:
         case [str(outcome), str(kind), str(message), int(line), float(seconds)] if outcome in outcomes:
-            said = {"error_type": readable(kind), "message": readable(message)}
+            error = {"error_type": readable(kind), "message": readable(message)}
             line, seconds = min(max(int(line), 0), LINES), finite(seconds)  # True is no line
-            return Check(name=prepared.name, outcome=outcome, mode=prepared.mode, line=line, seconds=seconds, **said)
+            return Check(name=prepared.name, outcome=outcome, mode=prepared.mode, line=line, seconds=seconds, **error)
         case [str(expected), str(actual)] if before and before.outcome == "fail" and prepared.test is None:
             sides = {"expected": readable(expected), "actual": readable(actual)}
             message = before.message or f"expected {sides['expected']}, got {sides['actual']}"
@@ -102,14 +102,14 @@ def _told(prepared: Prepared, told: list[Any], before: Check | None) -> Check | 
 
 def read_values(reported: Reported, calls: int) -> list[list[Any]]:
     """The values of each call that came back, [] for one that did not."""
-    found: list[list[Any]] = [[] for _ in range(calls)]
+    values_by_call: list[list[Any]] = [[] for _ in range(calls)]
     decoder = Decoder()
     for entry in entries(reported.report, reported.nonce):
         match entry:
             case [int(i), list(values), float(_)] if 0 <= i < calls:
                 with contextlib.suppress(Unreadable):
-                    found[i] = decoder.decode(*values)
-    return found
+                    values_by_call[i] = decoder.decode(*values)
+    return values_by_call
 
 
 def finite(seconds: float) -> float:
@@ -122,8 +122,8 @@ def entries(report: bytes, nonce: str) -> list[list[object]]:
     mark = nonce.encode() + b" "
     lines = [line[len(mark) :] for line in report.split(b"\n") if line.startswith(mark)]
     try:
-        found: list[list[object]] = json.loads(b"[%b]" % b",".join(lines))
-        return found
+        parsed: list[list[object]] = json.loads(b"[%b]" % b",".join(lines))
+        return parsed
     except (ValueError, RecursionError):  # a candidate's own lines
         return [entry for line in lines if (entry := _parsed(line))]
 

@@ -69,7 +69,7 @@ class Sandbox:
         """
         foreign = defined_by(tuple(checks))
         prepared = [prepare(check, entry_point, setup, foreign) for check in checks]
-        asked = {"program": program, "entry_point": entry_point, "setup": _compiled(setup)}
+        request = {"program": program, "entry_point": entry_point, "setup": _compiled(setup)}
         children: list[Reported] = []
 
         undecided: set[int] = set()
@@ -79,11 +79,11 @@ class Sandbox:
             run = {i: prepared[i] for i in order}
             sources = {n: checks[i] for n, (i, check) in enumerate(run.items()) if check.test is None}
             codes = {"checks": [check.asked for check in run.values()], "sources": sources}
-            children.append(self._report({**asked, **codes}, cpu_seconds))
+            children.append(self._report({**request, **codes}, cpu_seconds))
             read = read_checks(list(run.values()), children[-1])
             undecided.update(i for n, i in enumerate(run) if n in read.undecided and run[i].is_shared)
-            found = dict(zip(run, read.checks, strict=True))
-            return [found[i] for i in wanted]
+            results = dict(zip(run, read.checks, strict=True))
+            return [results[i] for i in wanted]
 
         every = range(len(checks))
         done = report(every, every)
@@ -118,18 +118,18 @@ class Sandbox:
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
         """What each call of `program` returns, as Python source; None where that is no plain data or it raised."""
         codes = [(None, [compiled(call, "eval", "<call>")]) for call in calls]
-        asked = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
-        computed = read_values(self._report(asked, 0.0), len(calls))
+        request = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
+        computed = read_values(self._report(request, 0.0), len(calls))
         return [literal(values[0]) if values else None for values in computed]
 
-    def _report(self, asked: Mapping[str, object], cpu_seconds: float) -> Reported:
+    def _report(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
         with self._server() as server:
-            reported = server.run(asked, cpu_seconds)
+            reported = server.run(request, cpu_seconds)
         if not reported.over:
             return reported
         with self._one_alone, contextlib.ExitStack() as stack:
             servers = [stack.enter_context(self._server()) for _ in range(self.servers)]
-            return servers[0].run(asked, cpu_seconds)
+            return servers[0].run(request, cpu_seconds)
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[_Replaced]:
@@ -173,11 +173,11 @@ class _Replaced:
         self.server = server
         self.start = start
 
-    def run(self, asked: Mapping[str, object], cpu_seconds: float) -> Reported:
+    def run(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
         for last in (False, True):
             self.server = self.server or self.start()
             try:
-                return self.server.run(asked, cpu_seconds)
+                return self.server.run(request, cpu_seconds)
             except BaseException as problem:  # an interrupt too: the reply that is still to come is nobody else's
                 self.server.close()
                 self.server = None
