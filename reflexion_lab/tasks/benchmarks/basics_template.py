@@ -44,7 +44,7 @@ class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of one call, in the words below, given the constant."""
     constants: tuple[int | str | tuple[int | str, ...] | None, ...] = (None,)
     slip: tuple[str, ...] = ()
-    """A plausible wrong body, () for none; the examples reject it, so that feedback can mend it."""
+    """A plausible wrong body, () for none; the examples reject it, so feedback can fix it."""
     note: str = ""
     """For whoever changes the template."""
 

@@ -46,7 +46,7 @@ def visible_tests(prompt: str, entry_point: str) -> tuple[str, ...]:
     text = docstring[2] if docstring else text
     tests: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # prompts hold "\d" and `1if`, which is for their authors to mend
+        warnings.simplefilter("ignore")  # prompts hold "\d" and `1if`, which their authors would have to fix
         try:
             pieces = DocTestParser().parse(text)
         except ValueError:  # doctests whose indentation is off

@@ -51,7 +51,7 @@ def run_checks(request: dict[str, Any]) -> None:
 
 
 def teller(nonce: str) -> Callable[[int, str], None]:
-    """Writes report lines. What it needs is bound here, before the program can replace it."""
+    """Return the writer of report lines; `os.write` is bound before the program can replace it."""
     write = os.write
 
     def tell(index: int, fields: str) -> None:
@@ -121,13 +121,13 @@ def describe(problem: BaseException) -> list[Any]:
         outcome = "fail"
     try:
         message = str(problem)[:500]
-    except Exception:  # an exception of the candidate's own may refuse to be printed
+    except Exception:  # printing a user-defined exception may fail
         message = ""
     return [outcome, type(problem).__name__, message, lines[-1] if lines else 0]
 
 
 def walk(trace: types.TracebackType | None) -> Iterator[tuple[types.FrameType, int]]:
-    """Frames and lines, outermost first. (The module `traceback` would make every fork dearer.)"""
+    """Frames and lines, outermost first. (The module `traceback` would make every fork more expensive.)"""
     while trace is not None:
         yield trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next

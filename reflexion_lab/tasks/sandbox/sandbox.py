@@ -25,9 +25,9 @@ from reflexion_lab.tasks.sandbox.server import Limits, Reported, Server
 __all__ = ["Limits", "Sandbox"]
 DEFAULTS = Limits()
 ENDED = ("timeout", "early_exit", "memory")
-"""Outcomes of a check that may have taken its child with it."""
+"""Outcomes of a check that may have ended its child."""
 RESTARTS = 2
-"""Fresh children for the checks that a program did not live to begin: each may take the whole time once more."""
+"""New children for checks that were not started because the child ended; each has the full time limit."""
 
 
 class Sandbox:
@@ -57,7 +57,7 @@ class Sandbox:
         """Execute `program` and its checks, each in turn, in one fresh child.
 
         Checks that it never began, as one before them hung or ended it, run in another, at most `RESTARTS` times.
-        What cannot be told of the program's own objects from outside is judged in place.
+        Comparisons of the program's own objects that are undecidable from outside are judged in place.
 
         `cpu_seconds` is what the canonical solution uses, if known: limits of time scale with it. A program whose time
         was over is run once more while nothing else runs here, before that is believed.
@@ -75,7 +75,7 @@ class Sandbox:
         undecided: set[int] = set()
 
         def report(wanted: Sequence[int], order: Sequence[int]) -> list[Check | None]:
-            """What became of `wanted` in a fresh child that runs the checks in `order`."""
+            """Results of the checks `wanted` in a new child that runs the checks in `order`."""
             run = {i: prepared[i] for i in order}
             sources = {n: checks[i] for n, (i, check) in enumerate(run.items()) if check.test is None}
             codes = {"checks": [check.asked for check in run.values()], "sources": sources}
@@ -116,7 +116,7 @@ class Sandbox:
         )
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
-        """What each call of `program` returns, as Python source; None where that is no plain data or it raised."""
+        """The return value of each call of `program`, as Python source; None where it is no plain data or it raised."""
         codes = [(None, [compiled(call, "eval", "<call>")]) for call in calls]
         request = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
         computed = read_values(self._report(request, 0.0), len(calls))
@@ -133,7 +133,7 @@ class Sandbox:
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[_Replaced]:
-        """A server that nobody else uses meanwhile."""
+        """A server for exclusive use."""
         held = _Replaced(self._idle.get(), self._start)
         try:
             yield held
@@ -151,7 +151,7 @@ class Sandbox:
         return server
 
     def close(self) -> None:
-        """End every server and what it runs. Nothing runs here any more."""
+        """End every server and its programs. The sandbox cannot be used afterwards."""
         with self._starting:
             self._closed = True
         for server in self._started:
@@ -178,7 +178,7 @@ class _Replaced:
             self.server = self.server or self.start()
             try:
                 return self.server.run(request, cpu_seconds)
-            except BaseException as problem:  # an interrupt too: the reply that is still to come is nobody else's
+            except BaseException as problem:  # an interrupt too: the next call must not read this reply
                 self.server.close()
                 self.server = None
                 if not isinstance(problem, OSError | HarnessError):
