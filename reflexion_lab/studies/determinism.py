@@ -39,7 +39,7 @@ class Said(NamedTuple):
 
     text: str
     program: str | None
-    """What the actor makes of it; None where it would ask on."""
+    """The program that the actor extracts; None where it needs more calls."""
     system_fingerprint: str = ""
 
 
@@ -47,7 +47,7 @@ Pair = tuple[Said, Said]
 
 
 class Agreement(Record, frozen=True, kw_only=True):
-    """The replies of one condition, or those of two held against each other. A prompt is a cluster."""
+    """Agreement of replies within one condition or between two. A prompt is a cluster."""
 
     name: str
     replies: int
@@ -60,7 +60,7 @@ class Agreement(Record, frozen=True, kw_only=True):
     first_differences: tuple[int, ...]
     """For each prompt whose replies differ, the first character, from 0, at which any two of them do."""
     system_fingerprints: dict[str, int]
-    """How many replies came of which configuration of the server; {} where it names none."""
+    """Number of replies by server configuration; {} where the server reports none."""
 
 
 def within(name: str, by_prompt: Sequence[Sequence[Said]]) -> Agreement:
@@ -109,7 +109,7 @@ def _same_program(by_prompt: Sequence[Sequence[Pair]]) -> Estimate | None:
 
 
 class Determinism(Record, frozen=True, kw_only=True):
-    """What was asked, and how far the replies agree."""
+    """The calls of a determinism probe, and the agreement of their replies."""
 
     model: str
     """Its fingerprint."""
@@ -125,7 +125,7 @@ class Determinism(Record, frozen=True, kw_only=True):
 
 
 class Plan(NamedTuple):
-    """What is about to be asked."""
+    """The calls to be made."""
 
     model: str
     slots: int
@@ -151,7 +151,7 @@ class Prompt(NamedTuple):
 
 
 class Asked(Exception):
-    """An actor's question that nobody answers."""
+    """An actor's model call that gets no reply."""
 
     def __init__(self, messages: Sequence[Message], sampling: Sampling) -> None:
         super().__init__()
@@ -272,7 +272,7 @@ def _said(
 
 
 def announced(plan: Plan) -> str:
-    """What will be asked, in one line, before it is."""
+    """A one-line summary of the planned calls."""
     how = " and ".join(["one at a time", *plan.conditions[1:]])
     size = f"{plan.prompts} prompts × {plan.repeats}, {how}"
     drawn = f"temperature {plan.sampling.temperature:g}, seed {plan.sampling.seed}"

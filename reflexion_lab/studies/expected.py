@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class Range(Record, frozen=True):
-    """All tasks as cheap as the cheapest probed one, as their mean, as the dearest. A few tasks give no confidence
-    interval.
+    """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive. A few tasks give no
+    confidence interval.
     """
 
     low: float = 0.0
@@ -25,7 +25,7 @@ class Range(Record, frozen=True):
 
 
 class Part(Record, frozen=True, kw_only=True):
-    """What some of the calls take."""
+    """The cost of a group of calls."""
 
     calls: Range = Range()
     prompt_tokens: Range = Range()
@@ -39,7 +39,7 @@ class Part(Record, frozen=True, kw_only=True):
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """What is to be expected, cells and seeds together; distinct calls count once."""
+    """Expected cost of all cells and seeds; equal calls count once."""
 
     cells: int
     tasks: int
@@ -53,14 +53,14 @@ class Estimate(Record, frozen=True, kw_only=True):
     """Reflections, and attempts after the first."""
     total: Part
     apart: Part
-    """The same, were every cell to pay for all of its calls: what the run folders will say, added up."""
+    """The total if every cell paid for all of its calls: the sum of the figures in the run folders."""
     paid: Usage
-    """What the probe newly spent."""
+    """New spending of the probe."""
     to_pay: Part
     """`total` without the probed tasks."""
     at_most: Usage
-    """Were no task to pass and every reply as long as allowed; each cell by itself, with as many calls an attempt and
-    as long prompts as the probe saw.
+    """Upper bound: no task passes and every reply has the maximal length; per cell, with the calls per attempt and
+    the prompt lengths of the probe.
     """
     seconds: tuple[float, float]
     """Wall time that is left: every worker always busy; no more at once than in the probe."""
@@ -69,7 +69,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 
     @property
     def unpriced(self) -> bool:
-        """Whether nobody knows what some role costs."""
+        """Whether the price of some role is unknown."""
         return "unknown" in self.prices.values()
 
     def __repr__(self) -> str:
@@ -108,7 +108,7 @@ def sheet(estimate: Estimate) -> Sheet:
 
 
 def lines(estimate: Estimate) -> Iterator[str]:
-    """What stands below the sheet: what is paid already, bounds, time, prices, notes."""
+    """Lines below the sheet: spending of the probe, bounds, time, prices, notes."""
     low, high = estimate.seconds
     yield f"the probe newly spent {_spent(estimate.paid, estimate.unpriced)}; the run finds it in the cache"
     at_most = _spent(estimate.at_most, estimate.unpriced)

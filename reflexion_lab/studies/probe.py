@@ -61,7 +61,7 @@ class Trace(NamedTuple):
 
 
 class Noting:
-    """`model` as one loop asks it in `role`."""
+    """`model` in `role` of one loop, with every call recorded in `trace`."""
 
     def __init__(self, model: CachedModel, role: str, trace: Trace) -> None:
         self.fingerprint = model.fingerprint
@@ -103,8 +103,8 @@ def _no_store() -> Any:
 
 
 def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
-    """The loops of `tasks`, and how many a run would have at once. What is newly spent counts towards the caps of
-    `scope`. `cfg` is one that `without_traces` made.
+    """The loops of `tasks`, and the number of workers of a run. New spending counts towards the caps of `scope`. `cfg`
+    is a result of `without_traces`.
 
     Raises
     ------

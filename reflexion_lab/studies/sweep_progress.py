@@ -1,6 +1,6 @@
 """The live view of a sweep: cells done, calls saved by sharing, cost so far and time left.
 
-It reads the sweep's folder, so that it is the same whichever process runs the cells.
+It reads the sweep's folder, so it does not depend on which process runs the cells.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from reflexion_lab.studies.sweep import Sweep
 
 EVERY = 0.5
-"""Seconds between looks."""
+"""Seconds between two updates."""
 
 
 @contextmanager
 def shown(sweep: Sweep, quiet: bool = False) -> Iterator[None]:
-    """Show how `sweep` goes on, from a thread, until the end of the block."""
+    """Show the progress of `sweep`, from a thread, until the end of the block."""
     if quiet:
         yield
         return
@@ -69,11 +69,11 @@ class SweepProgress:
             self._log(states)
 
     def done(self, states: list[CellState]) -> float:
-        """Cells that have ended, and the shares of those under way."""
+        """Number of cells that have ended, plus the finished fraction of each running cell."""
         return sum(self._share(state) for state in states)
 
     def line(self, states: list[CellState]) -> str:
-        """What stands behind the bar."""
+        """The text after the progress bar."""
         ended = (state for state in states if state.status in ("done", "failed", "stopped"))
         new = [state for state in ended if (state.number, state.at) not in self._former]
         calls, stored = sum(state.made for state in new), sum(state.stored for state in new)
@@ -109,7 +109,7 @@ class SweepProgress:
                 self._expected[state.folder] = max(1, manifest["n_expected"])
             return min(1.0, (run / "results.jsonl").read_bytes().count(b"\n") / self._expected[state.folder])
         except OSError:
-            return 0.0  # not begun yet
+            return 0.0  # not started yet
 
     def _left(self, states: list[CellState]) -> str:
         skipped = sum(state.status in ("kept", "elsewhere") for state in states)

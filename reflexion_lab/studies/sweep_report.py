@@ -41,7 +41,7 @@ def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
         console.print(cells.line(problem, "red"), soft_wrap=True)
     if not problems_only:
         if problems(sweep):
-            console.print("mend what they name; the same command goes on with the sweep", soft_wrap=True)
+            console.print("fix the problems above; the same command goes on with the sweep", soft_wrap=True)
         console.print(cells.line(headline(sweep)), soft_wrap=True)
         console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
 
@@ -73,7 +73,7 @@ def as_html(sweep: Sweep) -> str:
 
 
 def sheet(sweep: Sweep) -> Sheet:
-    """A line a cell; of more than `ROWS`, those that went well are left out first."""
+    """One row per cell. With more than `ROWS` cells, finished ones are left out first."""
     states = sweep.states
     keys, sources = swept(sweep), {state.feedback_source for state in states.values() if state.feedback_source}
     chosen = [cell for cell in sweep if states[cell.number].status not in ("done", "kept")][:ROWS]
@@ -102,7 +102,7 @@ def _short(key: str) -> str:
 
 
 def swept(sweep: Sweep) -> list[str]:
-    """The keys in whose values the cells differ."""
+    """Config keys whose values differ between cells."""
     values: dict[str, set[str]] = {}
     for cell in sweep:
         for override in cell.overrides:

@@ -1,4 +1,4 @@
-"""A Ray cluster: one of this machine alone, which ends with the run, or one that is there."""
+"""A Ray cluster: a local one, which ends with the run, or an existing one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from reflexion_lab.studies.scale.worker import Sent, Worker
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 OBJECT_STORE = 100 << 20
-"""Bytes of shared memory: what goes through it are attempts and lessons."""
+"""Bytes of shared memory, which carries attempts and lessons."""
 USER = re.compile(r"(?<=://)[^\s:/?#@]+@")
 """A name in an address, without a password: no secret."""
-MEND = "set it in each worker's environment alone, such as PGPASSWORD"
+REMEDY = "set it in each worker's environment alone, such as PGPASSWORD"
 
 
 class Cluster:
@@ -78,17 +78,17 @@ class Cluster:
             return self._crew
 
     def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Programs:
-        """Raises ConfigError: the config holds a secret, which no worker is ever sent."""
+        """Raises ConfigError: the config contains a secret; secrets are never sent to workers."""
         for key, value in _leaves(config):
             public = USER.sub("", value)
             if without_logins({key.rpartition(".")[2]: public}) != {key.rpartition(".")[2]: public}:
-                raise ConfigError(key, "a key or password", "none, as executor=ray sends them to nobody", MEND)
+                raise ConfigError(key, "a key or password", "none, as executor=ray sends no secret to workers", REMEDY)
         self.config = config
         self._worker = (limits, servers or self.cpus, str(Path.cwd()))
         return Programs(lambda: self.crew, limits, servers or self.cpus)
 
     def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
-        """Workers read no store: they are sent what is in it, so that it may be a file that they do not see."""
+        """Workers do not read the store. They receive its contents, so it may be a file on this machine only."""
         import ray
 
         crew, store = self.crew, begun.store if begun.beginning else None

@@ -82,7 +82,7 @@ class Crew:
             return [member.place for member in self._members]
 
     def tell(self, method: str, what: Any) -> None:
-        """Tell every worker, and whoever comes in the place of one. `what`: put into Ray's store by the caller."""
+        """Call `method` on every worker, including later replacements. `what`: put into Ray's store by the caller."""
         with self._changed:
             self._told.append((method, what))
             members = list(self._members)

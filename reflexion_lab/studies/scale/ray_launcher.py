@@ -22,7 +22,7 @@ STARTS = 3
 class Ray(RayLauncher):  # type: ignore[misc]
     """hydra-ray-launcher, but a lost task takes no other with it, and Ray is started as `executor=ray` starts it.
 
-    A cluster that is started here ends with this process: what was lost is begun again on the same one.
+    A cluster started here ends with this process; lost cells are restarted on the same cluster.
     """
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:

@@ -43,7 +43,7 @@ def params(arm: Arm) -> dict[str, str]:
 
 
 def group_keys(arms: Sequence[Arm]) -> tuple[str, ...]:
-    """The parameters of single runs that tell these arms apart: `arm`, and what their labels name."""
+    """The parameters of single runs that distinguish these arms: `arm`, and the keys in their labels."""
     named = [key for arm in arms for key in re.findall(r" ([^\s=]+)=", arm.label)]
     return ("arm", *dict.fromkeys(UNFIT.sub("_", key.removesuffix("._target_")) for key in named))
 
@@ -152,13 +152,13 @@ def _sentence(difference: Difference, comparison: Comparison) -> str:
 
 
 def _matched(row: Row) -> Difference | None:
-    """None also where the budgets could not be made equal."""
+    """The comparison at equal budget; None also where the budgets could not be matched."""
     matched = row.matched
     return None if matched is None or (matched.cut and not matched.cut.is_matched) else matched
 
 
 def _difference(key: str, difference: Difference | None, is_claim: bool) -> dict[str, float]:
-    """Without any p where it is no claim."""
+    """Without p-values where the difference is not a claim."""
     if difference is None or not is_claim:
         return registry.numbers(key, difference.estimate if difference else None)
     p_values = {f"{key}_p": difference.p_tasks, f"{key}_p_mcnemar": difference.p, f"{key}_p_holm": difference.p_holm}

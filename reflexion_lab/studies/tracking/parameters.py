@@ -1,4 +1,4 @@
-"""The config of a run as flat parameters: what it measures, and nothing that tells of a machine or a secret."""
+"""The config of a run as flat parameters: what it measures, without machine details and secrets."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FIRST = ("arm", "seed", "feedback_source", "benchmark.name", "benchmark.load.n",
 SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECASE)
 """Names whose values are not shown; `max_tokens` is none of them."""
 PATH = re.compile(r"(^|[._])(path|files?|dir|folder|root|place)$", re.IGNORECASE)
-"""Names whose values are shown without their folders, which tell of a machine and not of a run."""
+"""Names whose values are shown without their folders, which describe the machine and not the run."""
 UNFIT = re.compile(r"[^\w. -]")
 
 
 def params(manifest: Manifest) -> dict[str, str]:
-    """What the run measures, under the config's own dotted keys; a group's name has its class.
+    """Flattened config parameters for MLflow: dotted keys; a group's value is its class name.
 
-    Left out: how the run was carried out, parts that it never asked, secrets, and what was not set.
+    Left out: execution settings, parts that the run never called, secrets, and unset values.
     """
     silent = {*HOW_NOT_WHAT, *_idle(manifest)}
     what = {key: value for key, value in manifest.config.items() if key not in silent}

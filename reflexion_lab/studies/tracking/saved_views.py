@@ -158,7 +158,7 @@ def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> li
 
 
 def _chart(metric: str) -> dict[str, Any]:
-    """A line over attempts. Unless told not to, MLflow smooths it, and then draws points that nobody measured."""
+    """A line over attempts. By default MLflow smooths it, and then draws points that were not measured."""
     return {
         "uuid": metric,
         "type": "LINE",

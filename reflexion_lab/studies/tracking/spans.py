@@ -15,7 +15,7 @@ from reflexion_lab.io.secrets import without_login
 from reflexion_lab.records import Attempt, Message, Record, Reflection, Step, Usage
 
 AFTER = "graded after the loop"
-"""The tag of the hidden verdict, which nobody in these spans could see."""
+"""The tag of the hidden verdict, which no step in these spans could see."""
 
 
 class Span(Record, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Trace(Record, frozen=True, kw_only=True):
 
 
 def drawn(tasks: Sequence[str], traces: float, seed: int) -> list[str]:
-    """A share of `tasks` (1 or less), or so many of them, by lot; a greater draw holds every smaller one."""
+    """Sample a share of `tasks` (`traces` up to 1) or a number of them. A larger sample contains every smaller one."""
     shuffled = sorted(tasks)
     random.Random(f"{seed}:traces").shuffle(shuffled)
     return shuffled[: math.ceil(traces * len(tasks)) if traces <= 1 else int(traces)]
@@ -76,8 +76,8 @@ def drawn(tasks: Sequence[str], traces: float, seed: int) -> list[str]:
 def traces(log: Log, tasks: Sequence[str], began: int) -> Iterator[Trace]:
     """The attempts at `tasks`, in order.
 
-    A run folder says how long steps took and not when they began: here every loop begins at `began`, and its steps
-    follow each other without a gap.
+    A run folder has durations of steps, not start times: here every loop starts at `began`, and its steps follow each
+    other without a gap.
     """
     for task_id in tasks:
         at = began

@@ -136,7 +136,7 @@ def discard(client: Any, experiment_id: str, run_id: str) -> None:
 
 
 def _colour(client: Any, experiment_id: str, kind: str, former: Sequence[Any]) -> str:
-    """A replaced run passes its colour on; a new one has none that the newest of its kind have. MLflow draws by lot."""
+    """The colour of the replaced run, or one that the newest runs of its kind do not have. MLflow's is random."""
     newest = client.search_runs([experiment_id], f"tags.kind = '{kind}'", max_results=len(RUN_COLOURS) - 1)
     former_colours, taken = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
     unused = next(colour for colour in RUN_COLOURS if colour not in taken)
