@@ -21,16 +21,16 @@ from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """What came of one sample."""
+    """The result of one sample."""
 
     sample: Sample
     passed: bool
     outcome: str
     """One of `OUTCOMES`."""
     detail: str = ""
-    """What the first failing check said; "" for a pass."""
+    """Message of the first failing check; "" for a pass."""
     cause: str = ""
-    """Why the log says otherwise, as far as executing variants can tell; "" where it agrees or says nothing."""
+    """Why the log says otherwise, as far as executing variants can show; "" where it agrees or says nothing."""
     in_place: bool = False
     """Whether a check was judged in the program's own process, where it can forge a pass."""
     leaked_from: str = ""
@@ -126,7 +126,7 @@ def audit(
     """Execute the samples of a file or run folder again.
 
     Equal programs with equal tests are executed once. `attempts`: every attempt of a transcript, not only the solution.
-    `limit`: only the first so many samples; what rows are missing is still told of the whole file.
+    `limit`: number of samples, from the first; missing rows are still reported for the whole file.
 
     Raises
     ------

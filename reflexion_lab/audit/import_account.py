@@ -71,7 +71,7 @@ class Account(Record, frozen=True, kw_only=True):
 
 def account(
     recording: Recording,
-    made: Mapping[str, Sequence[Attempt]],
+    attempts_by_task: Mapping[str, Sequence[Attempt]],
     grades: Mapping[tuple[str, int], Grade],
     *,
     tasks: Sequence[str],
@@ -93,12 +93,13 @@ def account(
     verdict : str
         The field of an attempt that holds the recorded verdict of the same hidden tests.
     """
-    loops = [loop for loop in recording.loops if loop.task_id in made]
+    loops = [loop for loop in recording.loops if loop.task_id in attempts_by_task]
     chosen = {loop.task_id: submitted_by_source(loop) for loop in loops}
-    ours = {task_id: submitted_at(attempts).number for task_id, attempts in made.items()}
+    ours = {task_id: submitted_at(attempts).number for task_id, attempts in attempts_by_task.items()}
     named = {task_id: number for task_id, number in chosen.items() if number is not None}
     judged = [passed for case in named.items() if (passed := _hidden(grades[case])) is not None]
-    every = [attempt for attempts in made.values() for attempt in attempts]
+    every = [attempt for attempts in attempts_by_task.values() for attempt in attempts]
+    ended_early = sum(attempts[-1].stop_reason == "recorded_end" for attempts in attempts_by_task.values())
     steps = [step for loop in loops for step in loop.steps]
     without = [f"{a.task_id}/{a.number}" for a in every if not a.trajectory.solution.strip()]
     has_loop = recording.known.feedback_source != "none"
@@ -109,16 +110,16 @@ def account(
         models=recording.models,
         strategy=recording.strategy,
         run=recording.run,
-        tasks=len(made),
+        tasks=len(attempts_by_task),
         attempts=len(every),
         reflections=sum(attempt.reflection is not None for attempt in every),
         excluded=(*recording.excluded, *excluded),
-        absent=tuple(task_id for task_id in tasks if task_id not in made),
+        absent=tuple(task_id for task_id in tasks if task_id not in attempts_by_task),
         without_program=tuple(without),
         without_feedback=sum(not loop.tests for loop in loops) if has_loop else 0,
         overlapping=overlapping,
-        went_on=sum(any(a.evaluation.passed for a in attempts[:-1]) for attempts in made.values()),
-        ended_early=sum(attempts[-1].stop_reason == "recorded_end" for attempts in made.values()) if has_loop else 0,
+        went_on=sum(any(a.evaluation.passed for a in attempts[:-1]) for attempts in attempts_by_task.values()),
+        ended_early=ended_early if has_loop else 0,
         feedback=agreement(every, [step.passed_feedback for step in steps], [_tried(a) for a in every]),
         hidden=agreement(
             every, [s.verdict(verdict) for s in steps], [_hidden(grades[a.task_id, a.number]) for a in every]

@@ -102,14 +102,15 @@ def attempts(
     `longest`: attempts of the longest loop of all runs of the variant.
     """
     history: list[Attempt] = []
-    for number, (step, made, evaluation) in enumerate(zip(loop.steps, trajectories, evaluations, strict=True), 1):
+    recorded = zip(loop.steps, trajectories, evaluations, strict=True)
+    for number, (step, actor_trajectory, evaluation) in enumerate(recorded, 1):
         is_last = number == len(loop.steps)
         history.append(
             Attempt(
                 task_id=loop.task_id,
                 number=number,
                 recalled=(),
-                trajectory=made,
+                trajectory=actor_trajectory,
                 evaluation=evaluation,
                 reflection=reflection(step, f"{recording.run}/{loop.task_id}/{number}", number),
                 delta=delta(evaluation, history),
@@ -165,7 +166,7 @@ def reflection(step: Step, name: str, number: int) -> Reflection | None:
 
 
 def _ended(longest: int, number: int, evaluation: Evaluation) -> str:
-    """Why the loop ended, as far as its length and our verdict can tell."""
+    """Why the loop ended, as far as its length and our verdict show."""
     if evaluation.passed or evaluation.outcome == "no_tests":
         return "passed" if evaluation.passed else "no_feedback"
     return "max_attempts" if number == longest else "recorded_end"

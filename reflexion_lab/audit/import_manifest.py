@@ -30,7 +30,7 @@ class Terms(NamedTuple):
     """The judge runs programs behind the usual imports and their prompts, and loops as theirs did."""
     prompts: Prompts
     cut: int | None = None
-    """Of each loop the first so many attempts alone; None for all."""
+    """Attempts kept of each loop, from the first; None for all."""
 
     def verdict(self, recording: Recording) -> str:
         """The field of an attempt that holds the recorded verdict of the same hidden tests."""

@@ -51,9 +51,9 @@ def show(imported: Sequence[Imported], console: Console) -> None:
         console.print(line(f"{number}: {run.folder}"))
         for remark in (*remarks(run.account), *(f"left out: {place}: {why}" for place, why in run.account.excluded)):
             console.print(line(f"   {remark}"))
-    kept = sum(not run.is_new for run in imported)
-    if kept:
-        console.print(line(f"{kept} of {len(imported)} were there already and are kept as they are"))
+    existing = sum(not run.is_new for run in imported)
+    if existing:
+        console.print(line(f"{existing} of {len(imported)} were there already and are kept as they are"))
 
 
 def remarks(account: Account) -> Iterable[str]:

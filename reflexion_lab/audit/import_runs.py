@@ -87,19 +87,19 @@ class Importer:
         strange = [
             (_place(loop), f"no task of {terms.benchmark.name}") for loop in recording.loops if loop not in loops
         ]
-        made = self._attempts(recording, loops, terms, longest, progress)
-        for attempt in itertools.chain.from_iterable(made.values()):
+        attempts_by_task = self._attempts(recording, loops, terms, longest, progress)
+        for attempt in itertools.chain.from_iterable(attempts_by_task.values()):
             folder.append("attempts.jsonl", attempt)
-        for task_id, history in made.items():
+        for task_id, history in attempts_by_task.items():
             folder.append("results.jsonl", result(task_id, history, recording.known.feedback_source))
-        grades = self._grades(made, known, lenient if terms.lenient else _as_it_is, progress)
+        grades = self._grades(attempts_by_task, known, lenient if terms.lenient else _as_it_is, progress)
         for grade in grades.values():
             folder.append("grades.jsonl", grade)
         if recording.known.feedback_source == "self_tests":
             self._suites([loop for loop in loops if loop.tests], known, folder)
         return account(
             recording,
-            made,
+            attempts_by_task,
             grades,
             tasks=list(known),
             overlapping=sum(overlaps(loop, known[loop.task_id]) for loop in loops),
@@ -117,9 +117,10 @@ class Importer:
         for loop in loops:
             task = replace(terms.benchmark[loop.task_id], setup="")  # helpers of hidden tests were unknown to loops
             for step in loop.steps:
-                made = trajectory(recording, step, task, terms.prompts)
-                program = as_tried(recording, made.solution, task) if terms.lenient else made.solution
-                trials.append(_Trial(task, made, program, loop.tests if has_feedback else ()))
+                actor_trajectory = trajectory(recording, step, task, terms.prompts)
+                solution = actor_trajectory.solution
+                program = as_tried(recording, solution, task) if terms.lenient else solution
+                trials.append(_Trial(task, actor_trajectory, program, loop.tests if has_feedback else ()))
         evaluations = self.programs.map(_evaluation, trials, each=lambda _: progress.attempt())
         executed = iter(zip(trials, evaluations, strict=True))
         by_task = {}
@@ -130,14 +131,14 @@ class Importer:
 
     def _grades(
         self,
-        made: Mapping[str, Sequence[Attempt]],
+        attempts_by_task: Mapping[str, Sequence[Attempt]],
         known: Mapping[str, Task],
         completed: Callable[[str, Task], str],
         progress: Progress,
     ) -> dict[tuple[str, int], Grade]:
         """First what our rule submits, then the rest behind the seal."""
-        submitted = [submitted_at(attempts) for attempts in made.values()]
-        rest = [attempt for attempts in made.values() for attempt in attempts if attempt not in submitted]
+        submitted = [submitted_at(attempts) for attempts in attempts_by_task.values()]
+        rest = [attempt for attempts in attempts_by_task.values() for attempt in attempts if attempt not in submitted]
 
         def grade(sandbox: Sandbox, attempt: Attempt, sealed: bool) -> Grade:
             task = known[attempt.task_id]

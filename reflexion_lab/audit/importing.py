@@ -24,9 +24,9 @@ class Strategy(NamedTuple):
 
     arm: str
     feedback_source: str
-    """What its loop went by, one of `records.FEEDBACK_SOURCES`."""
+    """Feedback source of its loop, one of `records.FEEDBACK_SOURCES`."""
     calls: int
-    """Model calls that make one attempt; 0 where nobody recorded them."""
+    """Model calls per attempt; 0 where they were not recorded."""
 
 
 STRATEGIES = {
@@ -59,7 +59,7 @@ class Recording(Record, frozen=True, kw_only=True):
     excluded: tuple[tuple[str, str], ...] = ()
     """Rows that cannot be used: file, line and task, and why."""
     label: str = ""
-    """What its folder is called by; no other variant of the file has it."""
+    """Label for its folder; unique among the variants of the file."""
 
     @property
     def variant(self) -> str:
@@ -96,7 +96,7 @@ class Recording(Record, frozen=True, kw_only=True):
         return any(isinstance(step.fields.get("feedback"), dict) for step in steps)
 
     def cut(self, attempts: int | None) -> Recording:
-        """The same, had every loop been ended after so many attempts: later feedback and its tests are unknown."""
+        """The recording with every loop cut after this many attempts: later feedback and its tests are unknown."""
         return replace(self, loops=tuple(replace(loop, steps=loop.steps[:attempts]) for loop in self.loops))
 
 
@@ -145,7 +145,7 @@ def _recordings(path: Path, feedback_source: str) -> Iterator[Recording]:
 
 
 def _labelled(recordings: Sequence[Recording]) -> Iterator[Recording]:
-    """Each with the shortest label that tells its variant from the others of its arm."""
+    """Each with the shortest label that distinguishes its variant from the others of its arm."""
     variants: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for recording in recordings:
         variant = (recording.source, recording.model, recording.strategy, recording.variant)

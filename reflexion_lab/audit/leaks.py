@@ -35,14 +35,14 @@ class Leaks(Record, frozen=True, kw_only=True):
 def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
     """`attempts`: several samples of a task in a run are attempts, not repetitions."""
     missing, repeated = _rows(samples)
-    shown = [_shown(sample) for sample in samples]
+    counts = [_shown(sample) for sample in samples]
     return Leaks(
         missing=missing,
         repeated=() if attempts else repeated,
         shown=sum(len(sample.feedback) for sample in samples),
-        shown_hidden=sum(hidden for hidden, _ in shown),
-        shown_beyond_prompt=sum(beyond for _, beyond in shown),
-        samples_beyond_prompt=sum(beyond > 0 for _, beyond in shown),
+        shown_hidden=sum(hidden for hidden, _ in counts),
+        shown_beyond_prompt=sum(beyond for _, beyond in counts),
+        samples_beyond_prompt=sum(beyond > 0 for _, beyond in counts),
         unstored=tuple(sample.id for sample in samples if sample.logged and not sample.program.strip()),
     )
 

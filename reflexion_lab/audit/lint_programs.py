@@ -36,26 +36,26 @@ class Trial(NamedTuple):
 
 def tried(task: Task, executor: Sandbox, most: int, seed: int) -> Trial:
     """Run all programs of `task`. Raises HarnessError."""
-    said = list[Said]()
+    findings = list[Said]()
     if task.hidden_tests:
         stub = f"def {task.entry_point}(*arguments, **named):\n    return None\n"
         if _passes(_run(executor, task, stub, task.hidden_tests).checks):
-            said.append(("stub fails", "error", task.task_id, "returning None passes every hidden test"))
+            findings.append(("stub fails", "error", task.task_id, "returning None passes every hidden test"))
     else:
-        said.append(("stub fails", "not checked", task.task_id, "no hidden tests"))
+        findings.append(("stub fails", "not checked", task.task_id, "no hidden tests"))
     tests = (*task.visible_tests, *task.hidden_tests)
     why_not = "no canonical solution" if not task.canonical_solution.strip() else "" if tests else "no tests"
     if why_not:
-        said += [(check, "not checked", task.task_id, why_not) for check in ("canonical passes", "mutants fail")]
-        return Trial(tuple(said))
+        findings += [(check, "not checked", task.task_id, why_not) for check in ("canonical passes", "mutants fail")]
+        return Trial(tuple(findings))
     execution = _run(executor, task, task.canonical_program, tests)
     failing = [check for check in execution.checks if check.outcome != "pass"]
     if failing:
         detail = f"{len(failing)} of {len(tests)} tests, such as {failing[0].name}: {failing[0].outcome}"
-        said.append(("canonical passes", "error", task.task_id, f"the canonical solution fails {detail}"))
-        said.append(("mutants fail", "not checked", task.task_id, "the canonical solution fails"))
-        return Trial(tuple(said))
-    return _mutated(task, executor, drawn(task, most, seed), execution.cpu_seconds, said)
+        findings.append(("canonical passes", "error", task.task_id, f"the canonical solution fails {detail}"))
+        findings.append(("mutants fail", "not checked", task.task_id, "the canonical solution fails"))
+        return Trial(tuple(findings))
+    return _mutated(task, executor, drawn(task, most, seed), execution.cpu_seconds, findings)
 
 
 def drawn(task: Task, most: int, seed: int) -> list[Mutant]:
@@ -79,7 +79,7 @@ def difference(program: str, mutant: Mutant) -> str:
     return f"line {mutant.line}: {old[i].strip()} -> {new[i].strip()}{added}"
 
 
-def _mutated(task: Task, executor: Sandbox, chosen: list[Mutant], cpu_seconds: float, said: list[Said]) -> Trial:
+def _mutated(task: Task, executor: Sandbox, chosen: list[Mutant], cpu_seconds: float, findings: list[Said]) -> Trial:
     survivors, unseen = list[Mutant](), 0
     n_visible = len(task.visible_tests)
     tests = (*task.visible_tests, *task.hidden_tests)
@@ -89,10 +89,10 @@ def _mutated(task: Task, executor: Sandbox, chosen: list[Mutant], cpu_seconds: f
         if task.hidden_tests and _passes(checks[n_visible:]):
             survivors.append(mutant)
             detail = f"{mutant.kind}, {difference(task.canonical_program, mutant)}"
-            said.append(("mutants fail", "warning", task.task_id, detail))
+            findings.append(("mutants fail", "warning", task.task_id, detail))
     if not chosen:
-        said.append(("mutants fail", "not checked", task.task_id, "no mutants were made of the canonical solution"))
-    return Trial(tuple(said), len(chosen), tuple(survivors), bool(n_visible), unseen)
+        findings.append(("mutants fail", "not checked", task.task_id, "no mutants were made of the canonical solution"))
+    return Trial(tuple(findings), len(chosen), tuple(survivors), bool(n_visible), unseen)
 
 
 def _run(executor: Sandbox, task: Task, program: str, tests: Sequence[str], cpu_seconds: float = 0.0) -> Execution:

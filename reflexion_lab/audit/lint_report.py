@@ -106,12 +106,12 @@ def _show_findings(findings: Sequence[Finding], console: Console, all_findings: 
         (finding for finding in findings if all_findings or finding.severity in WORST),
         key=lambda finding: _rank(finding.severity),
     )
-    shown = ranked if all_findings else ranked[:FIRST]
-    for finding in shown:
+    listed = ranked if all_findings else ranked[:FIRST]
+    for finding in listed:
         text = f"{finding.severity}  {finding.check}  {finding.task_id}  {finding.detail}"
         console.print(line(text, STYLES[finding.severity]), soft_wrap=True)
-    if len(shown) < len(ranked):
-        console.print(line(f"... and {len(ranked) - len(shown)} more of {findings[0].check}; --all shows them", "dim"))
+    if len(listed) < len(ranked):
+        console.print(line(f"... and {len(ranked) - len(listed)} more of {findings[0].check}; --all shows them", "dim"))
 
 
 def _rank(severity: str) -> int:

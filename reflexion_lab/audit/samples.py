@@ -154,7 +154,7 @@ def _attempted(step: Step, prompt: str, alone: bool) -> str:
 
 
 def completed(prompt: str, code: str) -> str:
-    """`code` behind the prompt, on a line of its own unless it goes on behind the prompt's last indentation."""
+    """`code` behind the prompt, on a new line unless it continues after the prompt's last indentation."""
     lines = prompt.rstrip(" \t")
     if lines != prompt and lines.endswith("\n"):
         goes_on = code[:1].strip() and not re.search(r"^(?:async[ \t]+def|def|class)\b", code, re.MULTILINE)
@@ -163,11 +163,11 @@ def completed(prompt: str, code: str) -> str:
 
 
 def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
-    run, given = row.text("run", ""), row.fields.get("id")
-    if given is not None and (not isinstance(given, str | int) or isinstance(given, bool)):
-        raise row.wrong("id", repr(given)[:60], "text or a whole number")
+    run, sample_id = row.text("run", ""), row.fields.get("id")
+    if sample_id is not None and (not isinstance(sample_id, str | int) or isinstance(sample_id, bool)):
+        raise row.wrong("id", repr(sample_id)[:60], "text or a whole number")
     return Sample(
-        id=str(given) if given is not None else f"{run}/{task.task_id}" if run else task.task_id,
+        id=str(sample_id) if sample_id is not None else f"{run}/{task.task_id}" if run else task.task_id,
         task_id=task.task_id,
         entry_point=task.entry_point,
         prompt=task.prompt,

@@ -167,21 +167,21 @@ class Archive:
         return [episode for episode in nearest if self.same_task or episode.task_id != task.task_id][:k]
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
-        text, shown = failure_query(task, own), self.shown
+        text, limits = failure_query(task, own), self.shown
         except_task = "" if self.same_task else task.task_id
-        insights = self.insights.newest(except_task) if shown.insights else ()
+        insights = self.insights.newest(except_task) if limits.insights else ()
         for episode in own:
             insights = with_insight(insights, insight_of(episode.reflection) if episode.reflection else "")
         wisdom = self.book.relevant(
-            text, shown.wisdom, shown.min_score, view=lambda entry: self._without(entry, except_task)
+            text, limits.wisdom, limits.min_score, view=lambda entry: self._without(entry, except_task)
         )
-        mistakes = self.mistakes.retrieve_similar(task.prompt, shown.mistakes, except_task=except_task)
+        mistakes = self.mistakes.retrieve_similar(task.prompt, limits.mistakes, except_task=except_task)
         lessons = Recollection(
             wisdom=tuple(wisdom),
             mistakes=tuple(mistakes),
-            insights=insights[len(insights) - min(shown.insights, len(insights)) :],
+            insights=insights[len(insights) - min(limits.insights, len(insights)) :],
         )
-        return lessons_within(lessons, shown.max_tokens)
+        return lessons_within(lessons, limits.max_tokens)
 
     def _without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
         """`entry` in the words of the other tasks; None where they alone would not have given it."""

@@ -60,22 +60,22 @@ class EpisodeBuffer:
         DataError
             It has no `agent_id`.
         """
-        kept = filled(episode)
+        stored = filled(episode)
         with self._lock:
-            self._retriever.add((document(kept, self._match),))
-            self._append(kept)
+            self._retriever.add((document(stored, self._match),))
+            self._append(stored)
             self._retriever.forget(self._first)
-        return kept
+        return stored
 
     def extend(self, episodes: Iterable[Episode]) -> list[Episode]:
         """Keep episodes, oldest first, as `store` does: all of them or, where one raises, none."""
-        kept = [filled(episode) for episode in episodes]
+        stored = [filled(episode) for episode in episodes]
         with self._lock:
-            self._retriever.add([document(episode, self._match) for episode in kept])
-            for episode in kept:
+            self._retriever.add([document(episode, self._match) for episode in stored])
+            for episode in stored:
                 self._append(episode)
             self._retriever.forget(self._first)
-        return kept
+        return stored
 
     def by_task(self, task_id: str) -> list[Episode]:
         """In the order of storing; [] for a task that is not known."""

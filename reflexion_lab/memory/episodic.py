@@ -62,12 +62,12 @@ class EpisodicMemory:
     def recall(self, task: Task) -> Recollection:
         """The episodes and lessons that the actor reads."""
         own = self.buffer.by_task(task.task_id)
-        shown, lessons = self.policy.select(own, task, self.known), self.known.lessons(task, own)
+        selected, lessons = self.policy.select(own, task, self.known), self.known.lessons(task, own)
         return replace(
             lessons,
-            episodes=shown.episodes,
-            omega=shown.omega,
-            left_out=tuple(sorted({*shown.left_out, *lessons.left_out})),
+            episodes=selected.episodes,
+            omega=selected.omega,
+            left_out=tuple(sorted({*selected.left_out, *lessons.left_out})),
             session=described(self.session) if self.show_session and own else "",
         )
 

@@ -160,7 +160,7 @@ _Share = tuple[int, Reflection, Reflection | None]
 
 
 def _better(best: Reflection | None, other: Reflection) -> Reflection | None:
-    """The more confident of those that want something changed; the earlier on a tie."""
+    """The most confident reflection that proposes a change; the earlier one on a tie."""
     if other.what_to_change.strip() and (not best or other.confidence > best.confidence):
         return other
     return best

@@ -10,7 +10,7 @@ from reflexion_lab.records import Reflection
 MOST = 20
 """Insights that are kept; the oldest leaves."""
 _OPENING = re.compile(r"in (?:my function|this function|similar tasks) i will |i will |my mistake is that ")
-"""How the lab's own grammars, examples and rules begin a sentence, whatever it goes on to say."""
+"""Sentence openings of the lab's own grammars, examples and rules."""
 
 
 class Insights:

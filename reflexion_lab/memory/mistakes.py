@@ -67,9 +67,9 @@ class Mistakes:
             for mistake_id in new:
                 self._numbers[mistake_id] = self._next
                 self._next += 1
-            kept = [self._keep(entry) for entry in entries]
+            stored = [self._keep(entry) for entry in entries]
             self._evict()
-        return kept
+        return stored
 
     def retrieve_similar(self, prompt: str, k: int = 3, *, except_task: str = "") -> list[Mistake]:
         """At most `k` mistakes whose prompts are nearest to `prompt`, best first, the newer first on a tie.

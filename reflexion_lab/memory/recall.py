@@ -77,5 +77,5 @@ class WindowThenSimilar:
 
 
 def _recollection(selected: Sequence[Episode], packed: Sequence[Episode], omega: int | None = None) -> Recollection:
-    kept = Recollection(episodes=tuple(packed), omega=omega)
-    return replace(kept, left_out=tuple(sorted(Recollection(episodes=tuple(selected)).ids - kept.ids)))
+    recollection = Recollection(episodes=tuple(packed), omega=omega)
+    return replace(recollection, left_out=tuple(sorted(Recollection(episodes=tuple(selected)).ids - recollection.ids)))

@@ -71,7 +71,7 @@ class _Uses:
             yield episode
 
     def put_on(self, wisdom: Wisdom) -> Wisdom:
-        """With its uses, as far as the episodes tell; a greater count stands, since episodes are pruned."""
+        """The entry with its uses counted in the episodes; a higher stored count is kept, since episodes are pruned."""
         name, count = wisdom.wisdom_id, self.count[wisdom.wisdom_id]
         if count <= wisdom.use_count:
             return wisdom

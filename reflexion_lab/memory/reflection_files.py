@@ -45,9 +45,9 @@ class ReflectionFiles:
         return path
 
     def note(self, file: ReflectionFile) -> None:
-        """Write the newest attempt's file; where that fails, say so and go on: the run folder has the attempt.
+        """Write the newest attempt's file; a failure is a warning, since the run folder has the attempt.
 
-        Files of later attempts are of a loop that was cut off and has restarted: they are removed.
+        Files of later attempts, left by an interrupted loop that was restarted, are removed.
         """
         try:
             self.write(file)

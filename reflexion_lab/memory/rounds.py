@@ -28,7 +28,7 @@ class OneRound:
 class Rounds:
     """Tasks in their order, `size` at a time.
 
-    `tell`: who else is to know what a round has learnt.
+    `tell`: called with the lessons of each round.
 
     Raises
     ------

@@ -59,10 +59,10 @@ def record(folder: Path, state: CellState) -> None:
 
 def read_states(folder: Path) -> list[CellState]:
     """The lines of `cells.jsonl`, oldest first; a torn one is skipped."""
-    path, found = folder / "cells.jsonl", []
+    path, states = folder / "cells.jsonl", []
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            found.append(_DECODER.decode(line))
+            states.append(_DECODER.decode(line))
         except msgspec.MsgspecError:
             continue
-    return found
+    return states

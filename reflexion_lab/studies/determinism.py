@@ -39,7 +39,7 @@ class Said(NamedTuple):
 
     text: str
     program: str | None
-    """What the actor makes of it; None where it would ask on."""
+    """The program that the actor extracts; None where it needs more calls."""
     system_fingerprint: str = ""
 
 
@@ -47,7 +47,7 @@ Pair = tuple[Said, Said]
 
 
 class Agreement(Record, frozen=True, kw_only=True):
-    """The replies of one condition, or those of two held against each other. A prompt is a cluster."""
+    """Agreement of replies within one condition or between two. A prompt is a cluster."""
 
     name: str
     replies: int
@@ -60,21 +60,21 @@ class Agreement(Record, frozen=True, kw_only=True):
     first_differences: tuple[int, ...]
     """For each prompt whose replies differ, the first character, from 0, at which any two of them do."""
     system_fingerprints: dict[str, int]
-    """How many replies came of which configuration of the server; {} where it names none."""
+    """Number of replies by server configuration; {} where the server reports none."""
 
 
 def within(name: str, by_prompt: Sequence[Sequence[Said]]) -> Agreement:
     """The repeats of one condition, each with each other. Two replies a prompt at least."""
-    return _agreement(name, [list(combinations(said, 2)) for said in by_prompt], by_prompt)
+    return _agreement(name, [list(combinations(of_prompt, 2)) for of_prompt in by_prompt], by_prompt)
 
 
-def across(name: str, one: Sequence[Sequence[Said]], other: Sequence[Sequence[Said]]) -> Agreement:
+def across(name: str, first: Sequence[Sequence[Said]], second: Sequence[Sequence[Said]]) -> Agreement:
     """Each reply of one condition with each of the other, prompt by prompt."""
-    pairs = [list(product(*both)) for both in zip(one, other, strict=True)]
-    return _agreement(name, pairs, [*one, *other])
+    pairs = [list(product(*both)) for both in zip(first, second, strict=True)]
+    return _agreement(name, pairs, [*first, *second])
 
 
-def first_difference(one: str, other: str) -> int:
+def first_difference(first: str, second: str) -> int:
     """The first character, from 0, at which two texts differ; where one begins the other, the length of the shorter.
 
     Raises
@@ -82,34 +82,34 @@ def first_difference(one: str, other: str) -> int:
     ConfigError
         They are equal.
     """
-    if one == other:
+    if first == second:
         raise ConfigError("the texts are equal", expected="two that differ")
-    return next(place for place, both in enumerate(zip_longest(one, other)) if both[0] != both[1])
+    return next(place for place, both in enumerate(zip_longest(first, second)) if both[0] != both[1])
 
 
 def _agreement(name: str, by_prompt: Sequence[Sequence[Pair]], replies: Iterable[Sequence[Said]]) -> Agreement:
-    every = [one for said in replies for one in said]
+    all_replies = [reply for of_prompt in replies for reply in of_prompt]
     differing = [[(a.text, b.text) for a, b in pairs if a.text != b.text] for pairs in by_prompt]
-    names = Counter(one.system_fingerprint for one in every if one.system_fingerprint)
+    names = Counter(reply.system_fingerprint for reply in all_replies if reply.system_fingerprint)
     return Agreement(
         name=name,
-        replies=len(every),
+        replies=len(all_replies),
         differing=Rate.of(sum(map(bool, differing)), len(by_prompt)),
-        pairs=interval([[len(found) / len(pairs)] for found, pairs in zip(differing, by_prompt, strict=True)]),
+        pairs=interval([[len(texts) / len(pairs)] for texts, pairs in zip(differing, by_prompt, strict=True)]),
         same_program=_same_program(by_prompt),
-        first_differences=tuple(min(first_difference(*both) for both in found) for found in differing if found),
+        first_differences=tuple(min(first_difference(*both) for both in texts) for texts in differing if texts),
         system_fingerprints=dict(names),
     )
 
 
 def _same_program(by_prompt: Sequence[Sequence[Pair]]) -> Estimate | None:
-    if any(one.program is None for pairs in by_prompt for pair in pairs for one in pair):
+    if any(reply.program is None for pairs in by_prompt for pair in pairs for reply in pair):
         return None
     return interval([[fmean(a.program == b.program for a, b in pairs)] for pairs in by_prompt])
 
 
 class Determinism(Record, frozen=True, kw_only=True):
-    """What was asked, and how far the replies agree."""
+    """The calls of a determinism probe, and the agreement of their replies."""
 
     model: str
     """Its fingerprint."""
@@ -125,7 +125,7 @@ class Determinism(Record, frozen=True, kw_only=True):
 
 
 class Plan(NamedTuple):
-    """What is about to be asked."""
+    """The calls to be made."""
 
     model: str
     slots: int
@@ -151,7 +151,7 @@ class Prompt(NamedTuple):
 
 
 class Asked(Exception):
-    """An actor's question that nobody answers."""
+    """An actor's model call that gets no reply."""
 
     def __init__(self, messages: Sequence[Message], sampling: Sampling) -> None:
         super().__init__()
@@ -199,18 +199,19 @@ def determinism(cfg: DictConfig, prompts: int, repeats: int, announce: Callable[
     with closing(models), closing(load_sandbox(cfg, 1)) as sandbox:
         whole, model = load_benchmark(cfg, sandbox), models.of("actor")
         benchmark = whole.sample(min(prompts, len(whole)), cfg.seed)
-        asked = [_asked(cfg, model, sandbox, task) for task in benchmark]
-        announce(Plan(model.fingerprint, model.slots, len(asked), repeats, asked[0].sampling))
+        questions = [_asked(cfg, model, sandbox, task) for task in benchmark]
+        announce(Plan(model.fingerprint, model.slots, len(questions), repeats, questions[0].sampling))
         conditions = []
         for at_once in sorted({1, model.slots}):
-            made = replies(model, asked, repeats, at_once)
-            conditions.append([_said(cfg, model, sandbox, *one) for one in zip(asked, made, strict=True)])
+            completions = replies(model, questions, repeats, at_once)
+            answered = zip(questions, completions, strict=True)
+            conditions.append([_said(cfg, model, sandbox, prompt, repeated) for prompt, repeated in answered])
         return Determinism(
             model=model.fingerprint,
             slots=model.slots,
-            sampling=asked[0].sampling,
+            sampling=questions[0].sampling,
             benchmark=benchmark.name,
-            prompts=len(asked),
+            prompts=len(questions),
             repeats=repeats,
             conditions=tuple(_compared(conditions, model.slots)),
             spent=models.spent,
@@ -223,14 +224,14 @@ def replies(model: Model, prompts: Sequence[Prompt], repeats: int, at_once: int)
     """
     rounds = [prompt for _ in range(repeats) for prompt in prompts]
     with ThreadPoolExecutor(at_once) as pool:
-        found = list(pool.map(lambda prompt: model.complete(prompt.messages, sampling=prompt.sampling), rounds))
-    return [found[number :: len(prompts)] for number in range(len(prompts))]
+        completions = list(pool.map(lambda prompt: model.complete(prompt.messages, sampling=prompt.sampling), rounds))
+    return [completions[number :: len(prompts)] for number in range(len(prompts))]
 
 
 def _compared(conditions: Sequence[Sequence[Sequence[Said]]], slots: int) -> list[Agreement]:
     names = [ALONE, _at_once(slots)]
-    found = [within(name, made) for name, made in zip(names, conditions, strict=False)]
-    return [*found, across(BETWEEN, *conditions)] if len(conditions) > 1 else found
+    agreements = [within(name, by_prompt) for name, by_prompt in zip(names, conditions, strict=False)]
+    return [*agreements, across(BETWEEN, *conditions)] if len(conditions) > 1 else agreements
 
 
 def _at_once(slots: int) -> str:
@@ -249,65 +250,71 @@ def _asked(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: Task) ->
     """Raises ConfigError: the actor asks nothing."""
     from reflexion_lab.runner.runner import teach
 
-    shown = teach(task, "none" if cfg.feedback_source == "none" else "visible")
+    taught = teach(task, "none" if cfg.feedback_source == "none" else "visible")
     try:
-        _actor(cfg, Given(model, None), sandbox).act(shown, Recollection())
+        _actor(cfg, Given(model, None), sandbox).act(taught, Recollection())
     except Asked as question:
-        return Prompt(shown, question.messages, question.sampling)
+        return Prompt(taught, question.messages, question.sampling)
     raise ConfigError("actor", f"{cfg.actor._target_}, which asks its model nothing", "one that does")
 
 
 def _said(
-    cfg: DictConfig, model: Model, sandbox: CachedSandbox, prompt: Prompt, made: Sequence[Completion]
+    cfg: DictConfig, model: Model, sandbox: CachedSandbox, prompt: Prompt, completions: Sequence[Completion]
 ) -> list[Said]:
     programs: dict[str, str | None] = {}
-    for reply in {reply.text: reply for reply in made}.values():
+    for reply in {reply.text: reply for reply in completions}.values():
         try:
             actor = _actor(cfg, Given(model, reply), sandbox)
             programs[reply.text] = actor.act(prompt.task, Recollection()).solution
         except Asked:
             programs[reply.text] = None
-    return [Said(reply.text, programs[reply.text], reply.system_fingerprint) for reply in made]
+    return [Said(reply.text, programs[reply.text], reply.system_fingerprint) for reply in completions]
 
 
 def announced(plan: Plan) -> str:
-    """What will be asked, in one line, before it is."""
+    """A one-line summary of the planned calls."""
     how = " and ".join(["one at a time", *plan.conditions[1:]])
-    asked = f"{plan.prompts} prompts × {plan.repeats}, {how}"
+    size = f"{plan.prompts} prompts × {plan.repeats}, {how}"
     drawn = f"temperature {plan.sampling.temperature:g}, seed {plan.sampling.seed}"
-    return f"{plan.calls} calls to {plain(plan.model)}: {asked}; {drawn}; the call cache is off"
+    return f"{plan.calls} calls to {plain(plan.model)}: {size}; {drawn}; the call cache is off"
 
 
-def show(found: Determinism, console: Console) -> None:
+def show(result: Determinism, console: Console) -> None:
     """Print one row a condition. Intervals are 95 %, over prompts."""
     from reflexion_lab.analysis.report import cells
 
-    title = f"Equal calls, {found.prompts} prompts of {plain(found.benchmark)} × {found.repeats}: shares in %"
+    title = f"Equal calls, {result.prompts} prompts of {plain(result.benchmark)} × {result.repeats}: shares in %"
     columns = ("prompts that\ndiffer", "pairs that\ndiffer", "pairs, same\nprogram", "differ\nfrom")
     table = cells.table(title, "asked", *columns)
-    for one in found.conditions:
-        table.add_row(*map(cells.line, _row(one)))
+    for condition in result.conditions:
+        table.add_row(*map(cells.line, _row(condition)))
     table.caption = "95 % intervals over prompts; differ from: the first character, the median over prompts that differ"
     console.print(table)
-    for one in found.conditions[:2]:
-        if one.system_fingerprints:
-            named = ", ".join(f"{plain(name)} {n}" for name, n in one.system_fingerprints.items())
-            changes = " (IT CHANGED)" if len(one.system_fingerprints) > 1 else ""
-            console.print(cells.line(f"system_fingerprint, {one.name}: {named}{changes}"))
-    spent = found.spent
+    for condition in result.conditions[:2]:
+        if condition.system_fingerprints:
+            named = ", ".join(f"{plain(name)} {n}" for name, n in condition.system_fingerprints.items())
+            changes = " (IT CHANGED)" if len(condition.system_fingerprints) > 1 else ""
+            console.print(cells.line(f"system_fingerprint, {condition.name}: {named}{changes}"))
+    spent = result.spent
     console.print(cells.line(f"spent: {spent.calls} calls, {spent.tokens:,} tokens, cost {spent.cost:.4f}"))
 
 
-def _row(one: Agreement) -> list[str]:
+def _row(condition: Agreement) -> list[str]:
     from reflexion_lab.analysis.report import cells
 
-    rate = one.differing
+    rate = condition.differing
     share = f"{rate.k} of {rate.n} {cells.interval(rate.low, rate.high)}"
-    at = f"{median(one.first_differences):g}" if one.first_differences else "-"
-    return [one.name, share, _told(one.pairs), _told(one.same_program) if one.same_program else "-", at]
+    at = f"{median(condition.first_differences):g}" if condition.first_differences else "-"
+    return [
+        condition.name,
+        share,
+        _told(condition.pairs),
+        _told(condition.same_program) if condition.same_program else "-",
+        at,
+    ]
 
 
-def _told(found: Estimate) -> str:
+def _told(share: Estimate) -> str:
     from reflexion_lab.analysis.report import cells
 
-    return f"{100 * found.value:.1f} {cells.interval(found.low, found.high)}"
+    return f"{100 * share.value:.1f} {cells.interval(share.low, share.high)}"

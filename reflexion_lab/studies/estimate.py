@@ -40,7 +40,7 @@ class _Probed(NamedTuple):
 
 
 def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
-    """Probe `tasks` tasks of every cell, and tell what all of them will take. A store's contents are left out.
+    """Probe `tasks` tasks of every cell, and estimate the cost of all of them. Store contents are not used.
 
     Raises
     ------
@@ -57,13 +57,13 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
     scope = f"estimate-{time.strftime('%Y%m%d-%H%M%S')}"
     with ExitStack() as stack:
         sandboxes: dict[str, CachedSandbox] = {}
-        made = []
+        probes = []
         for cfg in cells:
             wanted = f"{cfg.sandbox} {cfg.cache}"
             if wanted not in sandboxes:
                 sandboxes[wanted] = stack.enter_context(closing(load_sandbox(cfg)))
-            made.append(_probe_cell(cfg, tasks, scope, sandboxes[wanted]))
-    return _told(made)
+            probes.append(_probe_cell(cfg, tasks, scope, sandboxes[wanted]))
+    return _told(probes)
 
 
 def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
@@ -195,4 +195,4 @@ def _notes(cells: list[_Probed]) -> Iterable[str]:
         yield f"{late} of the probed loops ended by loop.timeout; on a machine less busy they would have gone on"
     before = sum(call.cached for trace in cells[0].traces for call in trace.calls)
     if before:
-        yield f"{before} calls of the probe were in the cache before; how many of the rest are, nobody looked"
+        yield f"{before} calls of the probe were in the cache before; the rest were not looked up"

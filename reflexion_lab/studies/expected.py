@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class Range(Record, frozen=True):
-    """All tasks as cheap as the cheapest probed one, as their mean, as the dearest. A few tasks give no confidence
-    interval.
+    """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive. A few tasks give no
+    confidence interval.
     """
 
     low: float = 0.0
@@ -25,7 +25,7 @@ class Range(Record, frozen=True):
 
 
 class Part(Record, frozen=True, kw_only=True):
-    """What some of the calls take."""
+    """The cost of a group of calls."""
 
     calls: Range = Range()
     prompt_tokens: Range = Range()
@@ -39,7 +39,7 @@ class Part(Record, frozen=True, kw_only=True):
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """What is to be expected, cells and seeds together; distinct calls count once."""
+    """Expected cost of all cells and seeds; equal calls count once."""
 
     cells: int
     tasks: int
@@ -53,14 +53,14 @@ class Estimate(Record, frozen=True, kw_only=True):
     """Reflections, and attempts after the first."""
     total: Part
     apart: Part
-    """The same, were every cell to pay for all of its calls: what the run folders will say, added up."""
+    """The total if every cell paid for all of its calls: the sum of the figures in the run folders."""
     paid: Usage
-    """What the probe newly spent."""
+    """New spending of the probe."""
     to_pay: Part
     """`total` without the probed tasks."""
     at_most: Usage
-    """Were no task to pass and every reply as long as allowed; each cell by itself, with as many calls an attempt and
-    as long prompts as the probe saw.
+    """Upper bound: no task passes and every reply has the maximal length; per cell, with the calls per attempt and
+    the prompt lengths of the probe.
     """
     seconds: tuple[float, float]
     """Wall time that is left: every worker always busy; no more at once than in the probe."""
@@ -69,7 +69,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 
     @property
     def unpriced(self) -> bool:
-        """Whether nobody knows what some role costs."""
+        """Whether the price of some role is unknown."""
         return "unknown" in self.prices.values()
 
     def __repr__(self) -> str:
@@ -81,20 +81,25 @@ class Estimate(Record, frozen=True, kw_only=True):
         return sheet(self)._repr_html_() + said(lines(self))
 
 
-def sheet(found: Estimate) -> Sheet:
+def sheet(estimate: Estimate) -> Sheet:
     """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
     from reflexion_lab.analysis.report.sheets import Sheet
 
-    what = f"{found.cells} cells, " if found.cells > 1 else ""
-    parts = {"first attempts": found.first_attempts, "retries": found.retries, **found.roles, "all": found.total}
-    if found.cells > 1:
-        parts["without sharing"] = found.apart
-    parts["still to pay"] = found.to_pay
+    what = f"{estimate.cells} cells, " if estimate.cells > 1 else ""
+    parts = {
+        "first attempts": estimate.first_attempts,
+        "retries": estimate.retries,
+        **estimate.roles,
+        "all": estimate.total,
+    }
+    if estimate.cells > 1:
+        parts["without sharing"] = estimate.apart
+    parts["still to pay"] = estimate.to_pay
     return Sheet(
-        title=f"Estimate: {what}{found.tasks:,} tasks, from {found.probed} probed",
+        title=f"Estimate: {what}{estimate.tasks:,} tasks, from {estimate.probed} probed",
         columns=("", "calls", "tokens", "cost"),
         rows=tuple(
-            (name, _counted(part.calls), _counted(part.tokens), _cost(part.cost, found.unpriced))
+            (name, _counted(part.calls), _counted(part.tokens), _cost(part.cost, estimate.unpriced))
             for name, part in parts.items()
         ),
         caption="By the mean of the probed tasks, and in brackets by the cheapest and by the dearest; no confidence "
@@ -102,22 +107,23 @@ def sheet(found: Estimate) -> Sheet:
     )
 
 
-def lines(found: Estimate) -> Iterator[str]:
-    """What stands below the sheet: what is paid already, bounds, time, prices, notes."""
-    low, high = found.seconds
-    yield f"the probe newly spent {_spent(found.paid, found.unpriced)}; the run finds it in the cache"
-    yield f"at most, were no task to pass and every reply as long as allowed: {_spent(found.at_most, found.unpriced)}"
+def lines(estimate: Estimate) -> Iterator[str]:
+    """Lines below the sheet: spending of the probe, bounds, time, prices, notes."""
+    low, high = estimate.seconds
+    yield f"the probe newly spent {_spent(estimate.paid, estimate.unpriced)}; the run finds it in the cache"
+    at_most = _spent(estimate.at_most, estimate.unpriced)
+    yield f"at most, were no task to pass and every reply as long as allowed: {at_most}"
     yield f"wall time left: {_time(low)} with every worker busy, {_time(high)} with no more at once than in the probe"
-    yield from (f"price of {role}: {price}" for role, price in found.prices.items())
-    yield from (f"note: {note}" for note in found.notes)
+    yield from (f"price of {role}: {price}" for role, price in estimate.prices.items())
+    yield from (f"note: {note}" for note in estimate.notes)
 
 
-def _counted(found: Range, digits: int = 0) -> str:
-    return f"{found.mean:,.{digits}f} [{found.low:,.{digits}f}, {found.high:,.{digits}f}]"
+def _counted(counts: Range, digits: int = 0) -> str:
+    return f"{counts.mean:,.{digits}f} [{counts.low:,.{digits}f}, {counts.high:,.{digits}f}]"
 
 
-def _cost(found: Range, unpriced: bool) -> str:
-    return "unknown" if unpriced else _counted(found, 4)
+def _cost(cost: Range, unpriced: bool) -> str:
+    return "unknown" if unpriced else _counted(cost, 4)
 
 
 def _spent(usage: Usage, unpriced: bool) -> str:

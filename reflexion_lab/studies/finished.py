@@ -1,4 +1,4 @@
-"""The runs of a root that a sweep need not run again, and those that it can go on with."""
+"""Existing runs that a sweep can reuse: finished ones, and unfinished ones that it can resume."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 class What(NamedTuple):
-    """What two runs have in common that are one."""
+    """Key of a run: two runs with equal keys are the same run."""
 
     config_digest: str
     study_digest: str
-    """"" where no study is asked for: then a run of any will do."""
+    """"" where the config names no study; a run of any study then matches."""
     beginning: Beginning | None = None
-    """Snapshot of the store; None where a run may have begun with whatever the store at `place` held."""
+    """Snapshot of the store; None where a run may start with any contents of the store at `place`."""
     place: str = ""
-    """Of the store, as seen from the run root."""
+    """Path of the store, relative to the run root."""
 
     @classmethod
     def of(cls, cfg: DictConfig) -> What:
@@ -63,7 +63,7 @@ class What(NamedTuple):
             return is_same and self.place == run.what.place
         try:
             return is_same and self.beginning == RunFolder(run.folder).beginning
-        except (FolderError, OSError):  # a damaged memory.json is of that run alone
+        except (FolderError, OSError):  # a damaged memory.json affects that run only
             return False
 
 
@@ -73,25 +73,25 @@ class Run(NamedTuple):
 
     @property
     def summary(self) -> Summary | None:
-        """None while it is not finished, and not wholly graded."""
+        """None until the run is finished and every attempt is graded."""
         try:
-            found = _SUMMARY.decode((self.folder / "summary.json").read_bytes())
+            figures = _SUMMARY.decode((self.folder / "summary.json").read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
-        return found if found.n_logged == found.n_expected and found.any_solved is not None else None
+        return figures if figures.n_logged == figures.n_expected and figures.any_solved is not None else None
 
     @property
     def is_free(self) -> bool:
-        """Nobody is writing into it."""
+        """No process is writing to the run folder."""
         try:
             with RunFolder(self.folder).held():
                 return True
-        except (FolderError, OSError):  # or it may not be written by this user
+        except (FolderError, OSError):  # or this user may not write to it
             return False
 
 
 class Summary(msgspec.Struct):
-    """What a run's `summary.json` says of it."""
+    """The fields of a run's `summary.json` that a sweep reads."""
 
     n_expected: int
     n_logged: int
@@ -119,7 +119,7 @@ class Runs:
         self._now = _Now()
 
     def finished(self, cfg: DictConfig) -> Run | None:
-        """The first run of this config that need not be repeated."""
+        """The first finished run of this config whose inputs are unchanged."""
         return next((run for run in self._finished(cfg) if not self._now.changes(cfg, run)), None)
 
     def why_again(self, cfg: DictConfig) -> str:
@@ -132,38 +132,38 @@ class Runs:
         return [run for run in self.runs if what.is_met(run) and run.summary]
 
     def unfinished(self, what: What) -> Run | None:
-        """The newest of those that were cut off, and that nobody is at."""
+        """The newest interrupted run that no process is writing to."""
         cut = (run for run in reversed(self.runs) if what.is_met(run) and not run.summary)
         return next((run for run in cut if run.is_free), None)
 
 
 def kept(number: int, run: Run, former: CellState | None = None) -> CellState:
-    """The state of a cell whose run is finished; what its calls cost is known if this sweep made them, `former`."""
+    """The state of a cell whose run is finished. `former`: its state in this sweep, which has the cost of its calls."""
     if former and former.folder == str(run.folder) and former.status in ("done", "kept"):
         return msgspec.structs.replace(former, status="kept", again="")
     state = CellState(number=number, status="kept", folder=str(run.folder))
-    if (found := run.summary) is None:
+    if (figures := run.summary) is None:
         return state
-    problem = harness_problem(found.harness_errors)
+    problem = harness_problem(figures.harness_errors)
     return msgspec.structs.replace(
-        state, problem=problem, feedback_source=found.feedback_source, pass_at_1=found.pass_at_1
+        state, problem=problem, feedback_source=figures.feedback_source, pass_at_1=figures.pass_at_1
     )
 
 
 def harness_problem(errors: int) -> str:
-    """What is wrong with a cell that has ended; "" without harness errors."""
+    """The problem of a cell that has ended; "" without harness errors."""
     return f"{errors} harness errors" if errors else ""
 
 
 class _Now:
-    """Benchmarks, models and own parts as they are now. Each is loaded once for all cells."""
+    """Current benchmarks, models and own parts. Each is loaded once for all cells."""
 
     def __init__(self) -> None:
         self._benchmarks: dict[bytes, str] = {}
         self._models: dict[bytes, _Asked] = {}
 
     def changes(self, cfg: DictConfig, run: Run) -> list[str]:
-        """What a run of `cfg` would not share with `run`, such as `benchmark_digest changed`."""
+        """Inputs that differ between `run` and a new run of `cfg`, such as `benchmark_digest changed`."""
         try:
             before = RunFolder.existing(run.folder).manifest
             return [f"{name} changed" for name in differences(before, self._applied(cfg, before))]
@@ -173,7 +173,7 @@ class _Now:
             return []
 
     def _applied(self, cfg: DictConfig, before: Manifest) -> Manifest:
-        """`before` with the present benchmark, prompts, models and own parts."""
+        """`before` with the current benchmark, prompts, models and own parts."""
         models, provenance = self._asked(cfg), before.provenance
         embedder = ""
         if provenance.embedder_fingerprint and shares(cfg):
@@ -200,7 +200,7 @@ class _Now:
 
     def _asked(self, cfg: DictConfig) -> _Asked:
         nodes = [plain(cfg.model), plain(cfg.roles), plain(cfg.prices)]
-        if "'_partial_': True" in str(nodes):  # a model that is given the tasks
+        if "'_partial_': True" in str(nodes):  # a model whose constructor receives the tasks
             nodes += [plain(cfg.benchmark), cfg.seed]
         key = msgspec.json.encode(nodes, order="sorted")
         if key not in self._models:
@@ -222,5 +222,5 @@ def _read(root: Path) -> Iterator[Run]:
         try:
             manifest = _MANIFEST.decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError):
-            continue  # of another version, or no run at all: nothing to keep
+            continue  # of another version, or not a run: nothing to reuse
         yield Run(path.parent, What(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config)))

@@ -61,7 +61,7 @@ class Trace(NamedTuple):
 
 
 class Noting:
-    """`model` as one loop asks it in `role`."""
+    """`model` in `role` of one loop, with every call recorded in `trace`."""
 
     def __init__(self, model: CachedModel, role: str, trace: Trace) -> None:
         self.fingerprint = model.fingerprint
@@ -103,8 +103,8 @@ def _no_store() -> Any:
 
 
 def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
-    """The loops of `tasks`, and how many a run would have at once. What is newly spent counts towards the caps of
-    `scope`. `cfg` is one that `without_traces` made.
+    """The loops of `tasks`, and the number of workers of a run. New spending counts towards the caps of `scope`. `cfg`
+    is a result of `without_traces`.
 
     Raises
     ------
@@ -133,12 +133,12 @@ def trace(cfg: DictConfig, models: Models, sandbox: CachedSandbox, archive: Arch
     from reflexion_lab.runner.config.parts import ROLES
     from reflexion_lab.runner.runner import teach
 
-    found = Trace(task.task_id, [], [])
-    noted = {role: cast(CachedModel, Noting(models.of(role), role, found)) for role in ROLES}
+    noted_trace = Trace(task.task_id, [], [])
+    noted = {role: cast(CachedModel, Noting(models.of(role), role, noted_trace)) for role in ROLES}
     written: tuple[str, ...] = ()
     if cfg.feedback_source == "self_tests":
         written = suite_writer_factory(cfg, noted["suite_writer"], sandbox)().write(task.public).tests
     loop = loop_factory(cfg, models._replace(by_role=noted), sandbox, archive)()
     for attempt in loop.attempts(teach(task, cfg.feedback_source, written)):
-        found.attempts.append(attempt)
-    return found
+        noted_trace.attempts.append(attempt)
+    return noted_trace

@@ -46,8 +46,8 @@ class Belongings(NamedTuple):
 def belonging(study: Path, runs: Sequence[Path]) -> Belongings:
     """Raises ValueError: the study or a run cannot be read."""
     registered = registration.read(study)
-    found = tuple(_belonging(registered, Log.read(RunFolder.existing(run))) for run in runs)
-    return Belongings(registered, found, tuple(_missing(registered, found)))
+    belongings = tuple(_belonging(registered, Log.read(RunFolder.existing(run))) for run in runs)
+    return Belongings(registered, belongings, tuple(_missing(registered, belongings)))
 
 
 def _belonging(registered: Registration, log: Log) -> Belonging:
@@ -76,30 +76,32 @@ def _missing(registered: Registration, runs: Sequence[Belonging]) -> Iterator[st
             yield f"run {run.run_id}: {run.n_expected - run.done} of {run.n_expected} tasks"
 
 
-def show(found: Belongings, console: Console) -> None:
+def show(belongings: Belongings, console: Console) -> None:
     """Print the study, its runs and what is missing."""
     from reflexion_lab.analysis.report import cells
 
-    study = found.study
+    study = belongings.study
     console.print(cells.line(f"{study.name}, digest {study.digest}", "bold"))
     for hypothesis in study.hypotheses:
         console.print(cells.line(f"hypothesis: {hypothesis}"))
     effect = f"minimum detectable effect {100 * study.minimum_detectable_effect:.1f} points"
     size = f"{study.n_tasks} tasks of {study.benchmark} x seeds {', '.join(map(str, study.seeds))}"
     console.print(cells.line(f"primary metric {study.primary_metric} against {study.baseline}; {size}; {effect}"))
-    spent, budget = found.spent, study.budget
+    spent, budget = belongings.spent, study.budget
     for unit, used, bound in (("tokens", spent.tokens, budget.tokens), ("calls", spent.calls, budget.calls)):
         if bound:
             over = ": MORE THAN REGISTERED" if used > bound else ""
             console.print(cells.line(f"{unit}: {used:,} of {bound:,}{over}"))
     table = cells.table("Runs", "run", "arm", "seed", "tasks", "belongs to the study", names=2)
-    for run in found.runs:
+    for run in belongings.runs:
         verdict = "; ".join(run.reasons)
-        told = cells.line(f"no, exploratory: {verdict}", "yellow") if verdict else cells.line("yes", "green")
-        table.add_row(cells.line(run.run_id), cells.line(run.arm), str(run.seed), f"{run.done}/{run.n_expected}", told)
-    if found.runs:
+        membership = cells.line(f"no, exploratory: {verdict}", "yellow") if verdict else cells.line("yes", "green")
+        table.add_row(
+            cells.line(run.run_id), cells.line(run.arm), str(run.seed), f"{run.done}/{run.n_expected}", membership
+        )
+    if belongings.runs:
         console.print(table)
-    for text in found.missing:
+    for text in belongings.missing:
         console.print(cells.line(f"missing: {text}", "yellow"))
-    if not found.missing:
+    if not belongings.missing:
         console.print("nothing is missing")

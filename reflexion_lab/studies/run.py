@@ -28,33 +28,33 @@ if TYPE_CHECKING:
 
 
 def carry_out(cfg: DictConfig) -> Summary:
-    """Run what `cfg` says.
+    """Run the experiment of `cfg`.
 
-    Whatever breaks, everything finished is in the run folder, and the last line says how to go on.
+    After any failure, everything finished is in the run folder, and the last line says how to resume.
     """
     return finish(assemble(cfg), cfg)
 
 
 def finish(lab: Lab, cfg: DictConfig) -> Summary:
-    """Run what is put together, close it, and present it."""
+    """Run the assembled experiment, close it, and present its results."""
     try:
-        with contextlib.ExitStack() as hold:  # until its summary stands: nobody goes on with it meanwhile
+        with contextlib.ExitStack() as hold:  # no other process may resume the run until its summary is written
             try:
                 hold.enter_context(lab.folder.held())
                 lab.runner.run()
             finally:
                 lab.close()
             return present(lab, cfg)
-    except (FolderError, FolderLost):  # there is nothing to go on with, or somebody else is at it
+    except (FolderError, FolderLost):  # nothing to resume, or another process is using the folder
         raise
     except BaseException as problem:
-        if not cfg.sweep_id:  # a sweep goes on with it by itself
+        if not cfg.sweep_id:  # a sweep resumes its cells by itself
             _tell(problem, f"finish it with the same command and resume={lab.folder.path}")
         raise
 
 
 def _tell(problem: BaseException, how: str) -> None:
-    """Say how to go on; of an interrupt its one line says it, or the traceback."""
+    """Print how to resume; for an interrupt, add it to the exception as a note."""
     if isinstance(problem, KeyboardInterrupt) and not in_notebook():
         problem.add_note(how)
     else:
@@ -64,13 +64,13 @@ def _tell(problem: BaseException, how: str) -> None:
 def present(lab: Lab, cfg: DictConfig) -> Summary:
     """Summary, figures and MLflow, all from the folder; printed unless `quiet`.
 
-    The cells of a sweep are looked at together: theirs are drawn where something shows them.
+    The cells of a sweep get no figures here: they are drawn when they are viewed together.
     """
     from reflexion_lab.analysis.summary import Log, summary
 
     log = Log.read(lab.folder, texts=False)
-    found = summary(log)
-    lab.folder.write_json("summary.json", {**msgspec.to_builtins(found), "ended_at": _ended_at(lab.folder.path)})
+    run_summary = summary(log)
+    lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": _ended_at(lab.folder.path)})
     figures = [] if cfg.sweep_id else drawn(lab, log, cfg.arm)
     if not cfg.quiet:
         from rich.console import Console
@@ -83,11 +83,11 @@ def present(lab: Lab, cfg: DictConfig) -> Summary:
     link = track(lab, log)
     if link and not cfg.quiet:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
-    return found
+    return run_summary
 
 
 def _ended_at(folder: Path) -> str:
-    """Now; of a run that had ended before, what its summary says, "" in one of an older version."""
+    """The current time; for a run that had ended before, the time in its summary ("" in older versions)."""
     try:
         before = msgspec.json.decode((folder / "summary.json").read_bytes(), type=_Ended)
     except (OSError, msgspec.MsgspecError):
@@ -113,9 +113,11 @@ def drawn(lab: Lab, log: Log, label: str) -> list[Path]:
 
 
 def track(lab: Lab, log: Log | None = None) -> str:
-    """Show the run to the tracker. A tracker that fails is said so and loses nothing: the folder is the truth."""
+    """Send the run to the tracker. A failing tracker is reported; no data is lost, since the folder has all."""
     try:
-        takes_log = "log" in inspect.signature(lab.tracker.track).parameters  # a reader's own may take the folder alone
+        takes_log = (
+            "log" in inspect.signature(lab.tracker.track).parameters
+        )  # user-defined ones may take only the folder
         return lab.tracker.track(lab.folder.path, log) if takes_log else lab.tracker.track(lab.folder.path)
     except (OSError, ValueError, LabError) as problem:
         print(f"not tracked: {one_line(problem)}", file=sys.stderr)
@@ -123,7 +125,7 @@ def track(lab: Lab, log: Log | None = None) -> str:
 
 
 def track_arms(cfg: DictConfig, runs: Sequence[Path]) -> dict[str, str]:
-    """Show the arms that `runs` make to the tracker; returns where to look. As with a run, nothing is lost by it."""
+    """Send the arms of `runs` to the tracker; returns their links. As with a run, a failure loses no data."""
     try:
         tracker: Tracker = build(cfg.tracker, "tracker")
         return tracker.track_arms(runs) if runs else {}

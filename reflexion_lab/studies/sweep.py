@@ -1,7 +1,7 @@
-"""A sweep: cells that share the call cache and the execution cache, so that what they have in common is paid once.
+"""A sweep: cells that share the call cache and the execution cache, so equal calls are paid once.
 
-A cell whose run is finished is not run again, whoever ran it; one that was cut off goes on where it stopped; one that
-fails costs the sweep nothing but itself. The folder `<run_root>/sweeps/<sweep_id>` says how each cell stands.
+A cell with a finished run is not run again; an interrupted cell is resumed; a failing cell does not affect the others.
+The folder `<run_root>/sweeps/<sweep_id>` has the state of each cell.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 TRIES = 2
-"""How often a cell whose process is lost is begun. What it had finished is kept, so the second time is shorter."""
+"""Starts of a cell whose process is lost. Its finished tasks are kept, so the second start is shorter."""
 
 
 class Sweep:
-    """Cells and how they stand.
+    """The cells of a sweep and their states.
 
     Parameters
     ----------
@@ -74,27 +74,27 @@ class Sweep:
 
     @classmethod
     def of(cls, overrides: Sequence[str]) -> Sweep:
-        """The sweep that `reflexion-lab run -m *overrides` is."""
-        found = cells(overrides)
-        return cls(found, str(found[0].cfg.sweep_id or "") if found else "")
+        """The sweep of the command `reflexion-lab run -m *overrides`."""
+        grid_cells = cells(overrides)
+        return cls(grid_cells, str(grid_cells[0].cfg.sweep_id or "") if grid_cells else "")
 
     @property
     def lines(self) -> list[CellState]:
-        """All that was written of these very cells, oldest first."""
-        return [one for one in read_states(self.folder) if one.digest in ("", self.digests.get(one.number))]
+        """All recorded states of these cells, oldest first."""
+        return [line for line in read_states(self.folder) if line.digest in ("", self.digests.get(line.number))]
 
     @property
     def states(self) -> dict[int, CellState]:
-        """By number, every cell, in order: its newest line."""
+        """The newest state of every cell, by its number, in order."""
         known: dict[int, CellState] = {}
         for line in self.lines:
             is_done = line.number in known and known[line.number].status in ("done", "kept")
-            if not (is_done and line.status == "elsewhere"):  # who had it may have ended before this could be written
+            if not (is_done and line.status == "elsewhere"):  # written after the other process had ended
                 known[line.number] = line
         return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
 
     def is_elsewhere(self, number: int) -> bool:
-        """Another process has this cell under way."""
+        """Another process is running this cell."""
         with _alone(_lock(self.root, self.digests[number])) as alone:
             return not alone
 
@@ -111,13 +111,13 @@ class Sweep:
         return len(self.cells)
 
     def keep(self) -> list[Cell]:
-        """Take in what is finished; returns the cells that are left to run."""
+        """Record the cells with finished runs; returns the cells left to run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         runs, left, states = Runs(self.root), [], self.states
         for cell in self:
             if run := runs.finished(cell.cfg):
                 if (snapshot := snapshot_path(cell.cfg)) and not snapshot.exists():
-                    shutil.copyfile(run.folder / "memory.json", snapshot)  # cells added to it begin as it did
+                    shutil.copyfile(run.folder / "memory.json", snapshot)  # later cells start from it too
                 state = kept(cell.number, run, states[cell.number])
                 record(self.folder, replace(state, digest=self.digests[cell.number]))
             else:
@@ -137,12 +137,12 @@ class Sweep:
 
     @property
     def tracker(self) -> Tracker:
-        """That of its cells."""
-        made: Tracker = build(self.cells[0].cfg.tracker, "tracker")
-        return made
+        """The tracker of its cells."""
+        tracker: Tracker = build(self.cells[0].cfg.tracker, "tracker")
+        return tracker
 
     def track(self) -> dict[str, str]:
-        """Show its arms to the tracker; returns where to look."""
+        """Send its arms to the tracker; returns their links."""
         if links := track_arms(self.cells[0].cfg, self.runs):
             self._tracked.touch()
         return links
@@ -169,31 +169,31 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     Raises
     ------
     KeyboardInterrupt
-        What had finished stands, and the same call goes on from there.
+        Finished cells are kept; the same call resumes the sweep.
     """
     from reflexion_lab.studies.sweep_progress import shown
 
-    made = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
-    with shown(made, quiet):
-        left = made.keep()
+    new_sweep = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
+    with shown(new_sweep, quiet):
+        left = new_sweep.keep()
         for cell in chain(*waves(left)):
             carry_out_cell(cell.cfg, cell.number)
-    if left or not made.is_tracked:
-        made.track()
-    return made
+    if left or not new_sweep.is_tracked:
+        new_sweep.track()
+    return new_sweep
 
 
 def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Cells that may run at once: those that draw from other runs come when the others have ended."""
+    """Groups of cells that may run at once: cells that read other runs come after those runs have ended."""
     first = [cell for cell in cells if not draws_from_runs(cell.cfg)]
     second = [cell for cell in cells if draws_from_runs(cell.cfg)]
     return [wave for wave in (first, second) if wave]
 
 
 def carry_out_cell(cfg: DictConfig, number: int) -> float:
-    """Run one cell, or find its run finished; returns its pass@1, not a number where it has none.
+    """Run one cell, or reuse its finished run; returns its pass@1, NaN where it has none.
 
-    Never raises for what is wrong with the cell: the sweep goes on.
+    Errors of the cell are recorded and not raised: the sweep continues.
     """
     folder = Path(cfg.run_root) / "sweeps" / cfg.sweep_id
     folder.mkdir(parents=True, exist_ok=True)
@@ -218,21 +218,21 @@ def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
         lab = _assembled(cfg, runs.unfinished(what))
         path = str(lab.folder.path)
         record(folder, CellState(number=number, status="running", digest=cell_digest(cfg), folder=path))
-        found = finish(lab, cfg)
+        figures = finish(lab, cfg)
     except Exception as problem:
         with suppress(OSError):  # the disk may be full
             (folder / f"cell-{number}.log").write_text(in_full(problem))
         known = mendable(problem) or isinstance(problem, CapReached)
-        said = one_line(problem) if known else harmless(f"{type(problem).__name__}: {problem}")
+        message = one_line(problem) if known else harmless(f"{type(problem).__name__}: {problem}")
         status = "stopped" if isinstance(problem, CapReached) else "failed"
-        return _ended(CellState(number=number, status=status, problem=said), lab, began)
-    state = CellState(number=number, status="done", folder=path, problem=harness_problem(found.harness_errors))
-    state = replace(state, feedback_source=found.feedback_source, pass_at_1=found.pass_at_1, again=again)
+        return _ended(CellState(number=number, status=status, problem=message), lab, began)
+    state = CellState(number=number, status="done", folder=path, problem=harness_problem(figures.harness_errors))
+    state = replace(state, feedback_source=figures.feedback_source, pass_at_1=figures.pass_at_1, again=again)
     return _ended(state, lab, began)
 
 
 def _ended(state: CellState, lab: Lab | None, began: float) -> CellState:
-    """With what it took: calls that a cell had paid for when it broke have been paid."""
+    """`state` with its time and calls, including the calls that a failed cell had paid for."""
     state = replace(state, seconds=time.monotonic() - began)
     if lab is None:
         return state
@@ -240,7 +240,7 @@ def _ended(state: CellState, lab: Lab | None, began: float) -> CellState:
 
 
 def _assembled(cfg: DictConfig, unfinished: Run | None) -> Lab:
-    """Going on with the run that was cut off, unless its data or weights were others."""
+    """Resume the interrupted run, unless its data or weights have changed."""
     if unfinished:
         cfg.resume = str(unfinished.folder)
         with suppress(ConfigError):
@@ -250,25 +250,25 @@ def _assembled(cfg: DictConfig, unfinished: Run | None) -> Lab:
 
 
 def launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
-    """Hand the cells that are left to `launch`, which says cell by cell why its process failed, until all have ended.
+    """Pass the remaining cells to `launch`, which returns the failure of each cell's process, until all have ended.
 
-    A cell whose process is lost costs the others nothing: those that never came to run are handed over again, and so is
-    the lost one, up to `TRIES` times. Then its line says so, and the same command goes on with it.
+    A lost process does not affect the other cells: cells that never started are passed again, and so is the lost one,
+    up to `TRIES` times. Then its state is `lost`, and the same command resumes it.
     """
     for wave in waves(left):
         _launched(sweep, wave, launch)
 
 
 def _launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
-    begun = Counter[int]()
+    starts = Counter[int]()
     while left:
         for cell in left:
             _note(sweep, CellState(number=cell.number, status="waiting"))
         lost = not_ended(sweep, left, launch(left))
-        begun.update(state.number for state in lost if state.folder)
+        starts.update(state.number for state in lost if state.folder)
         if len(lost) == len(left) and not any(state.folder for state in lost):
-            return  # no process came as far as a cell
-        again = {state.number for state in lost if begun[state.number] < TRIES}
+            return  # no process reached a cell
+        again = {state.number for state in lost if starts[state.number] < TRIES}
         left = [cell for cell in left if cell.number in again]
         if left:
             numbers = ", ".join(str(cell.number) for cell in left)
@@ -276,22 +276,22 @@ def _launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cel
 
 
 def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[CellState]:
-    """Of `cells`, which no process is at any more, those without an end; each is noted as lost."""
-    states, runs, found = sweep.states, Runs(sweep.root), []
+    """Those of `cells` whose process ended without a final state; each is recorded as lost."""
+    states, runs, lost = sweep.states, Runs(sweep.root), []
     for cell, problem in zip(cells, why, strict=True):
         state = states[cell.number]
         if state.status not in ("waiting", "running"):
             continue
-        if run := runs.finished(cell.cfg):  # it ended, and was lost before it could say so
+        if run := runs.finished(cell.cfg):  # the run finished before its process was lost
             _note(sweep, kept(cell.number, run))
             continue
-        if sweep.is_elsewhere(cell.number):  # the newest line is another command's
+        if sweep.is_elsewhere(cell.number):  # the newest state was written by another command
             _note(sweep, elsewhere(cell.number))
             continue
-        said = f"its process was lost ({problem or 'no word of it'}); the same command goes on with the cell"
-        found.append(replace(state, status="lost", problem=said))
-        _note(sweep, found[-1])
-    return found
+        message = f"its process was lost ({problem or 'no word of it'}); the same command goes on with the cell"
+        lost.append(replace(state, status="lost", problem=message))
+        _note(sweep, lost[-1])
+    return lost
 
 
 def _note(sweep: Sweep, state: CellState) -> None:
@@ -311,7 +311,7 @@ def _check(cells: Sequence[Cell], sweep_id: str) -> None:
 
 
 def _warn_of_equal(first: Cell, cell: Cell) -> None:
-    differing = " ".join(one for one in cell.overrides if one not in first.overrides)
+    differing = " ".join(override for override in cell.overrides if override not in first.overrides)
     warnings.warn(
         f"cell {cell.number} ({differing or 'the same overrides'}) measures the same as cell {first.number}; it is run "
         "once. To time settings that change no result, give each a run_root of its own",
@@ -322,19 +322,21 @@ def _warn_of_equal(first: Cell, cell: Cell) -> None:
 
 def name_of(cells: Sequence[Cell]) -> str:
     """The experiment's name and a digest of the cells, as in `omega_sweep-3fa2c1d0`."""
-    chosen = {one.removeprefix("experiment=") for one in cells[0].overrides if one.startswith("experiment=")}
+    experiments = {
+        override.removeprefix("experiment=") for override in cells[0].overrides if override.startswith("experiment=")
+    }
     digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
-    return f"{''.join(chosen) or 'sweep'}-{digest}"
+    return f"{''.join(experiments) or 'sweep'}-{digest}"
 
 
 def _lock(root: Path, digest: str) -> Path:
-    """All sweeps of a run root share it: a cell that two of them have is run by one."""
+    """Shared by all sweeps of a run root: a cell that two of them contain is run by one."""
     return root / "sweeps" / f".{digest}.lock"
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Whether no other process has this cell; until the end, none will."""
+    """Whether this process holds the lock of the cell; it is kept until the end of the block."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

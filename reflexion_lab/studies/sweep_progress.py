@@ -1,6 +1,6 @@
 """The live view of a sweep: cells done, calls saved by sharing, cost so far and time left.
 
-It reads the sweep's folder, so that it is the same whichever process runs the cells.
+It reads the sweep's folder, so it does not depend on which process runs the cells.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from reflexion_lab.studies.sweep import Sweep
 
 EVERY = 0.5
-"""Seconds between looks."""
+"""Seconds between two updates."""
 
 
 @contextmanager
 def shown(sweep: Sweep, quiet: bool = False) -> Iterator[None]:
-    """Show how `sweep` goes on, from a thread, until the end of the block."""
+    """Show the progress of `sweep`, from a thread, until the end of the block."""
     if quiet:
         yield
         return
@@ -69,25 +69,25 @@ class SweepProgress:
             self._log(states)
 
     def done(self, states: list[CellState]) -> float:
-        """Cells that have ended, and the shares of those under way."""
+        """Number of cells that have ended, plus the finished fraction of each running cell."""
         return sum(self._share(state) for state in states)
 
     def line(self, states: list[CellState]) -> str:
-        """What stands behind the bar."""
+        """The text after the progress bar."""
         ended = (state for state in states if state.status in ("done", "failed", "stopped"))
         new = [state for state in ended if (state.number, state.at) not in self._former]
-        made, stored = sum(state.made for state in new), sum(state.stored for state in new)
+        calls, stored = sum(state.made for state in new), sum(state.stored for state in new)
         cost = sum((state.spent for state in new), Usage()).cost
         counts = Counter(state.status for state in states)
-        said = [
+        parts = [
             f"{counts[status]} {status}"
             for status in ("kept", "failed", "lost", "stopped", "elsewhere")
             if counts[status]
         ]
-        said.append(f"{made} calls made, {stored} saved" + (f" ({stored / (made + stored):.0%})" if stored else ""))
+        parts.append(f"{calls} calls made, {stored} saved" + (f" ({stored / (calls + stored):.0%})" if stored else ""))
         if cost:
-            said.append(f"cost {cost:.4f}")
-        return ", ".join((*said, f"{self._left(states)} left"))
+            parts.append(f"cost {cost:.4f}")
+        return ", ".join((*parts, f"{self._left(states)} left"))
 
     def close(self) -> None:
         self.look()
@@ -109,12 +109,12 @@ class SweepProgress:
                 self._expected[state.folder] = max(1, manifest["n_expected"])
             return min(1.0, (run / "results.jsonl").read_bytes().count(b"\n") / self._expected[state.folder])
         except OSError:
-            return 0.0  # not begun yet
+            return 0.0  # not started yet
 
     def _left(self, states: list[CellState]) -> str:
-        kept = sum(state.status in ("kept", "elsewhere") for state in states)
-        new = self.done(states) - kept
+        skipped = sum(state.status in ("kept", "elsewhere") for state in states)
+        new = self.done(states) - skipped
         if new <= 0:
             return "unknown time"
-        seconds = (time.monotonic() - self._began) / new * (len(self.sweep) - kept - new)
+        seconds = (time.monotonic() - self._began) / new * (len(self.sweep) - skipped - new)
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"

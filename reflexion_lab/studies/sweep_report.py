@@ -41,7 +41,7 @@ def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
         console.print(cells.line(problem, "red"), soft_wrap=True)
     if not problems_only:
         if problems(sweep):
-            console.print("mend what they name; the same command goes on with the sweep", soft_wrap=True)
+            console.print("fix the problems above; the same command goes on with the sweep", soft_wrap=True)
         console.print(cells.line(headline(sweep)), soft_wrap=True)
         console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
 
@@ -60,11 +60,11 @@ def headline(sweep: Sweep) -> str:
     """Cells by status, calls made and saved, cost: over all that has been run of this sweep."""
     states = list(sweep.states.values())
     ended = [line for line in sweep.lines if line.status in ("done", "failed", "stopped")]  # a kept one paid before
-    made, stored = sum(state.made for state in ended), sum(state.stored for state in ended)
+    calls, stored = sum(state.made for state in ended), sum(state.stored for state in ended)
     cost = sum((state.spent for state in ended), Usage()).cost
-    said = f"{len(states)} cells: {cells.counts(Counter(state.status for state in states))}; "
-    said += f"model calls: {made} made, {stored} saved by sharing"
-    return said + (f"; cost {cost:.4f}" if cost else "")
+    text = f"{len(states)} cells: {cells.counts(Counter(state.status for state in states))}; "
+    text += f"model calls: {calls} made, {stored} saved by sharing"
+    return text + (f"; cost {cost:.4f}" if cost else "")
 
 
 def as_html(sweep: Sweep) -> str:
@@ -73,7 +73,7 @@ def as_html(sweep: Sweep) -> str:
 
 
 def sheet(sweep: Sweep) -> Sheet:
-    """A line a cell; of more than `ROWS`, those that went well are left out first."""
+    """One row per cell. With more than `ROWS` cells, finished ones are left out first."""
     states = sweep.states
     keys, sources = swept(sweep), {state.feedback_source for state in states.values() if state.feedback_source}
     chosen = [cell for cell in sweep if states[cell.number].status not in ("done", "kept")][:ROWS]
@@ -89,12 +89,12 @@ def sheet(sweep: Sweep) -> Sheet:
 
 
 def _row(cell: Cell, keys: list[str], state: CellState) -> tuple[str, ...]:
-    values, rate = dict(one.partition("=")[::2] for one in cell.overrides), state.pass_at_1
+    values, rate = dict(override.partition("=")[::2] for override in cell.overrides), state.pass_at_1
     share = percents(Estimate(value=rate.share, low=rate.low, high=rate.high)) if rate and rate.n else ""
     share = f"{UPPER_BOUND} {share}" if state.feedback_source == "oracle" else share
     figures = (state.made, state.stored, round(state.seconds)) if state.seconds else ("", "", "")
-    told = map(str, (rate.n if rate else "", share, *figures))
-    return (str(cell.number), *(values.get(key, "") for key in keys), state.status, *told)
+    columns = map(str, (rate.n if rate else "", share, *figures))
+    return (str(cell.number), *(values.get(key, "") for key in keys), state.status, *columns)
 
 
 def _short(key: str) -> str:
@@ -102,10 +102,10 @@ def _short(key: str) -> str:
 
 
 def swept(sweep: Sweep) -> list[str]:
-    """The keys in whose values the cells differ."""
+    """Config keys whose values differ between cells."""
     values: dict[str, set[str]] = {}
     for cell in sweep:
-        for one in cell.overrides:
-            key, _, value = one.partition("=")
+        for override in cell.overrides:
+            key, _, value = override.partition("=")
             values.setdefault(key, set()).add(value)
-    return [key for key, found in values.items() if len(found) > 1]
+    return [key for key, distinct in values.items() if len(distinct) > 1]

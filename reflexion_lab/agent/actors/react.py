@@ -220,13 +220,13 @@ class _Work:
         return self.room is None or size <= self.room
 
     def laid_out(self, levels: tuple[int, ...]) -> tuple[Message, ...]:
-        shown = [(turn, level) for turn, level in zip(self.turns, levels, strict=True) if level != DROPPED]
-        dropped = len(levels) - len(shown)
+        included = [(turn, level) for turn, level in zip(self.turns, levels, strict=True) if level != DROPPED]
+        dropped = len(levels) - len(included)
         head = self.head + (f"\n\n({dropped} of your earlier turns are left out.)" if dropped else "")
         if self.actor.style == "chat":
-            turns = [text for turn, level in shown for text in (turn.spoken(level), turn.observed(level))]
+            turns = [text for turn, level in included for text in (turn.spoken(level), turn.observed(level))]
             return tuple(Message(role=role, content=text) for role, text in zip(_roles(), (head, *turns), strict=False))
-        past = [f"{turn.spoken(level)}\n{turn.observed(level)}\n" for turn, level in shown]
+        past = [f"{turn.spoken(level)}\n{turn.observed(level)}\n" for turn, level in included]
         return (Message(role="assistant", content="\n".join((head + "\n", *past, f"Thought {len(levels) + 1}:"))),)
 
 

@@ -1,4 +1,4 @@
-"""What an actor that works in turns can do with a program: try it on the visible tests, and run a few lines with it."""
+"""Tools of an actor that works in turns: run the visible tests on a program, and run a few lines with it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Observation(NamedTuple):
 
 
 def use(sandbox: Sandbox, task: Task, call: ToolCall, limit: int) -> Observation:
-    """Carry out a tool call; an impossible one is refused with what was expected. At most `limit` characters.
+    """Execute a tool call; an invalid one is refused with what was expected. At most `limit` characters.
 
     `finish` is only checked: the actor hands the draft in. Raises HarnessError.
     """
@@ -81,7 +81,7 @@ def run_tests(sandbox: Sandbox, task: Task, program: str, limit: int) -> Observa
 
 
 def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) -> Observation:
-    """What `code` prints when run after `draft`, and its error, in at most `limit` characters. Raises HarnessError."""
+    """Output and error of `code` run after `draft`, in at most `limit` characters. Raises HarnessError."""
     before = f"{draft.rstrip()}\n\n" if draft else ""
     # The sandbox takes a program without its entry point for a failure; here it may be still to come.
     behind = "" if draft else f"\n{task.entry_point} = None\n"

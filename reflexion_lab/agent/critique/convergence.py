@@ -119,10 +119,10 @@ def _without_common_ends(before: str, after: str) -> tuple[str, str]:
     return before[: len(before) - tail], after[: len(after) - tail]
 
 
-def _common(one: str, other: str) -> int:
+def _common(first: str, second: str) -> int:
     """Characters that both texts begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((n for n, (mine, theirs) in pairs if mine != theirs), min(len(first), len(second)))
 
 
 def _critique(draft: Step) -> Critique:

@@ -110,8 +110,8 @@ def parse_verdict(text: str) -> Verdict:
 
 def _from_json(text: str) -> Mapping[str, object]:
     """The first JSON object that has a severity, issues or suggestions; {} where there is none."""
-    for found in objects(text):
-        values = {label: found[key] for label, keys in KEYS.items() for key in reversed(keys) if key in found}
+    for fields in objects(text):
+        values = {label: fields[key] for label, keys in KEYS.items() for key in reversed(keys) if key in fields}
         if values.keys() & {"severity", *LISTS}:
             return values
     return {}

@@ -37,13 +37,13 @@ class Draws:
         Index of the first draw.
     """
 
-    def __init__(self, model: Model, asked: Counter[str] | None = None, first: int = 0) -> None:
+    def __init__(self, model: Model, counts: Counter[str] | None = None, first: int = 0) -> None:
         self.fingerprint = model.fingerprint
         self.slots = model.slots
         self.context = model.context
         self._model = model
         self._first = first
-        self._asked = Counter[str]() if asked is None else asked
+        self._asked = Counter[str]() if counts is None else counts
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """`sample` is ignored: the count takes its place."""

@@ -134,7 +134,7 @@ def smollm2() -> Path:
 
 
 def physical_cores() -> int:
-    """Cores of this machine, hyper-threads counted once where the system tells them apart."""
+    """Cores of this machine, hyper-threads counted once where the system reports them."""
     siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
     return len({file.read_text() for file in siblings}) or os.cpu_count() or 1
 

@@ -129,23 +129,23 @@ def look_up(model: str, host: str, lists: Sequence[Sequence[Entry]]) -> Price:
 
 
 def price_of(node: Mapping[str, Any], lists: Sequence[Sequence[Entry]]) -> Price:
-    """What the model of this config costs. One whose config has no `price_per_million` runs here and costs nothing."""
+    """Price of the model of this config. A model without `price_per_million` runs locally and is free."""
     if str(node["_target_"]).endswith(".ReplayModel"):
         return RECORDED
     if "price_per_million" not in node:
         return FREE
-    given = node["price_per_million"]
-    if given is None:
+    prices = node["price_per_million"]
+    if prices is None:
         return look_up(str(node["model"]), host_of(node), lists)
-    numbers = isinstance(given, list) and all(isinstance(one, int | float) and one >= 0 for one in given)
-    if not numbers or len(given) not in (2, 3):
+    numbers = isinstance(prices, list) and all(isinstance(price, int | float) and price >= 0 for price in prices)
+    if not numbers or len(prices) not in (2, 3):
         raise ConfigError(
             "model.price_per_million",
-            repr(given),
+            repr(prices),
             "two prices, [prompt, completion], or a third for cached prompt tokens, or null to look them up",
         )
-    words = f"{given[0]:g}/{given[1]:g} per million, as the config says"
-    return Price(per_million=tuple(map(float, given)), words=words)
+    words = f"{prices[0]:g}/{prices[1]:g} per million, as the config says"
+    return Price(per_million=tuple(map(float, prices)), words=words)
 
 
 def host_of(node: Mapping[str, Any]) -> str:
@@ -155,8 +155,8 @@ def host_of(node: Mapping[str, Any]) -> str:
 
 
 def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], cap: float | None = None) -> Price:
-    """What the model of `role` costs, put into its config where that has a place for it; a warning, once in a process,
-    where nobody knows or the list may no longer hold.
+    """Price of the model of `role`, written into its config if that has the key. Warns, once per process, if the price
+    is unknown or the list may be outdated.
 
     Raises
     ------

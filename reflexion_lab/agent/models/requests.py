@@ -54,8 +54,8 @@ def _look(response: Any, deadline: float) -> None:
     try:
         read(response.content)
     except ValueError as error:
-        shown = response.content[:SHOWN].decode(errors="replace")
-        raise library.RemoteProtocolError(f"{NO_COMPLETION}, {error}: {shown}", request=response.request) from None
+        excerpt = response.content[:SHOWN].decode(errors="replace")
+        raise library.RemoteProtocolError(f"{NO_COMPLETION}, {error}: {excerpt}", request=response.request) from None
 
 
 def _ending(library: Any, stream: Any, deadline: float) -> Any:

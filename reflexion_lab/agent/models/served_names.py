@@ -11,10 +11,10 @@ VERSION = re.compile(
 `-mini`, `.1` and `:70b` are other models."""
 
 
-def is_same(asked: str, answered: str) -> bool:
+def is_same(requested: str, served: str) -> bool:
     """Whether two names differ at most in case, a provider's path before one and a version after the asked one."""
-    *asked_path, name = asked.casefold().strip("/").split("/")
-    *answered_path, answer = answered.casefold().strip("/").split("/")
+    *asked_path, name = requested.casefold().strip("/").split("/")
+    *answered_path, answer = served.casefold().strip("/").split("/")
     shorter = min(len(asked_path), len(answered_path))
     if asked_path[len(asked_path) - shorter :] != answered_path[len(answered_path) - shorter :]:
         return False

@@ -149,17 +149,17 @@ def _from_json(text: str) -> Values:
     return best
 
 
-def _labelled(found: Mapping[str, object]) -> Values:
+def _labelled(fields: Mapping[str, object]) -> Values:
     """The values of one JSON object by label."""
-    values = {label: _first(found, keys, label in LISTS) for label, keys in KEYS.items()}
-    if found.get("confidence") is None and WITHOUT_CONFIDENCE & found.keys():
+    values = {label: _first(fields, keys, label in LISTS) for label, keys in KEYS.items()}
+    if fields.get("confidence") is None and WITHOUT_CONFIDENCE & fields.keys():
         values["CONFIDENCE"] = ("not stated",)
     return {label: texts for label, texts in values.items() if texts}
 
 
-def _first(found: Mapping[str, object], keys: tuple[str, ...], is_list: bool) -> tuple[str, ...]:
+def _first(fields: Mapping[str, object], keys: tuple[str, ...], is_list: bool) -> tuple[str, ...]:
     for key in keys:
-        value = found.get(key)
+        value = fields.get(key)
         texts = [one_line(entry) for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, str)]
         if is_list:
             return entries(texts, ITEMS, ITEM_CHARS)

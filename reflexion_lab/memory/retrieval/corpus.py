@@ -82,7 +82,7 @@ def best(scores: Array, k: int, first: int, digits: int | None = None) -> list[H
     import numpy as np
 
     maxima = np.maximum.reduceat(scores, np.arange(0, len(scores), BLOCK)) if len(scores) else scores
-    # So many blocks hold a score of at least `bound`: what is below it is not among the k best.
+    # k blocks have a score of at least `bound`: lower scores are not among the k best.
     bound = np.partition(maxima, -k)[-k] if k <= len(maxima) else 0.0
     bound -= 0.0 if digits is None else 10.0**-digits
     places = np.flatnonzero((scores > 0) & (scores >= bound))[::-1]

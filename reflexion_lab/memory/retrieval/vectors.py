@@ -94,17 +94,17 @@ class Vectors:
         if self._size + more <= capacity:
             return
         gone = min(self.first - self._dropped, self._size)
-        kept = self._size - gone
-        if self._matrix is not None and gone * 32 >= self._size and kept + more <= capacity:
-            for start in range(0, kept, gone):  # in steps that do not overlap, which numpy would copy first
-                stop = min(start + gone, kept)
+        remaining = self._size - gone
+        if self._matrix is not None and gone * 32 >= self._size and remaining + more <= capacity:
+            for start in range(0, remaining, gone):  # in steps that do not overlap, which numpy would copy first
+                stop = min(start + gone, remaining)
                 self._matrix[start:stop] = self._matrix[start + gone : stop + gone]
         else:
-            grown = np.empty((max(2 * kept, kept + more, SMALLEST), dimensions), np.float32)
+            grown = np.empty((max(2 * remaining, remaining + more, SMALLEST), dimensions), np.float32)
             if self._matrix is not None:
-                grown[:kept] = self._matrix[gone : self._size]
+                grown[:remaining] = self._matrix[gone : self._size]
             self._matrix = grown
-        self._size, self._dropped = kept, self._dropped + gone
+        self._size, self._dropped = remaining, self._dropped + gone
 
 
 def _nearest(scores: NDArray[float32], k: int) -> NDArray[int64]:

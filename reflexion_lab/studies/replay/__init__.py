@@ -1,1 +1,1 @@
-"""Bundles: a run packed with all that it read, and carried out again."""
+"""Bundles: a run packed with all of its inputs, and repeated from them."""

@@ -48,7 +48,7 @@ LOG = (
 
 KEYS = re.compile(SHAPES.pattern.encode())
 KEPT = ("workers", "quiet")
-"""Of what says how a run was carried out, what says nothing of the machine."""
+"""Execution settings that do not describe the machine."""
 
 
 class Packed(NamedTuple):
@@ -146,7 +146,7 @@ def _calls(run: RunFolder, manifest: Manifest, named: str, here: Path) -> Path:
 
 
 def _priced(calls: Path, manifest: Manifest, out: Path) -> Path:
-    """The call cache as the run read it: a reply that was stored when nobody knew its price had it put on."""
+    """The call cache as the run read it: replies stored without a price have it added."""
     from reflexion_lab.agent.models.prices import price_of, read
 
     config: dict[str, Any] = manifest.config

@@ -1,4 +1,4 @@
-"""Runs carried out again from what was recorded, offline, and compared: the very config, its models answering from the
+"""Runs repeated from their records, offline, and compared: the very config, its models answering from the
 recording alone, its programs executed anew. No network, no weights and no key are needed.
 """
 

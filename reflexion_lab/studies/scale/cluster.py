@@ -1,4 +1,4 @@
-"""A Ray cluster: one of this machine alone, which ends with the run, or one that is there."""
+"""A Ray cluster: a local one, which ends with the run, or an existing one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from reflexion_lab.studies.scale.worker import Sent, Worker
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 OBJECT_STORE = 100 << 20
-"""Bytes of shared memory: what goes through it are attempts and lessons."""
+"""Bytes of shared memory, which carries attempts and lessons."""
 USER = re.compile(r"(?<=://)[^\s:/?#@]+@")
 """A name in an address, without a password: no secret."""
-MEND = "set it in each worker's environment alone, such as PGPASSWORD"
+REMEDY = "set it in each worker's environment alone, such as PGPASSWORD"
 
 
 class Cluster:
@@ -78,21 +78,21 @@ class Cluster:
             return self._crew
 
     def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Programs:
-        """Raises ConfigError: the config holds a secret, which no worker is ever sent."""
+        """Raises ConfigError: the config contains a secret; secrets are never sent to workers."""
         for key, value in _leaves(config):
-            shown = USER.sub("", value)
-            if without_logins({key.rpartition(".")[2]: shown}) != {key.rpartition(".")[2]: shown}:
-                raise ConfigError(key, "a key or password", "none, as executor=ray sends them to nobody", MEND)
+            public = USER.sub("", value)
+            if without_logins({key.rpartition(".")[2]: public}) != {key.rpartition(".")[2]: public}:
+                raise ConfigError(key, "a key or password", "none, as executor=ray sends no secret to workers", REMEDY)
         self.config = config
         self._worker = (limits, servers or self.cpus, str(Path.cwd()))
         return Programs(lambda: self.crew, limits, servers or self.cpus)
 
     def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
-        """Workers read no store: they are sent what is in it, so that it may be a file that they do not see."""
+        """Workers do not read the store. They receive its contents, so it may be a file on this machine only."""
         import ray
 
-        crew, kept = self.crew, begun.store if begun.beginning else None
-        stored: list[Stored] = [*kept.read(Episode), *kept.read(Mistake)] if kept else []
+        crew, store = self.crew, begun.store if begun.beginning else None
+        stored: list[Stored] = [*store.read(Episode), *store.read(Mistake)] if store else []
         sent = Sent(self.config, len(crew.places), begun.run_id, begun.scope, begun.beginning, stored)
         crew.counted = begun.counted
         crew.tell("begin", ray.put(sent))
@@ -151,8 +151,8 @@ class Cluster:
                     ray.init("local", **quiet, **self._new(self._own.path))
         except Exception as problem:  # of many types, one of them Exception itself
             place = self.address or "a cluster of this machine alone"
-            said = " ".join(str(problem).split())[:300]
-            raise HarnessError(f"executor.address: {place} cannot be used ({said}); is Ray up there?") from problem
+            reason = " ".join(str(problem).split())[:300]
+            raise HarnessError(f"executor.address: {place} cannot be used ({reason}); is Ray up there?") from problem
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)  # Ray puts its own in the place of the lab's
@@ -191,13 +191,13 @@ def _patient(seconds: float) -> Iterator[None]:
     """Ray gives its own node 30 s to start, whatever else the machine has to do: here it gets as many as workers."""
     from ray._private import services
 
-    asked = services.get_node
+    get_node = services.get_node
 
     def waited_for(*which: Any) -> Any:
         end = time.monotonic() + seconds
         while True:
             try:
-                return asked(*which)
+                return get_node(*which)
             except RuntimeError:
                 if time.monotonic() >= end:
                     raise
@@ -207,7 +207,7 @@ def _patient(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        services.get_node = asked
+        services.get_node = get_node
 
 
 def _leaves(node: Any, key: str = "") -> Iterator[tuple[str, str]]:

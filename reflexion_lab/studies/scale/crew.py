@@ -82,15 +82,15 @@ class Crew:
             return [member.place for member in self._members]
 
     def tell(self, method: str, what: Any) -> None:
-        """Tell every worker, and whoever comes in the place of one. `what`: put into Ray's store by the caller."""
+        """Call `method` on every worker, including later replacements. `what`: put into Ray's store by the caller."""
         with self._changed:
             self._told.append((method, what))
             members = list(self._members)
             for member in members:
                 member.heard = len(self._told)
-        for member, asked in [(member, member.actor.ask.remote(method, what)) for member in members]:
+        for member, pending in [(member, member.actor.ask.remote(method, what)) for member in members]:
             try:
-                self._answer(member, asked)
+                self._answer(member, pending)
             except Lost:
                 self._replace(member)
 
@@ -140,14 +140,14 @@ class Crew:
         except Lost as problem:
             self._replace(member)
             if not left:
-                said = f"{TRIES} workers in a row ended while they had it; the last was {problem}"
-                raise HarnessError(f"{about}: {said}") from problem
+                message = f"{TRIES} workers in a row ended while they had it; the last was {problem}"
+                raise HarnessError(f"{about}: {message}") from problem
 
-    def _answer(self, member: Member, asked: Any) -> Any:
+    def _answer(self, member: Member, pending: Any) -> Any:
         import ray
 
         try:
-            reply: Reply = ray.get(asked)
+            reply: Reply = ray.get(pending)
         except ray.exceptions.RayTaskError as problem:  # before the worker came to answer
             raise HarnessError(f"{member}: {problem.cause}") from problem
         except ray.exceptions.RayError as problem:
@@ -195,8 +195,8 @@ class Crew:
         """Take `member` in, once it has started, is like the others, and has received every message."""
         import ray
 
-        asked = member.actor.ask.remote("place")
-        if not ray.wait([asked], timeout=self.patience)[0]:
+        pending = member.actor.ask.remote("place")
+        if not ray.wait([pending], timeout=self.patience)[0]:
             raise HarnessError(
                 "executor.workers",
                 f"one that had not started after {self.patience:g} s",
@@ -204,7 +204,7 @@ class Crew:
                 "set executor.workers, or executor.cpus, lower",
             )
         try:
-            member.place = self._answer(member, asked)
+            member.place = self._answer(member, pending)
             self._check(member.place)
             while not self._joined(member):
                 method, what = self._told[member.heard]

@@ -21,7 +21,7 @@ class Joblib(JoblibLauncher):  # type: ignore[misc]
         from joblib.externals.loky import BrokenProcessPool
 
         try:
-            found: Sequence[JobReturn] = super().launch(job_overrides, initial_job_idx)
+            returns: Sequence[JobReturn] = super().launch(job_overrides, initial_job_idx)
         except BrokenProcessPool as problem:
             return [lost(problem) for _ in job_overrides]
-        return found
+        return returns

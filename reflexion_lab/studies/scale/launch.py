@@ -44,7 +44,7 @@ class Launch:
 
     def __init__(self, overrides: Sequence[str], sweep_id: str) -> None:
         self.overrides = (f"sweep_id={sweep_id}", *overrides)
-        if any(one.startswith("hydra/launcher") for one in overrides):
+        if any(override.startswith("hydra/launcher") for override in overrides):
             with self._composed():
                 pass  # what is wrong shows before anything is written
 
@@ -62,11 +62,11 @@ class Launch:
         with self._composed() as (hydra, cfg):
             launcher = _made(hydra, cfg, job)
             try:
-                found = launcher.launch([[self.overrides[0], *cell.overrides] for cell in cells], initial_job_idx=0)
+                returns = launcher.launch([[self.overrides[0], *cell.overrides] for cell in cells], initial_job_idx=0)
             except Exception as problem:
-                said = " ".join(f"{type(problem).__name__}: {problem}".split())
-                raise ConfigError(f"hydra/launcher={_name(cfg)}: {said}") from problem
-        return [_failure(one) for one in found]
+                message = " ".join(f"{type(problem).__name__}: {problem}".split())
+                raise ConfigError(f"hydra/launcher={_name(cfg)}: {message}") from problem
+        return [_failure(job_return) for job_return in returns]
 
     @contextmanager
     def _composed(self) -> Iterator[tuple[Hydra, DictConfig]]:
@@ -122,7 +122,7 @@ def _check(name: str, target: str) -> None:
         return
     package, extra = NEEDS[module]
     plugin = f"hydra_plugins.hydra_{package}_launcher"
-    missing = [one for one in (package, plugin) if not _is_there(one)]
+    missing = [part for part in (package, plugin) if not _is_there(part)]
     if missing:
         raise ConfigError(
             f"hydra/launcher={name}: {missing[0]} is not installed", expected=f"pip install 'reflexion_lab[{extra}]'"
@@ -157,11 +157,11 @@ def hydra_callbacks(cfg: DictConfig) -> Any:
     return Callbacks(cfg)
 
 
-def _failure(one: JobReturn) -> str:
+def _failure(job_return: JobReturn) -> str:
     from hydra.core.utils import JobStatus
 
-    if one.status == JobStatus.COMPLETED:
+    if job_return.status == JobStatus.COMPLETED:
         return ""
-    problem = one._return_value
+    problem = job_return._return_value
     text = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
     return text if isinstance(problem, Lost) else f"{type(problem).__name__}: {text}"

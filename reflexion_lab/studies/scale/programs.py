@@ -33,14 +33,14 @@ class Programs:
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
         """As `Sandbox.run`; elsewhere once more where a worker is lost over it, but not for ever."""
-        asked = (program, entry_point, tuple(checks), setup, cpu_seconds)
-        found: Execution = self.crew().ask("programs", f"a program for {entry_point}", "run", *asked)
-        return found
+        arguments = (program, entry_point, tuple(checks), setup, cpu_seconds)
+        execution: Execution = self.crew().ask("programs", f"a program for {entry_point}", "run", *arguments)
+        return execution
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
-        asked = (program, entry_point, tuple(calls), setup)
-        found: list[str | None] = self.crew().ask("programs", f"calls of {entry_point}", "values", *asked)
-        return found
+        arguments = (program, entry_point, tuple(calls), setup)
+        values: list[str | None] = self.crew().ask("programs", f"calls of {entry_point}", "values", *arguments)
+        return values
 
     def close(self) -> None:
         """Workers end with the cluster."""

@@ -22,12 +22,12 @@ STARTS = 3
 class Ray(RayLauncher):  # type: ignore[misc]
     """hydra-ray-launcher, but a lost task takes no other with it, and Ray is started as `executor=ray` starts it.
 
-    A cluster that is started here ends with this process: what was lost is begun again on the same one.
+    A cluster started here ends with this process; lost cells are restarted on the same cluster.
     """
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         connect(self.ray_cfg.init.address, self.ray_cfg.init.num_cpus)
-        tasks = [self._task(list(one), number) for number, one in enumerate(job_overrides, initial_job_idx)]
+        tasks = [self._task(list(overrides), number) for number, overrides in enumerate(job_overrides, initial_job_idx)]
         return [_returned(task) for task in tasks]
 
     def _task(self, overrides: list[str], number: int) -> Any:
@@ -61,7 +61,7 @@ def _returned(task: Any) -> JobReturn:
     import ray
 
     try:
-        found: JobReturn = ray.get(task)
+        job_return: JobReturn = ray.get(task)
     except ray.exceptions.RayError as problem:
         return lost(problem)
-    return found
+    return job_return

@@ -55,12 +55,16 @@ class Slurm(SlurmLauncher):  # type: ignore[misc]
 
         import submitit
 
-        told = dict(self.params)
-        folder, timeouts = told.pop("submitit_folder"), told.pop("max_num_timeout")
+        parameters = dict(self.params)
+        folder, timeouts = parameters.pop("submitit_folder"), parameters.pop("max_num_timeout")
         executor = submitit.AutoExecutor(folder, cluster=self._EXECUTOR, slurm_max_num_timeout=timeouts)
         everywhere = {field.name for field in fields(BaseQueueConf)}
         executor.update_parameters(
-            **{key if key in everywhere else f"slurm_{key}": value for key, value in told.items() if value is not None}
+            **{
+                key if key in everywhere else f"slurm_{key}": value
+                for key, value in parameters.items()
+                if value is not None
+            }
         )
         return executor
 
@@ -105,7 +109,7 @@ def _wait(jobs: Sequence[Job[Any]], at_most: int) -> None:
 def _returned(job: Job[Any]) -> JobReturn:
     if not job.paths.result_pickle.exists():
         return lost(Lost(f"job {job.job_id}, {job.state}; its output is {job.paths.stderr}"))
-    outcome, found = job._get_outcome_and_result()
+    outcome, result = job._get_outcome_and_result()
     if outcome == "error":
-        return lost(Lost(f"job {job.job_id}: {found.strip().splitlines()[-1]}"))
-    return found
+        return lost(Lost(f"job {job.job_id}: {result.strip().splitlines()[-1]}"))
+    return result

@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What a worker is told of a run that has begun."""
+    """The data of a started run that is sent to a worker."""
 
     config: Mapping[str, Any]
     """With interpolations: what comes from the environment comes from the worker's own."""
@@ -173,7 +173,7 @@ def _portable(problem: Exception) -> Exception:
     """`problem`, or what is left of it where it cannot travel."""
     try:
         pickle.loads(pickle.dumps(problem))
-    except Exception:  # an exception of somebody's own may refuse to be pickled in any way
+    except Exception:  # a user-defined exception may not be picklable at all
         left = RuntimeError(f"{type(problem).__name__}: {problem}")
         left.__notes__ = list(getattr(problem, "__notes__", ()))
         return left

@@ -46,11 +46,11 @@ class Compared(NamedTuple):
             raise ConfigError("study", names, "runs of one study", "`reflexion-lab compare` takes others")
         sweeps = {str(manifest.config.get("sweep_id") or "") for manifest in manifests}
         registered = registration.of_runs(folders, manifests)
-        made = arms(folders)
+        read_arms = arms(folders)
         spans = [times(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)]
         return cls(
-            arms=made,
-            found=compare(made, baseline, one_seed=one_seed, study=registered),
+            arms=read_arms,
+            found=compare(read_arms, baseline, one_seed=one_seed, study=registered),
             study=studies.pop(),
             sweep_id=sweeps.pop() if len(sweeps) == 1 else "",
             began=min(began for began, _ in spans),

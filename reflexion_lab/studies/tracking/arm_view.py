@@ -34,14 +34,16 @@ def name(arm: Arm) -> str:
 
 def params(arm: Arm) -> dict[str, str]:
     """Which arm, and of it what is the same in all of its runs."""
-    shown = [params_of(log.manifest) for log in arm.logs]
-    same = {key: value for key, value in shown[0].items() if all(other.get(key) == value for other in shown)}
+    params_by_run = [params_of(log.manifest) for log in arm.logs]
+    same = {
+        key: value for key, value in params_by_run[0].items() if all(other.get(key) == value for other in params_by_run)
+    }
     same.pop("arm", None)
     return {SUMMARY_OF: arm.label[:LONGEST_VALUE], **same}
 
 
 def group_keys(arms: Sequence[Arm]) -> tuple[str, ...]:
-    """The parameters of single runs that tell these arms apart: `arm`, and what their labels name."""
+    """The parameters of single runs that distinguish these arms: `arm`, and the keys in their labels."""
     named = [key for arm in arms for key in re.findall(r" ([^\s=]+)=", arm.label)]
     return ("arm", *dict.fromkeys(UNFIT.sub("_", key.removesuffix("._target_")) for key in named))
 
@@ -57,10 +59,10 @@ def summary_id(arm: Arm, sweep_id: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def tags(arm: Arm, row: Row, found: Comparison, sweep_id: str) -> dict[str, str]:
+def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str, str]:
     """What it is made of, and what it was compared with."""
     manifest = arm.logs[0].manifest
-    shown = {
+    values = {
         "kind": "arm",
         "summary_id": summary_id(arm, sweep_id),
         "sweep_id": sweep_id,
@@ -70,16 +72,16 @@ def tags(arm: Arm, row: Row, found: Comparison, sweep_id: str) -> dict[str, str]
         "model_fingerprint": manifest.model_fingerprint,
         "seeds": ", ".join(map(str, arm.seeds)),
         "run_ids": ", ".join(row.run_ids),
-        "baseline": found.baseline or "",
+        "baseline": comparison.baseline or "",
         "interval": interval(row.final),
-        "difference": "baseline" if row.arm == found.baseline else row.refused or _said(row.as_run, row),
+        "difference": "baseline" if row.arm == comparison.baseline else row.refused or _said(row.as_run, row),
         "p_holm": f"{row.as_run.p_holm:.2g}" if row.as_run and not row.is_upper_bound else "",
-        f"at_equal_{found.unit}": _said(_matched(row), row),
+        f"at_equal_{comparison.unit}": _said(_matched(row), row),
     }
-    return {key: value for key, value in shown.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
-def metrics(row: Row, found: Comparison, curve: Curve) -> list[Metric]:
+def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
     """Curve with its intervals, final figures with theirs, differences to the baseline, and what was used.
 
     Figures of an upper bound are called so, their differences too.
@@ -92,7 +94,7 @@ def metrics(row: Row, found: Comparison, curve: Curve) -> list[Metric]:
         "final/seeds": float(len(row.seeds)),
         "final/tasks": float(row.tasks),
         **_difference(f"final/{prefix}difference", row.as_run, not row.is_upper_bound),
-        **_difference(f"final/{prefix}difference_at_equal_{found.unit}", _matched(row), not row.is_upper_bound),
+        **_difference(f"final/{prefix}difference_at_equal_{comparison.unit}", _matched(row), not row.is_upper_bound),
         **registry.numbers(f"final/attempt_1_{headline}", row.first),
         f"final/{prefix}auc": row.area,
         **registry.numbers("final/repair", row.moves.repair),
@@ -117,63 +119,64 @@ def metrics(row: Row, found: Comparison, curve: Curve) -> list[Metric]:
     return [Metric(*item) for item in figures.items()] + curves
 
 
-def note(row: Row, found: Comparison) -> str:
+def note(row: Row, comparison: Comparison) -> str:
     """A few lines of Markdown: what came out, against what, and how far it can be told."""
     headline = "upper bound, no pass@1:" if row.is_upper_bound else "pass@1"
     seeds = ", ".join(map(str, row.seeds))
     lines = [
-        f"**{escaped(row.arm)}** on {escaped(found.benchmark)}, {row.feedback_source} feedback, seeds {seeds}",
+        f"**{escaped(row.arm)}** on {escaped(comparison.benchmark)}, {row.feedback_source} feedback, seeds {seeds}",
         f"{headline} **{row.final.value:.3f}** (95 % interval {row.final.low:.3f} to {row.final.high:.3f}, "
         f"{row.method}); {row.first.value:.3f} at attempt 1",
         f"n = {row.n} cases of {row.tasks} tasks",
         f"**NO VERDICT: {len(row.no_verdict)} cases**, left out of n" if row.no_verdict else "",
-        *(_sentence(one, found) for one in (row.as_run, _matched(row)) if one),
+        *(_sentence(difference, comparison) for difference in (row.as_run, _matched(row)) if difference),
         f"No difference: {escaped(row.refused)}" if row.refused else "",
         f"Registered study: {escaped(row.study)}" if row.study else "Exploratory: no registered study",
     ]
     return "\n\n".join(line for line in lines if line)
 
 
-def _said(one: Difference | None, row: Row) -> str:
+def _said(difference: Difference | None, row: Row) -> str:
     """As in `+0.312 [+0.188, +0.425]`; "" for none."""
-    if one is None:
+    if difference is None:
         return ""
-    return "bound " * row.is_upper_bound + cells.estimate(one.estimate, digits=3, scale=1, signed=True)
+    return "bound " * row.is_upper_bound + cells.estimate(difference.estimate, digits=3, scale=1, signed=True)
 
 
-def _sentence(one: Difference, found: Comparison) -> str:
-    said, detected = one.estimate, "detected" if one.is_detected else "**not detected**"
-    interval = f"95 % interval {said.low:+.3f} to {said.high:+.3f}"
-    p = f"p = {one.p_tasks:.3g}, after Holm {one.p_holm:.3g}"
-    return f"Against {escaped(str(found.baseline))}, {one.budget}: {said.value:+.3f} ({interval}), {p}: {detected}"
+def _sentence(difference: Difference, comparison: Comparison) -> str:
+    estimate, detected = difference.estimate, "detected" if difference.is_detected else "**not detected**"
+    interval = f"95 % interval {estimate.low:+.3f} to {estimate.high:+.3f}"
+    p = f"p = {difference.p_tasks:.3g}, after Holm {difference.p_holm:.3g}"
+    against = f"Against {escaped(str(comparison.baseline))}, {difference.budget}"
+    return f"{against}: {estimate.value:+.3f} ({interval}), {p}: {detected}"
 
 
 def _matched(row: Row) -> Difference | None:
-    """None also where the budgets could not be made equal."""
-    found = row.matched
-    return None if found is None or (found.cut and not found.cut.is_matched) else found
+    """The comparison at equal budget; None also where the budgets could not be matched."""
+    matched = row.matched
+    return None if matched is None or (matched.cut and not matched.cut.is_matched) else matched
 
 
-def _difference(key: str, one: Difference | None, is_claim: bool) -> dict[str, float]:
-    """Without any p where it is no claim."""
-    if one is None or not is_claim:
-        return registry.numbers(key, one.estimate if one else None)
-    p_values = {f"{key}_p": one.p_tasks, f"{key}_p_mcnemar": one.p, f"{key}_p_holm": one.p_holm}
-    return {**registry.numbers(key, one.estimate), **p_values, f"{key}_n": float(one.n)}
+def _difference(key: str, difference: Difference | None, is_claim: bool) -> dict[str, float]:
+    """Without p-values where the difference is not a claim."""
+    if difference is None or not is_claim:
+        return registry.numbers(key, difference.estimate if difference else None)
+    p_values = {f"{key}_p": difference.p_tasks, f"{key}_p_mcnemar": difference.p, f"{key}_p_holm": difference.p_holm}
+    return {**registry.numbers(key, difference.estimate), **p_values, f"{key}_n": float(difference.n)}
 
 
-def _feedback(found: Confusion) -> dict[str, float]:
+def _feedback(confusion: Confusion) -> dict[str, float]:
     """Of the feedback tests against the hidden ones."""
     rates = {
-        "feedback_false_positive_rate": found.false_positive_rate,
-        "feedback_false_negative_rate": found.false_negative_rate,
-        "feedback_wrong_if_passed": found.wrong_if_passed,
-        "feedback_right_if_failed": found.right_if_failed,
+        "feedback_false_positive_rate": confusion.false_positive_rate,
+        "feedback_false_negative_rate": confusion.false_negative_rate,
+        "feedback_wrong_if_passed": confusion.wrong_if_passed,
+        "feedback_right_if_failed": confusion.right_if_failed,
     }
     return {f"final/{key}": rate.share for key, rate in rates.items() if rate.n}
 
 
 def _spent(row: Row) -> dict[str, float]:
     """Over all of the arm's runs."""
-    shown = {f"usage/{key}": float(getattr(row.spent.usage, key)) for key in ("tokens", *Usage.__struct_fields__)}
-    return shown | registry.numbers("usage/tokens_per_solved", row.tokens_per_solved)
+    values = {f"usage/{key}": float(getattr(row.spent.usage, key)) for key in ("tokens", *Usage.__struct_fields__)}
+    return values | registry.numbers("usage/tokens_per_solved", row.tokens_per_solved)

@@ -218,8 +218,8 @@ class MlflowTracker:
             if self.database and not self.database.exists():
                 _lay_out(self.database)
             client = MlflowClient(self.uri)
-            found = client.get_experiment_by_name(name)
-            return client, str(found.experiment_id) if found else self._create(client, name)
+            experiment = client.get_experiment_by_name(name)
+            return client, str(experiment.experiment_id) if experiment else self._create(client, name)
 
     def _create(self, client: Any, name: str) -> str:
         below = quote(name, safe="") if name.strip(".") else "_"  # `..` would lead out of it

@@ -1,4 +1,4 @@
-"""The config of a run as flat parameters: what it measures, and nothing that tells of a machine or a secret."""
+"""The config of a run as flat parameters: what it measures, without machine details and secrets."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ FIRST = ("arm", "seed", "feedback_source", "benchmark.name", "benchmark.load.n",
 SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECASE)
 """Names whose values are not shown; `max_tokens` is none of them."""
 PATH = re.compile(r"(^|[._])(path|files?|dir|folder|root|place)$", re.IGNORECASE)
-"""Names whose values are shown without their folders, which tell of a machine and not of a run."""
+"""Names whose values are shown without their folders, which describe the machine and not the run."""
 UNFIT = re.compile(r"[^\w. -]")
 
 
 def params(manifest: Manifest) -> dict[str, str]:
-    """What the run measures, under the config's own dotted keys; a group's name has its class.
+    """Flattened config parameters for MLflow: dotted keys; a group's value is its class name.
 
-    Left out: how the run was carried out, parts that it never asked, secrets, and what was not set.
+    Left out: execution settings, parts that the run never called, secrets, and unset values.
     """
     silent = {*HOW_NOT_WHAT, *_idle(manifest)}
     what = {key: value for key, value in manifest.config.items() if key not in silent}
     keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(what, ()) if not SECRET.search(key)}
     classes = ((group, at(what, group, "_target_")) for group in what)
     parts = {UNFIT.sub("_", group): str(target).rpartition(".")[2] for group, target in classes if target}
-    found = {key: keys[key] for key in FIRST if key in keys} | parts | {k: v for k, v in keys.items() if k not in parts}
-    return {key: value[:LONGEST_VALUE] for key, value in found.items()}
+    first = {key: keys[key] for key in FIRST if key in keys}
+    parameters = first | parts | {key: value for key, value in keys.items() if key not in parts}
+    return {key: value[:LONGEST_VALUE] for key, value in parameters.items()}
 
 
 def text(value: object) -> str:

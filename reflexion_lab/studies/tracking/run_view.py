@@ -40,64 +40,64 @@ def run_name(manifest: Manifest) -> str:
     return plain(f"{arm[: NAME_LENGTH - 1 - len(tail)]} {tail} {manifest.benchmark}"[:NAME_LENGTH])
 
 
-def metrics(log: Log, found: Summary) -> list[Metric]:
+def metrics(log: Log, summary: Summary) -> list[Metric]:
     """Registered metrics, counts, usage, and curves with the attempt as step.
 
     Figures of a run that hidden tests drove are called `upper_bound`: no table shall rank them as a pass@1.
     """
     figures: dict[str, float] = {}
     for metric, value in registry.in_run(log):
-        figures |= registry.numbers(f"final/{metric.key(found.is_upper_bound)}", value)
-    figures["final/n"] = found.pass_at_1.n
-    figures["final/no_verdict"] = len(found.no_verdict)
-    figures["final/n_feedback"] = found.visible_pass.n
-    if found.feedback_tests:
-        figures["final/feedback_in_place_share"] = found.feedback_in_place / found.feedback_tests
+        figures |= registry.numbers(f"final/{metric.key(summary.is_upper_bound)}", value)
+    figures["final/n"] = summary.pass_at_1.n
+    figures["final/no_verdict"] = len(summary.no_verdict)
+    figures["final/n_feedback"] = summary.visible_pass.n
+    if summary.feedback_tests:
+        figures["final/feedback_in_place_share"] = summary.feedback_in_place / summary.feedback_tests
     figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
-    figures |= _usage(found) | _reflections(found)
-    headline = "upper_bound" if found.is_upper_bound else "pass_at_1"
+    figures |= _usage(summary) | _reflections(summary)
+    headline = "upper_bound" if summary.is_upper_bound else "pass_at_1"
     curves = [metric for point in points(log) for metric in _at_attempt(point, headline)]
     return [Metric(name, value) for name, value in figures.items()] + curves
 
 
-def _usage(found: Summary) -> dict[str, float]:
+def _usage(summary: Summary) -> dict[str, float]:
     """In all, and by role."""
-    total = sum(found.usage.values(), Usage())
-    shown = {f"usage/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
-    for role, usage in found.usage.items():
+    total = sum(summary.usage.values(), Usage())
+    values = {f"usage/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
+    for role, usage in summary.usage.items():
         counts = {name: float(getattr(usage, name)) for name in ("tokens", *Usage.__struct_fields__)}
         counts = {name: count for name, count in counts.items() if count}
-        if found.pass_at_1.k:
-            counts["tokens_per_solved"] = usage.tokens / found.pass_at_1.k
-        shown |= {f"usage/{UNFIT.sub('_', role)}/{name}": value for name, value in counts.items()}
-    return shown
+        if summary.pass_at_1.k:
+            counts["tokens_per_solved"] = usage.tokens / summary.pass_at_1.k
+        values |= {f"usage/{UNFIT.sub('_', role)}/{name}": value for name, value in counts.items()}
+    return values
 
 
-def _reflections(found: Summary) -> dict[str, float]:
+def _reflections(summary: Summary) -> dict[str, float]:
     """What they were like, and what came of them; success is that of the feedback tests."""
-    figures = found.reflection_figures
+    figures = summary.reflection_figures
     if not figures:
         return {}
     every, rates = figures.every, {"passed_after": figures.every.retries, "base": figures.base}
-    shown = {"n": float(figures.n), "read_share": every.read.share}
-    shown |= {name: rate.share for name, rate in rates.items() if rate.n}
+    values = {"n": float(figures.n), "read_share": every.read.share}
+    values |= {name: rate.share for name, rate in rates.items() if rate.n}
     if every.effect:
-        shown |= {"effect": every.effect.value, "effect_low": every.effect.low, "effect_high": every.effect.high}
+        values |= {"effect": every.effect.value, "effect_low": every.effect.low, "effect_high": every.effect.high}
     if figures.mentions_check and figures.leaks:
-        shown |= {"mentions_check_share": figures.mentions_check.share, "leaks_share": figures.leaks.share}
-    shown |= {f"flag_{flag}": rate.share for flag, rate in every.flags.items()}
+        values |= {"mentions_check_share": figures.mentions_check.share, "leaks_share": figures.leaks.share}
+    values |= {f"flag_{flag}": rate.share for flag, rate in every.flags.items()}
     for source, calibration in figures.calibration.items():
-        shown |= {f"brier_{source}": calibration.brier.value, f"calibration_error_{source}": calibration.error}
-    return {f"reflections/{UNFIT.sub('_', name)}": value for name, value in shown.items()}
+        values |= {f"brier_{source}": calibration.brier.value, f"calibration_error_{source}": calibration.error}
+    return {f"reflections/{UNFIT.sub('_', name)}": value for name, value in values.items()}
 
 
 def points(log: Log) -> list[Point]:
     """The curve up to the attempts that were allowed: a mean over runs then has every run at every step."""
     if not log.attempts or not log.is_graded:
         return []
-    longest = max(len(made) for made in log.attempts.values())
+    longest = max(len(attempts) for attempts in log.attempts.values())
     keys = "max_attempts", "extra_attempts"
-    allowed = sum(found for key in keys if isinstance(found := at(log.manifest.config, "loop", key), int))
+    allowed = sum(value for key in keys if isinstance(value := at(log.manifest.config, "loop", key), int))
     return log.curve(max(longest, allowed))
 
 
@@ -106,9 +106,9 @@ def is_complete(log: Log) -> bool:
     return len(log.results) == log.manifest.n_expected and log.is_graded
 
 
-def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
+def tags(manifest: Manifest, summary: Summary) -> dict[str, str]:
     """What says whether two runs may be compared."""
-    shown = {
+    values = {
         "kind": "job",
         "run_id": manifest.run_id,
         "sweep_id": manifest.config.get("sweep_id"),
@@ -122,43 +122,43 @@ def tags(manifest: Manifest, found: Summary) -> dict[str, str]:
         "isolation": ", ".join(manifest.isolation),
         "git_commit": manifest.git_commit,
         "dirty": manifest.dirty,
-        "n_expected": found.n_expected,
-        "n_logged": found.n_logged,
-        "interval": interval(found.pass_at_1) if found.pass_at_1.n else None,
+        "n_expected": summary.n_expected,
+        "n_logged": summary.n_logged,
+        "interval": interval(summary.pass_at_1) if summary.pass_at_1.n else None,
     }
-    return {name: text(value) for name, value in shown.items() if value not in (None, "")}
+    return {name: text(value) for name, value in values.items() if value not in (None, "")}
 
 
-def interval(found: Estimate | Rate) -> str:
+def interval(estimate: Estimate | Rate) -> str:
     """As in `[0.625, 0.877]`: one column of a table in the place of two."""
-    return cells.interval(found.low, found.high, digits=3, scale=1)
+    return cells.interval(estimate.low, estimate.high, digits=3, scale=1)
 
 
-def note(log: Log, found: Summary, folder: Path) -> str:
+def note(log: Log, summary: Summary, folder: Path) -> str:
     """A few lines of Markdown: what ran, what came out with its interval and n, and how to run it again."""
-    manifest, rate = log.manifest, found.pass_at_1
+    manifest, rate = log.manifest, summary.pass_at_1
     arm, benchmark = (escaped(str(name)) for name in (manifest.config.get("arm", "run"), manifest.benchmark))
-    headline = "upper bound, no pass@1:" if found.is_upper_bound else "pass@1"
+    headline = "upper bound, no pass@1:" if summary.is_upper_bound else "pass@1"
     unfinished = "" if is_complete(log) else ", **unfinished**"
-    first = f"; {found.pass_at_1_first.share:.3f} at attempt 1" if found.pass_at_1_first else ""
+    first = f"; {summary.pass_at_1_first.share:.3f} at attempt 1" if summary.pass_at_1_first else ""
     lines = (
         f"**{arm}** on {benchmark}, {manifest.feedback_source} feedback, seed {manifest.seed}",
         f"{headline} **{rate.share:.3f}** (95 % interval {rate.low:.3f} to {rate.high:.3f}){first}"
         if rate.n
         else f"{headline} not known",
-        f"n = {rate.n} of {found.n_expected} tasks{unfinished}",
-        f"**NO VERDICT: {len(found.no_verdict)} tasks**, left out of n" if found.no_verdict else "",
-        f"**HARNESS ERRORS: {found.harness_errors}**, no verdicts on programs" if found.harness_errors else "",
+        f"n = {rate.n} of {summary.n_expected} tasks{unfinished}",
+        f"**NO VERDICT: {len(summary.no_verdict)} tasks**, left out of n" if summary.no_verdict else "",
+        f"**HARNESS ERRORS: {summary.harness_errors}**, no verdicts on programs" if summary.harness_errors else "",
         f"Run folder: `{folder}`",
     )
     return "\n\n".join(line for line in lines if line)
 
 
 def _at_attempt(point: Point, headline: str) -> list[Metric]:
-    shown = {
+    values = {
         f"curve/{headline}": point.pass_at_1,
         "curve/visible_pass": point.visible_pass,
         "curve/reward": point.reward,
         "usage/tokens_cum": point.tokens_cum,
     }
-    return [Metric(name, value, point.attempt) for name, value in shown.items() if value is not None]
+    return [Metric(name, value, point.attempt) for name, value in values.items() if value is not None]

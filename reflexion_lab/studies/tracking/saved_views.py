@@ -131,7 +131,7 @@ def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, Sav
     tail, of_sweep = (f"-{sweep_id}", f" of sweep {sweep_id}") if sweep_id else ("", "")
     within = f" and tags.sweep_id = '{sweep_id}'" if sweep_id else ""
     job, arm = f"tags.kind = 'job'{within}", f"tags.kind = 'arm'{within}"
-    shown = (
+    saved = (
         SavedView(
             key=f"charts{tail}",
             name=f"Arms{of_sweep}: mean and range over seeds",
@@ -142,7 +142,7 @@ def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, Sav
         SavedView(key=f"runs{tail}", name=f"Runs{of_sweep}, by pass@1", filter=job, widths=RUN_WIDTHS),
         SavedView(key=f"arms{tail}", name=f"Arms{of_sweep}: intervals and differences", filter=arm, widths=ARM_WIDTHS),
     )
-    return {view.key.removesuffix(tail) if tail else view.key: view for view in shown}
+    return {view.key.removesuffix(tail) if tail else view.key: view for view in saved}
 
 
 def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> list[tuple[str, str]]:
@@ -158,7 +158,7 @@ def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> li
 
 
 def _chart(metric: str) -> dict[str, Any]:
-    """A line over attempts. Unless told not to, MLflow smooths it, and then draws points that nobody measured."""
+    """A line over attempts. By default MLflow smooths it, and then draws points that were not measured."""
     return {
         "uuid": metric,
         "type": "LINE",

@@ -15,7 +15,7 @@ from reflexion_lab.io.secrets import without_login
 from reflexion_lab.records import Attempt, Message, Record, Reflection, Step, Usage
 
 AFTER = "graded after the loop"
-"""The tag of the hidden verdict, which nobody in these spans could see."""
+"""The tag of the hidden verdict, which no step in these spans could see."""
 
 
 class Span(Record, frozen=True, kw_only=True):
@@ -61,13 +61,13 @@ class Trace(Record, frozen=True, kw_only=True):
     @property
     def placed(self) -> list[Placed]:
         """Every span, the attempt itself first; those within one follow each other after its own seconds."""
-        found: list[Placed] = []
-        _place(self.span, self.began, None, found)
-        return found
+        spans: list[Placed] = []
+        _place(self.span, self.began, None, spans)
+        return spans
 
 
 def drawn(tasks: Sequence[str], traces: float, seed: int) -> list[str]:
-    """A share of `tasks` (1 or less), or so many of them, by lot; a greater draw holds every smaller one."""
+    """Sample a share of `tasks` (`traces` up to 1) or a number of them. A larger sample contains every smaller one."""
     shuffled = sorted(tasks)
     random.Random(f"{seed}:traces").shuffle(shuffled)
     return shuffled[: math.ceil(traces * len(tasks)) if traces <= 1 else int(traces)]
@@ -76,8 +76,8 @@ def drawn(tasks: Sequence[str], traces: float, seed: int) -> list[str]:
 def traces(log: Log, tasks: Sequence[str], began: int) -> Iterator[Trace]:
     """The attempts at `tasks`, in order.
 
-    A run folder says how long steps took and not when they began: here every loop begins at `began`, and its steps
-    follow each other without a gap.
+    A run folder has durations of steps, not start times: here every loop starts at `began`, and its steps follow each
+    other without a gap.
     """
     for task_id in tasks:
         at = began
@@ -87,18 +87,18 @@ def traces(log: Log, tasks: Sequence[str], began: int) -> Iterator[Trace]:
             at += trace.span.lasted
 
 
-def _place(span: Span, began: int, parent: int | None, found: list[Placed]) -> None:
-    own = len(found)
-    found.append(Placed(span, began, parent))
+def _place(span: Span, began: int, parent: int | None, placed: list[Placed]) -> None:
+    own = len(placed)
+    placed.append(Placed(span, began, parent))
     at = began + round(span.seconds * 1e9)
     for inner in span.inner:
-        _place(inner, at, own, found)
+        _place(inner, at, own, placed)
         at += inner.lasted
 
 
 def _tags(log: Log, attempt: Attempt) -> dict[str, str]:
     manifest, grade = log.manifest, log.grades.get((attempt.task_id, attempt.number))
-    shown = {
+    values = {
         "task_id": attempt.task_id,
         "attempt": str(attempt.number),
         "arm": str(manifest.config.get("arm", "run")),
@@ -108,48 +108,52 @@ def _tags(log: Log, attempt: Attempt) -> dict[str, str]:
         "feedback": attempt.evaluation.outcome,
         AFTER: grade.outcome if grade else "not graded",
     }
-    return {name: without_login(value) for name, value in shown.items()}
+    return {name: without_login(value) for name, value in values.items()}
 
 
 def _attempt(attempt: Attempt) -> Span:
-    made, found = attempt.trajectory, attempt.evaluation
+    trajectory, evaluation = attempt.trajectory, attempt.evaluation
     evaluator = Span(
         name="evaluator",
         kind="EVALUATOR",
-        inputs=_json({"program": _code(made.solution)}),
+        inputs=_json({"program": _code(trajectory.solution)}),
         outputs=_json(
             {
-                "outcome": found.outcome,
-                "reward": found.reward,
-                "feedback": found.feedback,
-                "checks": {check.name: check.outcome for check in found.checks},
+                "outcome": evaluation.outcome,
+                "reward": evaluation.reward,
+                "feedback": evaluation.feedback,
+                "checks": {check.name: check.outcome for check in evaluation.checks},
             }
         ),
-        seconds=found.seconds,
+        seconds=evaluation.seconds,
     )
     return Span(
         name=f"attempt {attempt.number}: {attempt.task_id}",
         kind="AGENT",
         inputs=_json({"task": attempt.task_id, "recalled": attempt.recalled, "wisdom": attempt.recalled_wisdom}),
-        outputs=_json({"outcome": found.outcome, "program": _code(made.solution), "stop_reason": attempt.stop_reason}),
+        outputs=_json(
+            {"outcome": evaluation.outcome, "program": _code(trajectory.solution), "stop_reason": attempt.stop_reason}
+        ),
         inner=(
             _actor(attempt),
             evaluator,
-            *([_reflector(attempt.reflection, found.feedback)] if attempt.reflection else []),
+            *([_reflector(attempt.reflection, evaluation.feedback)] if attempt.reflection else []),
         ),
     )
 
 
 def _actor(attempt: Attempt) -> Span:
-    made = attempt.trajectory
-    steps = tuple(_step(step, number) for number, step in enumerate(made.steps, 1))
-    usage = sum(made.others.values(), Usage())
-    tokens = usage + made.usage
+    trajectory = attempt.trajectory
+    steps = tuple(_step(step, number) for number, step in enumerate(trajectory.steps, 1))
+    usage = sum(trajectory.others.values(), Usage())
+    tokens = usage + trajectory.usage
     return Span(
         name="actor",
         kind="AGENT" if steps else "LLM",
-        inputs=_messages(made.messages),
-        outputs=_json({"reply": made.reply, "extraction": made.extraction, "finish_reason": made.finish_reason}),
+        inputs=_messages(trajectory.messages),
+        outputs=_json(
+            {"reply": trajectory.reply, "extraction": trajectory.extraction, "finish_reason": trajectory.finish_reason}
+        ),
         usage=Usage() if steps else tokens,  # MLflow adds up those within
         seconds=max(0.0, tokens.seconds - sum(span.usage.seconds for span in steps)),
         inner=steps,
@@ -158,13 +162,13 @@ def _actor(attempt: Attempt) -> Span:
 
 def _step(step: Step, number: int) -> Span:
     critique = step.critique
-    said = {"issues": critique.issues, "reply": critique.reply} if critique else None
+    review = {"issues": critique.issues, "reply": critique.reply} if critique else None
     usage = step.usage + (critique.usage if critique else Usage())
     return Span(
         name=f"step {number}" + (f": {step.action}" if step.action else ""),
         kind="LLM" if usage.calls else "TOOL",
         inputs=_messages(step.messages),
-        outputs=_json({"reply": step.reply, "observation": step.observation, "error": step.error, "critique": said}),
+        outputs=_json({"reply": step.reply, "observation": step.observation, "error": step.error, "critique": review}),
         usage=usage,
         seconds=usage.seconds + step.seconds + (critique.seconds if critique else 0.0),
     )

@@ -56,9 +56,9 @@ class TraceWriter:
             return 0
         from tqdm.auto import tqdm
 
-        found = islice(traces(log, tasks, began * 1_000_000), self.most)
+        records = islice(traces(log, tasks, began * 1_000_000), self.most)
         with tqdm(total=min(total, self.most), unit="trace", desc="traces", leave=False, disable=None) as bar:
-            while batch := list(islice(found, BATCH)):
+            while batch := list(islice(records, BATCH)):
                 _write(client.tracking_uri, experiment_id, run_id, batch)
                 bar.update(len(batch))
         if total > self.most:
@@ -69,10 +69,10 @@ class TraceWriter:
 def remove(client: Any, experiment_id: str, run_id: str) -> None:
     """Delete every trace of MLflow's run."""
     where = f"metadata.`mlflow.sourceRun` = '{run_id}'"
-    while found := client.search_traces(
+    while stored := client.search_traces(
         locations=[experiment_id], filter_string=where, include_spans=False, max_results=DELETED_AT_ONCE
     ):
-        client.delete_traces(experiment_id, trace_ids=[trace.info.trace_id for trace in found])
+        client.delete_traces(experiment_id, trace_ids=[trace.info.trace_id for trace in stored])
 
 
 def _write(uri: str, experiment_id: str, run_id: str, batch: Sequence[Trace]) -> None:

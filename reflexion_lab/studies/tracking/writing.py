@@ -38,16 +38,16 @@ class Entry(NamedTuple):
     """Of a run on the same data."""
 
 
-def job(folder: Path, log: Log, found: Summary) -> Entry:
+def job(folder: Path, log: Log, summary: Summary) -> Entry:
     """The run in `folder`."""
     began, ended = times(folder, log.manifest)
-    tags = view.tags(log.manifest, found) | {"mlflow.note.content": view.note(log, found, folder)}
+    tags = view.tags(log.manifest, summary) | {"mlflow.note.content": view.note(log, summary, folder)}
     return Entry(
         name=view.run_name(log.manifest),
         began=began,
         ended=ended,
         status="FINISHED" if view.is_complete(log) else "KILLED",
-        metrics=view.metrics(log, found),
+        metrics=view.metrics(log, summary),
         params=params(log.manifest),
         tags=tags | {"mlflow.source.git.commit": log.manifest.git_commit},
         data=log.manifest,
@@ -70,7 +70,7 @@ def write(client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], 
     try:
         client.log_batch(
             run_id,
-            metrics=[Metric(shown.name, short(shown.value), entry.ended, shown.step) for shown in entry.metrics],
+            metrics=[Metric(metric.name, short(metric.value), entry.ended, metric.step) for metric in entry.metrics],
             params=[Param(*item) for item in entry.params.items()],
             tags=[RunTag(*item) for item in tags.items()],
             synchronous=True,
@@ -136,10 +136,11 @@ def discard(client: Any, experiment_id: str, run_id: str) -> None:
 
 
 def _colour(client: Any, experiment_id: str, kind: str, former: Sequence[Any]) -> str:
-    """A replaced run passes its colour on; a new one has none that the newest of its kind have. MLflow draws by lot."""
+    """The colour of the replaced run, or one that the newest runs of its kind do not have. MLflow's is random."""
     newest = client.search_runs([experiment_id], f"tags.kind = '{kind}'", max_results=len(RUN_COLOURS) - 1)
-    kept, taken = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
-    return next((colour for colour in kept if colour), next(one for one in RUN_COLOURS if one not in taken))
+    former_colours, taken = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
+    unused = next(colour for colour in RUN_COLOURS if colour not in taken)
+    return next((colour for colour in former_colours if colour), unused)
 
 
 def _data_set(manifest: Manifest) -> Any:

@@ -1,4 +1,4 @@
-"""The calls of a template of `basics`, what each of them tells apart, and the choice of tests among them."""
+"""The calls of a template of `basics`, which wrong programs each distinguishes, and the choice of tests among them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLS = 120
 """Calls drawn per template and constant."""
 EXAMPLES = 2
 HIDDEN = 6
-"""At least; more where that many cannot tell every wrong program apart."""
+"""Minimum; more where these do not distinguish every wrong program."""
 NEAR = 40
 """Calls that a draw looks at first, so that draws differ in their tests."""
 STEPS = 500
@@ -37,19 +37,19 @@ class Case(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """What depends on template and constant alone; all draws choose from it."""
+    """The data that depend on template and constant only; all draws choose from them."""
 
     cases: tuple[Case, ...]
     shown: int
-    """Bits of the wrong programs that the examples tell apart: the stubs and the slip."""
+    """Bits of the wrong programs that the examples distinguish: the stubs and the slip."""
     every: int
-    """Bits of the wrong programs that some case tells apart; the others count as equivalent."""
+    """Bits of the wrong programs that some case distinguishes; the others count as equivalent."""
     kept: frozenset[Case]
     """Cases without which a wrong program might go undetected; they are never shown as examples."""
 
 
 def pool(template: Template, k: Any, rng: Random) -> Pool:
-    """Draw calls, run the reference on them, and find out which wrong programs each call tells apart."""
+    """Draw calls, run the reference on them, and determine which wrong programs each call distinguishes."""
     reference = compiled(source(template, template.solution, k))
     drawn = {repr(call): call for call in islice(calls(template, k, rng), CALLS)}
     values = [reference(*call) for call in drawn.values()]
@@ -77,7 +77,7 @@ def wrong_programs(template: Template, k: Any) -> list[Program]:
 
 
 def chosen(pool: Pool, rng: Random) -> tuple[list[Case], list[Case]]:
-    """The examples, which tell stubs and slip apart, and the hidden cases, which tell every wrong program apart."""
+    """The examples, which distinguish stubs and slip, and the hidden cases, which distinguish every wrong program."""
     shuffled = rng.sample(pool.cases, len(pool.cases))
     examples = _rejecting(pool.shown, [case for case in shuffled if case not in pool.kept], EXAMPLES)
     rest = [case for case in shuffled if case not in examples]

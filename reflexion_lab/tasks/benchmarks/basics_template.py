@@ -44,7 +44,7 @@ class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of one call, in the words below, given the constant."""
     constants: tuple[int | str | tuple[int | str, ...] | None, ...] = (None,)
     slip: tuple[str, ...] = ()
-    """A plausible wrong body, () for none; the examples reject it, so that feedback can mend it."""
+    """A plausible wrong body, () for none; the examples reject it, so feedback can fix it."""
     note: str = ""
     """For whoever changes the template."""
 
@@ -92,9 +92,9 @@ def _meaning(node: ast.expr) -> Draw:  # noqa: PLR0911 (one return a form)
     raise DataError(f"{FILE.name}: `{ast.unparse(node)}` has no meaning among inputs")
 
 
-def _naming(name: str, given: Draw) -> Draw:
+def _naming(name: str, draw: Draw) -> Draw:
     def drawn(known: dict[str, Any]) -> Any:
-        known[name] = given(known)
+        known[name] = draw(known)
         return known[name]
 
     return drawn

@@ -121,19 +121,19 @@ def _of_test(test: str) -> tuple[list[Case], float] | None:
                 ast.Assign([ast.Name("results")], ast.List(results)),
                 ast.For() as loop,
             ] if len(inputs) == len(results) and (matched := LOOP.fullmatch(ast.unparse(loop))):
-                cases = [_case(lines, given, result) for given, result in zip(inputs, results, strict=True)]
+                cases = [_case(lines, arguments, result) for arguments, result in zip(inputs, results, strict=True)]
                 return list({case.arguments: case for case in cases}.values()), float(matched[1] or matched[2])
     except (*UNREADABLE, StopIteration):
         pass
     return None
 
 
-def _case(lines: list[bytes], given: ast.expr, result: ast.expr) -> Case:
-    if not isinstance(given, ast.List | ast.Tuple):
+def _case(lines: list[bytes], arguments: ast.expr, result: ast.expr) -> Case:
+    if not isinstance(arguments, ast.List | ast.Tuple):
         raise DataError("an input is no sequence of arguments")
-    for argument in given.elts:
+    for argument in arguments.elts:
         _value(argument)
-    return Case(", ".join(_text(lines, node) for node in given.elts), _text(lines, result), _value(result))
+    return Case(", ".join(_text(lines, node) for node in arguments.elts), _text(lines, result), _value(result))
 
 
 def _text(lines: list[bytes], node: ast.expr) -> str:
@@ -158,16 +158,16 @@ def _released(problem: Problem, base: list[list[object]], compute: Compute | Non
             "field $.base_input: a release file of EvalPlus holds no expected values; pass `compute`, which runs its "
             "canonical solutions, or use the hub's rows, with the field test"
         )
-    given = list(dict.fromkeys(", ".join(map(_source, arguments)) for arguments in base + problem.plus_input))
+    calls = list(dict.fromkeys(", ".join(map(_source, arguments)) for arguments in base + problem.plus_input))
     program = problem.prompt + problem.canonical_solution
-    texts = compute(program, problem.entry_point, [f"candidate({arguments})" for arguments in given])
+    texts = compute(program, problem.entry_point, [f"candidate({arguments})" for arguments in calls])
     cases = []
-    for arguments, text in zip(given, texts, strict=True):
+    for arguments, text in zip(calls, texts, strict=True):
         try:
             cases.append(Case(arguments, text or "", ast.literal_eval(text or "")))
         except UNREADABLE:
             continue
-    return len(given), cases, problem.atol
+    return len(calls), cases, problem.atol
 
 
 def _source(value: object) -> str:
@@ -191,11 +191,11 @@ def _whole(test: str) -> str:
 def _without_numpy(test: str) -> str:
     """`test` with its comparison of floats in plain Python; as it is, where it needs numpy for more than that."""
     tree = ast.parse(test)
-    kept = [node for node in tree.body if not _compares(node)]
-    needed = {part.id for node in kept for part in ast.walk(node) if isinstance(part, ast.Name)}
+    statements = [node for node in tree.body if not _compares(node)]
+    needed = {part.id for node in statements for part in ast.walk(node) if isinstance(part, ast.Name)}
     if not any(isinstance(node, ast.Import) and _compares(node) for node in tree.body) or needed & NUMPY:
         return test
-    return ASSERTION + "\n\n" + "\n\n".join(map(ast.unparse, kept))
+    return ASSERTION + "\n\n" + "\n\n".join(map(ast.unparse, statements))
 
 
 def _compares(node: ast.stmt) -> bool:

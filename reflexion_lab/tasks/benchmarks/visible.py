@@ -46,7 +46,7 @@ def visible_tests(prompt: str, entry_point: str) -> tuple[str, ...]:
     text = docstring[2] if docstring else text
     tests: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # prompts hold "\d" and `1if`, which is for their authors to mend
+        warnings.simplefilter("ignore")  # prompts hold "\d" and `1if`, which their authors would have to fix
         try:
             pieces = DocTestParser().parse(text)
         except ValueError:  # doctests whose indentation is off
@@ -95,8 +95,8 @@ def _worked(text: str, name: str, parameters: list[str]) -> Iterator[tuple[int, 
         call = _parse(f"{name}({match[1]})")
         if not (isinstance(call, ast.Call) and _is_example(call, name)):
             continue
-        given = len(call.args)
-        if [keyword.arg for keyword in call.keywords] == parameters[given : given + len(call.keywords)]:
+        n_positional = len(call.args)
+        if [keyword.arg for keyword in call.keywords] == parameters[n_positional : n_positional + len(call.keywords)]:
             call.args += [keyword.value for keyword in call.keywords]  # a solution may rename its parameters
             call.keywords = []
             yield match.start(), ast.unparse(call), match.end()

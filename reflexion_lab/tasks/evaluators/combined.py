@@ -48,8 +48,8 @@ class Combined:
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         with ThreadPoolExecutor(3) as pool:
-            asked = (task, trajectory.solution, task.visible_tests, trajectory.finish_reason)
-            tests = pool.submit(run_tests, self.sandbox, *asked)
+            arguments = (task, trajectory.solution, task.visible_tests, trajectory.finish_reason)
+            tests = pool.submit(run_tests, self.sandbox, *arguments)
             wait([tests], HEAD_START)
             types = pool.submit(self.types.evaluate, task, trajectory)
             lint = pool.submit(self.lint.evaluate, task, trajectory)

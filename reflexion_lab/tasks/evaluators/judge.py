@@ -1,4 +1,4 @@
-"""The grader, who is not the teacher: holds the hidden tests' verdicts away from the loop."""
+"""The grader, separate from the loop's evaluator: keeps verdicts of hidden tests away from the loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 
 class AskedTwice(RuntimeError):
-    """Somebody asked for a second hidden verdict on a task while its run was open: pass@1 would become pass@2."""
+    """A second hidden verdict on a task was requested while its run was open: pass@1 would become pass@2."""
 
 
 class HiddenTests:
@@ -53,5 +53,5 @@ class HiddenTests:
         self._graded.update(graded)
 
     def seal(self) -> None:
-        """All loops have ended: nothing that is learned from now on can reach them."""
+        """Mark all loops as ended: later verdicts cannot reach them."""
         self.sealed = True

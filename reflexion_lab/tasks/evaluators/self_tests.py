@@ -51,10 +51,10 @@ class SelfTests:
     def write(self, task: Task) -> WrittenTests:
         messages = (self._message(task),)
         completion = self.model.complete(messages, sampling=self.sampling)
-        kept, dropped = self._sift(task, self._text(task, completion), completion.finish_reason == "length")
+        tests, dropped = self._sift(task, self._text(task, completion), completion.finish_reason == "length")
         return WrittenTests(
             task_id=task.task_id,
-            tests=tuple(kept),
+            tests=tuple(tests),
             dropped=dropped,
             messages=messages,
             reply=completion.text,
@@ -72,21 +72,21 @@ class SelfTests:
     def _text(self, task: Task, completion: Completion) -> str:
         if completion.finish_reason in WITHHELD:
             return ""
-        begun = f"assert {task.entry_point}" if self.style == "continuation" and completion.text.strip() else ""
-        return begun + completion.text
+        prefix = f"assert {task.entry_point}" if self.style == "continuation" and completion.text.strip() else ""
+        return prefix + completion.text
 
     def _sift(self, task: Task, text: str, is_cut: bool) -> tuple[list[str], dict[str, str]]:
         """Tests that are kept, and the others with the reason."""
-        kept: list[str] = []
+        tests: list[str] = []
         dropped: dict[str, str] = {}
         if is_cut:  # half of `== 12` may well be Python
             text, _, last = text.rpartition("\n")
             dropped |= {test.source: "cut off" for test in asserts(last, self.max_chars)}
         sieve = Sieve(task, task.visible_tests if self.drop_visible else ())
         for test in asserts(text, self.max_chars):
-            reason = sieve.refusal(test) or ("one too many" if len(kept) >= self.max_tests else "")
+            reason = sieve.refusal(test) or ("one too many" if len(tests) >= self.max_tests else "")
             if reason:
                 dropped.setdefault(test.source, reason)
             else:
-                kept.append(test.source)
-        return kept, dropped
+                tests.append(test.source)
+        return tests, dropped

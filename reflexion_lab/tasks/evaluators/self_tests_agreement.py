@@ -33,12 +33,12 @@ class DualAgreement:
         if not (self.agreement and written.tests):
             return written
         drafts = [self.drafter.act(task, Recollection()) for _ in range(self.agreement)]
-        kept = self._agreed(task, written.tests, drafts)
-        reason = "outside the agreement of the drafts" if kept else "passed by no draft"
+        agreed = self._agreed(task, written.tests, drafts)
+        reason = "outside the agreement of the drafts" if agreed else "passed by no draft"
         return replace(
             written,
-            tests=tuple(test for test in written.tests if test in kept),
-            dropped=written.dropped | {test: reason for test in written.tests if test not in kept},
+            tests=tuple(test for test in written.tests if test in agreed),
+            dropped=written.dropped | {test: reason for test in written.tests if test not in agreed},
             usage=sum((usage for draft in drafts for usage in (draft.usage, *draft.others.values())), written.usage),
         )
 

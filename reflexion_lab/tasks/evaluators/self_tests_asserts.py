@@ -70,7 +70,7 @@ def _parse(text: str) -> list[Assert]:
     try:
         compile(tree, NAME, "exec", dont_inherit=True)  # refuses `f(x=1, x=2)`, which parses
         tests = [node.test for node in tree.body if isinstance(node, ast.Assert)]
-        # A message would only tell the candidate's author what the values tell.
+        # A message would only repeat what the values show.
         return [Assert(f"assert {ast.unparse(test)}", test) for test in tests]
     except MISTAKES:
         return []

@@ -1,4 +1,4 @@
-"""The type checkers and linters that the lab asks: how to ask each, and what its answer means.
+"""Type checkers and linters: their command lines and the parsing of their output.
 
 They parse a program and never execute it. Each runs with an empty environment, in a folder of its own, at low priority,
 with its time, memory and output bounded; nothing else holds it back from what the lab's user may do.
@@ -43,7 +43,7 @@ Finding = tuple[int, str, str]
 
 
 class DidNotRun(Exception):
-    """A tool gave no findings that could be believed, and why."""
+    """A tool gave no valid findings; the message has the reason."""
 
 
 class Tool(NamedTuple):
@@ -55,7 +55,7 @@ class Tool(NamedTuple):
     """`{file}`, `{version}`, `{env}`, a Python environment without packages as the sandbox's, and `{cache}`, a folder
     that no other process uses at the time, are filled in."""
     read: Callable[[str], list[Finding]]
-    """The errors in what it printed; whatever this raises means that the answer could not be read."""
+    """Parse the errors from its output; any exception means that the output is invalid."""
     codes: tuple[int, ...] = (0, 1)
     """Exit codes of a run that came to its end; 0 means no errors."""
 
@@ -103,7 +103,7 @@ TOOLS = {
 
 @cache
 def located(tool: str) -> str | None:
-    """Where the tool is: beside this interpreter, else on the PATH; None, after one warning, where it is nowhere."""
+    """Path of the tool: beside this interpreter, else on the PATH; None, after one warning, if it is missing."""
     here = Path(sys.executable).with_name(tool)
     path = str(here) if os.access(here, os.X_OK) else shutil.which(tool)
     if path is None:
@@ -122,7 +122,7 @@ def ask(tool: str, program: str) -> list[Finding]:
     Raises
     ------
     DidNotRun
-        It is missing, crashed, took too long, or printed what cannot be believed.
+        It is missing, crashed, timed out, or printed invalid output.
     """
     try:
         with _a_core_and_its_cache() as cache:
@@ -161,7 +161,7 @@ def _a_core_and_its_cache() -> Iterator[str]:
 
 
 def _run(tool: str, program: str, cache: str) -> tuple[int, str, str]:
-    """Exit code, what was printed, and the beginning of what was complained of."""
+    """Exit code, standard output, and the beginning of standard error."""
     executable = located(tool)
     if executable is None:
         raise DidNotRun("it is not installed")
@@ -182,7 +182,7 @@ def _run(tool: str, program: str, cache: str) -> tuple[int, str, str]:
 
 
 def _watched(command: list[str], folder: str, source: IO[bytes], errors: IO[bytes]) -> tuple[int, bytes]:
-    """Exit code and output; a tool that takes too long or prints too much is killed and gave no answer."""
+    """Exit code and output; a tool that takes too long or prints too much is killed, which is an error."""
     environment = {"HOME": folder, "PATH": os.defpath, "PYTHONUTF8": "1", "TY_MAX_PARALLELISM": "1"}
     process = subprocess.Popen(
         command,
@@ -221,7 +221,7 @@ def _restrain(process: int) -> None:
 
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))
-            # Should the lab be killed, nobody else ends it. A limit of no second would end it at its first tick.
+            # The kernel ends it if the lab is killed. A limit of no second would end it at its first tick.
             most = math.ceil(2 * SECONDS)
             resource.prlimit(process, resource.RLIMIT_CPU, (most, most))
 

@@ -81,10 +81,11 @@ def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[st
     *before, last = tree.body or [ast.Pass()]
     if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
         return None
-    imported, given = _names(ast.Module(before, [])), _set_up(setup)
-    cut = _Cut((entry_point, "candidate"), imported.bound | given.bound | foreign)
+    imported, setup_names = _names(ast.Module(before, [])), _set_up(setup)
+    cut = _Cut((entry_point, "candidate"), imported.bound | setup_names.bound | foreign)
     test = cut.visit(last.test)
-    known, named = imported.known | given.known, {part.id for part in ast.walk(test) if isinstance(part, ast.Name)}
+    known = imported.known | setup_names.known
+    named = {part.id for part in ast.walk(test) if isinstance(part, ast.Name)}
     if named & (cut.foreign - known) or not comparable(test, known) or _may_skip(test):
         return None
     try:

@@ -24,14 +24,14 @@ EXPLAINED = 3
 """Failing checks in place whose two sides are shown."""
 
 
-def run_checks(asked: dict[str, Any]) -> None:
+def run_checks(request: dict[str, Any]) -> None:
     """Execute the program, then every check in a copy of its namespace; report each."""
-    tell, checks = teller(asked.pop("nonce")), asked["checks"]
+    tell, checks = teller(request.pop("nonce")), request["checks"]
     try:
-        tests = define(asked)
+        tests = define(request)
     except BaseException as problem:
-        if isinstance(problem, KeyError) and problem.args == (asked["entry_point"],):
-            problem = NameError(f"name '{asked['entry_point']}' is not defined")
+        if isinstance(problem, KeyError) and problem.args == (request["entry_point"],):
+            problem = NameError(f"name '{request['entry_point']}' is not defined")
         for index in range(len(checks)):
             tell(index, row(*describe(problem), 0.0))
         return
@@ -41,21 +41,21 @@ def run_checks(asked: dict[str, Any]) -> None:
             imports, calls = check
             tell(index, compute(imports, calls, tests))
             continue
-        outcome, told = run_check(check, tests)
-        tell(index, told)
+        outcome, fields = run_check(check, tests)
+        tell(index, fields)
         if outcome == "fail":
             failed.append(index)
     for index in failed[:EXPLAINED]:
-        if sides := explain(asked["sources"][index], tests):
+        if sides := explain(request["sources"][index], tests):
             tell(index, row(*sides))
 
 
 def teller(nonce: str) -> Callable[[int, str], None]:
-    """Writes report lines. What it needs is bound here, before the program can replace it."""
+    """Return the writer of report lines; `os.write` is bound before the program can replace it."""
     write = os.write
 
-    def tell(index: int, told: str) -> None:
-        write(REPORT, f"{nonce} [{index}, {told}]\n".encode())
+    def tell(index: int, fields: str) -> None:
+        write(REPORT, f"{nonce} [{index}, {fields}]\n".encode())
 
     return tell
 
@@ -65,9 +65,9 @@ def row(*fields: Any) -> str:
     return ", ".join([quoted(field) if isinstance(field, str) else repr(field) for field in fields])
 
 
-def define(asked: dict[str, Any]) -> dict[str, Any]:
+def define(request: dict[str, Any]) -> dict[str, Any]:
     """Execute the program as a module of its own; returns the namespace of its tests."""
-    if "random" in asked["program"]:  # equal programs draw equal numbers
+    if "random" in request["program"]:  # equal programs draw equal numbers
         import random
 
         random.seed(0)
@@ -75,10 +75,10 @@ def define(asked: dict[str, Any]) -> dict[str, Any]:
     sys.modules["candidate"] = sys.modules["__main__"] = module
     for private in ("lockdown", "seccomp", "child", "plain"):
         sys.modules.pop(private, None)
-    exec(compile(asked["program"], "<candidate>", "exec"), module.__dict__)
+    exec(compile(request["program"], "<candidate>", "exec"), module.__dict__)
     tests = dict(module.__dict__)
-    tests["candidate"] = module.__dict__[asked["entry_point"]]
-    if setup := asked["setup"]:
+    tests["candidate"] = module.__dict__[request["entry_point"]]
+    if setup := request["setup"]:
         exec(setup if isinstance(setup, types.CodeType) else compile(setup, "<setup>", "exec"), tests)
     return tests
 
@@ -92,19 +92,19 @@ def compute(imports: Any, calls: list[Any], tests: dict[str, Any]) -> str:
         seen: Any = {}
         values = [encode(eval(call, tests), seen) for call in calls]
     except BaseException as problem:
-        outcome, *told = describe(problem)
-        return row("error" if outcome == "fail" else outcome, *told, round(clock() - start, 6))
+        outcome, *details = describe(problem)
+        return row("error" if outcome == "fail" else outcome, *details, round(clock() - start, 6))
     return f"[{','.join(values)}], {clock() - start:.6f}"
 
 
 def run_check(check: Any, tests: dict[str, Any]) -> tuple[str, str]:
     """Run one check in place; returns its outcome and its row."""
-    start, told = clock(), ["pass", "", "", 0]
+    start, fields = clock(), ["pass", "", "", 0]
     try:
         exec(compile(check, "<check>", "exec") if isinstance(check, str) else check, tests)
     except BaseException as problem:
-        told = describe(problem)
-    return str(told[0]), row(*told, round(clock() - start, 6))
+        fields = describe(problem)
+    return str(fields[0]), row(*fields, round(clock() - start, 6))
 
 
 def describe(problem: BaseException) -> list[Any]:
@@ -121,13 +121,13 @@ def describe(problem: BaseException) -> list[Any]:
         outcome = "fail"
     try:
         message = str(problem)[:500]
-    except Exception:  # an exception of the candidate's own may refuse to be printed
+    except Exception:  # printing a user-defined exception may fail
         message = ""
     return [outcome, type(problem).__name__, message, lines[-1] if lines else 0]
 
 
 def walk(trace: types.TracebackType | None) -> Iterator[tuple[types.FrameType, int]]:
-    """Frames and lines, outermost first. (The module `traceback` would make every fork dearer.)"""
+    """Frames and lines, outermost first. (The module `traceback` would make every fork more expensive.)"""
     while trace is not None:
         yield trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next

@@ -153,9 +153,9 @@ def comparable(node: ast.expr, names: Collection[str]) -> bool:
         case ast.Subscript():
             return known(node.value) and known(node.slice)
         case ast.Call():
-            given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg in NAMED)]
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg in NAMED)]
             passes = all(keyword.arg in NAMED for keyword in node.keywords)
-            return named(node.func, FUNCTIONS) and passes and all(map(known, given))
+            return named(node.func, FUNCTIONS) and passes and all(map(known, arguments))
     return False
 
 
@@ -189,12 +189,12 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
             pairs = zip(node.ops, sides, sides[1:], strict=False)
             return all(COMPARE[type(op)](left, right) for op, left, right in pairs)
         case ast.BoolOp():
-            found = False
+            result = False
             for part in node.values:
-                found = value(part)
-                if bool(found) is isinstance(node.op, ast.Or):
+                result = value(part)
+                if bool(result) is isinstance(node.op, ast.Or):
                     break
-            return found
+            return result
         case ast.UnaryOp():
             return UNARY[type(node.op)](value(node.operand))
         case ast.BinOp():

@@ -40,9 +40,9 @@ ASK = struct.Struct("<dI")
 STATUS = struct.Struct("<idd??")
 """Exit code (negative: signal), wall and CPU seconds, whether the layers were in force, whether the time was over."""
 OUT_OF_MEMORY, BROKEN = 98, 99
-"""Exit codes of a child whose reporting failed: for want of memory, or otherwise."""
+"""Exit codes of a child whose reporting failed: out of memory, or other causes."""
 ALIVE = child.REPORT + 1
-"""The end of a pipe that a child holds while it lives."""
+"""The end of a pipe that a child keeps open while it runs."""
 CONNECTION = ALIVE + 1
 WARM = ["collections", "copy", "functools", "heapq", "itertools", "math", "operator", "re", "string", "typing"]
 USUAL = """
@@ -79,7 +79,7 @@ def keep_listings() -> None:
 
 
 def heed_signals() -> None:
-    """Whoever started the lab may have ignored some, as `nohup` does; a candidate's program meets them as usual."""
+    """Restore default signals: the parent may ignore some, as `nohup` does; candidates get the defaults."""
     as_usual: dict[int, Any] = dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_IGN)
     as_usual[signal.SIGINT] = signal.default_int_handler
     for number in signal.valid_signals():
@@ -88,7 +88,7 @@ def heed_signals() -> None:
 
 
 def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> None:
-    """Answer one request after the other until the lab hangs up.
+    """Answer requests in turn until the lab closes the connection.
 
     A child's descriptors are arranged before it is forked: whatever a child does first costs it copies of pages.
     """
@@ -132,7 +132,7 @@ def fork_here() -> int:
 
 
 def wait(ended: int, connection: socket.socket, wall: float) -> bool:
-    """Until the child is gone, or the lab hangs up; False when the time was over before that."""
+    """Wait until the child has ended or the lab closes the connection; False on timeout."""
     poll = select.poll()
     poll.register(ended, 0)  # no event but the hang-up, which the child's end brings
     poll.register(connection, select.POLLIN)
@@ -151,7 +151,7 @@ def end(process: int) -> tuple[int, float]:
 
 
 def sweep(folder: str) -> None:
-    """Empty the private folder; a candidate's leavings never meet the next one.
+    """Empty the private folder; files of one candidate never reach the next one.
 
     Level by level, what a folder holds moves up and the folder goes: no depth of nesting can exhaust the stack.
     """
@@ -184,11 +184,11 @@ def run_child(request: int, layers: lockdown.Lockdown, cpu: int) -> None:
     """Become the candidate's process; never returns."""
     try:
         os.setsid()
-        asked: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
+        request_fields: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
         layers.enter(cpu)
         os.closerange(CONNECTION, 256)
         os.write(ALIVE, b".")
-        child.run_checks(asked)
+        child.run_checks(request_fields)
         sys.stdout.flush()
     except BaseException as problem:
         os.write(2, f"sandbox: {problem!r}\n".encode())

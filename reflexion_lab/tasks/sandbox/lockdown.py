@@ -56,12 +56,12 @@ def landlock_abi() -> int:
 
 def layers() -> list[str]:
     """Names of the layers that this machine can put in force."""
-    found = ["fork-server", "rlimits"]
+    names = ["fork-server", "rlimits"]
     if abi := landlock_abi():
-        found.append(f"landlock-abi{abi}")
+        names.append(f"landlock-abi{abi}")
     if seccomp.available():
-        found.append("seccomp")
-    return found
+        names.append("seccomp")
+    return names
 
 
 def readable_paths() -> list[str]:

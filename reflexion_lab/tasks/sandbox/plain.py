@@ -176,14 +176,14 @@ def _tagged(tag: str, text: str) -> str:
 def _shown(value: Any, kind: Any) -> str:
     """Name of the type, text, and truth."""
     try:
-        shown = repr(value)[:200]
+        text = repr(value)[:200]
     except Exception:  # a candidate's own `__repr__`, or an integer too long to be shown
-        shown = ""
+        text = ""
     try:
         truth = "true" if value else "false"
     except Exception:
         truth = "true"
-    return f"{quoted(kind.__name__)},{quoted(str.__str__(shown))},{truth}"
+    return f"{quoted(kind.__name__)},{quoted(str.__str__(text))},{truth}"
 
 
 def _opaque(value: Any, seen: Seen) -> str:

@@ -1,4 +1,4 @@
-"""What a child of the sandbox reported, read with suspicion."""
+"""Reports of sandbox children, read as untrusted input."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from reflexion_lab.tasks.sandbox.values import Decoder, Unreadable
 
 ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,16}\b")
 ENDINGS = ("error", "early_exit", "memory")
-"""Outcomes that a child may tell of a check; of one in place also `pass` and `fail`, of one apart only its values."""
+"""Outcomes that a child may report for any check; in-place checks may also report `pass` and `fail`."""
 UNDECIDED = ("Unreadable", "TypeError")
-"""Errors of a comparison of objects that stand for the program's own."""
+"""Errors of comparisons of placeholders for the program's own objects."""
 LONGEST = 500
-"""Characters of a text from a child."""
+"""Maximal characters of a text from a child."""
 LINES = 1_000_000
 
 
 class Read(NamedTuple):
     checks: list[Check | None]
-    """One for each, in their order; None for those that the child never began."""
+    """One per check, in order; None for checks that the child did not start."""
     undecided: set[int]
-    """Those whose values came, and say nothing of the objects that they stand for."""
+    """Checks whose reported values do not decide the comparison."""
 
 
 def read_checks(prepared: Sequence[Prepared], reported: Reported) -> Read:
-    """What became of each check; the first that was not reported ended as the child did."""
-    found: dict[int, Check] = {}
+    """The result of each check; the first unreported check gets the outcome of the child."""
+    results: dict[int, Check] = {}
     judged: set[int] = set()
     undecided: set[int] = set()
     decoder = Decoder()
@@ -46,24 +46,24 @@ def read_checks(prepared: Sequence[Prepared], reported: Reported) -> Read:
             case [int(i), list(values), float(seconds)] if 0 <= i < len(prepared) and i not in judged:
                 if (test := prepared[i].test) is not None:
                     judged.add(i)
-                    found[i], is_undecided = _judged(prepared[i], test, values, decoder, seconds)
+                    results[i], is_undecided = _judged(prepared[i], test, values, decoder, seconds)
                     if is_undecided:
                         undecided.add(i)
-            case [int(i), *told] if 0 <= i < len(prepared):
-                if check := _told(prepared[i], told, found.get(i)):
-                    found[i] = check
+            case [int(i), *fields] if 0 <= i < len(prepared):
+                if check := _told(prepared[i], fields, results.get(i)):
+                    results[i] = check
                     undecided.discard(i)
-    begun = next((i for i in range(len(prepared)) if i not in found), 0)
-    if prepared and begun not in found:
+    first = next((i for i in range(len(prepared)) if i not in results), 0)
+    if prepared and first not in results:
         outcome, message = ending(reported.status, reported.over)
-        found[begun] = Check(name=prepared[begun].name, outcome=outcome, message=message, mode=prepared[begun].mode)
-    return Read([found.get(i) for i in range(len(prepared))], undecided)
+        results[first] = Check(name=prepared[first].name, outcome=outcome, message=message, mode=prepared[first].mode)
+    return Read([results.get(i) for i in range(len(prepared))], undecided)
 
 
 def _judged(
     prepared: Prepared, test: ast.expr, values: list[Any], decoder: Decoder, seconds: float
 ) -> tuple[Check, bool]:
-    """The verdict on what the candidate computed, and whether only its own process can reach one."""
+    """The verdict on the computed values, and whether the check must be judged in place."""
     name, mode = prepared.name, prepared.mode
     try:
         verdict = judge(test, decoder.decode(*values))
@@ -85,14 +85,14 @@ def _judged(
     return check, verdict.outcome == "error" and verdict.error_type in UNDECIDED
 
 
-def _told(prepared: Prepared, told: list[Any], before: Check | None) -> Check | None:
-    """What a child says of a check, as far as it may; None for what it may not."""
+def _told(prepared: Prepared, fields: list[Any], before: Check | None) -> Check | None:
+    """A check as reported by a child; None where the child may not report it."""
     outcomes = ENDINGS if prepared.test is not None else ("pass", "fail", *ENDINGS)
-    match told:
+    match fields:
         case [str(outcome), str(kind), str(message), int(line), float(seconds)] if outcome in outcomes:
-            said = {"error_type": readable(kind), "message": readable(message)}
-            line, seconds = min(max(int(line), 0), LINES), finite(seconds)  # True is no line
-            return Check(name=prepared.name, outcome=outcome, mode=prepared.mode, line=line, seconds=seconds, **said)
+            error = {"error_type": readable(kind), "message": readable(message)}
+            line, seconds = min(max(int(line), 0), LINES), finite(seconds)  # `True` is an int too
+            return Check(name=prepared.name, outcome=outcome, mode=prepared.mode, line=line, seconds=seconds, **error)
         case [str(expected), str(actual)] if before and before.outcome == "fail" and prepared.test is None:
             sides = {"expected": readable(expected), "actual": readable(actual)}
             message = before.message or f"expected {sides['expected']}, got {sides['actual']}"
@@ -101,19 +101,19 @@ def _told(prepared: Prepared, told: list[Any], before: Check | None) -> Check | 
 
 
 def read_values(reported: Reported, calls: int) -> list[list[Any]]:
-    """The values of each call that came back, [] for one that did not."""
-    found: list[list[Any]] = [[] for _ in range(calls)]
+    """The values of each call, [] for a call without a report."""
+    values_by_call: list[list[Any]] = [[] for _ in range(calls)]
     decoder = Decoder()
     for entry in entries(reported.report, reported.nonce):
         match entry:
             case [int(i), list(values), float(_)] if 0 <= i < calls:
                 with contextlib.suppress(Unreadable):
-                    found[i] = decoder.decode(*values)
-    return found
+                    values_by_call[i] = decoder.decode(*values)
+    return values_by_call
 
 
 def finite(seconds: float) -> float:
-    """What a child measured, or 0.0 for what no clock says."""
+    """`seconds` as measured by a child; 0.0 if negative, infinite or NaN."""
     return seconds if 0.0 <= seconds < math.inf else 0.0
 
 
@@ -122,8 +122,8 @@ def entries(report: bytes, nonce: str) -> list[list[object]]:
     mark = nonce.encode() + b" "
     lines = [line[len(mark) :] for line in report.split(b"\n") if line.startswith(mark)]
     try:
-        found: list[list[object]] = json.loads(b"[%b]" % b",".join(lines))
-        return found
+        parsed: list[list[object]] = json.loads(b"[%b]" % b",".join(lines))
+        return parsed
     except (ValueError, RecursionError):  # a candidate's own lines
         return [entry for line in lines if (entry := _parsed(line))]
 
@@ -146,7 +146,7 @@ def ending(status: int, over: bool) -> tuple[str, str]:
 
 
 def readable(text: str, limit: int = LONGEST) -> str:
-    """What a candidate wrote, capped, fit for files and for prompts that come out the same in every run.
+    """A candidate's text, capped, safe for files, and reproducible in prompts.
 
     Lone surrogates, which no file can hold, become `?`; addresses of objects, which differ from run to run, are cut.
     """

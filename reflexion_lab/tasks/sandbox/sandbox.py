@@ -25,9 +25,9 @@ from reflexion_lab.tasks.sandbox.server import Limits, Reported, Server
 __all__ = ["Limits", "Sandbox"]
 DEFAULTS = Limits()
 ENDED = ("timeout", "early_exit", "memory")
-"""Outcomes of a check that may have taken its child with it."""
+"""Outcomes of a check that may have ended its child."""
 RESTARTS = 2
-"""Fresh children for the checks that a program did not live to begin: each may take the whole time once more."""
+"""New children for checks that were not started because the child ended; each has the full time limit."""
 
 
 class Sandbox:
@@ -57,7 +57,7 @@ class Sandbox:
         """Execute `program` and its checks, each in turn, in one fresh child.
 
         Checks that it never began, as one before them hung or ended it, run in another, at most `RESTARTS` times.
-        What cannot be told of the program's own objects from outside is judged in place.
+        Comparisons of the program's own objects that are undecidable from outside are judged in place.
 
         `cpu_seconds` is what the canonical solution uses, if known: limits of time scale with it. A program whose time
         was over is run once more while nothing else runs here, before that is believed.
@@ -69,21 +69,21 @@ class Sandbox:
         """
         foreign = defined_by(tuple(checks))
         prepared = [prepare(check, entry_point, setup, foreign) for check in checks]
-        asked = {"program": program, "entry_point": entry_point, "setup": _compiled(setup)}
+        request = {"program": program, "entry_point": entry_point, "setup": _compiled(setup)}
         children: list[Reported] = []
 
         undecided: set[int] = set()
 
         def report(wanted: Sequence[int], order: Sequence[int]) -> list[Check | None]:
-            """What became of `wanted` in a fresh child that runs the checks in `order`."""
+            """Results of the checks `wanted` in a new child that runs the checks in `order`."""
             run = {i: prepared[i] for i in order}
             sources = {n: checks[i] for n, (i, check) in enumerate(run.items()) if check.test is None}
             codes = {"checks": [check.asked for check in run.values()], "sources": sources}
-            children.append(self._report({**asked, **codes}, cpu_seconds))
+            children.append(self._report({**request, **codes}, cpu_seconds))
             read = read_checks(list(run.values()), children[-1])
             undecided.update(i for n, i in enumerate(run) if n in read.undecided and run[i].is_shared)
-            found = dict(zip(run, read.checks, strict=True))
-            return [found[i] for i in wanted]
+            results = dict(zip(run, read.checks, strict=True))
+            return [results[i] for i in wanted]
 
         every = range(len(checks))
         done = report(every, every)
@@ -116,24 +116,24 @@ class Sandbox:
         )
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
-        """What each call of `program` returns, as Python source; None where that is no plain data or it raised."""
+        """The return value of each call of `program`, as Python source; None where it is no plain data or it raised."""
         codes = [(None, [compiled(call, "eval", "<call>")]) for call in calls]
-        asked = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
-        computed = read_values(self._report(asked, 0.0), len(calls))
+        request = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
+        computed = read_values(self._report(request, 0.0), len(calls))
         return [literal(values[0]) if values else None for values in computed]
 
-    def _report(self, asked: Mapping[str, object], cpu_seconds: float) -> Reported:
+    def _report(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
         with self._server() as server:
-            reported = server.run(asked, cpu_seconds)
+            reported = server.run(request, cpu_seconds)
         if not reported.over:
             return reported
         with self._one_alone, contextlib.ExitStack() as stack:
             servers = [stack.enter_context(self._server()) for _ in range(self.servers)]
-            return servers[0].run(asked, cpu_seconds)
+            return servers[0].run(request, cpu_seconds)
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[_Replaced]:
-        """A server that nobody else uses meanwhile."""
+        """A server for exclusive use."""
         held = _Replaced(self._idle.get(), self._start)
         try:
             yield held
@@ -151,7 +151,7 @@ class Sandbox:
         return server
 
     def close(self) -> None:
-        """End every server and what it runs. Nothing runs here any more."""
+        """End every server and its programs. The sandbox cannot be used afterwards."""
         with self._starting:
             self._closed = True
         for server in self._started:
@@ -173,12 +173,12 @@ class _Replaced:
         self.server = server
         self.start = start
 
-    def run(self, asked: Mapping[str, object], cpu_seconds: float) -> Reported:
+    def run(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
         for last in (False, True):
             self.server = self.server or self.start()
             try:
-                return self.server.run(asked, cpu_seconds)
-            except BaseException as problem:  # an interrupt too: the reply that is still to come is nobody else's
+                return self.server.run(request, cpu_seconds)
+            except BaseException as problem:  # an interrupt too: the next call must not read this reply
                 self.server.close()
                 self.server = None
                 if not isinstance(problem, OSError | HarnessError):

@@ -91,7 +91,7 @@ class Server:
         )
         theirs.close()
 
-    def run(self, asked: Mapping[str, object], canonical_seconds: float) -> Reported:
+    def run(self, fields: Mapping[str, object], canonical_seconds: float) -> Reported:
         """Have a fresh child do what is `asked`.
 
         Raises
@@ -104,7 +104,7 @@ class Server:
         files = [_scratch(), _scratch(), _scratch()]
         try:
             request, report, output = files
-            os.write(request, marshal.dumps({**asked, "nonce": nonce}))
+            os.write(request, marshal.dumps({**fields, "nonce": nonce}))
             os.lseek(request, 0, os.SEEK_SET)
             socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files)
             self.socket.settimeout(wall + GRACE)
@@ -115,11 +115,11 @@ class Server:
             printed = os.pread(output, 4 * self.limits.output_chars, 0).decode(errors="replace")
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
-            told = os.pread(report, os.fstat(report).st_size, 0)
+            report_bytes = os.pread(report, os.fstat(report).st_size, 0)
         finally:
             for file in files:
                 os.close(file)
-        return Reported(told, nonce, printed[: self.limits.output_chars], status, over, seconds, used)
+        return Reported(report_bytes, nonce, printed[: self.limits.output_chars], status, over, seconds, used)
 
     def close(self) -> None:
         """End the server and whatever it runs; safe to call twice."""

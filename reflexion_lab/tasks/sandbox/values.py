@@ -120,7 +120,7 @@ class Decoder:
             "=": lambda number: self.objects[number],
         }
 
-    def decode(self, *told: Any) -> list[Any]:
+    def decode(self, *values: Any) -> list[Any]:
         """The values of one check that `plain.encode` wrote, from their parsed JSON.
 
         Raises
@@ -131,16 +131,16 @@ class Decoder:
         self.objects = {}
         self.compared.forget()
         try:
-            return [self._decode(value) for value in told]
+            return [self._decode(value) for value in values]
         except Exception as problem:  # the report is the candidate's: nothing in it is an error of the lab
             raise Unreadable(f"the value that the program sent cannot be read: {problem}"[:200]) from None
 
-    def _decode(self, told: Any) -> Any:
-        if isinstance(told, list):
-            return [self._decode(item) for item in told]
-        if not isinstance(told, dict):
-            return told
-        ((tag, inner),) = told.items()
+    def _decode(self, encoded: Any) -> Any:
+        if isinstance(encoded, list):
+            return [self._decode(item) for item in encoded]
+        if not isinstance(encoded, dict):
+            return encoded
+        ((tag, inner),) = encoded.items()
         if tag in self.readers:
             return self.readers[tag](inner)
         if tag in CONTAINERS:
@@ -159,12 +159,12 @@ class Decoder:
             return Opaque(CONTAINERS[tag].__name__.strip("_"), "", bool(items), None)
 
     def _own(self, inner: list[Any]) -> Own:
-        number, of, kind, shown, truth, fields = inner
+        number, of, kind, text, truth, fields = inner
         if not (type(number) is int and type(of) is int) or number in self.objects:
             raise ValueError("an object that is another one")
-        made = self.objects[number] = Own(str(kind)[:200], str(shown)[:200], truth is True, number, of, self.compared)
-        made.fields = {str(name): self._decode(field) for name, field in fields}
-        return made
+        own = self.objects[number] = Own(str(kind)[:200], str(text)[:200], truth is True, number, of, self.compared)
+        own.fields = {str(name): self._decode(field) for name, field in fields}
+        return own
 
     def _fraction(self, inner: list[Any]) -> Fraction:
         numerator, denominator = (self._decode(part) for part in inner)
@@ -198,9 +198,9 @@ def _counter(items: list[Any]) -> Counter[Any]:
 
 def _range(*parts: int) -> range:
     """No longer than `plain` sends: a search through it takes its whole length."""
-    if len(made := range(*parts)) > RANGED:
+    if len(numbers := range(*parts)) > RANGED:
         raise ValueError("a range that is too long")
-    return made
+    return numbers
 
 
 def _deque(items: list[Any], most: int | None) -> deque[Any]:

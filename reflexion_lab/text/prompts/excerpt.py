@@ -39,15 +39,15 @@ def longest(text: str, fits: Callable[[str], bool], shorter: Callable[[str, int]
     """`text` where it `fits`, else about its longest version by `shorter` that does; "" where none does."""
     if fits(text):
         return text
-    kept, low, high = "", 0, len(text)
+    best, low, high = "", 0, len(text)
     while high - low > CLOSE:
         middle = (low + high) // 2
         candidate = shorter(text, middle)
         if fits(candidate):
-            kept, low = candidate, middle
+            best, low = candidate, middle
         else:
             high = middle
-    return kept
+    return best
 
 
 def program(episode: Episode, chars: int) -> str:
@@ -94,8 +94,8 @@ def shortened(episode: Episode, fits: Callable[[Episode], bool]) -> Episode | No
         return episode
     episode = replace(episode, code=program(episode, len(episode.code)))
     for part in ("code", "test_results", "root_cause", "what_went_wrong", "what_to_change"):
-        if kept := _longest_part(episode, part, fits):
-            return _with_part(episode, part, kept)
+        if part_text := _longest_part(episode, part, fits):
+            return _with_part(episode, part, part_text)
         episode = _with_part(episode, part, excerpt(episode.code, 0) if part == "code" else "")
     return None
 

@@ -102,21 +102,21 @@ class Prompts:
         whole = render(memory=memory)
         if room is None or estimated(whole) <= room:
             return Fitted(whole, ())
-        kept, shown = _bare(memory), self.examples[:0]
+        packed, chosen = _bare(memory), self.examples[:0]
 
         def fits(newest: Episode) -> bool:
-            return estimated(render(memory=replace(kept, episodes=(newest,)), examples=shown)) <= room
+            return estimated(render(memory=replace(packed, episodes=(newest,)), examples=chosen)) <= room
 
         is_own = memory.episodes and memory.episodes[-1].task_id == variables.get("task_id")
         # Where the bare task does not fit, no episode will, however short.
-        if is_own and estimated(render(memory=kept, examples=shown)) <= room:
+        if is_own and estimated(render(memory=packed, examples=chosen)) <= room:
             newest = shortened(memory.episodes[-1], fits)
             memory = replace(memory, episodes=(*memory.episodes[:-1], newest)) if newest else memory
         for add in _parts(memory, self.examples):
-            more, examples = add(kept, shown)
+            more, examples = add(packed, chosen)
             if estimated(render(memory=more, examples=examples)) <= room:
-                kept, shown = more, examples
-        return Fitted(render(memory=kept, examples=shown), tuple(sorted(memory.ids - kept.ids)))
+                packed, chosen = more, examples
+        return Fitted(render(memory=packed, examples=chosen), tuple(sorted(memory.ids - packed.ids)))
 
 
 Shown = tuple[Recollection, tuple[Example, ...]]
@@ -125,16 +125,16 @@ Shown = tuple[Recollection, tuple[Example, ...]]
 def _parts(memory: Recollection, examples: Sequence[Example]) -> Iterator[Callable[..., Shown]]:
     """Functions that add one item each, the most important first, where it belongs in the prompt."""
     for episode in reversed(memory.episodes):
-        yield lambda kept, shown, item=episode: (replace(kept, episodes=(item, *kept.episodes)), shown)
+        yield lambda packed, chosen, item=episode: (replace(packed, episodes=(item, *packed.episodes)), chosen)
     for wisdom in memory.wisdom:
-        yield lambda kept, shown, item=wisdom: (replace(kept, wisdom=(*kept.wisdom, item)), shown)
+        yield lambda packed, chosen, item=wisdom: (replace(packed, wisdom=(*packed.wisdom, item)), chosen)
     for mistake in memory.mistakes:
-        yield lambda kept, shown, item=mistake: (replace(kept, mistakes=(*kept.mistakes, item)), shown)
+        yield lambda packed, chosen, item=mistake: (replace(packed, mistakes=(*packed.mistakes, item)), chosen)
     for insight in reversed(memory.insights):
-        yield lambda kept, shown, item=insight: (replace(kept, insights=(item, *kept.insights)), shown)
-    yield lambda kept, shown: (replace(kept, session=memory.session), shown)
+        yield lambda packed, chosen, item=insight: (replace(packed, insights=(item, *packed.insights)), chosen)
+    yield lambda packed, chosen: (replace(packed, session=memory.session), chosen)
     for example in examples:
-        yield lambda kept, shown, item=example: (kept, (*shown, item))
+        yield lambda packed, chosen, item=example: (packed, (*chosen, item))
 
 
 def _bare(memory: Recollection) -> Recollection:

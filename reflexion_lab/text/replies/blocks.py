@@ -49,7 +49,7 @@ def without_thoughts(reply: str) -> tuple[str, bool]:
     closing tag without an opening one (which some templates put into the prompt) ends a section that began the reply,
     anywhere in its line, unless in a quotation; a further one is ignored.
     """
-    kept: list[str] = []
+    parts: list[str] = []
     thinking = closed = fenced = False
     for line in re.findall(r"[^\n]*\n|[^\n]+", reply):
         position, margin, end = 0, len(line) - len(line.lstrip()), len(line.rstrip())
@@ -61,15 +61,15 @@ def without_thoughts(reply: str) -> tuple[str, bool]:
             if not thinking and (fenced or not (at_edge or is_first)):
                 continue
             if closing and not thinking and not closed:
-                kept.clear()
+                parts.clear()
             elif not thinking:
-                kept.append(line[position : tag.start()])
+                parts.append(line[position : tag.start()])
             thinking, closed, position = not closing, closed or closing, tag.end()
             margin = BLANK.match(line, position).end()  # type: ignore[union-attr]  # it matches everything
         if not thinking:
-            kept.append(line[position:])
+            parts.append(line[position:])
             fenced = _fenced_after(line[position:], fenced)
-    return "".join(kept), thinking
+    return "".join(parts), thinking
 
 
 def _fenced_after(line: str, fenced: bool) -> bool:

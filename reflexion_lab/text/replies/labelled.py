@@ -99,10 +99,10 @@ def objects(text: str) -> Iterator[dict[str, object]]:
     text = text[:CHARS]
     for beginning in islice(_OBJECT.finditer(text), OBJECTS):
         try:
-            found, _ = _DECODER.raw_decode(text, beginning.start())
+            value, _ = _DECODER.raw_decode(text, beginning.start())
         except (ValueError, RecursionError):
             continue
-        yield found
+        yield value
 
 
 def _by_letters(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -303,12 +303,12 @@ def future_imports(tree: ast.Module) -> list[ast.stmt]:
 def without(code: str, tree: ast.Module, statements: Iterable[ast.stmt]) -> str:
     """`code` without the lines of these top-level statements; a line that another statement shares stays."""
     chosen = {id(node) for node in statements}
-    gone, kept = (
+    gone, remaining = (
         {line for node in tree.body if (id(node) in chosen) is wanted for line in _lines(node)}
         for wanted in (True, False)
     )
     lines = code.split("\n")
-    return "\n".join(line for number, line in enumerate(lines, 1) if number in kept or number not in gone)
+    return "\n".join(line for number, line in enumerate(lines, 1) if number in remaining or number not in gone)
 
 
 def _lines(node: ast.stmt) -> range:

@@ -54,15 +54,15 @@ class Verification(Record, frozen=True, kw_only=True):
         return [disagreement for finding in self.findings for disagreement in finding.disagreements]
 
 
-def equal(name: str, found: object, expected: object, where: str = "") -> Finding:
+def equal(name: str, actual: object, expected: object, where: str = "") -> Finding:
     """The finding of one value."""
-    if found == expected:
-        return Finding(name=name, told=str(found))
-    return Finding(name=name, disagreements=(unlike(where or name, found, expected),))
+    if actual == expected:
+        return Finding(name=name, told=str(actual))
+    return Finding(name=name, disagreements=(unlike(where or name, actual, expected),))
 
 
-def unlike(where: str, found: object, expected: object) -> Disagreement:
-    return Disagreement(where=where, found=short(found), expected=short(expected))
+def unlike(where: str, actual: object, expected: object) -> Disagreement:
+    return Disagreement(where=where, found=short(actual), expected=short(expected))
 
 
 def short(value: object) -> str:

@@ -210,7 +210,7 @@ def _unlike_fields(task: str, result: TaskResult, expected: Mapping[str, object]
 
 
 def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]) -> Finding:
-    """Of an evaluator of the reader's own only what holds for any: nobody knows here what its reward is made of."""
+    """For a user-defined evaluator, only the general checks: the composition of its reward is unknown here."""
     evaluator = config.get("evaluator")
     named = str(evaluator.get("_target_", "")) if isinstance(evaluator, dict) else ""
     is_ours = named.startswith("reflexion_lab.") or "recorded" in config
