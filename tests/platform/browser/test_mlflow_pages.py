@@ -135,7 +135,8 @@ def test_the_table_of_arms_shows_difference_interval_and_p_without_scrolling(mlf
     assert {row["metrics.`final/n`"] for row in rows.values()} == {"12"}
     assert rows["feedback_only, 2 seeds"]["tags.`difference`"] == "baseline"
     for arm in ("reflexion, 2 seeds", "retry, 2 seeds"):
-        assert re.fullmatch(r"[+-]\d\.\d{3} \[[+-]\d\.\d{3}, [+-]\d\.\d{3}\]", rows[arm]["tags.`difference`"])
+        signed = r"(?:[+-]\d\.\d{3}|0\.000)"
+        assert re.fullmatch(rf"{signed} \[{signed}, {signed}\]", rows[arm]["tags.`difference`"])
         assert 0 <= float(rows[arm]["tags.`p_holm`"]) <= 1
 
 
