@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 import reflexion_lab
 from reflexion_lab.analysis.report.history import history
-from reflexion_lab.analysis.report.page import save_page
-from reflexion_lab.analysis.report.run_page import overview
+from reflexion_lab.analysis.report.page import overview, save_page
 from reflexion_lab.analysis.report.sources import Sources
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Message

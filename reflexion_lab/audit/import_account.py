@@ -12,7 +12,7 @@ from reflexion_lab.audit.importing import Recording
 from reflexion_lab.audit.transcripts import Transcript
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Task
-from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.tasks.benchmarks.rows import repeated
 
 
 class Agreement(Record, frozen=True, kw_only=True):

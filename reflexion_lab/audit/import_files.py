@@ -14,8 +14,7 @@ from reflexion_lab.audit.import_runs import Imported, Importer
 from reflexion_lab.audit.importing import Recording, read_recordings
 from reflexion_lab.audit.stored_programs import StoredPrograms
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.io.files import UNREADABLE, content
-from reflexion_lab.io.gunzip import gunzipped
+from reflexion_lab.io.files import UNREADABLE, content, gunzipped
 from reflexion_lab.records import Message
 from reflexion_lab.runner.progress import Progress
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.io.files import content
-from reflexion_lab.io.gunzip import GZIP, gunzipped
+from reflexion_lab.io.files import GZIP, content, gunzipped
 from reflexion_lab.records import Record
 
 

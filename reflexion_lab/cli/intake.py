@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from reflexion_lab.cli.place import is_store, kept_at
 from reflexion_lab.cli.validation import EXPECTED, problems
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.episodic import episode_of, session_id
+from reflexion_lab.memory.episodic import after, episode_of, session_id
 from reflexion_lab.memory.mistakes import mistakes_of
-from reflexion_lab.memory.session import after
 from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import Episode, Manifest, Record, Session, Task
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -13,8 +13,8 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Mistake, Record, Session, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.jsonl import Header, check_schema, header_text
 from reflexion_lab.storage.kinds import KINDS, prepared
-from reflexion_lab.storage.record_lines import Header, check_schema, header_text
 
 EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of reflection files"
 

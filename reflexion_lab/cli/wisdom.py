@@ -173,7 +173,7 @@ def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
 
 def extract(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say, say_json
-    from reflexion_lab.memory.recount import recount
+    from reflexion_lab.memory.wisdom import recount
 
     with place.kept_at(options.store) as store:
         counts = recount(store)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from reflexion_lab.limits import PositiveShare, validated
-from reflexion_lab.loop.stuck import Stuck
+from reflexion_lab.loop.stop import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
 from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Episode, Evaluation, Recollection, Task, Trajectory
 

@@ -19,11 +19,9 @@ from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.extraction import Extraction
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.mistakes import Mistakes
-from reflexion_lab.memory.omega import DEFAULT, adapted
-from reflexion_lab.memory.packing import lessons_within
-from reflexion_lab.memory.recount import recount
+from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
 from reflexion_lab.memory.texts import Match, failure_query, query
-from reflexion_lab.memory.wisdom import USAGE, WisdomBook, with_fields_of
+from reflexion_lab.memory.wisdom import USAGE, WisdomBook, recount, with_fields_of
 from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollection, Record, Session, Task, Wisdom
 

@@ -2,16 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Count, Share, validated
-from reflexion_lab.memory.omega import DEFAULT, Omega, capacity
-from reflexion_lab.memory.packing import Tokens, foreign_words, packed, window
 from reflexion_lab.protocols import Known
-from reflexion_lab.records import Episode, Recollection, Task
-from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.records import UNKNOWN, Episode, Recollection, Task
+from reflexion_lab.text.prompts.excerpt import program, shortened
+from reflexion_lab.text.shorten import cut, estimated, line
+
+DEFAULT, LEAST, MOST = 3, 1, 10
+BY_COMPLEXITY = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10}
+BY_VERIFICATION_TYPE = {
+    "unit_tests": 1,
+    "type_check": 1,
+    "lint": 1,
+    "integration": 3,
+    "combined": 3,
+    "manual_review": 5,
+}
+Rule = Literal[
+    "all", "by_complexity", "by_verification_type", "dynamic", "adaptive", "simple", "moderate", "complex", "maximum"
+]
+Omega = Count | Rule
+
+
+def capacity(omega: int | str, own: Sequence[Episode], task: Task, adapted_so_far: int = DEFAULT) -> int:
+    """How many of `own`, the task's episodes so far, are shown; `all` means as many as there are.
+
+    `adapted_so_far`: where `adaptive` stood when the loop began.
+    """
+    if isinstance(omega, int):
+        return omega
+    rules = {
+        "all": lambda: len(own),
+        "by_complexity": lambda: next((BY_COMPLEXITY[tag] for tag in task.tags if tag in BY_COMPLEXITY), 1),
+        "by_verification_type": lambda: by_verification_type(own),
+        "dynamic": lambda: dynamic(own),
+        "adaptive": lambda: adapted(adapted_so_far, own),
+    }
+    return rules[omega]() if omega in rules else BY_COMPLEXITY[omega]
+
+
+def by_verification_type(own: Sequence[Episode]) -> int:
+    """Unit tests fail for clear reasons; what several tools or people say needs more history."""
+    kind = own[-1].metadata.get("verification_type", "") if own else ""
+    return BY_VERIFICATION_TYPE.get(kind, DEFAULT)
+
+
+def dynamic(own: Sequence[Episode]) -> int:
+    """The more kinds of failure, the wider: 5 distinct categories show 5, 3 show 3, fewer 1."""
+    kinds = len({episode.category for episode in own if episode.category})
+    return 5 if kinds >= 5 else 3 if kinds >= 3 else 1
+
+
+def adapted(omega: int, episodes: Sequence[Episode]) -> int:
+    """Ω after one loop's `episodes`: one more for each failure that is the third in a row or later, or whose reward is
+    below 0.5; one less for a success at the first or second attempt. An unknown verdict changes nothing. Kept in 1..10.
+    """
+    in_a_row = 0
+    for episode in episodes:
+        if episode.metadata.get("outcome") in UNKNOWN:
+            continue
+        in_a_row = 0 if episode.passed else in_a_row + 1
+        harder = not episode.passed and (in_a_row >= 3 or episode.reward < 0.5)
+        easy = episode.passed and episode.attempt_number <= 2
+        omega = max(LEAST, min(MOST, omega + harder - easy))
+    return omega
 
 
 class Window:
@@ -79,3 +138,66 @@ class WindowThenSimilar:
 def _recollection(selected: Sequence[Episode], packed: Sequence[Episode], omega: int | None = None) -> Recollection:
     recollection = Recollection(episodes=tuple(packed), omega=omega)
     return replace(recollection, left_out=tuple(sorted(Recollection(episodes=tuple(selected)).ids - recollection.ids)))
+
+
+T = TypeVar("T")
+
+Tokens = Callable[[str], int]
+"""Length of a text in tokens."""
+
+
+def words(episode: Episode) -> str:
+    """The longest text that a prompt has of an episode of the same task."""
+    reflection = episode.reflection
+    texts = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
+    return "".join((program(episode, 1500), cut(episode.test_results, 900), *(line(text, 300) for text in texts)))
+
+
+def foreign_words(episode: Episode) -> str:
+    """The longest text that a prompt has of an episode of another task: with that task."""
+    return episode.task_description.strip()[:600] + words(episode)
+
+
+def window(episodes: Sequence[Episode], budget: int, tokens: Tokens = estimated) -> list[Episode]:
+    """Those of a task's own `episodes` that fit into `budget` tokens, in their order. The newest comes first, shortened
+    where it is too long; older ones that do not fit are skipped.
+    """
+    newest = shortened(episodes[-1], lambda episode: tokens(words(episode)) <= budget) if episodes else None
+    return packed([*episodes[:-1], newest] if newest else episodes[:-1], budget, tokens)
+
+
+def packed(
+    episodes: Sequence[Episode],
+    budget: int,
+    tokens: Tokens = estimated,
+    text: Callable[[Episode], str] = words,
+) -> list[Episode]:
+    """Those of `episodes` that fit into `budget` tokens, in their order: the last ones are packed first, and one that
+    does not fit is skipped.
+    """
+    return fitting(episodes[::-1], text, budget, tokens)[0][::-1]
+
+
+def fitting(
+    entries: Sequence[T], text: Callable[[T], str], budget: int, tokens: Tokens = estimated
+) -> tuple[list[T], int]:
+    """Those of `entries`, from the first on, whose texts fit into `budget` tokens; and what is left of it."""
+    chosen = []
+    for entry in entries:
+        if (size := tokens(text(entry))) <= budget:
+            chosen.append(entry)
+            budget -= size
+    return chosen, budget
+
+
+def lessons_within(lessons: Recollection, budget: int, tokens: Tokens = estimated) -> Recollection:
+    """Of its wisdom, insights and mistakes those that fit into `budget` tokens together, as a prompt shows them: first
+    the best wisdom, then the newest insights, then the nearest mistakes, which are the longest.
+    """
+    wisdom, budget = fitting(lessons.wisdom, lambda w: w.pattern[:300] + w.advice[:300], budget, tokens)
+    insights, budget = fitting(lessons.insights[::-1], lambda insight: insight[:300], budget, tokens)
+    mistakes, _ = fitting(
+        lessons.mistakes, lambda m: m.prompt.strip()[:600] + m.mistake[:300] + m.correction[:300], budget, tokens
+    )
+    kept = replace(lessons, wisdom=tuple(wisdom), insights=tuple(insights[::-1]), mistakes=tuple(mistakes))
+    return replace(kept, left_out=tuple(sorted(lessons.ids - kept.ids)))

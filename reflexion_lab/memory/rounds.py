@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.archive import Archive, Learnt
-from reflexion_lab.memory.episodic import episode_of, session_id
+from reflexion_lab.memory.episodic import after, episode_of, session_id
 from reflexion_lab.memory.mistakes import mistakes_of
-from reflexion_lab.memory.session import after
 from reflexion_lab.records import Attempt, Session, Task
 
 

@@ -59,7 +59,7 @@ class Compared(NamedTuple):
         import numpy as np
         import pandas as pd
 
-        from reflexion_lab.analysis.stats.pass_at_k import mean_pass_at_k
+        from reflexion_lab.analysis.stats.permutation import mean_pass_at_k
 
         estimates = {}
         for arm in self.arms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from reflexion_lab.analysis.report.run_page import unfinished
+from reflexion_lab.analysis.report.page import unfinished
 from reflexion_lab.analysis.report.sheets import Sheet, said
 from reflexion_lab.analysis.report.sources import Sources
 from reflexion_lab.analysis.report.tasks import RESULTS

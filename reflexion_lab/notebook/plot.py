@@ -78,8 +78,8 @@ def differences(
         Also differences that rest on one seed, which are refused otherwise.
     """
     from reflexion_lab.analysis.comparison import compare
-    from reflexion_lab.analysis.figures.arm_names import readable, renamed
     from reflexion_lab.analysis.figures.differences import drawing
+    from reflexion_lab.analysis.figures.saved import readable, renamed
 
     arms = _read(runs)
     comparison, names = compare(arms, baseline, unit, one_seed), readable(arms)
@@ -207,13 +207,13 @@ def _read(runs: Sequence[object]) -> list[Arm]:
 
 
 def _arms(runs: Sequence[object]) -> list[Arm]:
-    from reflexion_lab.analysis.figures.arm_names import readable
+    from reflexion_lab.analysis.figures.saved import readable
 
     return list(readable(_read(runs)).values())
 
 
 def _one(runs: Sequence[object], name: str | None) -> Arm:
-    from reflexion_lab.analysis.figures.arm_names import readable
+    from reflexion_lab.analysis.figures.saved import readable
 
     by_name = readable(_read(runs))
     if name is None and len(by_name) == 1:

@@ -80,7 +80,7 @@ def view(
 
 def run_view(folder: RunFolder) -> View:
     """A run's headline, curve, tasks and costs. Raises FolderError: a file of it cannot be read."""
-    from reflexion_lab.analysis.report.run_page import overview, sentence
+    from reflexion_lab.analysis.report.page import overview, sentence
     from reflexion_lab.analysis.run_log import Log
 
     log = Log.read(folder)

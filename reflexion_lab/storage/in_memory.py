@@ -9,8 +9,7 @@ import msgspec
 
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Search
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, prepared
-from reflexion_lab.storage.search import matching
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, matching, prepared
 
 
 class InMemory:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import msgspec
+
+from reflexion_lab.errors import StoreError
 from reflexion_lab.protocols import S, Stored
-from reflexion_lab.records import Episode, Search
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
-from reflexion_lab.storage.locked_file import faults
-from reflexion_lab.storage.record_file import RecordFile
-from reflexion_lab.storage.search import matching
+from reflexion_lab.records import SCHEMA_VERSION, Episode, Record, Search
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, collector_paused, is_old, matching, prepared
+from reflexion_lab.storage.locked_file import faults, locked, replace, snapshot, sync, write
 
 
 class Jsonl:
@@ -68,3 +72,224 @@ class Jsonl:
 
     def close(self) -> None:
         self.sync()
+
+
+class RecordFile:
+    """Shared by threads and processes: all append, and `prune` rewrites."""
+
+    skipped: tuple[int, ...] = ()
+    """Numbers of the lines, from 1, that the last whole reading could not read."""
+
+    def __init__(self, path: Path, kind: Kind) -> None:
+        self.path = path
+        self._kind = kind
+        self._header = header(kind)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind.record)
+        only_id = msgspec.defstruct("OnlyId", [("id", str, msgspec.field(name=kind.id_field))])
+        self._ids: msgspec.json.Decoder[Any] = msgspec.json.Decoder(only_id)
+
+    def check(self) -> None:
+        """Raises StoreError when there is a file and it cannot be read, or is another kind's or schema's."""
+        with faults(self.path, "read"), snapshot(self.path) as (descriptor, size):
+            header_number(self.path, self._kind, descriptor, size)
+
+    def append(self, text: bytes) -> None:
+        """Add `text`, whole lines: all of them, or none."""
+        with faults(self.path, "appended to"), locked(self.path) as (descriptor, size):
+            write(descriptor, self._beginning(descriptor, size) + text, size)
+
+    def read(self) -> Iterator[Stored]:
+        """The newest version of every record, in the order of their first."""
+        with faults(self.path, "read"), snapshot(self.path) as (descriptor, size):
+            for _, record in self._read(descriptor, size):
+                if record is not None:
+                    yield record
+
+    def prune(self, before: float) -> int:
+        """Remove old records, and versions that newer ones replaced. Lines that cannot be read stay."""
+        if not self.path.exists():
+            return 0
+        with faults(self.path, "pruned"), locked(self.path) as (descriptor, size):
+            old = sum(record is not None and is_old(record, before) for _, record in self._read(descriptor, size))
+            if old or self._versions(descriptor, size):
+                kept = (
+                    line for line, record in self._read(descriptor, size) if not (record and is_old(record, before))
+                )
+                replace(self.path, self._with_header(kept))
+        return old
+
+    def sync(self) -> None:
+        """Force what was appended to the disk."""
+        with faults(self.path, "synced"), suppress(FileNotFoundError):
+            sync(self.path)
+
+    def _with_header(self, kept: Iterator[bytes]) -> Iterator[bytes]:
+        yield self._header
+        for line in kept:
+            yield line + b"\n"
+
+    def _read(self, descriptor: int, size: int) -> Iterator[tuple[bytes, Stored | None]]:
+        """Pairs of line and record; None for the record of a line that cannot be read."""
+        first = header_number(self.path, self._kind, descriptor, size)
+        versions = self._versions(descriptor, size)
+        broken = []
+        for number, line, record in self._decoded(descriptor, size, first):
+            if record is None:
+                broken.append(number)
+            elif versions and (name := getattr(record, self._kind.id_field)) in versions:
+                newest, versions[name] = versions[name], None
+                if newest is not None:
+                    yield newest, self._decoder.decode(newest)
+                continue
+            yield line, record
+        self._report(broken)
+
+    def _decoded(self, descriptor: int, size: int, header: int) -> Iterator[tuple[int, bytes, Stored | None]]:
+        """Number, line and record of every line but the header."""
+        for first, block in blocks(descriptor, size):
+            with collector_paused():
+                numbered = [(number, line) for number, line in enumerate(block, first) if line and number != header]
+                decoded = [(number, line, self._record(line, number)) for number, line in numbered]
+            yield from decoded
+
+    def _record(self, line: bytes, number: int) -> Stored | None:
+        """None for a line that is torn or garbled. Raises StoreError for one of another version."""
+        try:
+            record: Stored = self._decoder.decode(line)
+        except msgspec.ValidationError as problem:
+            if isinstance(_json(line), dict):
+                raise other_version(f"{self.path}, line {number}", problem) from None
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return record
+
+    def _versions(self, descriptor: int, size: int) -> dict[str, bytes | None]:
+        """The last line of every id that has several."""
+        seen: set[str] = set()
+        last: dict[str, bytes | None] = {}
+        for line in lines(descriptor, size):
+            name = self._id(line)
+            if name is None:
+                continue
+            if name in seen:
+                with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                    self._decoder.decode(line)
+                    last[name] = line
+            seen.add(name)
+        return last
+
+    def _id(self, line: bytes) -> str | None:
+        try:
+            name: str = self._ids.decode(line).id
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return name
+
+    def _report(self, broken: list[int]) -> None:
+        self.skipped = tuple(broken)
+        if broken:
+            which = (
+                f"line {broken[0]} was" if not broken[1:] else f"{len(broken)} lines, from line {broken[0]} on, were"
+            )
+            warnings.warn(f"{self.path}: {which} torn or garbled, and left out; the rest is whole", stacklevel=2)
+
+    def _beginning(self, descriptor: int, size: int) -> bytes:
+        """The bytes to write before the next record: a line break after a torn line, a missing header."""
+        if size == 0:
+            return self._header
+        start = b"" if os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
+        if os.pread(descriptor, len(self._header), 0) == self._header:
+            return start
+        return start if header_number(self.path, self._kind, descriptor, size) else start + self._header
+
+
+def _json(line: bytes) -> object:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(line)
+    return None
+
+
+BLOCK = 1 << 22
+"""Bytes read at once."""
+
+
+class Header(Record, frozen=True, kw_only=True):
+    """The first line of a file of records."""
+
+    kind: str
+    schema: int
+
+
+def header(kind: Kind) -> bytes:
+    return msgspec.json.encode(Header(kind=kind.name, schema=SCHEMA_VERSION)) + b"\n"
+
+
+def blocks(descriptor: int, size: int) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines of the first `size` bytes, without their breaks, some thousands at once behind the number of the first;
+    numbers begin at 1. The last line of all may lack its break.
+    """
+    rest, offset, number = b"", 0, 1
+    while offset < size and (block := os.pread(descriptor, min(BLOCK, size - offset), offset)):
+        offset += len(block)
+        whole = (rest + block).split(b"\n")
+        rest = whole.pop()
+        yield number, whole
+        number += len(whole)
+    if rest:
+        yield number, [rest]
+
+
+def lines(descriptor: int, size: int) -> Iterator[bytes]:
+    """The same lines, one by one."""
+    for _, block in blocks(descriptor, size):
+        yield from block
+
+
+def header_number(where: object, kind: Kind, descriptor: int, size: int) -> int:
+    """The number, from 1, of the line that is the header; 0 where no line can be read at all, since the very first
+    write was torn.
+
+    Raises
+    ------
+    StoreError
+        The first line that can be read is no header, or that of another kind or schema.
+    """
+    for number, line in enumerate(lines(descriptor, size), 1):
+        try:
+            check_header(f"{where}, line {number}", line, kind.name)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        return number
+    return 0
+
+
+def check_header(where: str, line: bytes, name: str) -> None:
+    """Raises StoreError unless `line` is the header of a file of `name`; a decoder's error when it is torn."""
+    try:
+        header = msgspec.json.decode(line, type=Header)
+    except msgspec.ValidationError:
+        raise StoreError(
+            where,
+            "no header",
+            header_text(name),
+            "a file of records from elsewhere goes in by `reflexion-lab memory import`",
+        ) from None
+    if header.kind != name:
+        raise StoreError(where, f"a file of {header.kind!r}", name, "give the file its own name back")
+    check_schema(where, header.schema)
+
+
+def check_schema(where: str, schema: int) -> None:
+    if schema == SCHEMA_VERSION:
+        return
+    advice = "use the version of reflexion_lab that wrote it" + (", or a newer one" if schema > SCHEMA_VERSION else "")
+    raise StoreError(where, f"schema {schema}", f"schema {SCHEMA_VERSION}", advice)
+
+
+def header_text(name: str) -> str:
+    return msgspec.json.encode(Header(kind=name, schema=SCHEMA_VERSION)).decode()
+
+
+def other_version(where: str, problem: object) -> StoreError:
+    return StoreError(f"{where}: {problem}; was it written by another version? Correct or remove that line")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.protocols import Stored
-from reflexion_lab.records import Episode, Mistake, Session, Wisdom
+from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
 
 LONGEST_ID = 500
 """Characters of an id; an index of PostgreSQL takes 2,700 bytes."""
@@ -109,3 +110,40 @@ def filled(episode: Episode, which: str = "an episode") -> Episode:
         episode_id=episode.episode_id or f"ep-{os.urandom(16).hex()}",
         timestamp=episode.timestamp or time.time(),
     )
+
+
+def matching(search: Search, episodes: Iterable[Episode]) -> list[Episode]:
+    """The episodes that match, newest first, at most `search.limit`; `episodes` are oldest first."""
+    kept: deque[Episode] = deque(maxlen=search.limit if search.limit > 0 else None)
+    kept.extend(episode for episode in episodes if matches(search, episode))
+    return list(kept)[::-1]
+
+
+def matches(search: Search, episode: Episode) -> bool:
+    wanted = (
+        (search.task_id, episode.task_id),
+        (search.session_id, episode.session_id),
+        (search.agent_id, episode.agent_id),
+    )
+    return (
+        all(value in ("", actual) for value, actual in wanted)
+        and (not search.categories or episode.category in search.categories)
+        and (search.passed is None or search.passed == episode.passed)
+        and episode.confidence >= search.min_confidence
+        and _holds(search, episode)
+    )
+
+
+def searched(episode: Episode) -> str:
+    """The text that keywords are looked for in, casefolded."""
+    reflection = episode.reflection
+    words = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
+    lessons = reflection.lessons if reflection else ()
+    return "\n".join((episode.task_description, episode.failure_analysis, *words, *lessons)).casefold()
+
+
+def _holds(search: Search, episode: Episode) -> bool:
+    if not search.keywords:
+        return True
+    text, enough = searched(episode), all if search.every_keyword else any
+    return enough(keyword.casefold() in text for keyword in search.keywords)

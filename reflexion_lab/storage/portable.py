@@ -15,9 +15,9 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Mistake, Record, Session, Wisdom
+from reflexion_lab.storage.jsonl import Header, check_schema, header, header_text
 from reflexion_lab.storage.kinds import KINDS, Kind, prepared
 from reflexion_lab.storage.locked_file import faults, replace
-from reflexion_lab.storage.record_lines import Header, check_schema, header, header_text
 
 BATCH = 1000
 

@@ -12,8 +12,7 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Mistake, Search
 from reflexion_lab.storage.databases import connected, faults, parsed, without_password, writing
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, Line, collector_paused, prepared
-from reflexion_lab.storage.search import matches, searched
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, Line, collector_paused, matches, prepared, searched
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Select, TableClause

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.learning.effect import readings, uses
 from reflexion_lab.analysis.learning.reflections import ReflectionFigures, forecasts, reflections
-from reflexion_lab.analysis.learning.uses import readings, uses
 from reflexion_lab.analysis.run_log import Log
 
 RUN_ID = "run-1"

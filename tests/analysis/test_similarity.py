@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.learning.similarity import FEWEST, Near, bins, edges, jaccard, similarity
-from reflexion_lab.analysis.learning.task_texts import task_text
+from reflexion_lab.analysis.learning.similarity import FEWEST, Near, bins, edges, jaccard, similarity, task_text
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.texts import query

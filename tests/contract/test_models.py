@@ -8,8 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.agent.models.draws import Draws
+from reflexion_lab.agent.models.cache import CachedModel, Draws
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel

@@ -28,9 +28,9 @@ from reflexion_lab.records import (
     Usage,
     Wisdom,
 )
+from reflexion_lab.storage.kinds import matching
 from reflexion_lab.storage.place import opened
 from reflexion_lab.storage.portable import dump, load
-from reflexion_lab.storage.search import matching
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")
 LASTING = STORES[1:]

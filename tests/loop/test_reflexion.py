@@ -8,8 +8,7 @@ from reflexion_lab.agent.reflectors.llm import LLMReflector
 from reflexion_lab.agent.reflectors.none import NoReflection
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.loop.reflexion import Reflexion
-from reflexion_lab.loop.stop import Budget, FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
-from reflexion_lab.loop.stuck import Stuck
+from reflexion_lab.loop.stop import Budget, FirstOf, MaxAttempts, NoFeedback, Passed, Stuck, TimeOut
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.records import Check, Evaluation, Reflection, Sampling, Usage

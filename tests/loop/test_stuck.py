@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflexion_lab.loop.stuck import Stuck
+from reflexion_lab.loop.stop import Stuck
 from reflexion_lab.records import Check
 from tests import builders as make
 

@@ -1,8 +1,8 @@
 import builders
 import pytest
 
+from reflexion_lab.memory.episodic import after
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
-from reflexion_lab.memory.session import after
 from reflexion_lab.records import Session
 
 

@@ -4,8 +4,7 @@ import builders
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.omega import adapted, by_verification_type, capacity, dynamic
-from reflexion_lab.memory.recall import Window
+from reflexion_lab.memory.recall import Window, adapted, by_verification_type, capacity, dynamic
 from reflexion_lab.records import Task
 
 

@@ -1,6 +1,6 @@
 import builders
 
-from reflexion_lab.memory.patterns import extract_patterns
+from reflexion_lab.memory.insights import extract_patterns
 
 
 def reflected(name, *lessons, **fields):

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.memory.episodic import NothingKnown
-from reflexion_lab.memory.packing import packed, words
-from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
+from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar, packed, words
 from reflexion_lab.records import Task
-from reflexion_lab.text.prompts.length import estimated
+from reflexion_lab.text.shorten import estimated
 
 TASK = Task(task_id="t", prompt="", entry_point="f")
 

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.classes import CLASSES
 from reflexion_lab.errors import StoreError
-from reflexion_lab.memory.reflection_files import ReflectionFiles
-from reflexion_lab.memory.reflection_schema import WORDS, ReflectionFile
+from reflexion_lab.memory.reflection_files import WORDS, ReflectionFile, ReflectionFiles
 from reflexion_lab.records import Category, MemoryState, Reflection
 
 REFLECTION = Reflection(

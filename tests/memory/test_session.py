@@ -1,7 +1,7 @@
 import builders
 import pytest
 
-from reflexion_lab.memory.session import (
+from reflexion_lab.memory.episodic import (
     after,
     described,
     described_evaluation,

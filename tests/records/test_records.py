@@ -37,12 +37,12 @@ def test_types_that_threads_decode_are_prepared_on_import():
     code = """
 import sys, msgspec
 from reflexion_lab import records
-from reflexion_lab.memory.reflection_schema import ReflectionFile
+from reflexion_lab.memory.reflection_files import ReflectionFile
 from reflexion_lab.memory import reflection_files
-from reflexion_lab.agent.models import answers, cache
+from reflexion_lab.agent.models import cache, requests
 from reflexion_lab.studies import cell_states
 own = [kind for kind in records.Record.__subclasses__() if kind.__module__.startswith(records.__name__)]
-kinds = [*own, ReflectionFile, cache._Request, answers._Completion, cell_states.CellState]
+kinds = [*own, ReflectionFile, cache._Request, requests._Completion, cell_states.CellState]
 called = []
 sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_filename) if event == "call" else None)
 for kind in kinds:

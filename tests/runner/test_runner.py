@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.single_shot import SingleShot
-from reflexion_lab.agent.models.draws import Draws
+from reflexion_lab.agent.models.cache import Draws
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.analysis.summary import Log, summary

@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 import reflexion_lab
 from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Search
-from reflexion_lab.storage import migrations
+from reflexion_lab.storage import databases
 from reflexion_lab.storage.databases import writing
 from reflexion_lab.storage.sql import Sql
 
@@ -55,7 +55,7 @@ def execute(url, *statements):
 def test_a_database_of_version_1_is_brought_to_today_without_loss(url, episode):
     engine = sqlalchemy.create_engine(url, poolclass=NullPool)
     with engine.begin() as connection:
-        migrations.migrate(connection, upto=1)
+        databases.migrate(connection, upto=1)
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA application_id = 0x52464C4D")
         columns = "id, body, timestamp, session_id, task_id, agent_id, category, passed, confidence, words"
@@ -66,12 +66,12 @@ def test_a_database_of_version_1_is_brought_to_today_without_loss(url, episode):
             )
             row = f"'{name}', '{body}', 5.0, '', 't', 'a', '', true, 0.0, ''"
             connection.exec_driver_sql(f"INSERT INTO episodes ({columns}) VALUES ({row})")
-        assert migrations.version(connection) == 1
+        assert databases.schema_version(connection) == 1
     with closing(Sql(url)) as store:
         store.append([episode("new")])
         assert ids(store) == ["old", "older", "new"]
     with engine.connect() as connection:
-        assert migrations.version(connection) == len(migrations.MIGRATIONS) == 2
+        assert databases.schema_version(connection) == len(databases.MIGRATIONS) == 2
         names = {index["name"] for index in sqlalchemy.inspect(connection).get_indexes("episodes")}
     assert {"episodes_by_task", "episodes_by_session", "episodes_by_agent", "episodes_by_category"} <= names
 

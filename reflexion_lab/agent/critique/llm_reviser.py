@@ -8,8 +8,8 @@ from reflexion_lab.protocols import Model
 from reflexion_lab.records import Critique, Recollection, Sampling, Task, Trajectory
 from reflexion_lab.text.prompts.asking import Asking, Style, room
 from reflexion_lab.text.prompts.excerpt import longest
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.shorten import estimated
 
 SHOWN = (5, 3, 1)
 """Issues, and suggestions, in the prompt: the first number that leaves room for the whole draft, else the last."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reflexion_lab.agent.reflectors import evidence
 from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Critique, Evaluation, Task, Trajectory
-from reflexion_lab.text import failures
 
 SHOWN = 3
 """Failing checks in words; the rest is counted."""
 SOURCES = {"unit_tests": "tests", "type_check": "types"}
 """`Critique.source` by verification type, where it differs."""
-OUTCOMES = {**failures.OUTCOMES, "fail": "it does not hold", "error": "error"}
+OUTCOMES = {**evidence.OUTCOMES, "fail": "it does not hold", "error": "error"}
 UNJUDGED = {"no_tests": "the task shows no test", "harness_error": "the tool did not run"}
 
 
@@ -66,4 +66,4 @@ def issues_of(evaluation: Evaluation) -> Iterator[str]:
 
 def _described(check: Check) -> str:
     where = f" (line {check.line} of the program)" if check.line else ""
-    return failures.described(check, where, OUTCOMES, chars=250, mark="")
+    return evidence.described(check, where, OUTCOMES, chars=250, mark="")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reflexion_lab.agent.models.draws import draw_seed
+from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.errors import ConfigError, DataError, ModelError
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage

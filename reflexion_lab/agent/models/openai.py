@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -11,13 +12,20 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from reflexion_lab.agent.models.answers import TurnedDown, is_out_of_credit, read, turned_down
 from reflexion_lab.agent.models.api_keys import ApiKey
-from reflexion_lab.agent.models.draws import draw_seed
-from reflexion_lab.agent.models.pace import Pace
+from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.agent.models.prices import Price
-from reflexion_lab.agent.models.requests import LONGEST_WAIT, connect, outcome_of, retries_before
-from reflexion_lab.agent.models.served_names import is_same
+from reflexion_lab.agent.models.requests import (
+    LONGEST_WAIT,
+    Pace,
+    TurnedDown,
+    connect,
+    is_out_of_credit,
+    outcome_of,
+    read,
+    retries_before,
+    turned_down,
+)
 from reflexion_lab.errors import ConfigError, ModelError, Unanswered
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.limits import Above0, Count, Positive, validated
@@ -237,3 +245,21 @@ def _digest(extra: dict[str, object]) -> str:
     if not extra:
         return ""
     return "+" + hashlib.sha256(msgspec.json.encode(extra, order="sorted")).hexdigest()[:8]
+
+
+VERSION = re.compile(
+    r"(?:[-_](?:\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{8}|\d{6}|\d{3,4}|v\d+(?:\.\d+)*|latest))?(?:\.gguf)?(?:[:@]latest|@.+)?"
+)
+"""Suffixes of one model: a date or a number of three digits and more, a version, a file extension, the tag `latest`.
+`-mini`, `.1` and `:70b` are other models."""
+
+
+def is_same(requested: str, served: str) -> bool:
+    """Whether two names differ at most in case, a provider's path before one and a version after the asked one."""
+    *asked_path, name = requested.casefold().strip("/").split("/")
+    *answered_path, answer = served.casefold().strip("/").split("/")
+    shorter = min(len(asked_path), len(answered_path))
+    if asked_path[len(asked_path) - shorter :] != answered_path[len(answered_path) - shorter :]:
+        return False
+    name = name if answer == name else name.removesuffix("-latest")
+    return answer.startswith(name) and VERSION.fullmatch(answer.removeprefix(name)) is not None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
-from reflexion_lab.agent.reflectors.categories import named
-from reflexion_lab.records import Record
+from reflexion_lab.records import Category, Record
 from reflexion_lab.text.replies.blocks import without_thoughts
 from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, number, objects, one_line
 
@@ -181,3 +181,51 @@ def _confidence(stated: str) -> float:
             scale = (10.0 if value <= 10 else 100.0) if value <= 100 and value.is_integer() else 0.0
     value = value / scale if scale > 0 else math.nan
     return value if math.isnan(value) else min(1.0, max(0.0, value))
+
+
+def named(stated: str, otherwise: Category = Category.ROOT_CAUSE) -> Category:
+    """The category of that name, in any case, with any separators, with or without "error"; else `otherwise`."""
+    return _BY_LETTERS.get(_letters(stated), otherwise)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold().removesuffix("error")
+
+
+_BY_LETTERS = {_letters(category): category for category in Category}
+
+
+SUCCESS = r"""
+root ::= worked cause wrong change confidence
+worked ::= "WHAT_WORKED: My program passed because " value
+cause ::= "ROOT_CAUSE: This task is easy to get wrong because " value
+wrong ::= "WHAT_WENT_WRONG: A careless version would " value
+change ::= "WHAT_TO_CHANGE: In similar tasks I will " value
+""" + GRAMMAR[GRAMMAR.index("confidence ::=") :]
+"""Labelled fields on an attempt that passed."""
+
+_WORDS = r"""text ::= "\"" [A-Za-z] [a-zA-Z]{0,23} (" " word){3,13} "\""
+word ::= [a-zA-Z_.,`']{1,24} | [!#-[\]-~]{1,10}
+"""
+
+SERVICE = (
+    r"""
+root ::= "{\"category\": " category ", \"analysis\": " text ", \"suggestion\": " text items confidence "}"
+category ::= "\"" kind "\""
+kind ::= "root_cause" | "approach_flaw" | "missing_context" | "tool_misuse" | "test_gap" | "verification"
+items ::= ", \"actionItems\": [" text (", " text)? "]"
+confidence ::= ", \"confidence\": 0." [0-9] [0-9]
+"""
+    + _WORDS
+)
+"""`category, analysis, suggestion, actionItems, confidence`."""
+
+SESSION = (
+    r"""
+root ::= "{\"what_worked\": " text ", \"what_failed\": " text ", \"root_cause\": " text change insight "}"
+change ::= ", \"strategy_change\": " text
+insight ::= ", \"key_insight\": " text
+"""
+    + _WORDS
+)
+"""`what_worked, what_failed, root_cause, strategy_change, key_insight`."""

@@ -8,16 +8,14 @@ from typing import Literal
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
-from reflexion_lab.agent.reflectors.fields import GRAMMAR, ParseError, parse_fields
-from reflexion_lab.agent.reflectors.grammars import SERVICE, SESSION, SUCCESS
+from reflexion_lab.agent.reflectors.fields import GRAMMAR, SERVICE, SESSION, SUCCESS, ParseError, parse_fields
 from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
 from reflexion_lab.text.prompts.asking import room
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
-from reflexion_lab.text.shorten import bounded
+from reflexion_lab.text.shorten import bounded, estimated
 
 Kind = Literal["generation_failed", "parse_error", "timeout"]
 Shape = Literal["fields", "service", "session"]

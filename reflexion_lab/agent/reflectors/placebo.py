@@ -16,9 +16,8 @@ from reflexion_lab.agent.reflectors.llm import evidence
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.replies.tokens import tokens
-from reflexion_lab.text.shorten import bounded
+from reflexion_lab.text.shorten import bounded, estimated
 
 CAUSE = "Something in my program does not do what the task asks for."
 WRONG = "At least one of the checks did not come out as it should."
@@ -67,7 +66,7 @@ class Generic:
 
 
 class LengthMatched:
-    """Replaces each text of `first` by random nouns of equal length in tokens (`prompts.length.estimated`), also where
+    """Replaces each text of `first` by random nouns of equal length in tokens (`text.shorten.estimated`), also where
     a template cuts both. Confidence, category and `text`, the reply, stay those of `first`.
     """
 

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.estimators import paired
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference
-from reflexion_lab.analysis.stats.families import holm
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate
 from reflexion_lab.analysis.stats.matching import Equal
-from reflexion_lab.analysis.stats.permutation import sign_flip
+from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import minimum_detectable, needed
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record

@@ -8,7 +8,7 @@ from reflexion_lab.analysis.comparison.budgets import matched, per_solved
 from reflexion_lab.analysis.comparison.differences import AS_RUN, Cut, Difference, compared
 from reflexion_lab.analysis.comparison.spending import UNITS, currencies, is_known
 from reflexion_lab.analysis.learning.transitions import Moves, ends
-from reflexion_lab.analysis.stats.area import area
+from reflexion_lab.analysis.stats.hull import area
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.suite_quality import Confusion, feedback_confusion
 from reflexion_lab.errors import DataError

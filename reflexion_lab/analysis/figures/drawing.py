@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.style import INK, SMALL, UPPER_BOUND, Style
-from reflexion_lab.analysis.figures.text import inert
+from reflexion_lab.io.terminal_text import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,3 +211,9 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     for key, name in pairs:
         groups.setdefault(key, []).append(name)
     return groups
+
+
+def inert(text: str) -> str:
+    """On one line, and never a formula: a spreadsheet obeys what begins with one of these."""
+    safe = plain(text)
+    return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe

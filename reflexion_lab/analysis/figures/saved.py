@@ -7,13 +7,15 @@ import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from reflexion_lab.analysis import figures
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.figures import drawing as registry
-from reflexion_lab.analysis.figures.arm_names import readable, renamed
 from reflexion_lab.analysis.figures.drawing import Drawing, Figure, Kind, save
 from reflexion_lab.io.terminal_text import plain
+from reflexion_lab.text.shorten import bounded
 
 __all__ = ["Figure", "save_figures"]
 
@@ -50,3 +52,35 @@ def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing]:
         if len(arms) <= figure.most:
             drawn = figure.of(comparison, arms) if figure.is_compared else figure.of(arms)
             yield from [drawn] if isinstance(drawn, Drawing) else drawn or ()
+
+
+LONGEST = 72
+"""Characters of a name in a figure: more would leave no room for what is drawn."""
+
+
+def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
+    """By its whole name: every arm under a name on one line, cut in its middle where it is too long, and still like no
+    other.
+    """
+    by_label: dict[str, Arm] = {}
+    taken: set[str] = set()
+    for arm in arms:
+        whole = _visible(plain(arm.label))
+        name, number = bounded(whole, LONGEST), 2
+        while name in taken:
+            name, number = f"{bounded(whole, LONGEST - 5)} ({number})", number + 1
+        taken.add(name)
+        by_label[arm.label] = Arm(name, arm.logs)
+    return by_label
+
+
+def renamed(comparison: Comparison, by_label: Mapping[str, Arm]) -> Comparison:
+    """With the names that `shown` gives its arms."""
+    rows = tuple(replace(row, arm=by_label[row.arm].label) for row in comparison.rows)
+    baseline = by_label[comparison.baseline].label if comparison.baseline else None
+    return replace(comparison, rows=rows, baseline=baseline)
+
+
+def _visible(name: str) -> str:
+    """Legends leave out what has no name, or one that begins with an underscore."""
+    return f" {name}" if name.startswith("_") else name or "(no name)"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import FAINT, SMALL, Style, frame, look, named, per_cent, watermark
-from reflexion_lab.analysis.learning.clusters import by_task
 from reflexion_lab.analysis.learning.similarity import Bin, Similarity, bins, edges, similarity
+from reflexion_lab.analysis.learning.transitions import by_task
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.memory.texts import signature

@@ -7,10 +7,12 @@ describes and explains nothing; what reflections are worth is said by arms on th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, apart, clustered, resampled
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Reflection
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -94,3 +96,109 @@ def _columns(verdicts: Verdicts, tasks: Collection[str]) -> list[NDArray[float64
 
     by_task = _tasks(verdicts)
     return [np.array([float(of(by_task.get(task_id, []))) for task_id in tasks]) for of in (sum, len)]
+
+
+class Use(Record, frozen=True, kw_only=True):
+    """One reflection, and one attempt whose actor read it."""
+
+    reflection_id: str
+    about_task: str
+    about_attempt: int
+    task_id: str
+    number: int
+    """Of the attempt that read it; with `task_id`, its place in the run."""
+    passed: bool | None
+    """Its feedback verdict; None where nobody could tell, which is no failure."""
+    reward_change: float | None
+    """Its feedback reward against that of the attempt before it, in [-1, 1]; None at a loop's first attempt."""
+    hidden_passed: bool | None
+    """Its hidden verdict, which no loop ever saw; None until the run is sealed and all of it graded."""
+
+
+class Written(NamedTuple):
+    """A reflection and the attempt that it is about."""
+
+    attempt: Attempt
+    words: Reflection
+
+
+class Reading(NamedTuple):
+    """An attempt and what its actor read."""
+
+    attempt: Attempt
+    before: Attempt | None
+    """The attempt before it at the same task."""
+    read: tuple[Written, ...]
+    """Reflections of this run, in the order in which they were read."""
+    reads_others: bool
+    """It read wisdom, mistakes, or episodes of other runs: whether these hold a reflection, its run cannot say."""
+
+    @property
+    def passed(self) -> bool | None:
+        evaluation = self.attempt.evaluation
+        return None if evaluation.outcome in UNKNOWN else evaluation.passed
+
+
+def readings(log: Log) -> list[Reading]:
+    """One for every attempt of the run, in its order."""
+    known = {name: attempt for attempt in log.every for name in _names(log.manifest.run_id, attempt)}
+    readings = []
+    for attempts in log.attempts.values():
+        for before, attempt in zip((None, *attempts), attempts, strict=False):
+            recalled = [known.get(name) for name in attempt.recalled]
+            read = (
+                Written(source, source.reflection)
+                for source in recalled
+                if source and source.reflection and _says(source.reflection)
+            )
+            others = None in recalled or attempt.recalled_wisdom or attempt.recalled_mistakes
+            readings.append(Reading(attempt, before, tuple(read), bool(others)))
+    return readings
+
+
+def uses(log: Log) -> list[Use]:
+    """Every use of a reflection of this run, by the attempt that read it.
+
+    What did not fit into the prompt was not read, nor was a reflection whose words were kept back. A session's history
+    in words, where a recall policy shows one, is not known here: attempts record the episodes that they read.
+    """
+    grades = log.sealed_grades
+    return [_use(grades, reading, words) for reading in readings(log) for words in reading.read]
+
+
+def hidden(grades: Mapping[tuple[str, int], Grade], attempt: Attempt) -> Grade | None:
+    """The verdict among `Log.sealed_grades`; None where there is none, and where the harness broke."""
+    grade = grades.get((attempt.task_id, attempt.number))
+    return None if grade and grade.outcome in UNKNOWN else grade
+
+
+def reward_change(reading: Reading) -> float | None:
+    """Feedback reward against the attempt before; None at a first attempt, and without a verdict on one of the two."""
+    if reading.before is None:
+        return None
+    after, before = reading.attempt.evaluation, reading.before.evaluation
+    return None if {after.outcome, before.outcome} & set(UNKNOWN) else after.reward - before.reward
+
+
+def _use(grades: Mapping[tuple[str, int], Grade], reading: Reading, written: Written) -> Use:
+    attempt, grade = reading.attempt, hidden(grades, reading.attempt)
+    return Use(
+        reflection_id=written.words.reflection_id,
+        about_task=written.attempt.task_id,
+        about_attempt=written.attempt.number,
+        task_id=attempt.task_id,
+        number=attempt.number,
+        passed=reading.passed,
+        reward_change=reward_change(reading),
+        hidden_passed=grade.passed if grade else None,
+    )
+
+
+def _says(words: Reflection) -> bool:
+    """Whether it has any of the words that prompts show."""
+    return bool(words.root_cause or words.what_went_wrong or words.what_to_change)
+
+
+def _names(run_id: str, attempt: Attempt) -> tuple[str, str]:
+    """Ids of the attempt's episode: with its run where tasks learn from each other, without it where they do not."""
+    return f"ep-{run_id}/{attempt.task_id}-{attempt.number}", f"ep-{attempt.task_id}-{attempt.number}"

@@ -8,8 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.learning.calibration import Calibration, Forecast, calibration
-from reflexion_lab.analysis.learning.effect import Verdicts, effect
-from reflexion_lab.analysis.learning.uses import Reading, Written, hidden, readings, reward_change
+from reflexion_lab.analysis.learning.effect import Reading, Verdicts, Written, effect, hidden, readings, reward_change
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.records import Grade, Record, Reflection

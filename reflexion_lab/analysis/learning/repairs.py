@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.learning.clusters import by_task
+from reflexion_lab.analysis.learning.transitions import by_task
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.loop.selection import submitted_at

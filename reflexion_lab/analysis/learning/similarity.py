@@ -6,19 +6,20 @@ the texts that the run's config says were compared. With `retriever=jaccard` the
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.learning.clusters import by_task
-from reflexion_lab.analysis.learning.task_texts import task_text
+from reflexion_lab.analysis.learning.transitions import by_task
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import UNKNOWN, Attempt, Record
+from reflexion_lab.text.prompts.render import known_examples
 from reflexion_lab.text.replies.tokens import tokens
 
 MOST, FEWEST = 5, 12
@@ -191,3 +192,41 @@ def _bin(part: Sequence[Near], seed: int) -> Bin:
         n=len(part),
         passed=interval(by_task((entry.case, entry.passed) for entry in part), seed),
     )
+
+
+_BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+_DEFINED = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+
+
+def task_text(attempts: Sequence[Attempt]) -> str:
+    """The task's prompt, as the first attempt's actor read it; "" where it cannot be told from the rest.
+
+    An actor that continues a file read it at the end, and its programs begin with it. In a chat it is the first block
+    of Python that is no example of ours and defines what the task's programs define, which may copy what they read.
+
+    Parameters
+    ----------
+    attempts : Sequence[Attempt]
+        A task's attempts, in order.
+    """
+    messages = attempts[0].trajectory.messages
+    if messages and messages[-1].role == "assistant":
+        return _begun(messages[-1].content, attempts)
+    names = {name for attempt in attempts for name in _DEFINED.findall(attempt.trajectory.solution)}
+    examples = {text.strip() for example in known_examples() for text in (example.prompt, example.wrong, example.right)}
+    fenced = (block for message in messages for _, block in _BLOCK.findall(message.content))
+    blocks = (block for block in fenced if block.strip() not in examples)
+    return next((block for block in blocks if names.intersection(_DEFINED.findall(block))), "")
+
+
+def _begun(content: str, attempts: Sequence[Attempt]) -> str:
+    """The longest beginning of a program that `content` ends in, but for comments behind it."""
+    for program in (attempt.trajectory.solution for attempt in attempts):
+        size = bisect_left(range(1, len(program) + 1), True, key=lambda chars: program[:chars] not in content)
+        start = program[:size]
+        if not _DEFINED.search(start):
+            continue
+        _, _, behind = content.rpartition(start)
+        if all(line.lstrip().startswith("#") for line in behind.split("\n") if line.strip()):
+            return start
+    return ""

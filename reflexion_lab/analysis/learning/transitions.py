@@ -5,16 +5,19 @@ After Huang et al. 2024 (arXiv 2310.01798, figure 1), by hidden verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.learning.clusters import by_task
 from reflexion_lab.analysis.stats.bootstrap import difference, interval
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Record
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
 
 
 class Moves(Record, frozen=True, kw_only=True):
@@ -148,3 +151,19 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, seed: int) -> Moves:
         damage=interval(by_task(right), seed) if right else None,
         gain=difference(by_task(before), by_task(after), seed) if known else None,
     )
+
+
+def by_task(outcomes: Iterable[tuple[Case, bool]]) -> NDArray[float64]:
+    """A row a task, sorted: 0 and 1, shape (tasks, most outcomes that a task has); not a number where one has fewer.
+
+    It is what `statistics.bootstrap.interval` takes.
+    """
+    import numpy as np
+
+    rows: dict[str, list[bool]] = {}
+    for case, outcome in outcomes:
+        rows.setdefault(case.task_id, []).append(outcome)
+    outcomes_by_task = np.full((len(rows), max(map(len, rows.values()), default=0)), np.nan)
+    for place, task_id in enumerate(sorted(rows)):
+        outcomes_by_task[place, : len(rows[task_id])] = rows[task_id]
+    return outcomes_by_task

@@ -28,7 +28,7 @@ MOST_GIFTS = 6
 
 def found(check: Check) -> list[tuple[str, str]]:
     """What a failing check says, label by label."""
-    from reflexion_lab.tasks.evaluators.feedback import describe
+    from reflexion_lab.tasks.evaluators.unit_tests import describe
 
     if check.kind != "test" and check.outcome == "fail":
         return [(f"{check.kind}, line {check.line}", f"{check.message} [{check.error_type}]")]

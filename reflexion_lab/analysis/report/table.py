@@ -10,7 +10,7 @@ from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.differences import Difference
 from reflexion_lab.analysis.comparison.row import Row
-from reflexion_lab.analysis.figures.text import inert
+from reflexion_lab.analysis.figures.drawing import inert
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 
 DIGITS = 6

@@ -11,8 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.analysis.stats.bootstrap import CLOSE, are_varied, difference
-from reflexion_lab.analysis.stats.draws import batches, drawn, ends, generator, weighted
+from reflexion_lab.analysis.stats.bootstrap import (
+    CLOSE,
+    are_varied,
+    batches,
+    difference,
+    drawn,
+    ends,
+    generator,
+    weighted,
+)
 from reflexion_lab.analysis.stats.intervals import RESAMPLES, Estimate
 from reflexion_lab.errors import ConfigError
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from reflexion_lab.analysis.stats.bootstrap import DRAWS, interval
+from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,3 +65,61 @@ def _flips(size: int, count: int) -> NDArray[float64]:
     sums = np.zeros(2 * size * count + 1)
     sums[:: 2 * size] = np.exp(logs)
     return sums
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P values adjusted for their family, in the order given: each may be held against the level of a single test.
+
+    Holm 1979 (Scandinavian Journal of Statistics 6:65-70): the i-th smallest of m is multiplied by m - i + 1, and none
+    may fall below a smaller one. The chance of any false finding in the family stays below the level, however the tests
+    depend on each other.
+
+    Raises
+    ------
+    ConfigError
+        A value outside [0, 1].
+    """
+    if odd := [p for p in p_values if not 0 <= p <= 1]:
+        raise ConfigError("p_values", odd[0], "numbers in [0, 1]")
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    grown = [min(1.0, (len(order) - i) * p_values[place]) for i, place in enumerate(order)]
+    by_place = dict(zip(order, accumulate(grown, max), strict=True))
+    return [by_place[place] for place in range(len(order))]
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Unbiased, of one task: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374, equation 1).
+
+    The draws must be independent and alike: the attempts of a Reflexion loop are neither.
+
+    Parameters
+    ----------
+    n : int
+        Draws made. c: those that passed. k: at most n.
+
+    Raises
+    ------
+    ConfigError
+        Not 0 <= c <= n, or not 1 <= k <= n.
+    """
+    if not 0 <= c <= n:
+        raise ConfigError("c", f"{c} of n = {n}", "0 <= c <= n")
+    if not 1 <= k <= n:
+        raise ConfigError("k", f"{k} of n = {n}", "1 <= k <= n", "k draws cannot be judged by fewer")
+    return 1 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def mean_pass_at_k(samples: Sequence[tuple[int, int]], k: int, seed: int = 0, draws: int = DRAWS) -> Estimate:
+    """The mean over tasks, its interval over tasks; see `bootstrap.interval`.
+
+    Parameters
+    ----------
+    samples : Sequence[tuple[int, int]]
+        (n, c) of each task.
+
+    Raises
+    ------
+    ConfigError
+        No task, or as `pass_at_k`.
+    """
+    return interval([[pass_at_k(n, c, k)] for n, c in samples] or [[math.nan]], seed, draws)

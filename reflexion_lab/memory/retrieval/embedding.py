@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reflexion_lab.limits import Count, validated
-from reflexion_lab.memory.retrieval.approximate import ApproximateVectors
+from reflexion_lab.memory.retrieval.vectors import ApproximateVectors
 from reflexion_lab.protocols import Embedder, Hit
 
 

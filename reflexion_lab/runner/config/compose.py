@@ -56,10 +56,9 @@ from reflexion_lab.runner.pool import Shuffled, pool_runs
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.agent.models.draws import Draws
+    from reflexion_lab.agent.models.cache import CachedModel, Draws
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.loop.stuck import Stuck
+    from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.memory.rounds import OneRound, Rounds
     from reflexion_lab.runner.runner import Runner
@@ -303,7 +302,7 @@ def loop_factory(
     """Makes the loop of one task: parts are shared, memory and draw counts are the task's own."""
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.loop.stuck import Stuck
+    from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
@@ -348,7 +347,7 @@ def draws_by_role(models: Models) -> dict[str, Draws]:
     """Each role's model as one loop sees it; roles that share a model, or its fingerprint, share their count."""
     from collections import Counter
 
-    from reflexion_lab.agent.models.draws import Draws
+    from reflexion_lab.agent.models.cache import Draws
 
     counts = Counter[str]()
     draws = {id(model): Draws(model, counts) for model in models.distinct}
@@ -373,7 +372,7 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
     """Makes the writer of one task's tests. Its draws are counted apart, from `SUITE_DRAWS`: the loop's stay those of
     every other arm, and no draft that vouches for a test is a candidate of the loop itself.
     """
-    from reflexion_lab.agent.models.draws import SUITE_DRAWS, Draws
+    from reflexion_lab.agent.models.cache import SUITE_DRAWS, Draws
 
     style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
     if style == "continuation" and capability(node, "only_chats", ""):

@@ -179,7 +179,7 @@ def timed(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = Fal
     ConfigError
         Canonical solutions fail tests of their own tasks, and `keep_failing` is off.
     """
-    from reflexion_lab.tasks.sandbox.canonical import measured
+    from reflexion_lab.tasks.sandbox.cached import measured
 
     tasks, failing = measured(benchmark, sandbox, sandbox.servers)
     if failing:

@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.io.files import UNREADABLE, check
-from reflexion_lab.io.gunzip import RATIO, SMALL
+from reflexion_lab.io.files import RATIO, SMALL, UNREADABLE, check
 from reflexion_lab.records import Record
 
 FORMAT = 1

@@ -29,7 +29,7 @@ from reflexion_lab.studies.replay.recorded_files import CALLS, VECTORS, as_file
 from reflexion_lab.studies.replay.sameness import Sameness, compare
 
 REPLAY_MODEL = "reflexion_lab.agent.models.replay.ReplayModel"
-REPLAY_EMBEDDER = "reflexion_lab.memory.embedders.replay.ReplayEmbedder"
+REPLAY_EMBEDDER = "reflexion_lab.memory.embedders.cached.ReplayEmbedder"
 STORE = "reflexion_lab.storage.jsonl.Jsonl"
 NO_TRACKER = "reflexion_lab.studies.tracking.null.NullTracker"
 

@@ -13,7 +13,7 @@ from reflexion_lab.analysis.comparison.differences import Difference
 from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.markdown import escaped
+from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.markdown import escaped
+from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.io.terminal_text import plain

@@ -13,8 +13,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
 from reflexion_lab.tasks.benchmarks.multipl_e import examples
-from reflexion_lab.tasks.benchmarks.overlap import repeated
-from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
+from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read, repeated
 
 SHADOWED = "check_shadowed"
 """Tag: the test calls a program's `check`, and hides it by its own: it fails for every program, and is one check."""

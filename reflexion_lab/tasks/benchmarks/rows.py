@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
 import hashlib
 import keyword
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.io.files import UNREADABLE
-from reflexion_lab.io.gunzip import gunzipped
+from reflexion_lab.io.files import UNREADABLE, gunzipped
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.datasets_in import HUB, dataset_name, dataset_rows, is_dataset
@@ -178,3 +178,21 @@ def _reworded(message: str) -> str:
     if wrong := re.fullmatch(r"Expected (.*), got (.*)", text):
         return f"field {path or '$'}: got {wrong[2]}, expected {wrong[1]}"
     return f"field {path or '$'}: got text that is not JSON ({text}), expected a JSON object"
+
+
+def repeated(tests: Iterable[str], others: Iterable[str], entry_point: str) -> tuple[str, ...]:
+    """Those of `tests` with an assert that also stands in one of `others`, in their order.
+
+    Spaces, quotes, messages and whether the function is called `candidate` or by its name make no difference.
+    All tests must be Python.
+    """
+    known = {claim for other in others for claim in _claims(other, entry_point)}
+    return tuple(test for test in tests if not known.isdisjoint(_claims(test, entry_point)))
+
+
+def _claims(source: str, entry_point: str) -> list[str]:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "candidate":
+            node.id = entry_point
+    return [ast.dump(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)]

@@ -15,9 +15,9 @@ from reflexion_lab.limits import Share, validated
 from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.combined import FEEDBACK_CHARS, Combined, weighted_mean
-from reflexion_lab.tasks.evaluators.feedback import feedback
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
+from reflexion_lab.tasks.evaluators.unit_tests import feedback
 
 FALSE_NEGATIVE, FALSE_POSITIVE = "false_negative", "false_positive"
 """`Evaluation.injected` of a verdict that was turned round."""

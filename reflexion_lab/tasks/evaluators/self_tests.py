@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import ast
+import copy
+import re
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Task, WrittenTests
-from reflexion_lab.tasks.evaluators.self_tests_asserts import LONGEST, Sieve, asserts
 from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.replies.blocks import without_thoughts
+from reflexion_lab.text.replies.extract import preamble
+from reflexion_lab.text.replies.syntax import NAME, Parser, unbound_names
 
 
 class SelfTests:
@@ -90,3 +96,163 @@ class SelfTests:
             else:
                 tests.append(test.source)
         return tests, dropped
+
+
+READ = 20_000
+"""Characters of a reply that are looked at; more are no tests but a loop."""
+LINES, LONGEST = 20, 2000
+"""Lines and characters of one assert at most: what is this short cannot overwhelm the parser."""
+BEGINNING = re.compile(r"[ \t]*assert\b")
+MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+"""What `compile` and `ast.unparse` raise on what is Python in form alone, or too deep or too large."""
+
+
+class Assert(NamedTuple):
+    source: str
+    """In one line, as `ast` writes it, without the message; the raw text, cut, where it could not be read."""
+    test: ast.expr | None
+    """None where it could not be read."""
+    problem: str = ""
+    """Why it could not: `no Python` (or more than an assert), `too long`."""
+
+
+def asserts(reply: str, max_chars: int) -> Iterator[Assert]:
+    """Every assert of `reply` in its order, also from inside functions; none longer than `max_chars` is read."""
+    lines = without_thoughts(reply)[0][:READ].split("\n")
+    at = 0
+    while at < len(lines):
+        if not BEGINNING.match(lines[at]):
+            at += 1
+            continue
+        parsed, taken = _from(lines[at : at + LINES], max_chars)
+        yield from parsed
+        at += taken
+
+
+def _from(lines: list[str], max_chars: int) -> tuple[list[Assert], int]:
+    """The asserts of the shortest beginning of `lines` that is Python, and its number of lines."""
+    text, problem = "", "no Python"
+    for number, line in enumerate(lines, 1):
+        if number > 1 and BEGINNING.match(line):
+            break
+        text = f"{text}\n{line}".strip()
+        if len(text) > max_chars:
+            problem = "too long"
+            break
+        if parsed := _parse(text):
+            return parsed, number
+    return [Assert(lines[0].strip()[:max_chars], None, problem)], 1
+
+
+def _parse(text: str) -> list[Assert]:
+    """The asserts of a line; [] where it is no Python or does more than assert."""
+    tree = Parser().parse(text)
+    if tree is None or not all(isinstance(node, ast.Assert) for node in tree.body):
+        return []
+    try:
+        compile(tree, NAME, "exec", dont_inherit=True)  # refuses `f(x=1, x=2)`, which parses
+        tests = [node.test for node in tree.body if isinstance(node, ast.Assert)]
+        # A message would only repeat what the values show.
+        return [Assert(f"assert {ast.unparse(test)}", test) for test in tests]
+    except MISTAKES:
+        return []
+
+
+class Sieve:
+    """Says of one assert after the other why it is no use as a test of `task`, "" for one that is.
+
+    `known` are tests that shall not be written again.
+    """
+
+    def __init__(self, task: Task, known: Iterable[str] = ()) -> None:
+        self.calls = {task.entry_point, "candidate"}
+        # Words, not definitions: a name too many costs a test that fails, one too few a test that is lost.
+        self.defined = {*self.calls, *re.findall(r"\w+", task.setup + preamble(task))}
+        self.entry_point = task.entry_point
+        self.known = {self._source(assertion) for test in known for assertion in _parse(test)} - {""}
+        self._answers: dict[str, str] = {}
+
+    def _source(self, known: Assert) -> str:
+        """A known test under the entry point's own name; "" where it is nested too deep for that."""
+        try:
+            return ast.unparse(self._renamed(known.test)) if known.test else ""
+        except RecursionError:
+            return ""
+
+    def refusal(self, assertion: Assert) -> str:
+        if assertion.test is None:
+            return assertion.problem
+        try:
+            test = self._renamed(assertion.test)
+            return self._flaw(test) or self._repetition(test)
+        except RecursionError:  # what could just be read may be too deep from here
+            return "no Python"
+
+    def _flaw(self, test: ast.expr) -> str:
+        if not self._is_called(test):
+            return "no call"
+        if unknown := unbound_names(ast.Module([ast.Expr(test)], [])) - self.defined:
+            return f"undefined name: {min(unknown)}"
+        return "always true" if _always_true(test) else ""
+
+    def _renamed(self, test: ast.expr) -> ast.expr:
+        """The test with the entry point's own name in place of `candidate`."""
+        test = copy.deepcopy(test)
+        for node in ast.walk(test):
+            if isinstance(node, ast.Name) and node.id == "candidate":
+                node.id = self.entry_point
+        return test
+
+    def _repetition(self, test: ast.expr) -> str:
+        if ast.unparse(test) in self.known:
+            return "shown by the task"
+        question, answer = self._question(test)
+        if question in self._answers:
+            return "duplicate" if self._answers[question] == answer else "contradicts an earlier test"
+        self._answers[question] = answer
+        return ""
+
+    def _is_called(self, node: ast.expr) -> bool:
+        called = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
+        return any(isinstance(function, ast.Name) and function.id in self.calls for function in called)
+
+    def _question(self, test: ast.expr) -> tuple[str, str]:
+        """What the test asks, and the answer that it expects: two answers to one question can never both be right."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                question, answer = self._question(operand)
+                return question, "False" if answer == "True" else f"not {answer}"
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+                match [self._is_called(side) for side in (left, right)]:
+                    case [True, False]:
+                        return ast.unparse(left), ast.unparse(right)
+                    case [False, True]:
+                        return ast.unparse(right), ast.unparse(left)
+        return ast.unparse(test), "True"
+
+
+def _always_true(test: ast.expr) -> bool:
+    """Whether no result could fail it, as far as its shape tells."""
+    result = False
+    match test:
+        case ast.Constant(value=value):
+            result = bool(value)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            result = bool(parts)
+        case ast.Dict(values=parts):
+            result = bool(parts)
+        case ast.GeneratorExp() | ast.Lambda() | ast.JoinedStr():
+            result = True
+        case ast.ListComp(generators=loops) | ast.SetComp(generators=loops) | ast.DictComp(generators=loops):
+            result = all(_always_true(loop.iter) and not loop.ifs for loop in loops)
+        case ast.IfExp(body=body, orelse=other):
+            result = _always_true(body) and _always_true(other)
+        case ast.NamedExpr(value=value):
+            result = _always_true(value)
+        case ast.BoolOp(op=ast.Or(), values=values):
+            result = any(map(_always_true, values))
+        case ast.BoolOp(values=values):
+            result = all(map(_always_true, values))
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is() | ast.LtE() | ast.GtE()], comparators=[right]):
+            result = ast.dump(left) == ast.dump(right)
+    return result

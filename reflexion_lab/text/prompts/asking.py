@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
-from reflexion_lab.text.replies.extract import Extraction, extract
-from reflexion_lab.text.replies.readings import Reader
+from reflexion_lab.text.replies.extract import Extraction, Reader, extract
 from reflexion_lab.text.replies.syntax import Parser
+from reflexion_lab.text.shorten import estimated
 
 Style = Literal["chat", "continuation"]
 ENVELOPE = 64

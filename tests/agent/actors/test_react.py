@@ -9,8 +9,8 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Completion, Recollection, Sampling, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.prompts.asking import room
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.shorten import estimated
 from tests import builders as make
 
 GOOD = "def double(x):\n    return 2 * x"

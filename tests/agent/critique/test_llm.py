@@ -7,8 +7,8 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import CritiqueError, ModelError
 from reflexion_lab.records import Completion, Sampling, Usage
 from reflexion_lab.text.prompts.asking import ENVELOPE
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.shorten import estimated
 
 REPLY = "ISSUE: It returns x.\nSUGGESTION: Multiply by two.\nSEVERITY: 0.9"
 PROGRAM = "def double(x):\n    return x\n"

@@ -5,8 +5,8 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Critique, Sampling
 from reflexion_lab.text.prompts.asking import ENVELOPE
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.shorten import estimated
 
 PROGRAM = "def double(x):\n    return x\n"
 REPLY = "Here:\n```python\ndef double(x):\n    return 2 * x\n```"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.models.answers import TurnedDown, is_out_of_credit, read, turned_down
+from reflexion_lab.agent.models.requests import TurnedDown, is_out_of_credit, read, turned_down
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text(),

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.agent.models.draws import Draws, draw_seed
+from reflexion_lab.agent.models.cache import CachedModel, Draws, draw_seed
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Completion, Message, Sampling

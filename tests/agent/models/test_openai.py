@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from reflexion_lab.agent.models.draws import draw_seed
+from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.records import Message, Sampling
@@ -302,7 +302,9 @@ def test_exhausted_credit_says_what_to_do(model, waits):
 
 def test_the_rate_limit_counts_retries_too(model, server, monkeypatch):
     turns = []
-    monkeypatch.setattr("reflexion_lab.agent.models.pace.Pace.wait", lambda pace: turns.append(len(server.requests)))
+    monkeypatch.setattr(
+        "reflexion_lab.agent.models.requests.Pace.wait", lambda pace: turns.append(len(server.requests))
+    )
     asked = model(answers({}, 500, Retry_After="0.01"), GOOD, requests_per_minute=60)
     ask(asked)
     ask(asked)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.models.pace import Pace
+from reflexion_lab.agent.models.requests import Pace
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflexion_lab.agent.models.served_names import is_same
+from reflexion_lab.agent.models.openai import is_same
 
 
 @pytest.mark.parametrize(

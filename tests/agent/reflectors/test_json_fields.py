@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.reflectors.categories import Category
-from reflexion_lab.agent.reflectors.fields import LABELS, Fields, ParseError, parse_fields
+from reflexion_lab.agent.reflectors.fields import LABELS, Category, Fields, ParseError, parse_fields
 
 OURS = {
     "ROOT_CAUSE": "The loop stops one short.",

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.fallback import WithFallback
-from reflexion_lab.agent.reflectors.fields import GRAMMAR, LABELS
-from reflexion_lab.agent.reflectors.grammars import SERVICE, SESSION, SUCCESS
+from reflexion_lab.agent.reflectors.fields import GRAMMAR, LABELS, SERVICE, SESSION, SUCCESS
 from reflexion_lab.agent.reflectors.llm import LLMReflector, ReflectionError
 from reflexion_lab.agent.reflectors.quality import flags
 from reflexion_lab.agent.reflectors.rules import Rules
@@ -17,8 +16,8 @@ from reflexion_lab.errors import ModelError
 from reflexion_lab.protocols import Model, Reflector
 from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Reflection, Sampling, Task, Usage
 from reflexion_lab.text.prompts.asking import room
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts, known_examples
+from reflexion_lab.text.shorten import estimated
 from tests import builders as make
 
 REPLY = """ROOT_CAUSE: The line `return a - b` subtracts.

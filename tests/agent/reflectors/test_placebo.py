@@ -13,9 +13,8 @@ from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Check, Episode, Recollection, Reflection, Task, Usage
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import Prompts
-from reflexion_lab.text.shorten import line
+from reflexion_lab.text.shorten import estimated, line
 from tests import builders as make
 
 TASK = Task(task_id="t/1", prompt='def add(a, b):\n    """The sum."""\n', entry_point="add")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from reflexion_lab.analysis.stats.families import holm
+from reflexion_lab.analysis.stats.permutation import holm
 
 families = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 

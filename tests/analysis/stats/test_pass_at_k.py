@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reflexion_lab.analysis.stats.bootstrap import interval
-from reflexion_lab.analysis.stats.pass_at_k import mean_pass_at_k, pass_at_k
+from reflexion_lab.analysis.stats.permutation import mean_pass_at_k, pass_at_k
 
 samples = st.integers(1, 200).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
 

@@ -18,8 +18,7 @@ from own_server import open_folder
 
 import reflexion_lab
 from reflexion_lab.errors import ModelError
-from reflexion_lab.memory.embedders.cached import CHUNK, CachedEmbedder
-from reflexion_lab.memory.embedders.replay import ReplayEmbedder
+from reflexion_lab.memory.embedders.cached import CHUNK, CachedEmbedder, ReplayEmbedder
 
 TEXTS = [f"text {number}" for number in range(20)]
 

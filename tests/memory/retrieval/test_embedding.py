@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.memory.retrieval.approximate import PROBED, ApproximateVectors
 from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
-from reflexion_lab.memory.retrieval.vectors import MOST_TIED, SMALLEST, Vectors
+from reflexion_lab.memory.retrieval.vectors import MOST_TIED, PROBED, SMALLEST, ApproximateVectors, Vectors
 
 DIMENSIONS = 48
 

@@ -8,14 +8,14 @@ from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
 from reflexion_lab.agent.reflectors.classes import classify
 from reflexion_lab.agent.reflectors.fields import ParseError, parse_fields
 from reflexion_lab.analysis.report import pieces
+from reflexion_lab.analysis.report.documents import escaped as markdown
 from reflexion_lab.analysis.report.latex import escaped as latex
-from reflexion_lab.analysis.report.markdown import escaped as markdown
 from reflexion_lab.analysis.report.sheets import html
 from reflexion_lab.io.secrets import without_keys, without_login
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.memory.extraction import normalised
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.evaluators.self_tests_asserts import asserts
+from reflexion_lab.tasks.evaluators.self_tests import asserts
 from reflexion_lab.text.replies.blocks import blocks, without_thoughts
 from reflexion_lab.text.replies.extract import extract
 

@@ -18,7 +18,7 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.cli import main as cli
-from reflexion_lab.io.gunzip import SMALL, gunzipped
+from reflexion_lab.io.files import SMALL, gunzipped
 from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.runner.folder.manifest import named
 from reflexion_lab.runner.folder.registration import read as read_study

@@ -18,10 +18,9 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks.basics import LEVELS, basics
-from reflexion_lab.tasks.benchmarks.basics_pool import body_of
+from reflexion_lab.tasks.benchmarks.basics import LEVELS, basics, body_of
 from reflexion_lab.tasks.benchmarks.basics_template import Template, templates
-from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.tasks.benchmarks.rows import repeated
 
 TEMPLATES = {template.names[0]: template for template in templates()}
 ONCE = len(TEMPLATES)

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from reflexion_lab.tasks.benchmarks.basics_pool import Pool, chosen, compiled, pool, source, wrong_programs
+from reflexion_lab.tasks.benchmarks.basics import Pool, chosen, compiled, pool, source, wrong_programs
 from reflexion_lab.tasks.benchmarks.basics_template import Template, calls, templates
 from reflexion_lab.tasks.benchmarks.mutants import mutants
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.mbpp import SPLITS, mbpp
-from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.tasks.benchmarks.rows import repeated
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 

@@ -1,6 +1,6 @@
 import pytest
 
-from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.tasks.benchmarks.rows import repeated
 
 
 @pytest.mark.parametrize(

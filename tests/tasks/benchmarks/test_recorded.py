@@ -10,8 +10,8 @@ import pytest
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
-from reflexion_lab.tasks.benchmarks.overlap import repeated
 from reflexion_lab.tasks.benchmarks.recorded import OVERLAP, SHADOWED, UNTESTED, recorded
+from reflexion_lab.tasks.benchmarks.rows import repeated
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.agent.models.draws import Draws
+from reflexion_lab.agent.models.cache import Draws
 from reflexion_lab.records import Completion, Recollection, Trajectory, Usage, WrittenTests
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose, suite_writer_factory

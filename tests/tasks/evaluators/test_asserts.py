@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.evaluators.self_tests_asserts import READ, Sieve, asserts
+from reflexion_lab.tasks.evaluators.self_tests import READ, Sieve, asserts
 
 TASK = Task(task_id="t", prompt="def f(x):\n    pass", entry_point="f", setup="import math")
 

@@ -1,6 +1,5 @@
 from reflexion_lab.records import Check, Trajectory
-from reflexion_lab.tasks.evaluators.feedback import feedback
-from reflexion_lab.tasks.evaluators.unit_tests import UnitTests, run_tests
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests, feedback, run_tests
 
 
 def test_no_tests_is_an_outcome_and_never_a_pass(sandbox, task):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reflexion_lab.tasks.sandbox.canonical import measured
+from reflexion_lab.tasks.sandbox.cached import measured
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 from reflexion_lab.tasks.sandbox.server import Server
 

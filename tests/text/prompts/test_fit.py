@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.records import Mistake, Recollection, Wisdom
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import VARIANTS, Prompts
+from reflexion_lab.text.shorten import estimated
 from tests import builders as make
 
 TEXT = st.text(st.sampled_from("abcdefgh ijklm NOP \n\t.,()[]`'\"{}%#01239λ数\0"), max_size=400)

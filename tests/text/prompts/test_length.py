@@ -9,8 +9,8 @@ import pytest
 
 from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.text.prompts.length import estimated
 from reflexion_lab.text.prompts.render import FOLDER
+from reflexion_lab.text.shorten import estimated
 
 FIELDS = ("code", "raw", "feedback", "reflection")
 WHITE = [

@@ -7,16 +7,20 @@ from jinja2 import Environment, UndefinedError, meta, nodes
 
 from reflexion_lab.agent.reflectors.fields import LABELS
 from reflexion_lab.records import Mistake, Recollection, Wisdom
-from reflexion_lab.text.prompts.filters import FILTERS, commented, fenced, quoted, sentences
 from reflexion_lab.text.prompts.render import (
+    FILTERS,
     FOLDER,
     SUFFIX,
     VARIANTS,
     Prompts,
+    commented,
     declared,
     digests,
+    fenced,
     known_examples,
+    quoted,
     render,
+    sentences,
 )
 from reflexion_lab.text.shorten import cut, line
 from tests import builders as make

@@ -15,7 +15,7 @@ from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Grade, Task
 from reflexion_lab.studies.replay.verify.finding import Finding, unlike
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.sandbox.canonical import measured
+from reflexion_lab.tasks.sandbox.cached import measured
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 NAME = "executed again"
