@@ -11,8 +11,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import cells
-from reflexion_lab.studies.estimate import estimate
-from reflexion_lab.studies.expected import Range
+from reflexion_lab.studies.estimate import Range, estimate
 
 WORDS = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"
 RULES = [{"when": "ROOT_CAUSE", "reply": WORDS}, {"when": "", "scope": "conversation", "reply": "\n    return None\n"}]

@@ -18,10 +18,10 @@ from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import CallStore
-from reflexion_lab.studies.cell_states import CellState, read_states, record
+from reflexion_lab.studies.finished import CellState, read_states, record
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.studies.sweep import Sweep, carry_out_cell, not_ended, sweep
-from reflexion_lab.studies.sweep_progress import SweepProgress
+from reflexion_lab.studies.sweep_report import SweepProgress
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
 SCRIPT = [

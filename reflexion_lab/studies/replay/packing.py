@@ -27,10 +27,8 @@ from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.postgresql import is_url, with_login
 from reflexion_lab.studies.replay import bundle
-from reflexion_lab.studies.replay.bundle import About, BundleError
-from reflexion_lab.studies.replay.recorded_files import CALLS, VECTORS, Call, as_file, as_lines, copied
-from reflexion_lab.studies.replay.replay import Supplies, keeps, pools, rerun
-from reflexion_lab.studies.replay.sameness import Sameness, compare
+from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, Call, as_file, as_lines, copied
+from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, keeps, pools, rerun
 from reflexion_lab.tasks.benchmarks.datasets_in import HUB
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from reflexion_lab.studies.replay.bundle import read as read_bundle
 from reflexion_lab.studies.replay.bundle import unpack
 from reflexion_lab.studies.replay.packing import pack
 from reflexion_lab.studies.replay.replay import replay
-from reflexion_lab.studies.replay.verify.verify import verify
+from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.run import finish
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"

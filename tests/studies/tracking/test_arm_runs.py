@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.studies.tracking import arm_view
+from reflexion_lab.studies.tracking import arm_runs
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
-from reflexion_lab.studies.tracking.parameters import params
+from reflexion_lab.studies.tracking.run_view import params
 from reflexion_lab.studies.tracking.saved_views import TAG
 
 Run = Callable[..., Path]
@@ -246,12 +246,12 @@ def test_links_lead_to_views_that_are_there(shown: Shown) -> None:
 
 def test_charts_group_by_all_keys_that_tell_arms_apart(run: Run) -> None:
     paths = [run(f"{omega}-{seed}", seed=seed, recall__omega=omega) for omega in (0, 3) for seed in (0, 1)]
-    assert arm_view.group_keys(arms(paths)) == ("arm", "recall.omega")
+    assert arm_runs.group_keys(arms(paths)) == ("arm", "recall.omega")
 
 
 def test_a_group_of_parts_is_told_apart_by_its_class(run: Run) -> None:
     paths = [run(f"{name}", recall___target_=f"reflexion_lab.memory.recall.{name}") for name in ("Window", "Recency")]
-    keys = arm_view.group_keys(arms(paths))
+    keys = arm_runs.group_keys(arms(paths))
     assert keys == ("arm", "recall")
     assert all(key in params(RunFolder.existing(path).manifest) for key in keys for path in paths)
 
@@ -261,9 +261,9 @@ def test_a_difference_from_one_seed_is_refused_until_asked_for(run: Run) -> None
     for one_seed in (False, True):
         found = compare(made, one_seed=one_seed)
         row = found.rows[1]
-        shown = {metric.name for metric in arm_view.metrics(row, found, curve_of(made[1]))}
+        shown = {metric.name for metric in arm_runs.metrics(row, found, curve_of(made[1]))}
         assert ("final/difference" in shown) is one_seed
-        assert ("No difference: one seed" in arm_view.note(row, found)) is not one_seed
+        assert ("No difference: one seed" in arm_runs.note(row, found)) is not one_seed
 
 
 def test_runs_of_several_studies_are_refused(tracker: MlflowTracker, run: Run) -> None:

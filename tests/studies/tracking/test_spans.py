@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Attempt, Critique, Message, Step, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.studies.tracking.spans import AFTER, Trace, drawn, traces
+from reflexion_lab.studies.tracking.traces import AFTER, Trace, drawn, traces
 
 Run = Callable[..., Path]
 BEGAN = 1_740_823_200_000_000_000

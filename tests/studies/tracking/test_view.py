@@ -10,7 +10,7 @@ from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import run_view as view
-from reflexion_lab.studies.tracking.parameters import LONGEST_VALUE, params
+from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, params
 
 Run = Callable[..., Path]
 
