@@ -32,7 +32,7 @@ FORMAT = 1
 ABOUT = "BUNDLE.json"
 NAME = re.compile(
     r"(manifest|memory)\.json|study\.yaml|(attempts|results|grades|written_tests|suite_verdicts|resumptions|calls|embeddings)\.jsonl"
-    r"|memory/(episodes|wisdom|mistakes)\.jsonl|data/(?!\.)[\w.+-]{1,200}|pool/[0-9]{1,4}/(manifest\.json|attempts\.jsonl)"
+    r"|memory/(episodes|wisdom|mistakes)\.jsonl|data/(?!\.)[^/\\\x00-\x1f]{1,200}|pool/[0-9]{1,4}/(manifest\.json|attempts\.jsonl)"
 )
 """What a member may be called: the records of the run, what it read of models, memory, data and earlier runs."""
 LARGEST = 2 << 30

@@ -224,7 +224,7 @@ def _members(run: RunFolder, manifest: Manifest, supplies: Supplies, again: Path
     for path in sorted(supplies.memory.glob("*.jsonl")):
         yield f"memory/{path.name}", path.read_bytes()
     if supplies.data:
-        name = re.sub(r"[^\w.+-]", "_", Path(supplies.data).name)[-200:].lstrip(".")
+        name = re.sub(r"[/\\\x00-\x1f]", "_", Path(supplies.data).name)[-200:].lstrip(".")
         yield f"data/{name or 'tasks'}", Path(supplies.data).read_bytes()
     for number, folder in enumerate(supplies.pool):
         earlier = RunFolder.existing(folder)
