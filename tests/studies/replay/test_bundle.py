@@ -302,6 +302,7 @@ def link(name):
                 "data/.bashrc",
                 "pool/0/evil.py",
                 "data\\evil",
+                "data/a\\b",
             )
         ),
         ((link("calls.jsonl"), b"/etc/passwd"), "got a link or encrypted member, expected a plain file"),
