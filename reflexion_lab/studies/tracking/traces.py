@@ -55,7 +55,7 @@ class TraceWriter:
 
     def write(self, client: Any, experiment_id: str, run_id: str, log: Log, began: int) -> int:
         """Write the traces of `log` beside MLflow's run; returns how many. `began`: milliseconds since the epoch."""
-        tasks = drawn(list(log.attempts), self.share, log.manifest.seed)
+        tasks = sampled(list(log.attempts), self.share, log.manifest.seed)
         total = sum(len(log.attempts[task_id]) for task_id in tasks)
         if not total:
             return 0
@@ -218,7 +218,7 @@ class Trace(Record, frozen=True, kw_only=True):
         return spans
 
 
-def drawn(tasks: Sequence[str], traces: float, seed: int) -> list[str]:
+def sampled(tasks: Sequence[str], traces: float, seed: int) -> list[str]:
     """Sample a share of `tasks` (`traces` up to 1) or a number of them. A larger sample contains every smaller one."""
     shuffled = sorted(tasks)
     random.Random(f"{seed}:traces").shuffle(shuffled)
