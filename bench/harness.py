@@ -15,12 +15,14 @@ import json
 import os
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.analysis.summary import Log
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.config import compose as config
 from reflexion_lab.runner.config import parts
+from reflexion_lab.runner.progress import Progress
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 REFLECTION = (
@@ -49,9 +51,9 @@ def overhead(folder):
     made = lab(ScriptedModel(never_right), folder, "benchmark=humaneval", "workers=8")
     made.tracker.prepare()
     made.sandbox.run("def f(x):\n    return x\n", "f", ["assert f(1) == 1"])
-    times = noting_times(made.runner.progress, "attempt")
-    start = time.perf_counter()
-    made.runner.run()
+    with times_of("attempt") as times:
+        start = time.perf_counter()
+        made.runner.run()
     ended = time.perf_counter()
     made.tracker.track(made.folder.path)
     tracked = time.perf_counter()
@@ -66,16 +68,20 @@ def overhead(folder):
     }
 
 
-def noting_times(progress, event):
-    """The moments at which `progress` hears of `event`, as they come."""
-    times, heard = [], getattr(progress, event)
+@contextmanager
+def times_of(event):
+    """The moments at which a run's progress bar hears of `event`, in order."""
+    times, method = [], getattr(Progress, event)
 
-    def hear(record):
-        heard(record)
+    def timed(self, *arguments):
+        method(self, *arguments)
         times.append(time.perf_counter())
 
-    setattr(progress, event, hear)
-    return times
+    setattr(Progress, event, timed)
+    try:
+        yield times
+    finally:
+        setattr(Progress, event, method)
 
 
 def schedule(folder, tasks=160, workers=32, seconds=0.2):
@@ -84,9 +90,9 @@ def schedule(folder, tasks=160, workers=32, seconds=0.2):
     size = (f"benchmark.load.n={tasks}", f"workers={workers}", "tracker=none")
     made = lab(model, folder, "benchmark=basics", *size)
     made.sandbox.run("def f(x):\n    return x\n", "f", ["assert f(1) == 1"])
-    ends = noting_times(made.runner.progress, "task")
-    start = time.perf_counter()
-    made.runner.run()
+    with times_of("task") as ends:
+        start = time.perf_counter()
+        made.runner.run()
     wall = ends[-1] - start
     made.sandbox.close()
     free = [0.0] * workers

@@ -27,7 +27,7 @@ FIRST = f"""
 import os, sys, time
 import reflexion_lab as rl
 from reflexion_lab.runner.progress import Progress
-def ended(self, attempt):
+def ended(self):
     print(time.process_time(), time.time(), flush=True)
     os._exit(0)
 Progress.attempt = ended
@@ -54,9 +54,9 @@ from reflexion_lab.runner.progress import Progress
 common, spent = {COMMON}, []
 def timed(name):
     plain = getattr(Progress, name)
-    def call(self, record):
+    def call(self, *record):
         start = time.thread_time()
-        plain(self, record)
+        plain(self, *record)
         spent.append(time.thread_time() - start)
     setattr(Progress, name, call)
 timed("attempt"), timed("task")

@@ -14,7 +14,6 @@ prompt, so that every cell that reads something else goes another way.
 import argparse
 import hashlib
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -26,7 +25,6 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.config import parts
 from reflexion_lab.runner.config.compose import assemble, compose
-from reflexion_lab.runner.config.grid import lines
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import finish
 from reflexion_lab.studies.sweep import sweep
@@ -68,7 +66,7 @@ def overrides(root, limit):
 
 
 def essence(run):
-    """What a run found out, without names, times and cache marks."""
+    """Results of a run, without names, times and cache marks."""
     log = Log.read(RunFolder.existing(run))
     rows = [
         (a.task_id, a.number, a.trajectory.solution, a.evaluation.passed, a.evaluation.reward, a.stop_reason,
@@ -86,14 +84,14 @@ def model_for(student):
 
 def shared(root, limit, student):
     model, start = model_for(student), time.perf_counter()
-    made = sweep(overrides(root, limit))
+    finished = sweep(overrides(root, limit))
     seconds = time.perf_counter() - start
-    assert len(made.runs) == 75, next(state.problem for state in made.states.values() if state.problem)
+    assert len(finished.runs) == 75, next(state.problem for state in finished.states.values() if state.problem)
     prompts = len({tuple((m.role, m.content) for m in received) for received in model.received})
-    further = further_draws(made.root / "calls.sqlite")
-    attempts = sum(len(Log.read(RunFolder.existing(run)).every) for run in made.runs)
-    return made, {
-        "cells": len(made), "attempts": attempts, "calls": len(model.received), "distinct_prompts": prompts,
+    further = further_draws(finished.root / "calls.sqlite")
+    attempts = sum(len(Log.read(RunFolder.existing(run)).every) for run in finished.runs)
+    return finished, {
+        "cells": len(finished), "attempts": attempts, "calls": len(model.received), "distinct_prompts": prompts,
         "further_draws_of_a_prompt": further, "calls_per_distinct_prompt": round(len(model.received) / prompts, 3),
         "first_draws_per_distinct_prompt": round((len(model.received) - further) / prompts, 3),
         "seconds": round(seconds, 1),
@@ -106,11 +104,11 @@ def further_draws(path):
     return sum(json.loads(request)["sample"] > 0 for (request,) in requests)
 
 
-def one_by_one(root, made, student):
+def one_by_one(root, finished, student):
     calls, same, start = 0, 0, time.perf_counter()
-    for cell, run in zip(made, made.runs, strict=True):
+    for cell, run in zip(finished, finished.runs, strict=True):
         model = model_for(student)
-        alone = [one for one in cell.overrides if not one.startswith("run_root=")]
+        alone = [line for line in cell.overrides if not line.startswith("run_root=")]
         cfg = compose(*alone, f"run_root={root}/alone-{cell.number}", "quiet=true")
         lab = assemble(cfg)
         finish(lab, cfg)
@@ -119,28 +117,37 @@ def one_by_one(root, made, student):
     return {"calls": calls, "identical_cells": same, "seconds": round(time.perf_counter() - start, 1)}
 
 
-def again(root, limit):
+def repeated(root, limit):
+    """The finished sweep again, in a process of its own; its model is this file's, so that no cell has to run again."""
     start = time.perf_counter()
-    command = [sys.executable, "-m", "reflexion_lab", "run", "-m", *lines(overrides(root, limit))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "120"})
-    seconds = time.perf_counter() - start
-    said = next(line for line in done.stdout.splitlines() if " cells: " in line)
-    return {"said": said, "calls": 0 if "75 kept" in said else None, "seconds": round(seconds, 2)}
+    command = [sys.executable, __file__, "--repeat", root, *(["--tasks", str(limit)] if limit else [])]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(output.splitlines()[-1]) | {"seconds": round(time.perf_counter() - start, 2)}
+
+
+def repeat(root, limit, student):
+    model = model_for(student)
+    states = sweep(overrides(root, limit), quiet=True).states.values()
+    return {"cells_kept": sum(state.status == "kept" for state in states), "calls": len(model.received)}
 
 
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--tasks", type=int, help="only the first N tasks")
-    limit = options.parse_args().tasks
+    options.add_argument("--repeat", metavar="ROOT", help=argparse.SUPPRESS)
+    arguments = options.parse_args()
     student = Student(humaneval())
+    if arguments.repeat:
+        print(json.dumps(repeat(arguments.repeat, arguments.tasks, student)))
+        return
     with tempfile.TemporaryDirectory() as root:
-        made, found = shared(root, limit, student)
-        second = again(root, limit)
-        alone = one_by_one(root, made, student)
+        finished, cost = shared(root, arguments.tasks, student)
+        alone = one_by_one(root, finished, student)
+        second = repeated(root, arguments.tasks)
     print(json.dumps({
-        "subject": "sweep", "shared": found, "again": second, "one_by_one": alone,
-        "times_fewer_calls": round(alone["calls"] / found["calls"], 2),
-        "times_faster": round(alone["seconds"] / found["seconds"], 2),
+        "subject": "sweep", "shared": cost, "again": second, "one_by_one": alone,
+        "times_fewer_calls": round(alone["calls"] / cost["calls"], 2),
+        "times_faster": round(alone["seconds"] / cost["seconds"], 2),
     }))  # fmt: skip
 
 

@@ -7,9 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.records import Grade, Usage
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 EVERY = 0.5
 """Seconds between two looks of a bar: each is several messages to a notebook."""
@@ -93,12 +96,14 @@ class Progress:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 
-def bar(**options: Any) -> Any:
-    """A bar that goes away at its end: made of widgets where a notebook has them, else of characters."""
+def bar(**options: Any) -> tqdm[Any]:
+    """Return a tqdm bar that disappears at its end: widgets where a notebook has them, else characters."""
     if in_notebook() and find_spec("ipywidgets"):
-        from tqdm.auto import tqdm
-    else:
-        from tqdm import tqdm
+        from tqdm.auto import tqdm as widget_bar
+
+        return widget_bar(dynamic_ncols=True, leave=False, **options)
+    from tqdm import tqdm
+
     return tqdm(dynamic_ncols=True, leave=False, **options)
 
 

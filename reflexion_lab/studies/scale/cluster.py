@@ -139,7 +139,7 @@ class Cluster:
         if ray.is_initialized():
             return
         self._is_connected = True
-        quiet = {"log_to_driver": False, "logging_level": "error"}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
         handler = signal.getsignal(signal.SIGTERM)
         try:
             if self.address:
@@ -190,7 +190,7 @@ def _patient(seconds: float) -> Iterator[None]:
     """Ray gives its own node 30 s to start, whatever else the machine has to do: here it gets as many as workers."""
     from ray._private import services
 
-    get_node = services.get_node
+    get_node: Callable[..., Any] = services.get_node
 
     def waited_for(*which: Any) -> Any:
         end = time.monotonic() + seconds

@@ -77,6 +77,7 @@ class Launch:
 
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF), job_name="reflexion-lab"):
             hydra = GlobalHydra.instance().hydra
+            assert hydra is not None
             _stand_for_plugins()
             cfg = hydra.compose_config("config", overrides=list(self.overrides), run_mode=RunMode.MULTIRUN)
             HydraConfig.instance().set_config(cfg)

@@ -106,10 +106,11 @@ def _wait(jobs: Sequence[Job[Any]], at_most: int) -> None:
         time.sleep(EVERY)
 
 
-def _returned(job: Job[Any]) -> JobReturn:
+def _returned(job: Job[JobReturn]) -> JobReturn:
     if not job.paths.result_pickle.exists():
         return lost(Lost(f"job {job.job_id}, {job.state}; its output is {job.paths.stderr}"))
     outcome, result = job._get_outcome_and_result()
     if outcome == "error":
         return lost(Lost(f"job {job.job_id}: {result.strip().splitlines()[-1]}"))
-    return result
+    returned: JobReturn = result
+    return returned
