@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from reflexion_lab.analysis.summary import Summary
-    from reflexion_lab.studies.cell_states import CellState
+    from reflexion_lab.studies.finished import CellState
 
 HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
 
@@ -76,8 +76,8 @@ def run_many(overrides: list[str]) -> int:
 
     from reflexion_lab.studies.scale.launch import Launch
     from reflexion_lab.studies.sweep import Sweep, launched
-    from reflexion_lab.studies.sweep_progress import shown
     from reflexion_lab.studies.sweep_report import show as show_sweep
+    from reflexion_lab.studies.sweep_report import shown
 
     if flags := [part for part in overrides if part.startswith("-")]:
         expected = (

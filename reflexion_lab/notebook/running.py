@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.notebook.found import Found
     from reflexion_lab.records import Attempt, Grade
-    from reflexion_lab.studies.expected import Estimate
+    from reflexion_lab.studies.estimate import Estimate
     from reflexion_lab.studies.sweep import Sweep
 
 

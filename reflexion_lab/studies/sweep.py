@@ -29,8 +29,7 @@ from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
 from reflexion_lab.runner.config.messages import harmless, in_full, mendable, one_line
 from reflexion_lab.runner.config.parts import snapshot_path
-from reflexion_lab.studies.cell_states import CellState, read_states, record
-from reflexion_lab.studies.finished import Run, Runs, What, harness_problem, kept
+from reflexion_lab.studies.finished import CellState, Run, Runs, What, harness_problem, kept, read_states, record
 from reflexion_lab.studies.run import finish, track_arms
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     KeyboardInterrupt
         Finished cells are kept; the same call resumes the sweep.
     """
-    from reflexion_lab.studies.sweep_progress import shown
+    from reflexion_lab.studies.sweep_report import shown
 
     new_sweep = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
     with shown(new_sweep, quiet):

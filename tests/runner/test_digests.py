@@ -89,7 +89,7 @@ OLD = json.loads((Path(__file__).parent / "manifest_of_an_earlier_version.json")
 
 
 def test_the_digest_of_an_earlier_version_is_no_disagreement():
-    from reflexion_lab.studies.replay.verify.digests import of_config
+    from reflexion_lab.studies.replay.verify import of_config
 
     (finding,) = of_config(manifest_of(OLD))
     assert finding.disagreements == ()
