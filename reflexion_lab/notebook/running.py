@@ -16,13 +16,12 @@ from reflexion_lab.runner.config.messages import hydras_own
 from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from reflexion_lab.analysis.frames import Frames
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.notebook.found import Found
     from reflexion_lab.records import Attempt, Grade
+    from reflexion_lab.runner.config.build import Config
     from reflexion_lab.studies.expected import Estimate
     from reflexion_lab.studies.sweep import Sweep
 
@@ -87,7 +86,7 @@ class Run:
         return run_view(self.folder).html
 
 
-def compose(*overrides: Override) -> DictConfig:
+def compose(*overrides: Override) -> Config:
     """The config of `reflexion-lab run *overrides`, without running it; `print(OmegaConf.to_yaml(cfg))` reads well.
 
     Raises

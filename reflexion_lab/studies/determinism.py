@@ -24,10 +24,10 @@ from reflexion_lab.records import Completion, Message, Recollection, Record, Sam
 from reflexion_lab.studies.probe import without_traces
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
     from rich.console import Console
 
     from reflexion_lab.agent.models.cache import CachedModel
+    from reflexion_lab.runner.config.build import Config
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 ALONE, BETWEEN = "alone", "between the two"
@@ -175,7 +175,7 @@ class Given:
         return self._replies.pop()
 
 
-def determinism(cfg: DictConfig, prompts: int, repeats: int, announce: Callable[[Plan], None]) -> Determinism:
+def determinism(cfg: Config, prompts: int, repeats: int, announce: Callable[[Plan], None]) -> Determinism:
     """Ask for first attempts at `prompts` tasks, drawn by the seed: `repeats` times each, in each condition. The call
     cache is off; the caps hold, for this probe by itself. `announce` is told before the first call.
 
@@ -238,7 +238,7 @@ def _at_once(slots: int) -> str:
     return f"{slots} at once"
 
 
-def _actor(cfg: DictConfig, model: Model, sandbox: CachedSandbox) -> Actor:
+def _actor(cfg: Config, model: Model, sandbox: CachedSandbox) -> Actor:
     """The actor of a loop of its own, with `model` in every role."""
     from reflexion_lab.runner.config.compose import loop_factory
     from reflexion_lab.runner.config.parts import Models
@@ -246,7 +246,7 @@ def _actor(cfg: DictConfig, model: Model, sandbox: CachedSandbox) -> Actor:
     return loop_factory(cfg, Models({"actor": cast("CachedModel", model)}), sandbox)().actor
 
 
-def _asked(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: Task) -> Prompt:
+def _asked(cfg: Config, model: Model, sandbox: CachedSandbox, task: Task) -> Prompt:
     """Raises ConfigError: the actor asks nothing."""
     from reflexion_lab.runner.runner import teach
 
@@ -259,7 +259,7 @@ def _asked(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: Task) ->
 
 
 def _said(
-    cfg: DictConfig, model: Model, sandbox: CachedSandbox, prompt: Prompt, completions: Sequence[Completion]
+    cfg: Config, model: Model, sandbox: CachedSandbox, prompt: Prompt, completions: Sequence[Completion]
 ) -> list[Said]:
     programs: dict[str, str | None] = {}
     for reply in {reply.text: reply for reply in completions}.values():

@@ -21,8 +21,7 @@ from reflexion_lab.studies.expected import Estimate, Part, Range
 from reflexion_lab.studies.probe import Call, Trace, probe, without_traces
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
+    from reflexion_lab.runner.config.build import Config
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
@@ -39,7 +38,7 @@ class _Probed(NamedTuple):
     workers: int
 
 
-def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
+def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
     """Probe `tasks` tasks of every cell, and estimate the cost of all of them. Store contents are not used.
 
     Raises
@@ -66,7 +65,7 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
     return _told(probes)
 
 
-def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
+def _probe_cell(cfg: Config, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
     from reflexion_lab.runner.config.parts import load_benchmark, timed
 
     cfg = without_traces(cfg)
@@ -78,7 +77,7 @@ def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox)
     return _Probed(tuple(task.task_id for task in benchmark), benchmark.digest, traces, attempts, workers)
 
 
-def _chosen(cfg: DictConfig, benchmark: Benchmark, tasks: int) -> list[str]:
+def _chosen(cfg: Config, benchmark: Benchmark, tasks: int) -> list[str]:
     """Drawn alike in all cells with the same tasks; of the first round, which knows nothing of others, where tasks
     learn from each other.
     """

@@ -12,10 +12,9 @@ from reflexion_lab.agent.models.cache import CachedModel, call_key
 from reflexion_lab.records import Attempt, Completion, Message, Sampling, Task, Usage
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from reflexion_lab.agent.models.prices import Price
     from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.runner.config.build import Config
     from reflexion_lab.runner.config.parts import Models
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
@@ -87,7 +86,7 @@ class Noting:
         return completion
 
 
-def without_traces(cfg: DictConfig) -> DictConfig:
+def without_traces(cfg: Config) -> Config:
     """A copy of the config that reads and writes no store, and writes no words down."""
     cfg = copy.deepcopy(cfg)
     cfg.store, cfg.memory.reflection_files = _no_store(), None
@@ -102,7 +101,7 @@ def _no_store() -> Any:
     return compose("store=none").store
 
 
-def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
+def probe(cfg: Config, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
     """The loops of `tasks`, and the number of workers of a run. New spending counts towards the caps of `scope`. `cfg`
     is a result of `without_traces`.
 
@@ -127,7 +126,7 @@ def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedSandbox, scope:
             archive.close()
 
 
-def trace(cfg: DictConfig, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
+def trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
     from reflexion_lab.runner.config.compose import loop_factory, suite_writer_factory
     from reflexion_lab.runner.config.parts import ROLES
