@@ -29,8 +29,7 @@ from reflexion_lab.runner.config.parts import (
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
-from reflexion_lab.runner.folder.manifest import differences, prices_of, store_place
-from reflexion_lab.runner.folder.provenance import own_parts
+from reflexion_lab.runner.folder.manifest import differences, own_parts, prices_of, store_place
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.studies.cell_states import CellState
 from reflexion_lab.text.prompts.render import digests

@@ -57,8 +57,14 @@ from reflexion_lab.runner.config.parts import (
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
-from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT, describe, differences, resumption
-from reflexion_lab.runner.folder.provenance import file_digest, provenance
+from reflexion_lab.runner.folder.manifest import (
+    EXECUTION_KEYS,
+    describe,
+    differences,
+    file_digest,
+    provenance,
+    resumption,
+)
 from reflexion_lab.runner.pool import Shuffled, pool_runs
 
 if TYPE_CHECKING:
@@ -187,7 +193,7 @@ def restored(config: Mapping[str, Any]) -> Config:
     """The config that a manifest holds; keys of how a run is carried out that it lacks are null."""
     from omegaconf import OmegaConf
 
-    return OmegaConf.create({**dict.fromkeys(HOW_NOT_WHAT), **config})
+    return OmegaConf.create({**dict.fromkeys(EXECUTION_KEYS), **config})
 
 
 def assemble(config: Config | Mapping[str, Any]) -> Lab:

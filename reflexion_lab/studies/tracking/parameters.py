@@ -10,7 +10,7 @@ from pathlib import Path
 from reflexion_lab.io.secrets import without_login
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.records import Manifest
-from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 
 LONGEST_VALUE = 500
 """Characters of a parameter."""
@@ -29,7 +29,7 @@ def params(manifest: Manifest) -> dict[str, str]:
 
     Left out: execution settings, parts that the run never called, secrets, and unset values.
     """
-    silent = {*HOW_NOT_WHAT, *_idle(manifest)}
+    silent = {*EXECUTION_KEYS, *_idle(manifest)}
     what = {key: value for key, value in manifest.config.items() if key not in silent}
     keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(what, ()) if not SECRET.search(key)}
     classes = ((group, at(what, group, "_target_")) for group in what)

@@ -9,7 +9,7 @@ import msgspec
 
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.checksums import FILE, digests, sealed
+from reflexion_lab.runner.folder.folder import DIGESTS, digests, sealed
 from reflexion_lab.runner.folder.manifest import config_digest, former_digest
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
 from reflexion_lab.studies.replay.verify.finding import Disagreement, Finding, equal, unlike
@@ -42,7 +42,7 @@ def of_files(folder: Path) -> Finding:
 def _bundled(name: str, folder: Path) -> Finding:
     path = folder / ABOUT
     if not path.is_file():
-        return Finding(name=name, unchecked=f"no {FILE}: the run is not finished, or of an earlier version")
+        return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished, or of an earlier version")
     members = msgspec.json.decode(path.read_bytes(), type=About).members
     now = {name: sha256((folder / name).read_bytes()) for name in members if (folder / name).is_file()}
     wrong = [
