@@ -24,10 +24,10 @@ from reflexion_lab.records import Completion, Message, Recollection, Record, Sam
 from reflexion_lab.studies.estimate import without_traces
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
     from rich.console import Console
 
     from reflexion_lab.agent.models.cache import CachedModel
+    from reflexion_lab.runner.config.build import Config
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 ALONE, BETWEEN = "alone", "between the two"
@@ -164,7 +164,7 @@ class Recorded:
         return self._replies.pop()
 
 
-def determinism(cfg: DictConfig, prompts: int, repeats: int, announce: Callable[[Plan], None]) -> Determinism:
+def determinism(cfg: Config, prompts: int, repeats: int, announce: Callable[[Plan], None]) -> Determinism:
     """Request first attempts at `prompts` random tasks, `repeats` times in each condition, without the call cache.
 
     Parameters
@@ -229,7 +229,7 @@ def _at_once(slots: int) -> str:
     return f"{slots} at once"
 
 
-def _actor(cfg: DictConfig, model: Model, sandbox: CachedSandbox) -> Actor:
+def _actor(cfg: Config, model: Model, sandbox: CachedSandbox) -> Actor:
     """An actor with `model` in every role."""
     from reflexion_lab.runner.config.compose import loop_factory
     from reflexion_lab.runner.config.parts import Models
@@ -237,7 +237,7 @@ def _actor(cfg: DictConfig, model: Model, sandbox: CachedSandbox) -> Actor:
     return loop_factory(cfg, Models({"actor": cast("CachedModel", model)}), sandbox)().actor
 
 
-def _first_prompt(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: Task) -> Prompt:
+def _first_prompt(cfg: Config, model: Model, sandbox: CachedSandbox, task: Task) -> Prompt:
     """Raises ConfigError: the actor makes no model call."""
     from reflexion_lab.runner.runner import teach
 
@@ -250,7 +250,7 @@ def _first_prompt(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: T
 
 
 def _replies_of(
-    cfg: DictConfig, model: Model, sandbox: CachedSandbox, prompt: Prompt, completions: Sequence[Completion]
+    cfg: Config, model: Model, sandbox: CachedSandbox, prompt: Prompt, completions: Sequence[Completion]
 ) -> list[Reply]:
     programs: dict[str, str | None] = {}
     for reply in {reply.text: reply for reply in completions}.values():

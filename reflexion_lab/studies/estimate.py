@@ -22,11 +22,10 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Usage
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from reflexion_lab.agent.models.prices import Price
     from reflexion_lab.analysis.report.sheets import Sheet
     from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.runner.config.build import Config
     from reflexion_lab.runner.config.parts import Models
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -44,7 +43,7 @@ class _Probed(NamedTuple):
     workers: int
 
 
-def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
+def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
     """Probe `tasks` tasks of every cell, and estimate the cost of all of them. Store contents are not used.
 
     Raises
@@ -71,7 +70,7 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
     return _told(probes)
 
 
-def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
+def _probe_cell(cfg: Config, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
     from reflexion_lab.runner.config.parts import load_benchmark, timed
 
     cfg = without_traces(cfg)
@@ -83,7 +82,7 @@ def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox)
     return _Probed(tuple(task.task_id for task in benchmark), benchmark.digest, traces, attempts, workers)
 
 
-def _chosen(cfg: DictConfig, benchmark: Benchmark, tasks: int) -> list[str]:
+def _chosen(cfg: Config, benchmark: Benchmark, tasks: int) -> list[str]:
     """Drawn alike in all cells with the same tasks; of the first round, which knows nothing of others, where tasks
     learn from each other.
     """
@@ -394,7 +393,7 @@ class Noting:
         return completion
 
 
-def without_traces(cfg: DictConfig) -> DictConfig:
+def without_traces(cfg: Config) -> Config:
     """A copy of the config that reads and writes no store, and writes no words down."""
     cfg = copy.deepcopy(cfg)
     cfg.store, cfg.memory.reflection_files = _no_store(), None
@@ -409,7 +408,7 @@ def _no_store() -> Any:
     return compose("store=none").store
 
 
-def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
+def probe(cfg: Config, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
     """The loops of `tasks`, and the number of workers of a run. New spending counts towards the caps of `scope`. `cfg`
     is a result of `without_traces`.
 
@@ -434,7 +433,7 @@ def probe(cfg: DictConfig, tasks: Sequence[Task], sandbox: CachedSandbox, scope:
             archive.close()
 
 
-def trace(cfg: DictConfig, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
+def trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
     from reflexion_lab.runner.config.compose import loop_factory, suite_writer_factory
     from reflexion_lab.runner.config.parts import ROLES

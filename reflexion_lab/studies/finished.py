@@ -32,13 +32,12 @@ from reflexion_lab.runner.config.parts import (
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
-from reflexion_lab.runner.folder.manifest import differences, prices_of, store_place
-from reflexion_lab.runner.folder.provenance import own_parts
+from reflexion_lab.runner.folder.manifest import differences, own_parts, prices_of, store_place
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.text.prompts.render import digests
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
+    from reflexion_lab.runner.config.build import Config
 
 
 class What(NamedTuple):
@@ -53,7 +52,7 @@ class What(NamedTuple):
     """Path of the store, relative to the run root."""
 
     @classmethod
-    def of(cls, cfg: DictConfig) -> What:
+    def of(cls, cfg: Config) -> What:
         """Raises ValueError: the study's file cannot be read."""
         study = registration.read(cfg.study).digest if cfg.study else ""
         snapshot, place = snapshot_path(cfg), store_place(without_logins(plain(cfg)))
@@ -120,16 +119,16 @@ class Runs:
         self.runs = list(_read(root))
         self._now = _Now()
 
-    def finished(self, cfg: DictConfig) -> Run | None:
+    def finished(self, cfg: Config) -> Run | None:
         """The first finished run of this config whose inputs are unchanged."""
         return next((run for run in self._finished(cfg) if not self._now.changes(cfg, run)), None)
 
-    def why_again(self, cfg: DictConfig) -> str:
+    def why_again(self, cfg: Config) -> str:
         """Why no finished run of this config is kept: `benchmark_digest changed`; "" if there is no such run."""
         changes = [self._now.changes(cfg, run) for run in self._finished(cfg)]
         return ", ".join(changes[-1]) if changes and all(changes) else ""
 
-    def _finished(self, cfg: DictConfig) -> list[Run]:
+    def _finished(self, cfg: Config) -> list[Run]:
         what = What.of(cfg)
         return [run for run in self.runs if what.is_met(run) and run.summary]
 
@@ -164,7 +163,7 @@ class _Now:
         self._benchmarks: dict[bytes, str] = {}
         self._models: dict[bytes, _Asked] = {}
 
-    def changes(self, cfg: DictConfig, run: Run) -> list[str]:
+    def changes(self, cfg: Config, run: Run) -> list[str]:
         """Inputs that differ between `run` and a new run of `cfg`, such as `benchmark_digest changed`."""
         try:
             before = RunFolder.existing(run.folder).manifest
@@ -174,7 +173,7 @@ class _Now:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
             return []
 
-    def _applied(self, cfg: DictConfig, before: Manifest) -> Manifest:
+    def _applied(self, cfg: Config, before: Manifest) -> Manifest:
         """`before` with the current benchmark, prompts, models and own parts."""
         models, provenance = self._asked(cfg), before.provenance
         embedder = ""
@@ -193,14 +192,14 @@ class _Now:
             ),
         )
 
-    def _benchmark_digest(self, cfg: DictConfig) -> str:
+    def _benchmark_digest(self, cfg: Config) -> str:
         key = msgspec.json.encode(plain(cfg.benchmark.load), order="sorted")
         if key not in self._benchmarks:
             with contextlib.closing(load_sandbox(cfg)) as sandbox:
                 self._benchmarks[key] = load_benchmark(cfg, sandbox).digest
         return self._benchmarks[key]
 
-    def _asked(self, cfg: DictConfig) -> _Asked:
+    def _asked(self, cfg: Config) -> _Asked:
         nodes = [plain(cfg.model), plain(cfg.roles), plain(cfg.prices)]
         if "'_partial_': True" in str(nodes):  # a model whose constructor receives the tasks
             nodes += [plain(cfg.benchmark), cfg.seed]

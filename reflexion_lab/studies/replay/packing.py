@@ -23,7 +23,7 @@ from reflexion_lab.protocols import Store
 from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.postgresql import is_url, with_login
 from reflexion_lab.studies.replay import bundle
@@ -240,7 +240,7 @@ def portable(manifest: Manifest) -> Manifest:
     """The manifest without places: of an absolute path its last part is left, and what says where a run lay is empty.
     The digests stay those of the run.
     """
-    config = {key: value for key, value in manifest.config.items() if key not in HOW_NOT_WHAT or key in KEPT}
+    config = {key: value for key, value in manifest.config.items() if key not in EXECUTION_KEYS or key in KEPT}
     config = {key: _without_places(value) for key, value in without_logins(config).items()}
     provenance = replace(manifest.provenance, overrides=())  # they hold places too, and the config says it all
     return replace(manifest, config=config, provenance=provenance)

@@ -21,7 +21,7 @@ from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.moved import current, updated
 from reflexion_lab.records import Attempt, Manifest, Record
 from reflexion_lab.runner.config.build import capability
-from reflexion_lab.runner.config.compose import CONF, assemble, restored
+from reflexion_lab.runner.config.compose import CONF, assemble
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.replay import bundle
@@ -72,7 +72,7 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
         The sandbox is broken.
     """
     check_parts(manifest.config)
-    lab = assemble(restored(config_of(manifest, supplies, folder, run_root or folder)), is_recorded=True)
+    lab = assemble(config_of(manifest, supplies, folder, run_root or folder))
     try:
         lab.runner.run()
     except ModelError as problem:

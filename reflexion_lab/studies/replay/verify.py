@@ -22,8 +22,7 @@ from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Grade, Manifest, Task
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.checksums import FILE, digests, sealed
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import DIGESTS, RunFolder, digests, sealed
 from reflexion_lab.runner.folder.manifest import config_digest, former_digest, resumed, versions
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
@@ -180,7 +179,7 @@ def of_files(folder: Path) -> Finding:
 def _bundled(name: str, folder: Path) -> Finding:
     path = folder / ABOUT
     if not path.is_file():
-        return Finding(name=name, unchecked=f"no {FILE}: the run is not finished, or of an earlier version")
+        return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished, or of an earlier version")
     members = msgspec.json.decode(path.read_bytes(), type=About).members
     now = {name: sha256((folder / name).read_bytes()) for name in members if (folder / name).is_file()}
     wrong = [
@@ -221,7 +220,9 @@ def of_prompts(manifest: Manifest) -> Finding:
 def of_study(folder: Path, manifest: Manifest) -> Finding:
     """The registered study's copy against the digest that the run began with."""
     return Finding(
-        name="study", told=manifest.study or "none", disagreements=tuple(_study(folder / registration.FILE, manifest))
+        name="study",
+        told=manifest.study or "none",
+        disagreements=tuple(_study(folder / registration.FILE, manifest)),
     )
 
 

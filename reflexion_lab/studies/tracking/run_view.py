@@ -17,7 +17,7 @@ from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.io.secrets import without_login
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.records import Manifest, Usage
-from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 
 NAME_LENGTH = 28
 """Characters of a run's name; a table cuts at about 20, so that what distinguishes runs stands first."""
@@ -185,7 +185,7 @@ def params(manifest: Manifest) -> dict[str, str]:
 
     Left out: execution settings, parts that the run never called, secrets, and unset values.
     """
-    silent = {*HOW_NOT_WHAT, *_idle(manifest)}
+    silent = {*EXECUTION_KEYS, *_idle(manifest)}
     what = {key: value for key, value in manifest.config.items() if key not in silent}
     keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(what, ()) if not SECRET.search(key)}
     classes = ((group, at(what, group, "_target_")) for group in what)

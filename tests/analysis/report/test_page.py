@@ -13,7 +13,7 @@ from reflexion_lab.analysis.report.program_diffs import MOST_LINES
 from reflexion_lab.analysis.report.tasks import task_lines
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
-from reflexion_lab.notebook.viewing import view
+from reflexion_lab.notebook.view import view
 from reflexion_lab.records import Check, Critique, Step
 
 VERDICTS = {

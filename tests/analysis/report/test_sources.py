@@ -2,7 +2,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.report.sources import Sources
 from reflexion_lab.memory.extraction import extract
-from reflexion_lab.notebook.viewing import view
+from reflexion_lab.notebook.view import view
 from reflexion_lab.records import Wisdom
 
 RUN = "20260101-000000-000000-reflexion-toy-s7"
