@@ -8,8 +8,7 @@ from experiments._tools.failing_attempts import Failure, untyped
 from experiments._tools.failure_labels import HELD_OUT, PARTS, Label
 from experiments._tools.failure_scores import Case, Score, compared, macro_f1, score
 from experiments._tools.keyword_rules import SYSTEMS, classify_by
-from reflexion_lab.agent.reflectors.classes import classify
-from reflexion_lab.agent.reflectors.evidence import classify_evaluation
+from reflexion_lab.agent.reflectors.evidence import classify, classify_evaluation
 from reflexion_lab.analysis.estimators import Paired
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError

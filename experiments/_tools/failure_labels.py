@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from experiments._tools.failing_attempts import Failure, untyped
-from reflexion_lab.agent.reflectors.classes import CLASSES
+from reflexion_lab.agent.reflectors.evidence import CLASSES
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 

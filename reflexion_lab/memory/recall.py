@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reflexion_lab.limits import Count, Share, validated
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import UNKNOWN, Episode, Recollection, Task
-from reflexion_lab.text.prompts.excerpt import program, shortened
+from reflexion_lab.text.prompts.render import program, shortened
 from reflexion_lab.text.shorten import cut, estimated, line
 
 DEFAULT, LEAST, MOST = 3, 1, 10

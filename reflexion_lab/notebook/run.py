@@ -21,7 +21,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, as_lines, plainly
 from reflexion_lab.runner.config.messages import hydras_own
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.tasks.benchmarks.datasets_in import INSTALL
+from reflexion_lab.tasks.benchmarks.rows import INSTALL
 
 if TYPE_CHECKING:
     import datasets

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.storage import postgresql
-from reflexion_lab.storage.sqlite_file import BUSY_SECONDS, set_wal
+from reflexion_lab.storage.table import BUSY_SECONDS, set_wal
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine

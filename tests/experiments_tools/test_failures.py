@@ -21,7 +21,7 @@ from experiments._tools.failures_plot import METHOD, save
 from experiments._tools.failures_plot import draw as plot
 from experiments._tools.failures_report import as_rows, by_class, overall, show
 from experiments._tools.keyword_rules import SIX_CLASSES, SYSTEMS, TEN_CLASSES, classify_by, first_kind
-from reflexion_lab.agent.reflectors.classes import classify
+from reflexion_lab.agent.reflectors.evidence import classify
 
 mpl.use("Agg")
 

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.classes import CLASSES
+from reflexion_lab.agent.reflectors.evidence import CLASSES
 from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.reflection_files import WORDS, ReflectionFile, ReflectionFiles
 from reflexion_lab.records import Category, MemoryState, Reflection

@@ -7,8 +7,7 @@ from reflexion_lab.errors import CritiqueError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Critique, Message, Recollection, Sampling, Task
 from reflexion_lab.text.prompts.asking import room
-from reflexion_lab.text.prompts.excerpt import longest
-from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.prompts.render import Prompts, longest
 from reflexion_lab.text.shorten import estimated
 
 CUT = {"length": "; it was cut at max_tokens"}

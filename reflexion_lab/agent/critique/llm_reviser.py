@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Critique, Recollection, Sampling, Task, Trajectory
 from reflexion_lab.text.prompts.asking import Asking, Style, room
-from reflexion_lab.text.prompts.excerpt import longest
-from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.prompts.render import Prompts, longest
 from reflexion_lab.text.shorten import estimated
 
 SHOWN = (5, 3, 1)

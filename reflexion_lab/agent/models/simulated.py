@@ -13,7 +13,7 @@ from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
-from reflexion_lab.text.prompts.excerpt import without_docstrings
+from reflexion_lab.text.prompts.render import without_docstrings
 
 BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 WRONG = re.compile(r"^# wrong draft [0-9a-f]{4}$", re.MULTILINE)

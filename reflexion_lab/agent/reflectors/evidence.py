@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
+import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from reflexion_lab.agent.reflectors.classes import classify
-from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Reflection
+from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Record, Reflection
 from reflexion_lab.text import shorten
-from reflexion_lab.text.shorten import line
 
 OUTCOMES = {
     "fail": "it did not hold",
@@ -26,8 +27,8 @@ def described(
     """One line: the check's source, its exception and message (cut at `chars`), and `where`."""
     # `assert` says it already: the type is news only when it is another exception.
     error = "" if check.error_type == "AssertionError" and check.message else check.error_type
-    cause = ": ".join(filter(None, (error, line(check.message, chars, mark))))
-    return f"`{line(check.name, 200, mark)}` -> {cause or outcomes.get(check.outcome, check.outcome)}{where}"
+    cause = ": ".join(filter(None, (error, shorten.line(check.message, chars, mark))))
+    return f"`{shorten.line(check.name, 200, mark)}` -> {cause or outcomes.get(check.outcome, check.outcome)}{where}"
 
 
 _BY_OUTCOME = {
@@ -95,3 +96,191 @@ def _where(solution: str, line: int) -> str:
     if not 1 <= line <= len(lines):
         return f" (line {line})" if line else ""
     return f" (line {line}: {shorten.line(lines[line - 1], 120)})"
+
+
+class FailureClass(Record, frozen=True, kw_only=True):
+    """Texts of the rules for one class of failures, in the actor's first person."""
+
+    confidence: float
+    root_cause: str
+    symptom: str
+    fix: str
+    action: str
+    """Has `{evidence}`: the failing check, its failure and its line."""
+
+
+CLASSES = {
+    "syntax": FailureClass(
+        confidence=0.6,
+        root_cause="My program is not valid Python, or it uses a name that is defined nowhere.",
+        symptom="Python could not make sense of the program as I wrote it.",
+        fix="I will check brackets, colons and indentation, and define every name before I use it.",
+        action="Write the program so that Python accepts it and knows every name: {evidence}",
+    ),
+    "assertion": FailureClass(
+        confidence=0.5,
+        root_cause="The logic of my program computes something other than what the task asks for.",
+        symptom="The program ran, but its answer differs from the expected one.",
+        fix="I will trace the failing example by hand and change the first step whose value is wrong.",
+        action="Trace this by hand until the value goes wrong, and correct that step: {evidence}",
+    ),
+    "timeout": FailureClass(
+        confidence=0.5,
+        root_cause="My program loops without end, or does far more work than the task needs.",
+        symptom="The program was stopped before it gave an answer.",
+        fix="I will make every loop and recursion approach its end, and choose a cheaper algorithm.",
+        action="Find the loop that does not finish here, and bound it: {evidence}",
+    ),
+    "null": FailureClass(
+        confidence=0.6,
+        root_cause="My program uses a value that is None as if it were an object.",
+        symptom="An operation met None where it needed a value.",
+        fix="I will find where the None comes from, often a missing return, and handle it before use.",
+        action="Return or check the value that is None here: {evidence}",
+    ),
+    "index": FailureClass(
+        confidence=0.6,
+        root_cause="My program reads a position or key that its data does not have.",
+        symptom="A look-up went past what the sequence or mapping holds.",
+        fix="I will check bounds and keys first, and think through empty and one-element input.",
+        action="Guard the look-up that fails here: {evidence}",
+    ),
+    "permission": FailureClass(
+        confidence=0.4,
+        root_cause="My program touches a resource that it may not use.",
+        symptom="The system refused an operation.",
+        fix="I will solve the task with values in memory, without files, network or other processes.",
+        action="Remove the forbidden operation: {evidence}",
+    ),
+    "import": FailureClass(
+        confidence=0.6,
+        root_cause="My program imports a module or name that does not exist here.",
+        symptom="An import failed before the program could start.",
+        fix="I will use the standard library alone and spell module and attribute names exactly.",
+        action="Replace or correct the import: {evidence}",
+    ),
+    "type": FailureClass(
+        confidence=0.5,
+        root_cause="My program applies an operation to a value of a kind that it does not work on.",
+        symptom="An operation rejected its operands or arguments.",
+        fix="I will check which types and values reach that operation, and convert or guard them first.",
+        action="Check what reaches the failing operation: {evidence}",
+    ),
+    "concurrency": FailureClass(
+        confidence=0.4,
+        root_cause="Parts of my program that run at once get in each other's way.",
+        symptom="The program's threads or processes blocked or broke one another.",
+        fix="I will write it without threads or processes, or take every lock in one fixed order.",
+        action="Make the failing step sequential: {evidence}",
+    ),
+    "memory": FailureClass(
+        confidence=0.4,
+        root_cause="My program builds more data, or recurses deeper, than its limits allow.",
+        symptom="The program ran out of memory or of stack.",
+        fix="I will bound the recursion with a base case, or replace it by a loop over small data.",
+        action="Reduce what is kept or how deep the calls go: {evidence}",
+    ),
+    "unknown": FailureClass(
+        confidence=0.3,
+        root_cause="The cause of the failure does not show in its messages.",
+        symptom="The program did not get through its checks.",
+        fix="I will read the task again, and run each example in my head line by line.",
+        action="Reproduce this failure in small steps: {evidence}",
+    ),
+}
+"""By name, as `Reflection.category` holds it."""
+
+_EXCEPTIONS = {
+    "SyntaxError": "syntax",
+    "NameError": "syntax",
+    "AssertionError": "assertion",
+    "TimeoutError": "timeout",
+    "IndexError": "index",
+    "KeyError": "index",
+    "StopIteration": "index",
+    "PermissionError": "permission",
+    "ImportError": "import",
+    "TypeError": "type",
+    "ValueError": "type",
+    "AttributeError": "type",
+    "ZeroDivisionError": "type",
+    "OverflowError": "type",
+    "BrokenPipeError": "concurrency",
+    "BrokenBarrierError": "concurrency",
+    "MemoryError": "memory",
+    "RecursionError": "memory",
+}
+"""Built-in subclasses (IndentationError, UnicodeDecodeError, ...) have the class of the nearest ancestor here."""
+
+_KEYWORDS = {
+    "null": r"nil pointer|null pointer|null reference|nil dereference|NoneType|(of|is) (null|undefined)",
+    "import": r"(missing|unresolved|cannot|failed to) import|import (error|failed|cycle)|no module named"
+    r"|(cannot|could not) find (module|package)|(module|package) (was )?not found",
+    "permission": r"permission denied|access (is )?denied|operation not permitted|read-only file system",
+    "memory": r"out of memory|OOM|memory (limit|error|exhausted)|cannot allocate|stack overflow"
+    r"|recursion depth",
+    "concurrency": r"deadlock(ed)?|livelock|race|broken ?pipe|concurrent (access|modification|map \w+)",
+    "syntax": r"syntax error|invalid syntax|unexpected (token|indent|identifier|EOF|end of (file|input))"
+    r"|(undefined|undeclared) (name|variable|identifier)|is not defined|compil(e|ation) (error|failed)"
+    r"|was never closed|unterminated [\w-]+|unindent does not match|expected an indented block",
+    "index": r"out of (range|bounds)|key not found|(no such|missing) key|pop from (an )?empty",
+    "type": r"type (mismatch|error|conversion|assertion)|(incompatible|mismatched|wrong) types?"
+    r"|not assignable|(cannot|can't|could not) (convert|unmarshal)|(division|modulo) by zero"
+    r"|not supported between instances|unsupported operand|invalid literal for|values to unpack"
+    r"|object (has no attribute|is not (iterable|callable|subscriptable))|doesn't define"
+    r"|takes .{1,30} positional arguments? but|missing \d+ required|unexpected keyword argument",
+    "timeout": r"timed? ?-?out|deadline exceeded|time limit exceeded|time (is|was) over|TimeoutExpired",
+    "assertion": r"assert(ion)?|test failed|expect(ed)?|not equal|mismatch(ed)?",
+}
+"""Phrases, the more specific classes first."""
+
+_PATTERNS = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, words in _KEYWORDS.items()}
+# Quoted text is data, but for the type of None, which Python quotes. A word around `test_`, `::` or a tests folder is
+# the name of a test.
+_NOT_WORDS = re.compile(
+    r"""(?<!\w)(["'`])(?!NoneType\1)[^"'`\n]*\1(?!\w)|(?<!\S)\S*?(?:\btest_|_test\b|::|\btests?/)\S*"""
+)
+LOOKED_AT = 10_000
+"""Characters of a message that are read."""
+_EXCEPTION_LINE = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
+_HEADER = "Traceback (most recent call last):"
+
+
+def classify(error_type: str, message: str) -> str:
+    """One of `CLASSES`. With `error_type` "", `message` may be a whole traceback or any other error text."""
+    if not error_type:
+        error_type, message = _raised(message)
+    name = error_type.rpartition(".")[2]
+    if name in {"AttributeError", "TypeError"} and "NoneType" in message:
+        return "null"
+    kind = getattr(builtins, name, None)
+    ancestors = [parent.__name__ for parent in kind.__mro__] if isinstance(kind, type) else [name]
+    for ancestor in ancestors:
+        if ancestor in _EXCEPTIONS:
+            return _EXCEPTIONS[ancestor]
+    words = " ".join(_NOT_WORDS.sub(" ", message[:LOOKED_AT]).split())
+    is_other = bool(name) and not re.search("assert|expect|test", name, re.IGNORECASE)
+    for category, pattern in _PATTERNS.items():
+        # "expected a list" in an exception that is no failed check is about the program's own data.
+        if pattern.search(words) and not (is_other and category == "assertion"):
+            return category
+    return "unknown"
+
+
+def _raised(text: str) -> tuple[str, str]:
+    """Type and message of the exception at the end of `text`; type "" without one."""
+    _, header, after = textwrap.dedent(text).rpartition(_HEADER)
+    lines = [line for line in after.splitlines() if line.strip() and not line[0].isspace()]
+    # After a header the first line that is not indented names the exception; notes may follow it.
+    for line in lines if header else reversed(lines):
+        match = _EXCEPTION_LINE.fullmatch(line.rstrip())
+        if match and _is_exception(match["type"]):
+            return match["type"], match["message"] or ""
+    return "", text
+
+
+def _is_exception(name: str) -> bool:
+    kind = getattr(builtins, name, None)
+    known = isinstance(kind, type) and issubclass(kind, BaseException)
+    # A bare "Error" is a word that many programs print, and no type.
+    return known or bool(re.search(r".(Error|Exception|Exit|Interrupt|Expired)$", name))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reflexion_lab.agent.reflectors.classes import CLASSES
-from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
+from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation, describe, reflection_on
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Known
 from reflexion_lab.records import Attempt, Episode, Reflection, Task

@@ -29,7 +29,7 @@ from reflexion_lab.storage.postgresql import is_url, with_login
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, Call, as_file, as_lines, copied
 from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, keeps, pools, rerun
-from reflexion_lab.tasks.benchmarks.datasets_in import HUB
+from reflexion_lab.tasks.benchmarks.rows import HUB
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.prices import Price

@@ -15,8 +15,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.datasets_in import HUB
-from reflexion_lab.tasks.benchmarks.rows import LINES, checked, decoded, read, repeated
+from reflexion_lab.tasks.benchmarks.rows import HUB, LINES, checked, decoded, read, repeated
 
 SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
 """The authors' own: first and last `task_id`, in both subsets."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.reflectors.classes import CLASSES
+from reflexion_lab.agent.reflectors.evidence import CLASSES
 from reflexion_lab.agent.reflectors.fields import Category, named
 
 OTHERS = "root_cause approach_flaw missing_context tool_misuse test_gap verification edge_case_miss integration_error"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.reflectors.classes import CLASSES, classify
+from reflexion_lab.agent.reflectors.evidence import CLASSES, classify
 
 CONFIDENCES = {
     "syntax": 0.6,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reflexion_lab.agent.reflectors.fallback import WithFallback
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, LABELS, SERVICE, SESSION, SUCCESS
 from reflexion_lab.agent.reflectors.llm import LLMReflector, ReflectionError
-from reflexion_lab.agent.reflectors.quality import flags
+from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import ModelError
 from reflexion_lab.protocols import Model, Reflector

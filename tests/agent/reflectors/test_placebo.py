@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reflexion_lab.agent.reflectors.none import NoReflection
 from reflexion_lab.agent.reflectors.placebo import WORDS, FeedbackOnly, Generic, Keywords, LengthMatched
-from reflexion_lab.agent.reflectors.quality import flags
+from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Check, Episode, Recollection, Reflection, Task, Usage
 from reflexion_lab.runner.config.build import build

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.quality import FLAGS, flags
+from reflexion_lab.agent.reflectors.reviewed import FLAGS, flags
 from reflexion_lab.records import Attempt, Check, Delta, Reflection
 from tests import builders as make
 

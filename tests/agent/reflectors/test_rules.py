@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.classes import CLASSES
-from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe
+from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation, describe
 from reflexion_lab.agent.reflectors.none import NoReflection
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.protocols import Known

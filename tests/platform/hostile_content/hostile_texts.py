@@ -5,7 +5,7 @@ import sys
 
 from reflexion_lab.agent.actors.transcript import read as read_turn
 from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
-from reflexion_lab.agent.reflectors.classes import classify
+from reflexion_lab.agent.reflectors.evidence import classify
 from reflexion_lab.agent.reflectors.fields import ParseError, parse_fields
 from reflexion_lab.analysis.report import pieces
 from reflexion_lab.analysis.report.documents import escaped as markdown

@@ -1,6 +1,6 @@
 import pytest
 
-from reflexion_lab.text.prompts.excerpt import CLOSE, excerpt, longest, without_docstrings
+from reflexion_lab.text.prompts.render import CLOSE, excerpt, longest, without_docstrings
 
 TEXT = "".join(f"line {n}\n" for n in range(100)) + "the end"
 
