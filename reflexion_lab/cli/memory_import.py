@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from reflexion_lab.cli.place import is_store, kept_at, shown
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.io.files import UNREADABLE
-from reflexion_lab.memory.episodic import after, episode_of, session_id
+from reflexion_lab.memory.episodic import episode_of, session_after, session_id
 from reflexion_lab.memory.mistakes import mistakes_of
 from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Manifest, Mistake, Record, Session, Task, Wisdom
@@ -268,7 +268,7 @@ def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
         name = session_id(manifest.run_id, task_id)
         session = Session(session_id=name)
         for attempt in attempts:
-            session = after(session, attempt)
+            session = session_after(session, attempt)
             episode = episode_of(task, attempt, name, str(manifest.config.get("arm") or "actor"))
             records.append(replace(episode, timestamp=began))
         records += [session, *(mistakes_of(task, attempts, began) if task.prompt else ())]

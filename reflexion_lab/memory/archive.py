@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
-from reflexion_lab.memory.episodic import EpisodeBuffer, after, episode_of, session_id
+from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
 from reflexion_lab.memory.extraction import Extraction
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
@@ -286,7 +286,7 @@ class Rounds:
         name = session_id(self.run_id, task.task_id)
         session = Session(session_id=name)
         for attempt in attempts:
-            session = after(session, attempt)
+            session = session_after(session, attempt)
         self._learnt[task.task_id] = Learnt(
             episodes=tuple(episode_of(task, attempt, name, self.agent_id) for attempt in attempts),
             mistakes=tuple(mistakes_of(task, attempts, session_id=name)),

@@ -94,7 +94,7 @@ class EpisodicMemory:
         if self.files and (attempt.reflection or attempt.evaluation.passed):
             in_context = [own[name] for name in attempt.recalled if name in own]
             self.files.note(file_of(attempt, episode.session_id, in_context))
-        self.session = after(replace(self.session, session_id=episode.session_id), attempt)
+        self.session = session_after(replace(self.session, session_id=episode.session_id), attempt)
 
     def state(self, recollection: Recollection) -> MemoryState:
         return MemoryState(
@@ -146,7 +146,7 @@ ENTRY_CHARS = 160
 """Characters of one issue, suggestion, insight or field of a reflection in a prompt."""
 
 
-def after(session: Session, attempt: Attempt) -> Session:
+def session_after(session: Session, attempt: Attempt) -> Session:
     """The session once `attempt` is over."""
     reflection = attempt.reflection
     has_words = reflection and (reflection.root_cause or reflection.what_went_wrong or reflection.what_to_change)

@@ -2,11 +2,11 @@ import builders
 import pytest
 
 from reflexion_lab.memory.episodic import (
-    after,
     described,
     described_evaluation,
     described_insights,
     described_reflections,
+    session_after,
 )
 from reflexion_lab.records import Check, Evaluation, MemoryState, Session, Step, Trajectory
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
@@ -35,13 +35,13 @@ def attempt(number, reflection=None, evaluation=FAILED):
 def over(*reflections):
     session = Session(session_id="s")
     for number, reflection in enumerate(reflections, 1):
-        session = after(session, attempt(number, reflection))
+        session = session_after(session, attempt(number, reflection))
     return session
 
 
 def test_the_newest_five_reflections_are_kept_newest_first():
     before = over(*map(reflected, range(1, 6)))
-    session = after(before, attempt(6, reflected(6)))
+    session = session_after(before, attempt(6, reflected(6)))
     assert [reflection.about_attempt for reflection in session.reflections] == [6, 5, 4, 3, 2]
     assert [reflection.about_attempt for reflection in before.reflections] == [5, 4, 3, 2, 1]
     assert session.key_insights == tuple(f"insight {number}" for number in range(1, 7))
@@ -49,7 +49,7 @@ def test_the_newest_five_reflections_are_kept_newest_first():
 
 def test_an_attempt_without_a_reflection_still_changes_evaluation_and_summary():
     passed = Evaluation(passed=True, outcome="pass", reward=1.0)
-    session = after(over(reflected(1)), attempt(2, None, passed))
+    session = session_after(over(reflected(1)), attempt(2, None, passed))
     assert (len(session.reflections), session.key_insights) == (1, ("insight 1",))
     assert session.last_evaluation == passed
     assert session.session_id == "s"
