@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import reflexion_lab
 from reflexion_lab.analysis.canonical_form import as_bytes, essence
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.folder.folder import RunFolder
+from tests.studies.small_runs import REFLECTION
 
 MODEL = """
 import json, os, urllib.request
@@ -34,7 +34,6 @@ def served(path, seed, **settings):
             return reply.read().decode()
     return ScriptedModel(answer, name=f"served {seed}", **settings)
 """
-REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
 KEY = "sk-planted-5f1c0d7e"
 MARK = uuid.uuid4().hex.encode()
 """In the environment of every process that a test here starts."""
@@ -77,13 +76,8 @@ class Served:
                 os.kill(asked["process"], signal.SIGKILL)
             self.at.pop(len(self.asked), lambda: None)()
         if "My Python program failed" in asked["text"]:
-            return REFLECTION
+            return REFLECTION.format("return one")
         return f"\n    return {asked['seed'] if 'return one' in asked['text'] else None}\n"
-
-    @property
-    def repeated(self):
-        """Requests that were sent more than once."""
-        return {asked: times for asked, times in Counter(self.asked).items() if times > 1}
 
     def close(self):
         self.http.shutdown()
@@ -91,14 +85,10 @@ class Served:
 
 
 class Ended:
-    """What a command left behind."""
+    """An ended command: its output, processes and files."""
 
     def __init__(self, done, places):
         self.code, self.out, self.err, self._places = done.returncode, done.stdout, done.stderr, places
-
-    @property
-    def processes(self):
-        return processes()
 
     def files_with(self, text):
         paths = [path for place in self._places for path in place.rglob("*") if path.is_file()]
@@ -138,14 +128,9 @@ class Lab:
         ]  # fmt: skip
 
     def run(self, *overrides, **env):
-        done = subprocess.run(
-            self.words(*overrides),
-            cwd=self.folder,
-            env={**self.env, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        env = {**self.env, **env}
+        words = self.words(*overrides)
+        done = subprocess.run(words, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
         return Ended(done, (self.folder, self.short))
 
     processes = staticmethod(processes)
@@ -159,17 +144,17 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path):
     short = Path(tempfile.mkdtemp(prefix="rl", dir="/tmp"))  # leaves room for the names of sockets
-    made = Lab(tmp_path, short)
-    yield made
-    made.served.close()
+    lab = Lab(tmp_path, short)
+    yield lab
+    lab.served.close()
     shutil.rmtree(short)
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What six cells find out, one after the other in one process, and what they ask for."""
-    made = Lab(tmp_path_factory.mktemp("alone"), Path("/"))
-    ended = made.run(SIX)
-    made.served.close()
+    """Results of six cells, run one after the other in one process, and their requests."""
+    lab = Lab(tmp_path_factory.mktemp("alone"), Path("/"))
+    ended = lab.run(SIX)
+    lab.served.close()
     assert ended.code == 0, ended.err
-    return made.results("runs"), sorted(made.served.asked)
+    return lab.results("runs"), sorted(lab.served.asked)
