@@ -64,10 +64,10 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
         sandboxes: dict[str, CachedSandbox] = {}
         probes = []
         for cfg in cells:
-            wanted = f"{cfg.sandbox} {cfg.cache}"
-            if wanted not in sandboxes:
-                sandboxes[wanted] = stack.enter_context(closing(load_sandbox(cfg)))
-            probes.append(_probe_cell(cfg, tasks, scope, sandboxes[wanted]))
+            settings = f"{cfg.sandbox} {cfg.cache}"
+            if settings not in sandboxes:
+                sandboxes[settings] = stack.enter_context(closing(load_sandbox(cfg)))
+            probes.append(_probe_cell(cfg, tasks, scope, sandboxes[settings]))
     return _summed(probes)
 
 
@@ -137,7 +137,7 @@ def _groups(cells: list[_Probed]) -> list[list[_Probed]]:
     return list(groups.values())
 
 
-def _part(groups: list[list[_Probed]], counted: set[int], wanted: Callable[[Call], bool], left: bool = False) -> Part:
+def _part(groups: list[list[_Probed]], counted: set[int], selected: Callable[[Call], bool], left: bool = False) -> Part:
     """`left`: without the probed tasks."""
     total = Part()
     for group in groups:
@@ -145,7 +145,7 @@ def _part(groups: list[list[_Probed]], counted: set[int], wanted: Callable[[Call
         for cell in group:
             for trace in cell.traces:
                 by_task[trace.task_id] += sum(
-                    (call.usage for call in trace.calls if id(call) in counted and wanted(call)), Usage()
+                    (call.usage for call in trace.calls if id(call) in counted and selected(call)), Usage()
                 )
         n = len(group[0].tasks) - (len(by_task) if left else 0)
         figures = {field: [getattr(usage, field) for usage in by_task.values()] for field in Part.__struct_fields__}
@@ -184,7 +184,7 @@ def _seconds(cells: list[_Probed], new: set[int]) -> tuple[float, float]:
 def _notes(cells: list[_Probed]) -> Iterable[str]:
     retried = any(call.is_retry for cell in cells for trace in cell.traces for call in trace.calls)
     if not retried and any(cell.attempts > 1 for cell in cells):
-        yield "the probe saw no retry, so that neither the expected figures nor the bound know what one takes"
+        yield "the probe saw no retry, so neither the expected figures nor the bound include its cost"
     if late := sum(trace.attempts[-1].stop_reason == "timeout" for cell in cells for trace in cell.traces):
         yield f"{late} of the probed loops ended by loop.timeout; on a machine less busy they would have gone on"
     before = sum(call.cached for trace in cells[0].traces for call in trace.calls)

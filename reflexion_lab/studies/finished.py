@@ -141,10 +141,10 @@ class Runs:
         return next((run for run in cut if run.is_free), None)
 
 
-def kept(number: int, run: Run, former: CellState | None = None) -> CellState:
-    """The state of a cell whose run is finished. `former`: its state in this sweep, which has the cost of its calls."""
-    if former and former.folder == str(run.folder) and former.status in ("done", "kept"):
-        return msgspec.structs.replace(former, status="kept", again="")
+def kept_state(number: int, run: Run, previous: CellState | None = None) -> CellState:
+    """The state of a cell with a finished run. `previous`: its state in this sweep, which has the cost of its calls."""
+    if previous and previous.folder == str(run.folder) and previous.status in ("done", "kept"):
+        return msgspec.structs.replace(previous, status="kept", again="")
     state = CellState(number=number, status="kept", folder=str(run.folder))
     if (figures := run.summary) is None:
         return state

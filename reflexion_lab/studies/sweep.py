@@ -29,7 +29,7 @@ from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
 from reflexion_lab.runner.config.messages import harmless, in_full, mendable, one_line
 from reflexion_lab.runner.config.parts import snapshot_path
-from reflexion_lab.studies.finished import CellState, Run, RunKey, Runs, kept, outcome, read_states, record
+from reflexion_lab.studies.finished import CellState, Run, RunKey, Runs, kept_state, outcome, read_states, record
 from reflexion_lab.studies.run import finish, track_arms
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Sweep:
             if run := runs.finished(cell.cfg):
                 if (snapshot := snapshot_path(cell.cfg)) and not snapshot.exists():
                     shutil.copyfile(run.folder / "memory.json", snapshot)  # later cells start from it too
-                state = kept(cell.number, run, states[cell.number])
+                state = kept_state(cell.number, run, states[cell.number])
                 record(self.folder, replace(state, digest=self.digests[cell.number]))
             else:
                 left.append(cell)
@@ -218,7 +218,7 @@ def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
     try:
         runs, key = Runs(Path(cfg.run_root)), RunKey.of(cfg)
         if run := runs.finished(cfg):
-            return kept(number, run)
+            return kept_state(number, run)
         again = runs.why_again(cfg)
         lab = _assembled(cfg, runs.unfinished(key))
         path = str(lab.folder.path)
@@ -284,7 +284,7 @@ def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[C
         if state.status not in ("waiting", "running"):
             continue
         if run := runs.finished(cell.cfg):  # the run finished before its process was lost
-            state = kept(cell.number, run)
+            state = kept_state(cell.number, run)
         elif sweep.is_elsewhere(cell.number):  # the newest state was written by another command
             state = elsewhere(cell.number)
         else:

@@ -115,7 +115,7 @@ def test_helix_falls_back_to_rules_with_less_confidence(run, tmp_path):
     assert "not enough" in third.reflection.what_went_wrong
 
 
-def test_bot_carries_score_issues_suggestions_summary_and_insights(run):
+def test_bot_shows_score_issues_suggestions_and_insights(run):
     first, second, _ = run("bot")["sum"]
     assert "Previous score" not in read(first)
     for text in ("Previous score: 0 of 100", "Issues: assert f([1]) == 1", "Suggestions: None", "Turns: 1, Tools: none",

@@ -92,9 +92,9 @@ class Cluster:
 
         worker_pool, store = self.worker_pool, begun.store if begun.beginning else None
         stored: list[Stored] = [*store.read(Episode), *store.read(Mistake)] if store else []
-        sent = RunContext(self.config, len(worker_pool.places), begun.run_id, begun.scope, begun.beginning, stored)
+        context = RunContext(self.config, len(worker_pool.places), begun.run_id, begun.scope, begun.beginning, stored)
         worker_pool.counted = begun.counted
-        worker_pool.broadcast("begin", ray.put(sent))
+        worker_pool.broadcast("begin", ray.put(context))
         return lambda: worker_pool
 
     def tell(self, learnt: Sequence[Record]) -> None:

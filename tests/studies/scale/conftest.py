@@ -29,8 +29,8 @@ opened = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def served(path, seed, **settings):
     # A part of one's own, which the cells' processes find in the folder where the sweep was begun.
     def answer(messages):
-        asked = {"seed": seed, "text": messages[-1].content, "process": os.getpid()}
-        with opened.open(path, json.dumps(asked).encode(), timeout=300) as reply:
+        request = {"seed": seed, "text": messages[-1].content, "process": os.getpid()}
+        with opened.open(path, json.dumps(request).encode(), timeout=300) as reply:
             return reply.read().decode()
     return ScriptedModel(answer, name=f"served {seed}", **settings)
 """
@@ -42,18 +42,18 @@ SIX = "seed=0,1,2,3,4,5"
 
 
 class Served:
-    """Counts what is asked; the sender of a request is killed instead of answered if its number is in `kill_at`,
+    """Counts what is request; the sender of a request is killed instead of answered if its number is in `kill_at`,
     or if its seed is in `kills`, so often. `at` a number something else may happen."""
 
     def __init__(self):
-        self.asked, self.kill_at, self.kills, self.killed = [], set(), {}, []
+        self.requests, self.kill_at, self.kills, self.killed = [], set(), {}, []
         self.at, self._lock = {}, threading.Lock()
         served = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                reply = served.answer(asked).encode()
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                reply = served.answer(request).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(reply)))
                 self.end_headers()
@@ -67,17 +67,17 @@ class Served:
         self.http.handle_error = lambda *_: None  # of senders that were killed
         threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
-    def answer(self, asked):
+    def answer(self, request):
         with self._lock:
-            self.asked.append((asked["seed"], asked["text"]))
-            self.kills[asked["seed"]] = left = self.kills.get(asked["seed"], 0) - 1
-            if len(self.asked) in self.kill_at or left >= 0:
-                self.killed.append(asked["process"])
-                os.kill(asked["process"], signal.SIGKILL)
-            self.at.pop(len(self.asked), lambda: None)()
-        if "My Python program failed" in asked["text"]:
+            self.requests.append((request["seed"], request["text"]))
+            self.kills[request["seed"]] = left = self.kills.get(request["seed"], 0) - 1
+            if len(self.requests) in self.kill_at or left >= 0:
+                self.killed.append(request["process"])
+                os.kill(request["process"], signal.SIGKILL)
+            self.at.pop(len(self.requests), lambda: None)()
+        if "My Python program failed" in request["text"]:
             return REFLECTION.format("return one")
-        return f"\n    return {asked['seed'] if 'return one' in asked['text'] else None}\n"
+        return f"\n    return {request['seed'] if 'return one' in request['text'] else None}\n"
 
     def close(self):
         self.http.shutdown()
@@ -157,4 +157,4 @@ def alone(tmp_path_factory):
     ended = lab.run(SIX)
     lab.served.close()
     assert ended.code == 0, ended.err
-    return lab.results("runs"), sorted(lab.served.asked)
+    return lab.results("runs"), sorted(lab.served.requests)

@@ -23,13 +23,13 @@ def test_a_killed_process_costs_no_more_than_its_calls_in_flight(launcher, lab, 
     ended = lab.run(SIX, *LAUNCHERS[launcher])
     assert (ended.code, len(lab.served.killed)) == (0, 1), ended.err
     assert "6 cells: 6 done" in ended.out
-    assert "lost before they ended, now parent again: cells" in ended.err
+    assert "lost before they ended, now begun again: cells" in ended.err
     assert "Traceback" not in ended.err
-    assert max(jobs) <= AT_ONCE, "submitit itself would have parent all six"
-    results, asked = alone
+    assert max(jobs) <= AT_ONCE, "submitit itself would have begun all six"
+    results, requests = alone
     assert lab.results("runs") == results
-    assert sorted(set(lab.served.asked)) == asked
-    assert len(lab.served.asked) - len(asked) <= AT_ONCE
+    assert sorted(set(lab.served.requests)) == requests
+    assert len(lab.served.requests) - len(requests) <= AT_ONCE
     assert not lab.processes()
     assert not ended.files_with("sk-planted")
 
@@ -44,7 +44,7 @@ def test_a_cell_that_is_lost_twice_is_resumed_by_the_same_command(lab):
     second = lab.run("seed=0,1", *LAUNCHERS["slurm_local"])
     assert second.code == 0
     assert "2 cells: 1 kept, 1 done" in second.out
-    assert len(lab.served.asked) - len(set(lab.served.asked)) <= 2
+    assert len(lab.served.requests) - len(set(lab.served.requests)) <= 2
 
 
 @pytest.mark.soak
@@ -55,9 +55,9 @@ def test_every_cell_ends_however_often_processes_are_killed(launcher, lab, alone
         assert "Traceback" not in ended.err
         tried += 1
         assert tried < 6
-    results, asked = alone
+    results, requests = alone
     assert lab.results("runs") == results
-    assert len(lab.served.asked) - len(asked) <= AT_ONCE * len(lab.served.killed)
+    assert len(lab.served.requests) - len(requests) <= AT_ONCE * len(lab.served.killed)
     assert not lab.processes()
 
 
@@ -69,7 +69,7 @@ def test_a_job_whose_time_is_over_is_requeued_and_resumed(lab):
     assert "lost" not in ended.err
     logs = "".join(path.read_text() for path in lab.folder.rglob("*_log.*"))
     assert "Requeued job" in logs
-    assert len(lab.served.asked) - len(set(lab.served.asked)) <= 1
+    assert len(lab.served.requests) - len(set(lab.served.requests)) <= 1
 
 
 @pytest.mark.soak
@@ -86,4 +86,4 @@ def test_an_interrupt_of_the_parent_alone_ends_every_process(launcher, code, lab
     assert "Traceback" not in err
     assert not lab.processes()
     assert lab.run(SIX, *LAUNCHERS[launcher]).code == 0
-    assert len(lab.served.asked) - len(set(lab.served.asked)) <= AT_ONCE
+    assert len(lab.served.requests) - len(set(lab.served.requests)) <= AT_ONCE
