@@ -1,7 +1,7 @@
-"""What a run or a sweep will take, told by a probe of a few of its tasks.
+"""Estimates of calls, tokens, cost and time of a run or a sweep, from a probe of a few tasks.
 
-The probe goes through the shared call cache: the run finds its replies there and does not pay for them again. Cells of
-a sweep are probed on the same tasks, so that what they have in common is counted once, as the sweep pays for it.
+The probe uses the shared call cache: the run finds its replies there and does not pay for them again. Cells of a sweep
+are probed on the same tasks, so shared calls are counted once, as the sweep pays for them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class _Probed(NamedTuple):
-    """One cell, probed."""
+    """The probe of one cell."""
 
     tasks: tuple[str, ...]
-    """All of the cell's."""
+    """All tasks of the cell."""
     digest: str
     traces: list[Trace]
     attempts: int
-    """That a loop may make at most."""
+    """Maximal attempts of a loop."""
     workers: int
 
 
@@ -49,9 +49,9 @@ def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
     Raises
     ------
     ConfigError
-        The replies would not be kept.
+        The call cache is off.
     CapReached
-        The probe itself met a cap; what it had asked is kept.
+        The probe itself met a cap; its replies stay in the cache.
     """
     from reflexion_lab.runner.config.parts import load_sandbox
 
@@ -63,11 +63,11 @@ def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
         sandboxes: dict[str, CachedSandbox] = {}
         probes = []
         for cfg in cells:
-            wanted = f"{cfg.sandbox} {cfg.cache}"
-            if wanted not in sandboxes:
-                sandboxes[wanted] = stack.enter_context(closing(load_sandbox(cfg)))
-            probes.append(_probe_cell(cfg, tasks, scope, sandboxes[wanted]))
-    return _told(probes)
+            settings = f"{cfg.sandbox} {cfg.cache}"
+            if settings not in sandboxes:
+                sandboxes[settings] = stack.enter_context(closing(load_sandbox(cfg)))
+            probes.append(_probe_cell(cfg, tasks, scope, sandboxes[settings]))
+    return _summed(probes)
 
 
 def _probe_cell(cfg: Config, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
@@ -83,9 +83,7 @@ def _probe_cell(cfg: Config, tasks: int, scope: str, sandbox: CachedSandbox) -> 
 
 
 def _chosen(cfg: Config, benchmark: Benchmark, tasks: int) -> list[str]:
-    """Drawn alike in all cells with the same tasks; of the first round, which knows nothing of others, where tasks
-    learn from each other.
-    """
+    """Equal for all cells with the same tasks. Where tasks learn from each other, from the first round."""
     from reflexion_lab.runner.config.parts import load_archive
 
     ids = [task.task_id for task in benchmark]
@@ -96,10 +94,10 @@ def _chosen(cfg: Config, benchmark: Benchmark, tasks: int) -> list[str]:
     return random.Random("estimate").sample(ids, min(tasks, len(ids)))
 
 
-def _told(cells: list[_Probed]) -> Estimate:
+def _summed(cells: list[_Probed]) -> Estimate:
     new, groups = _new(cells), _groups(cells)
     every = [call for cell in cells for trace in cell.traces for call in trace.calls]
-    prices = {call.role: call.price for call in every}
+    prices = {call.role: str(call.price) for call in every}
     return Estimate(
         cells=len(cells),
         tasks=sum(len(cell.tasks) for cell in cells),
@@ -123,12 +121,10 @@ def _is_by(role: str, call: Call) -> bool:
 
 
 def _new(cells: list[_Probed]) -> set[int]:
-    """Those calls, by `id`, that no equal one came before."""
+    """The first of equal calls, by `id`."""
     first: dict[str, int] = {}
-    for cell in cells:
-        for trace in cell.traces:
-            for call in trace.calls:
-                first.setdefault(call.key, id(call))
+    for call in (call for cell in cells for trace in cell.traces for call in trace.calls):
+        first.setdefault(call.key, id(call))
     return set(first.values())
 
 
@@ -140,27 +136,20 @@ def _groups(cells: list[_Probed]) -> list[list[_Probed]]:
     return list(groups.values())
 
 
-def _part(groups: list[list[_Probed]], counted: set[int], wanted: Callable[[Call], bool], left: bool = False) -> Part:
+def _part(groups: list[list[_Probed]], counted: set[int], selected: Callable[[Call], bool], left: bool = False) -> Part:
     """`left`: without the probed tasks."""
     total = Part()
     for group in groups:
         by_task: dict[str, Usage] = defaultdict(Usage)
         for cell in group:
             for trace in cell.traces:
-                by_task[trace.task_id] += _sum(c for c in trace.calls if id(c) in counted and wanted(c))
+                by_task[trace.task_id] += sum(
+                    (call.usage for call in trace.calls if id(call) in counted and selected(call)), Usage()
+                )
         n = len(group[0].tasks) - (len(by_task) if left else 0)
-        total += Part(
-            **{field: _range(n, [getattr(u, field) for u in by_task.values()]) for field in Part.__struct_fields__}
-        )
+        figures = {field: [getattr(usage, field) for usage in by_task.values()] for field in Part.__struct_fields__}
+        total += Part(**{field: Range(n * min(v), n * fmean(v), n * max(v)) for field, v in figures.items()})
     return total
-
-
-def _sum(calls: Iterable[Call]) -> Usage:
-    return sum((call.usage for call in calls), Usage())
-
-
-def _range(n: int, values: list[float]) -> Range:
-    return Range(n * min(values), n * fmean(values), n * max(values))
 
 
 def _at_most(cell: _Probed) -> Usage:
@@ -175,8 +164,8 @@ def _at_most(cell: _Probed) -> Usage:
         times = (
             max(per_attempt.values()) * (cell.attempts if any(call.attempt for call in own) else 1) * len(cell.tasks)
         )
-        prompt, reply = max(c.usage.prompt_tokens for c in own), max(c.max_tokens for c in own)
-        cost = max(c.cost(prompt, reply) for c in own)
+        prompt, reply = max(call.usage.prompt_tokens for call in own), max(call.max_tokens for call in own)
+        cost = max(call.price.cost(prompt, reply) for call in own)
         total += Usage(calls=times, prompt_tokens=times * prompt, completion_tokens=times * reply, cost=times * cost)
     return total
 
@@ -194,7 +183,7 @@ def _seconds(cells: list[_Probed], new: set[int]) -> tuple[float, float]:
 def _notes(cells: list[_Probed]) -> Iterable[str]:
     retried = any(call.is_retry for cell in cells for trace in cell.traces for call in trace.calls)
     if not retried and any(cell.attempts > 1 for cell in cells):
-        yield "the probe saw no retry, so that neither the expected figures nor the bound know what one takes"
+        yield "the probe saw no retry, so neither the expected figures nor the bound include its cost"
     if late := sum(trace.attempts[-1].stop_reason == "timeout" for cell in cells for trace in cell.traces):
         yield f"{late} of the probed loops ended by loop.timeout; on a machine less busy they would have gone on"
     before = sum(call.cached for trace in cells[0].traces for call in trace.calls)
@@ -203,9 +192,7 @@ def _notes(cells: list[_Probed]) -> Iterable[str]:
 
 
 class Range(Record, frozen=True):
-    """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive. A few tasks give no
-    confidence interval.
-    """
+    """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive; no interval."""
 
     low: float = 0.0
     mean: float = 0.0
@@ -236,10 +223,10 @@ class Estimate(Record, frozen=True, kw_only=True):
     tasks: int
     """Over all cells."""
     probed: int
-    """Of each cell's tasks; those of cells with the same tasks are the same."""
+    """Tasks probed per cell; the same ones in cells with the same tasks."""
     roles: dict[str, Part]
     first_attempts: Part
-    """With the tests that a model writes, and without any reflection."""
+    """Including model-written tests, excluding reflections."""
     retries: Part
     """Reflections, and attempts after the first."""
     total: Part
@@ -250,11 +237,10 @@ class Estimate(Record, frozen=True, kw_only=True):
     to_pay: Part
     """`total` without the probed tasks."""
     at_most: Usage
-    """Upper bound: no task passes and every reply has the maximal length; per cell, with the calls per attempt and
-    the prompt lengths of the probe.
-    """
+    """Upper bound: no task passes and every reply has the maximal length; calls per attempt and prompt lengths are
+    those of the probe."""
     seconds: tuple[float, float]
-    """Wall time that is left: every worker always busy; no more at once than in the probe."""
+    """Remaining wall time: every worker always busy; no more at once than in the probe."""
     prices: dict[str, str]
     notes: tuple[str, ...] = ()
 
@@ -276,7 +262,7 @@ def sheet(estimate: Estimate) -> Sheet:
     """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
     from reflexion_lab.analysis.report.sheets import Sheet
 
-    what = f"{estimate.cells} cells, " if estimate.cells > 1 else ""
+    cells = f"{estimate.cells} cells, " if estimate.cells > 1 else ""
     parts = {
         "first attempts": estimate.first_attempts,
         "retries": estimate.retries,
@@ -287,10 +273,15 @@ def sheet(estimate: Estimate) -> Sheet:
         parts["without sharing"] = estimate.apart
     parts["still to pay"] = estimate.to_pay
     return Sheet(
-        title=f"Estimate: {what}{estimate.tasks:,} tasks, from {estimate.probed} probed",
+        title=f"Estimate: {cells}{estimate.tasks:,} tasks, from {estimate.probed} probed",
         columns=("", "calls", "tokens", "cost"),
         rows=tuple(
-            (name, _counted(part.calls), _counted(part.tokens), _cost(part.cost, estimate.unpriced))
+            (
+                name,
+                _counted(part.calls),
+                _counted(part.tokens),
+                "unknown" if estimate.unpriced else _counted(part.cost, 4),
+            )
             for name, part in parts.items()
         ),
         caption="By the mean of the probed tasks, and in brackets by the cheapest and by the dearest; no confidence "
@@ -313,10 +304,6 @@ def _counted(counts: Range, digits: int = 0) -> str:
     return f"{counts.mean:,.{digits}f} [{counts.low:,.{digits}f}, {counts.high:,.{digits}f}]"
 
 
-def _cost(cost: Range, unpriced: bool) -> str:
-    return "unknown" if unpriced else _counted(cost, 4)
-
-
 def _spent(usage: Usage, unpriced: bool) -> str:
     cost = "unknown" if unpriced else f"{usage.cost:,.4f}"
     return f"{usage.calls:,} calls, {usage.tokens:,} tokens, cost {cost}"
@@ -327,7 +314,7 @@ def _time(seconds: float) -> str:
 
 
 class Call(NamedTuple):
-    """One call to a model."""
+    """One model call of a probe."""
 
     key: str
     role: str
@@ -336,19 +323,12 @@ class Call(NamedTuple):
     usage: Usage
     max_tokens: int
     cached: bool
-    """Whether its reply was there before."""
-    priced: Price
+    """Whether the reply came from the cache."""
+    price: Price
 
     @property
     def is_retry(self) -> bool:
         return self.attempt > 1 or self.role == "reflector"
-
-    @property
-    def price(self) -> str:
-        return str(self.priced)
-
-    def cost(self, prompt: int, completion: int) -> float:
-        return self.priced.cost(prompt, completion)
 
 
 class Trace(NamedTuple):
@@ -359,14 +339,14 @@ class Trace(NamedTuple):
     attempts: list[Attempt]
 
     def seconds(self, counted: set[int]) -> float:
-        """Of the model in the calls counted, by `id`, and of the evaluations that follow one of them."""
+        """Seconds of the model in the calls counted, by `id`, and of the evaluations that follow them."""
         calls = [call for call in self.calls if id(call) in counted]
         fresh = {call.attempt for call in calls}
         evaluated = sum(attempt.evaluation.seconds for attempt in self.attempts if attempt.number in fresh)
         return sum(call.usage.seconds for call in calls) + evaluated
 
 
-class Noting:
+class Recording:
     """`model` in `role` of one loop, with every call recorded in `trace`."""
 
     def __init__(self, model: CachedModel, role: str, trace: Trace) -> None:
@@ -387,14 +367,14 @@ class Noting:
                 usage=completion.usage,
                 max_tokens=sampling.max_tokens,
                 cached=completion.cached,
-                priced=self._model.price,
+                price=self._model.price,
             )
         )
         return completion
 
 
 def without_traces(cfg: Config) -> Config:
-    """A copy of the config that reads and writes no store, and writes no words down."""
+    """A copy of the config without a store and reflection files."""
     cfg = copy.deepcopy(cfg)
     cfg.store, cfg.memory.reflection_files = _no_store(), None
     return cfg
@@ -409,13 +389,19 @@ def _no_store() -> Any:
 
 
 def probe(cfg: Config, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
-    """The loops of `tasks`, and the number of workers of a run. New spending counts towards the caps of `scope`. `cfg`
-    is a result of `without_traces`.
+    """Run the loops of `tasks`; returns their traces and the number of workers of a run.
+
+    Parameters
+    ----------
+    cfg : Config
+        A result of `without_traces`.
+    scope : str
+        New spending counts towards the caps of this scope.
 
     Raises
     ------
     CapReached
-        No more may be spent.
+        A spending cap is reached.
     """
     from reflexion_lab.runner.config.parts import load_archive, load_models
 
@@ -439,12 +425,12 @@ def trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive 
     from reflexion_lab.runner.config.parts import ROLES
     from reflexion_lab.runner.runner import teach
 
-    noted_trace = Trace(task.task_id, [], [])
-    noted = {role: cast(CachedModel, Noting(models.of(role), role, noted_trace)) for role in ROLES}
+    task_trace = Trace(task.task_id, [], [])
+    models_by_role = {role: cast(CachedModel, Recording(models.of(role), role, task_trace)) for role in ROLES}
     written: tuple[str, ...] = ()
     if cfg.feedback_source == "self_tests":
-        written = suite_writer_factory(cfg, noted["suite_writer"], sandbox)().write(task.public).tests
-    loop = loop_factory(cfg, models._replace(by_role=noted), sandbox, archive)()
+        written = suite_writer_factory(cfg, models_by_role["suite_writer"], sandbox)().write(task.public).tests
+    loop = loop_factory(cfg, models._replace(by_role=models_by_role), sandbox, archive)()
     for attempt in loop.attempts(teach(task, cfg.feedback_source, written)):
-        noted_trace.attempts.append(attempt)
-    return noted_trace
+        task_trace.attempts.append(attempt)
+    return task_trace

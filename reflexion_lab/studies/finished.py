@@ -1,4 +1,4 @@
-"""Existing runs that a sweep can reuse: finished ones, and unfinished ones that it can resume."""
+"""Runs that a sweep can reuse, finished or to be resumed, and the states of its cells in `cells.jsonl`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ from reflexion_lab.text.prompts.render import digests
 if TYPE_CHECKING:
     from reflexion_lab.runner.config.build import Config
 
+    from reflexion_lab.analysis.summary import Summary as RunSummary
 
-class What(NamedTuple):
+
+class RunKey(NamedTuple):
     """Key of a run: two runs with equal keys are the same run."""
 
     config_digest: str
@@ -52,16 +54,16 @@ class What(NamedTuple):
     """Path of the store, relative to the run root."""
 
     @classmethod
-    def of(cls, cfg: Config) -> What:
+    def of(cls, cfg: Config) -> RunKey:
         """Raises ValueError: the study's file cannot be read."""
         study = registration.read(cfg.study).digest if cfg.study else ""
         snapshot, place = snapshot_path(cfg), store_place(without_logins(plain(cfg)))
         return cls(digest_of(cfg), study, read_beginning(snapshot) if snapshot else None, place)
 
-    def is_met(self, run: Run) -> bool:
-        is_same = self.config_digest == run.what.config_digest and self.study_digest in ("", run.what.study_digest)
+    def matches(self, run: Run) -> bool:
+        is_same = self.config_digest == run.key.config_digest and self.study_digest in ("", run.key.study_digest)
         if self.beginning is None:
-            return is_same and self.place == run.what.place
+            return is_same and self.place == run.key.place
         try:
             return is_same and self.beginning == RunFolder(run.folder).beginning
         except (FolderError, OSError):  # a damaged memory.json affects that run only
@@ -70,7 +72,7 @@ class What(NamedTuple):
 
 class Run(NamedTuple):
     folder: Path
-    what: What
+    key: RunKey
 
     @property
     def summary(self) -> Summary | None:
@@ -117,65 +119,64 @@ class Runs:
 
     def __init__(self, root: Path) -> None:
         self.runs = list(_read(root))
-        self._now = _Now()
+        self._inputs = _CurrentInputs()
 
     def finished(self, cfg: Config) -> Run | None:
         """The first finished run of this config whose inputs are unchanged."""
-        return next((run for run in self._finished(cfg) if not self._now.changes(cfg, run)), None)
+        return next((run for run in self._finished(cfg) if not self._inputs.changes(cfg, run)), None)
 
     def why_again(self, cfg: Config) -> str:
         """Why no finished run of this config is kept: `benchmark_digest changed`; "" if there is no such run."""
-        changes = [self._now.changes(cfg, run) for run in self._finished(cfg)]
+        changes = [self._inputs.changes(cfg, run) for run in self._finished(cfg)]
         return ", ".join(changes[-1]) if changes and all(changes) else ""
 
     def _finished(self, cfg: Config) -> list[Run]:
-        what = What.of(cfg)
-        return [run for run in self.runs if what.is_met(run) and run.summary]
+        key = RunKey.of(cfg)
+        return [run for run in self.runs if key.matches(run) and run.summary]
 
-    def unfinished(self, what: What) -> Run | None:
+    def unfinished(self, key: RunKey) -> Run | None:
         """The newest interrupted run that no process is writing to."""
-        cut = (run for run in reversed(self.runs) if what.is_met(run) and not run.summary)
+        cut = (run for run in reversed(self.runs) if key.matches(run) and not run.summary)
         return next((run for run in cut if run.is_free), None)
 
 
-def kept(number: int, run: Run, former: CellState | None = None) -> CellState:
-    """The state of a cell whose run is finished. `former`: its state in this sweep, which has the cost of its calls."""
-    if former and former.folder == str(run.folder) and former.status in ("done", "kept"):
-        return msgspec.structs.replace(former, status="kept", again="")
+def kept_state(number: int, run: Run, previous: CellState | None = None) -> CellState:
+    """The state of a cell with a finished run. `previous`: its state in this sweep, which has the cost of its calls."""
+    if previous and previous.folder == str(run.folder) and previous.status in ("done", "kept"):
+        return msgspec.structs.replace(previous, status="kept", again="")
     state = CellState(number=number, status="kept", folder=str(run.folder))
     if (figures := run.summary) is None:
         return state
-    problem = harness_problem(figures.harness_errors)
-    return msgspec.structs.replace(
-        state, problem=problem, feedback_source=figures.feedback_source, pass_at_1=figures.pass_at_1
-    )
+    return msgspec.structs.replace(state, **outcome(figures))
 
 
-def harness_problem(errors: int) -> str:
-    """The problem of a cell that has ended; "" without harness errors."""
-    return f"{errors} harness errors" if errors else ""
+def outcome(summary: Summary | RunSummary) -> dict[str, Any]:
+    """The fields of a cell's state that come from its run's summary."""
+    problem = f"{summary.harness_errors} harness errors" if summary.harness_errors else ""
+    return {"problem": problem, "feedback_source": summary.feedback_source, "pass_at_1": summary.pass_at_1}
 
 
-class _Now:
+class _CurrentInputs:
     """Current benchmarks, models and own parts. Each is loaded once for all cells."""
 
     def __init__(self) -> None:
         self._benchmarks: dict[bytes, str] = {}
-        self._models: dict[bytes, _Asked] = {}
+        self._models: dict[bytes, tuple[dict[str, str], dict[str, str]]] = {}
 
     def changes(self, cfg: Config, run: Run) -> list[str]:
         """Inputs that differ between `run` and a new run of `cfg`, such as `benchmark_digest changed`."""
         try:
             before = RunFolder.existing(run.folder).manifest
-            return [f"{name} changed" for name in differences(before, self._applied(cfg, before))]
+            return [f"{name} changed" for name in differences(before, self._current(cfg, before))]
         except Exception as problem:  # without its inputs a cell could not run again; its results stand
             text = f"{run.folder.name} is kept although its inputs cannot be read: {one_line(problem)}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
             return []
 
-    def _applied(self, cfg: Config, before: Manifest) -> Manifest:
+    def _current(self, cfg: Config, before: Manifest) -> Manifest:
         """`before` with the current benchmark, prompts, models and own parts."""
-        models, provenance = self._asked(cfg), before.provenance
+        provenance = before.provenance
+        fingerprints, prices = self._fingerprints_and_prices(cfg)
         embedder = ""
         if provenance.embedder_fingerprint and shares(cfg):
             embedder = embedder_fingerprint(cfg, load_archive(cfg, InMemory()))
@@ -184,9 +185,9 @@ class _Now:
             before,
             benchmark_digest=self._benchmark_digest(cfg),
             prompt_digests=digests(),
-            model_fingerprint=models.fingerprints["actor"],
-            role_fingerprints={role: value for role, value in models.fingerprints.items() if role != "actor"},
-            prices=models.prices,
+            model_fingerprint=fingerprints["actor"],
+            role_fingerprints={role: value for role, value in fingerprints.items() if role != "actor"},
+            prices=prices,
             provenance=msgspec.structs.replace(
                 provenance, own_parts=own_parts(plain(cfg)), embedder_fingerprint=embedder, pool=pool
             ),
@@ -199,7 +200,7 @@ class _Now:
                 self._benchmarks[key] = load_benchmark(cfg, sandbox).digest
         return self._benchmarks[key]
 
-    def _asked(self, cfg: Config) -> _Asked:
+    def _fingerprints_and_prices(self, cfg: Config) -> tuple[dict[str, str], dict[str, str]]:
         nodes = [plain(cfg.model), plain(cfg.roles), plain(cfg.prices)]
         if "'_partial_': True" in str(nodes):  # a model whose constructor receives the tasks
             nodes += [plain(cfg.benchmark), cfg.seed]
@@ -207,15 +208,8 @@ class _Now:
         if key not in self._models:
             with contextlib.closing(load_models(cfg)) as models:
                 fingerprints = {role: model.fingerprint for role, model in models.by_role.items()}
-                self._models[key] = _Asked(fingerprints, prices_of(models.by_role))
+                self._models[key] = fingerprints, prices_of(models.by_role)
         return self._models[key]
-
-
-class _Asked(NamedTuple):
-    """Models, by role."""
-
-    fingerprints: dict[str, str]
-    prices: dict[str, str]
 
 
 def _read(root: Path) -> Iterator[Run]:
@@ -224,50 +218,52 @@ def _read(root: Path) -> Iterator[Run]:
             manifest = _MANIFEST.decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError):
             continue  # of another version, or not a run: nothing to reuse
-        yield Run(path.parent, What(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config)))
+        yield Run(
+            path.parent, RunKey(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config))
+        )
 
 
 class CellState(Record, frozen=True, kw_only=True):
-    """How one cell stands; the newest line on it counts."""
+    """The state of one cell. The newest line of a cell counts."""
 
     number: int
     status: str
     """`waiting`, `running`, `done`, `failed`; `kept`: finished by an earlier run; `stopped`: by a cap; `elsewhere`:
-    another process has it under way; `lost`: its process is gone, and said nothing."""
+    another process is running it; `lost`: its process ended without a final state."""
     digest: str = ""
-    """Of what the cell measures: another grid may have been given the same `sweep_id`."""
+    """Of the cell: another grid may have the same `sweep_id`."""
     folder: str = ""
     problem: str = ""
-    """In one line; the whole is in `cell-NUMBER.log` beside this file."""
+    """One line; the traceback is in `cell-NUMBER.log` beside this file."""
     again: str = ""
-    """Why it was run although a finished run of its config was there, such as `benchmark_digest changed`."""
+    """Why a cell with a finished run was run again, such as `benchmark_digest changed`."""
     feedback_source: str = ""
     pass_at_1: Rate | None = None
-    """Of an oracle's cell an upper bound, and no pass@1."""
+    """An upper bound if `feedback_source` is `oracle`."""
     made: int = 0
-    """Model calls that were paid for."""
+    """Paid model calls."""
     stored: int = 0
-    """Model calls that were answered by what an equal one had got, in this cell or in another."""
+    """Model calls answered from the cache."""
     spent: Usage = Usage()
-    """What the calls that were made took."""
+    """Usage of the paid calls."""
     seconds: float = 0.0
     at: float = 0.0
-    """When this was written, seconds since the epoch."""
+    """Time of writing, seconds since the epoch."""
 
 
 _DECODER = msgspec.json.Decoder(CellState)
 
 
 def record(folder: Path, state: CellState) -> None:
-    """Add a line to `cells.jsonl`; one write, so that processes may share the file.
+    """Append a line to `cells.jsonl` in one write, so processes may share the file.
 
-    The lock is for processes on several machines: without one, a network file system lets them overwrite each other.
+    The lock is for several machines: on a network file system they would overwrite each other without it.
     """
     line = msgspec.json.encode(msgspec.structs.replace(state, at=time.time())) + b"\n"
     with (folder / "cells.jsonl").open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if file.seek(0, 2) and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
-            line = b"\n" + line  # behind one that a kill left torn
+            line = b"\n" + line  # after a line that a kill left torn
         file.write(line)
 
 

@@ -1,4 +1,4 @@
-"""A registered study against the runs that were made: which belong to it, and what is still missing."""
+"""A registered study and its runs: which belong to it, and what is missing."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 
 class Belonging(NamedTuple):
-    """One run, seen from the study."""
+    """A run and its deviations from the study."""
 
     run_id: str
     arm: str
-    """As registered; that of its config where it is not."""
+    """As registered; else as in its config."""
     seed: int
     done: int
-    """Tasks whose loops ended."""
+    """Finished tasks."""
     n_expected: int
     usage: Usage
     reasons: tuple[str, ...]
-    """Why it does not belong to the study; () where it does."""
+    """Deviations from the study; () if it belongs to it."""
 
 
 class Belongings(NamedTuple):
     study: Registration
     runs: tuple[Belonging, ...]
     missing: tuple[str, ...]
-    """Arms, seeds and tasks that were registered and not run, a sentence each."""
+    """Registered arms, seeds and tasks without a run, a sentence each."""
 
     @property
     def spent(self) -> Usage:
-        """By the runs that belong to it; a reply that was read from the cache counts again."""
+        """Usage of the runs that belong to it; cached calls count again."""
         return sum((run.usage for run in self.runs if not run.reasons), Usage())
 
 

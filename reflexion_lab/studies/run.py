@@ -48,16 +48,12 @@ def finish(lab: Lab, cfg: Config) -> Summary:
         raise
     except BaseException as problem:
         if not cfg.sweep_id:  # a sweep resumes its cells by itself
-            _tell(problem, f"finish it with the same command and resume={lab.folder.path}")
+            resume = f"finish it with the same command and resume={lab.folder.path}"
+            if isinstance(problem, KeyboardInterrupt) and not in_notebook():
+                problem.add_note(resume)
+            else:
+                print(f"stopped; {resume}", file=sys.stderr)
         raise
-
-
-def _tell(problem: BaseException, how: str) -> None:
-    """Print how to resume; for an interrupt, add it to the exception as a note."""
-    if isinstance(problem, KeyboardInterrupt) and not in_notebook():
-        problem.add_note(how)
-    else:
-        print(f"stopped; {how}", file=sys.stderr)
 
 
 def present(lab: Lab, cfg: Config) -> Summary:
@@ -70,14 +66,20 @@ def present(lab: Lab, cfg: Config) -> Summary:
     log = Log.read(lab.folder, texts=False)
     run_summary = summary(log)
     lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": _ended_at(lab.folder.path)})
-    figures = [] if cfg.sweep_id else drawn(lab, log, cfg.arm)
+    figures: list[Path | None] = []
+    if not cfg.sweep_id:
+        from reflexion_lab.analysis.figures.curves import save_convergence
+        from reflexion_lab.analysis.figures.reflections import save_reflections
+
+        reflections = save_reflections(lab.folder.path, log, cfg.arm)
+        figures = [save_convergence(lab.folder.path, log, cfg.arm) if log.points else None, reflections]
     if not cfg.quiet:
         from rich.console import Console
 
         from reflexion_lab.analysis.report.run_tables import show
 
         show(lab.folder, Console(), log=log)
-        print("\n".join(f"figure: {figure}" for figure in figures))
+        print("\n".join(f"figure: {figure}" for figure in figures if figure))
         print(f"model calls: {lab.models.made} made, {lab.models.stored} from the cache")
     link = track(lab, log)
     if link and not cfg.quiet:
@@ -86,7 +88,7 @@ def present(lab: Lab, cfg: Config) -> Summary:
 
 
 def _ended_at(folder: Path) -> str:
-    """The current time; for a run that had ended before, the time in its summary ("" in older versions)."""
+    """The current time; for a run that had already ended, the time in its summary ("" in older versions)."""
     try:
         before = msgspec.json.decode((folder / "summary.json").read_bytes(), type=_Ended)
     except (OSError, msgspec.MsgspecError):
@@ -101,22 +103,10 @@ class _Ended(msgspec.Struct):
     ended_at: str = ""
 
 
-def drawn(lab: Lab, log: Log, label: str) -> list[Path]:
-    """The figures of the run, in its folder."""
-    from reflexion_lab.analysis.figures.curves import save_convergence
-    from reflexion_lab.analysis.figures.reflections import save_reflections
-
-    reflections = save_reflections(lab.folder.path, log, label)
-    convergence = save_convergence(lab.folder.path, log, label) if log.points else None
-    return [path for path in (convergence, reflections) if path]
-
-
 def track(lab: Lab, log: Log | None = None) -> str:
     """Send the run to the tracker. A failing tracker is reported; no data is lost, since the folder has all."""
     try:
-        takes_log = (
-            "log" in inspect.signature(lab.tracker.track).parameters
-        )  # user-defined ones may take only the folder
+        takes_log = "log" in inspect.signature(lab.tracker.track).parameters  # a user-defined one may not
         return lab.tracker.track(lab.folder.path, log) if takes_log else lab.tracker.track(lab.folder.path)
     except (OSError, ValueError, LabError) as problem:
         print(f"not tracked: {one_line(problem)}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """A sweep: cells that share the call cache and the execution cache, so equal calls are paid once.
 
-A cell with a finished run is not run again; an interrupted cell is resumed; a failing cell does not affect the others.
-The folder `<run_root>/sweeps/<sweep_id>` has the state of each cell.
+A finished cell is not run again, an interrupted cell is resumed, a failing cell does not affect the others. The folder
+`<run_root>/sweeps/<sweep_id>` has the state of each cell.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
 from reflexion_lab.runner.config.messages import harmless, in_full, mendable, one_line
 from reflexion_lab.runner.config.parts import snapshot_path
-from reflexion_lab.studies.finished import CellState, Run, Runs, What, harness_problem, kept, read_states, record
+from reflexion_lab.studies.finished import CellState, Run, RunKey, Runs, kept_state, outcome, read_states, record
 from reflexion_lab.studies.run import finish, track_arms
 
 if TYPE_CHECKING:
@@ -44,15 +44,14 @@ class Sweep:
     Parameters
     ----------
     cells : Sequence[Cell]
-        At least one. Of those that measure the same (equal digests), the first is run, with a warning.
+        At least one. Of cells with equal digests, the first is run, with a warning.
     sweep_id : str, default ""
-        Names its folder and its MLflow runs; the cells themselves give one where it is left out, so that
-        the same command goes on with the same sweep.
+        Name of its folder and MLflow runs; by default computed from the cells, so the same command resumes it.
 
     Raises
     ------
     ConfigError
-        There is no cell, `sweep_id` is no name of a folder, or cells would lie in several places.
+        There is no cell, `sweep_id` is not a folder name, or cells have different run roots.
     """
 
     def __init__(self, cells: Sequence[Cell], sweep_id: str = "") -> None:
@@ -61,7 +60,14 @@ class Sweep:
         for cell in cells:
             first = by_digest.setdefault(cell.digest, cell)
             if first is not cell:
-                _warn_of_equal(first, cell)
+                differing = " ".join(override for override in cell.overrides if override not in first.overrides)
+                warnings.warn(
+                    f"cell {cell.number} ({differing or 'the same overrides'}) measures the same as cell "
+                    f"{first.number}; it is run once. To time settings that change no result, give each a run_root of "
+                    "its own",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
         self.cells = tuple(by_digest.values())
         self.digests = {cell.number: digest for digest, cell in by_digest.items()}
         self.sweep_id = sweep_id or name_of(self.cells)
@@ -92,8 +98,8 @@ class Sweep:
         return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
 
     def is_elsewhere(self, number: int) -> bool:
-        """Another process is running this cell."""
-        with _alone(_lock(self.root, self.digests[number])) as alone:
+        """Whether another process is running this cell."""
+        with _alone(self.root, self.digests[number]) as alone:
             return not alone
 
     @property
@@ -116,7 +122,7 @@ class Sweep:
             if run := runs.finished(cell.cfg):
                 if (snapshot := snapshot_path(cell.cfg)) and not snapshot.exists():
                     shutil.copyfile(run.folder / "memory.json", snapshot)  # later cells start from it too
-                state = kept(cell.number, run, states[cell.number])
+                state = kept_state(cell.number, run, states[cell.number])
                 record(self.folder, replace(state, digest=self.digests[cell.number]))
             else:
                 left.append(cell)
@@ -126,7 +132,7 @@ class Sweep:
 
     @property
     def is_tracked(self) -> bool:
-        """Its arms were shown to the tracker, and no cell was run since."""
+        """Whether its arms were sent to the tracker and no cell was run since."""
         return self._tracked.exists()
 
     @property
@@ -156,13 +162,13 @@ class Sweep:
 
 
 def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep:
-    """Run a sweep from Python: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` is, cell by cell, what
-    `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2` is.
+    """Run a sweep from Python: `sweep({"recall.omega": [0, 1], "seed": range(3)})` is the command
+    `reflexion-lab run -m recall.omega=0,1 seed=0,1,2`.
 
     Parameters
     ----------
     grid : Mapping[str, Any] | Sequence[str]
-        By config key a value, or a list of them to sweep over; or override lines as the command takes them.
+        A value or a list of values by config key; or override lines of the command.
 
     Raises
     ------
@@ -196,7 +202,7 @@ def carry_out_cell(cfg: Config, number: int) -> float:
     folder = Path(cfg.run_root) / "sweeps" / cfg.sweep_id
     folder.mkdir(parents=True, exist_ok=True)
     digest = cell_digest(cfg)
-    with _alone(_lock(Path(cfg.run_root), digest)) as alone:
+    with _alone(Path(cfg.run_root), digest) as alone:
         state = _carried_out(cfg, number, folder) if alone else elsewhere(number)
     record(folder, replace(state, digest=digest))
     return state.pass_at_1.share if state.pass_at_1 and state.pass_at_1.n else float("nan")
@@ -207,31 +213,30 @@ def elsewhere(number: int) -> CellState:
 
 
 def _carried_out(cfg: Config, number: int, folder: Path) -> CellState:
-    began, cfg.quiet, lab = time.monotonic(), True, None
+    started, cfg.quiet, lab = time.monotonic(), True, None
     try:
-        runs, what = Runs(Path(cfg.run_root)), What.of(cfg)
+        runs, key = Runs(Path(cfg.run_root)), RunKey.of(cfg)
         if run := runs.finished(cfg):
-            return kept(number, run)
+            return kept_state(number, run)
         again = runs.why_again(cfg)
-        lab = _assembled(cfg, runs.unfinished(what))
+        lab = _assembled(cfg, runs.unfinished(key))
         path = str(lab.folder.path)
         record(folder, CellState(number=number, status="running", digest=cell_digest(cfg), folder=path))
-        figures = finish(lab, cfg)
+        run_summary = finish(lab, cfg)
     except Exception as problem:
         with suppress(OSError):  # the disk may be full
             (folder / f"cell-{number}.log").write_text(in_full(problem))
         known = mendable(problem) or isinstance(problem, CapReached)
         message = one_line(problem) if known else harmless(f"{type(problem).__name__}: {problem}")
         status = "stopped" if isinstance(problem, CapReached) else "failed"
-        return _ended(CellState(number=number, status=status, problem=message), lab, began)
-    state = CellState(number=number, status="done", folder=path, problem=harness_problem(figures.harness_errors))
-    state = replace(state, feedback_source=figures.feedback_source, pass_at_1=figures.pass_at_1, again=again)
-    return _ended(state, lab, began)
+        return _ended(CellState(number=number, status=status, problem=message), lab, started)
+    state = CellState(number=number, status="done", folder=path, again=again, **outcome(run_summary))
+    return _ended(state, lab, started)
 
 
-def _ended(state: CellState, lab: Lab | None, began: float) -> CellState:
+def _ended(state: CellState, lab: Lab | None, started: float) -> CellState:
     """`state` with its time and calls, including the calls that a failed cell had paid for."""
-    state = replace(state, seconds=time.monotonic() - began)
+    state = replace(state, seconds=time.monotonic() - started)
     if lab is None:
         return state
     return replace(state, made=lab.models.made, stored=lab.models.stored, spent=lab.models.spent)
@@ -254,41 +259,38 @@ def launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell
     up to `TRIES` times. Then its state is `lost`, and the same command resumes it.
     """
     for wave in waves(left):
-        _launched(sweep, wave, launch)
-
-
-def _launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
-    starts = Counter[int]()
-    while left:
-        for cell in left:
-            _note(sweep, CellState(number=cell.number, status="waiting"))
-        lost = not_ended(sweep, left, launch(left))
-        starts.update(state.number for state in lost if state.folder)
-        if len(lost) == len(left) and not any(state.folder for state in lost):
-            return  # no process reached a cell
-        again = {state.number for state in lost if starts[state.number] < TRIES}
-        left = [cell for cell in left if cell.number in again]
-        if left:
-            numbers = ", ".join(str(cell.number) for cell in left)
-            print(f"lost before they ended, now begun again: cells {numbers}", file=sys.stderr)
+        pending, starts = wave, Counter[int]()
+        while pending:
+            for cell in pending:
+                _note(sweep, CellState(number=cell.number, status="waiting"))
+            lost = not_ended(sweep, pending, launch(pending))
+            started = [state.number for state in lost if state.folder]
+            starts.update(started)
+            if len(lost) == len(pending) and not started:
+                break  # no process reached a cell
+            again = {state.number for state in lost if starts[state.number] < TRIES}
+            pending = [cell for cell in pending if cell.number in again]
+            if pending:
+                numbers = ", ".join(str(cell.number) for cell in pending)
+                print(f"lost before they ended, now begun again: cells {numbers}", file=sys.stderr)
 
 
 def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[CellState]:
-    """Those of `cells` whose process ended without a final state; each is recorded as lost."""
+    """Record the cells whose process ended without a final state as lost, and return these states."""
     states, runs, lost = sweep.states, Runs(sweep.root), []
     for cell, problem in zip(cells, why, strict=True):
         state = states[cell.number]
         if state.status not in ("waiting", "running"):
             continue
         if run := runs.finished(cell.cfg):  # the run finished before its process was lost
-            _note(sweep, kept(cell.number, run))
-            continue
-        if sweep.is_elsewhere(cell.number):  # the newest state was written by another command
-            _note(sweep, elsewhere(cell.number))
-            continue
-        message = f"its process was lost ({problem or 'no word of it'}); the same command goes on with the cell"
-        lost.append(replace(state, status="lost", problem=message))
-        _note(sweep, lost[-1])
+            state = kept_state(cell.number, run)
+        elif sweep.is_elsewhere(cell.number):  # the newest state was written by another command
+            state = elsewhere(cell.number)
+        else:
+            message = f"its process was lost ({problem or 'no word of it'}); the same command goes on with the cell"
+            state = replace(state, status="lost", problem=message)
+            lost.append(state)
+        _note(sweep, state)
     return lost
 
 
@@ -308,34 +310,17 @@ def _check(cells: Sequence[Cell], sweep_id: str) -> None:
         raise ConfigError("resume: a sweep's cells go on where they stopped by themselves", hint="leave it out")
 
 
-def _warn_of_equal(first: Cell, cell: Cell) -> None:
-    differing = " ".join(override for override in cell.overrides if override not in first.overrides)
-    warnings.warn(
-        f"cell {cell.number} ({differing or 'the same overrides'}) measures the same as cell {first.number}; it is run "
-        "once. To time settings that change no result, give each a run_root of its own",
-        RuntimeWarning,
-        stacklevel=3,
-    )
-
-
 def name_of(cells: Sequence[Cell]) -> str:
     """The experiment's name and a digest of the cells, as in `omega_sweep-3fa2c1d0`."""
-    experiments = {
-        override.removeprefix("experiment=") for override in cells[0].overrides if override.startswith("experiment=")
-    }
+    named = (override for override in cells[0].overrides if override.startswith("experiment="))
     digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
-    return f"{''.join(experiments) or 'sweep'}-{digest}"
-
-
-def _lock(root: Path, digest: str) -> Path:
-    """Shared by all sweeps of a run root: a cell that two of them contain is run by one."""
-    return root / "sweeps" / f".{digest}.lock"
+    return f"{next(named, 'sweep').removeprefix('experiment=')}-{digest}"
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """Whether this process holds the lock of the cell; it is kept until the end of the block."""
-    with path.open("w") as file:
+def _alone(root: Path, digest: str) -> Iterator[bool]:
+    """Whether this process got the lock of the cell; all sweeps of a run root share it."""
+    with (root / "sweeps" / f".{digest}.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

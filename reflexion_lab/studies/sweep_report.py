@@ -1,4 +1,4 @@
-"""What came of a sweep: a line a cell, and what sharing saved."""
+"""Views of a sweep: a table of its cells, and live progress. Both read its folder, whoever runs the cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from reflexion_lab.studies.sweep import Sweep
 
 ROWS = 40
-"""Cells that are shown; of more, those that went well are left out first."""
+"""Rows of the table; finished cells are left out first."""
 STYLES = {
     "done": "green",
     "kept": "cyan",
@@ -39,10 +39,12 @@ STYLES = {
     "elsewhere": "yellow",
     "running": "yellow",
 }
+EVERY = 0.5
+"""Seconds between two updates."""
 
 
 def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
-    """Print how every cell stands, and why where it failed."""
+    """Print the state of every cell, and the problem of each that failed."""
     if not problems_only:
         console.print(as_table(sheet(sweep), STYLES))
         for line in repeated(sweep):
@@ -57,17 +59,17 @@ def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
 
 
 def problems(sweep: Sweep) -> list[str]:
-    """What went wrong, cell by cell."""
+    """Problems, one line per cell."""
     return [f"cell {state.number}: {state.problem}" for state in sweep.states.values() if state.problem]
 
 
 def repeated(sweep: Sweep) -> list[str]:
-    """Why cells ran again, cell by cell."""
+    """Reasons why cells ran again, one line per cell."""
     return [f"cell {state.number} ran again: {state.again}" for state in sweep.states.values() if state.again]
 
 
 def headline(sweep: Sweep) -> str:
-    """Cells by status, calls made and saved, cost: over all that has been run of this sweep."""
+    """Cells by status, calls made and saved, cost, over all starts of this sweep."""
     states = list(sweep.states.values())
     ended = [line for line in sweep.lines if line.status in ("done", "failed", "stopped")]  # a kept one paid before
     calls, stored = sum(state.made for state in ended), sum(state.stored for state in ended)
@@ -78,7 +80,7 @@ def headline(sweep: Sweep) -> str:
 
 
 def as_html(sweep: Sweep) -> str:
-    """The same for a notebook, without the folder: outputs are read on other machines."""
+    """For a notebook, without the folder: outputs are read on other machines."""
     return said(problems(sweep), loud=True) + sheet(sweep)._repr_html_() + said([*repeated(sweep), headline(sweep)])
 
 
@@ -91,7 +93,16 @@ def sheet(sweep: Sweep) -> Sheet:
     left_out = len(sweep) - len(chosen)
     return Sheet(
         title=f"Sweep {sweep.sweep_id}, feedback: {', '.join(sorted(sources)) or 'none yet'}",
-        columns=("cell", *map(_short, keys), "status", "n", "pass@1, % [95 %]", "calls\nmade", "saved", "seconds"),
+        columns=(
+            "cell",
+            *(key.rpartition(".")[2] for key in keys),
+            "status",
+            "n",
+            "pass@1, % [95 %]",
+            "calls\nmade",
+            "saved",
+            "seconds",
+        ),
         rows=tuple(_row(cell, keys, states[cell.number]) for cell in sorted(chosen, key=lambda cell: cell.number)),
         caption=f"{left_out} more cells in cells.jsonl" if left_out else "",
         names=len(keys) + 2,
@@ -107,10 +118,6 @@ def _row(cell: Cell, keys: list[str], state: CellState) -> tuple[str, ...]:
     return (str(cell.number), *(values.get(key, "") for key in keys), state.status, *columns)
 
 
-def _short(key: str) -> str:
-    return key.rpartition(".")[2]
-
-
 def swept(sweep: Sweep) -> list[str]:
     """Config keys whose values differ between cells."""
     values: dict[str, set[str]] = {}
@@ -119,10 +126,6 @@ def swept(sweep: Sweep) -> list[str]:
             key, _, value = override.partition("=")
             values.setdefault(key, set()).add(value)
     return [key for key, distinct in values.items() if len(distinct) > 1]
-
-
-EVERY = 0.5
-"""Seconds between two updates."""
 
 
 @contextmanager

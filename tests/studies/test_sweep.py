@@ -180,7 +180,7 @@ def test_cells_with_a_store_are_independent_of_their_order(grid, tmp_path, place
     assert {episodes for episodes, _ in by_seed[0].values()} == {0}
 
 
-def test_records_of_a_sweep_are_read_by_the_next_and_no_added_cell(grid):
+def test_the_next_sweep_reads_the_store_and_an_added_cell_does_not(grid):
     first = sweep({**grid(seed=[0, 1]), **LEARNS}, quiet=True)
     wider = sweep({**grid(seed=[0, 1, 2]), **LEARNS}, quiet=True)
     assert statuses(wider) == ["kept", "kept", "done"]
@@ -192,7 +192,7 @@ def test_records_of_a_sweep_are_read_by_the_next_and_no_added_cell(grid):
 
 
 @pytest.mark.slow
-def test_runs_that_learnt_from_each_other_are_no_cells_of_one_sweep(grid):
+def test_runs_that_share_memory_are_no_cells_of_one_sweep(grid):
     for seed in (0, 1):
         carry_out(compose(*lines({**grid(seed=seed, quiet=True), **LEARNS})))
     swept = sweep({**grid(seed=[0, 1]), **LEARNS}, quiet=True)

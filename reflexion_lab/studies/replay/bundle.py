@@ -1,7 +1,7 @@
-"""A bundle: one file that holds a run and all that it read, so that anybody can carry it out again, offline.
+"""Bundles: one file with a run and all its inputs, so anybody can replay it offline.
 
-It is a zip of plain JSON. BUNDLE.json names every other member with its SHA-256; nothing is read that it does not
-name, no member becomes a program or a link, and nothing is written outside of the folder that it is unpacked into.
+A bundle is a zip of plain JSON. BUNDLE.json names every other member with its SHA-256; no other member is read, no
+member becomes a program or a link, and nothing is written outside of the target folder.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ NAME = re.compile(
     r"(manifest|memory)\.json|study\.yaml|(attempts|results|grades|written_tests|suite_verdicts|resumptions|calls|embeddings)\.jsonl"
     r"|memory/(episodes|wisdom|mistakes)\.jsonl|data/(?!\.)[^/\\\x00-\x1f]{1,200}|pool/[0-9]{1,4}/(manifest\.json|attempts\.jsonl)"
 )
-"""What a member may be called: the records of the run, what it read of models, memory, data and earlier runs."""
+"""Names of members: records of the run, and its inputs of models, memory, data and earlier runs."""
 LARGEST = 2 << 30
-"""Bytes of all members together, unpacked."""
+"""Bytes of all unpacked members."""
 MOST = 1000
 """Members."""
 
 
 class BundleError(DataError):
-    """A file is no bundle, or not one that can be trusted to be whole."""
+    """A file is no bundle, or is not whole."""
 
 
 class About(Record, frozen=True, kw_only=True):
-    """What stands in BUNDLE.json."""
+    """The contents of BUNDLE.json."""
 
     format: int = FORMAT
     run_id: str
     python: str
-    """The version that the programs ran under."""
+    """Version of Python."""
     packages: dict[str, str]
     """Versions, as in the run's manifest."""
     contexts: dict[str, int]
-    """Tokens of prompt and reply together, by role, which prompts were cut to."""
+    """Context size in tokens by role, to which prompts were cut."""
     embedder: str = ""
-    """The fingerprint of whose vectors are packed; "" where none were asked for."""
+    """Fingerprint of the embedder of the packed vectors; "" if there are none."""
     figures: dict[str, Any]
     """The run's headline figures, without ids, times and cache marks."""
     members: dict[str, str]
@@ -68,7 +68,7 @@ def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
     Raises
     ------
     BundleError
-        A member is not called as it should, or all together are too large.
+        A member has another name, or there are too many or too large ones.
     """
     if strange := [name for name in members if not NAME.fullmatch(name)]:
         raise BundleError(f"{strange[0]}: a bundle has no such member")
@@ -77,7 +77,7 @@ def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
     if (size := sum(map(len, members.values()))) > LARGEST:
         raise BundleError(path, f"{size:,} bytes to pack", f"at most {LARGEST:,}")
     about = msgspec.structs.replace(about, members={name: sha256(members[name]) for name in sorted(members)})
-    text = msgspec.json.format(msgspec.json.encode(about, order="deterministic"), indent=2) + b"\n"
+    text = as_json(about)
     draft = path.with_name(f".{path.name}.draft")
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -92,12 +92,12 @@ def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
 
 
 def read(path: Path) -> tuple[About, dict[str, bytes]]:
-    """What a bundle holds, every member checked against its digest.
+    """The contents of a bundle, every member checked against its digest.
 
     Raises
     ------
     BundleError
-        The file is no bundle, is damaged, of another version, too large, or has a member that no bundle has.
+        The file is no bundle, is damaged, of another version, too large, or has an unknown member.
     """
     try:
         check(path, "a bundle")
@@ -120,8 +120,12 @@ def read(path: Path) -> tuple[About, dict[str, bytes]]:
     return about, contents
 
 
+def as_json(record: Record) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=2) + b"\n"
+
+
 def unpack(members: Mapping[str, bytes], folder: Path) -> None:
-    """Write members that `read` returned below `folder`."""
+    """Write members below `folder`."""
     for name, content in members.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +137,7 @@ def sha256(content: bytes) -> str:
 
 
 def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """By name. What a member claims to hold is a bound: no more of it is read."""
+    """Members by name. No more of a member is read than the size that it states."""
     by_name = {info.filename: info for info in infos}
     if len(infos) > MOST or len(by_name) != len(infos):
         raise BundleError(path, f"{len(infos)} members", f"at most {MOST}, each once")
@@ -164,7 +168,7 @@ def _about(path: Path, text: bytes) -> About:
 
 
 class Call(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One call of a model: the reply to a request, as the call cache has both."""
+    """A recorded call: the reply to a request, as in the call cache."""
 
     key: str
     fingerprint: str
@@ -192,7 +196,7 @@ class Vector(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Kind(NamedTuple):
-    """What one kind of file holds."""
+    """Table, record and statements of one kind of file."""
 
     layout: Layout
     record: type[Call] | type[Vector]
@@ -215,7 +219,7 @@ VECTORS = Kind(
 
 
 def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
-    """The file at `path` with the calls of these models from PostgreSQL's call cache at `url`. Raises ModelError."""
+    """Copy the calls of these models from PostgreSQL's call cache at `url` into a file. Raises ModelError."""
     calls = call_store.CallStore(url, readonly=True)
     with closing(calls), closing(connect(path, CALLS.layout)) as connection:
         connection.execute("BEGIN")
@@ -225,7 +229,7 @@ def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
 
 
 def as_lines(path: Path, kind: Kind) -> bytes:
-    """Every row of the file at `path`, sorted, one a line; b"" where there is no file.
+    """Every row of the file at `path`, sorted, as JSON lines; b"" if there is no file.
 
     Raises
     ------
@@ -247,7 +251,7 @@ def as_lines(path: Path, kind: Kind) -> bytes:
 
 
 def as_file(lines: bytes, kind: Kind, path: Path) -> Path:
-    """The file at `path` with these rows.
+    """Write these rows into a file at `path`.
 
     Raises
     ------

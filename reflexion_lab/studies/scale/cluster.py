@@ -20,28 +20,28 @@ from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.limits import NotNegative, Positive, validated
 from reflexion_lab.protocols import Begun, Loop, Stored
 from reflexion_lab.records import Episode, Mistake, Record
-from reflexion_lab.studies.scale.crew import Crew, Programs
-from reflexion_lab.studies.scale.worker import Sent, Worker
+from reflexion_lab.studies.scale.worker import RunContext, Worker
+from reflexion_lab.studies.scale.worker_pool import Programs, WorkerPool
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 OBJECT_STORE = 100 << 20
-"""Bytes of shared memory, which carries attempts and lessons."""
+"""Bytes of shared memory, for attempts and lessons."""
 USER = re.compile(r"(?<=://)[^\s:/?#@]+@")
-"""A name in an address, without a password: no secret."""
+"""A user name without a password in an address: not secret."""
 REMEDY = "set it in each worker's environment alone, such as PGPASSWORD"
 
 
 class Cluster:
     """Loops and programs in Ray actors, `workers` of them, each with models, a sandbox and memory of its own.
 
-    Nothing is started before it is needed. A cluster that this process is connected to is used, and left as it is.
+    Nothing is started before it is needed. A cluster that this process is connected to is used and not stopped.
 
     Raises
     ------
     ConfigError
         A value is impossible, or Ray is not installed.
     HarnessError
-        (later) the cluster cannot be had.
+        (later) the cluster cannot be reached.
     """
 
     @validated
@@ -60,21 +60,21 @@ class Cluster:
         self.patience = patience
         self._is_connected = False
         self._own: Scratch | None = None
-        """The folder of a cluster that was started here."""
+        """Folder of a cluster that was started here."""
         self._lock = threading.Lock()
-        self._crew: Crew | None = None
+        self._pool: WorkerPool | None = None
         self._is_closed = False
         self._worker: tuple[Any, ...] = ()
         self.config: Mapping[str, Any] = {}
 
     @property
-    def crew(self) -> Crew:
+    def worker_pool(self) -> WorkerPool:
         """The workers, started when they are first needed. Raises HarnessError."""
         with self._lock:
             if self._is_closed:
                 raise HarnessError("The executor was closed; make another.")
-            self._crew = self._crew or self._started()
-            return self._crew
+            self._pool = self._pool or self._started()
+            return self._pool
 
     def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Programs:
         """Raises ConfigError: the config contains a secret; secrets are never sent to workers."""
@@ -84,30 +84,30 @@ class Cluster:
                 raise ConfigError(key, "a key or password", "none, as executor=ray sends no secret to workers", REMEDY)
         self.config = config
         self._worker = (limits, servers or self.cpus, str(Path.cwd()))
-        return Programs(lambda: self.crew, limits, servers or self.cpus)
+        return Programs(lambda: self.worker_pool, limits, servers or self.cpus)
 
     def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
         """Workers do not read the store. They receive its contents, so it may be a file on this machine only."""
         import ray
 
-        crew, store = self.crew, begun.store if begun.beginning else None
+        worker_pool, store = self.worker_pool, begun.store if begun.beginning else None
         stored: list[Stored] = [*store.read(Episode), *store.read(Mistake)] if store else []
-        sent = Sent(self.config, len(crew.places), begun.run_id, begun.scope, begun.beginning, stored)
-        crew.counted = begun.counted
-        crew.tell("begin", ray.put(sent))
-        return lambda: crew
+        context = RunContext(self.config, len(worker_pool.places), begun.run_id, begun.scope, begun.beginning, stored)
+        worker_pool.counted = begun.counted
+        worker_pool.broadcast("begin", ray.put(context))
+        return lambda: worker_pool
 
     def tell(self, learnt: Sequence[Record]) -> None:
         import ray
 
-        self.crew.tell("absorb", ray.put(learnt))
+        self.worker_pool.broadcast("absorb", ray.put(learnt))
 
     def close(self) -> None:
-        """End the workers; and the cluster, if it was started here. Safe to call twice."""
+        """Stop the workers, and the cluster if it was started here. Safe to call twice."""
         self._is_closed = True
-        if self._crew:
-            self._crew.close()
-            self._crew = None
+        if self._pool:
+            self._pool.close()
+            self._pool = None
         if self._is_connected:
             import ray
 
@@ -117,21 +117,21 @@ class Cluster:
             self._own.close()
             self._own = None
 
-    def _started(self) -> Crew:
+    def _started(self) -> WorkerPool:
         import ray
 
         try:
             self.connect()
             actor = ray.remote(Worker).options(num_cpus=self.cpus, max_concurrency=1000)
             size = self.workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus)
-            return Crew(lambda: actor.remote(*self._worker), size, self.patience)
+            return WorkerPool(lambda: actor.remote(*self._worker), size, self.patience)
         except BaseException:
             self.close()
             raise
 
     def connect(self) -> None:
-        """Connect this process to the cluster at the address, or to a new one, behind a password of its own: Ray
-        listens on every network. Runs that this process carries out before `close` use it, too. Raises HarnessError.
+        """Connect this process to the cluster at the address, or to a new one, with a password: Ray listens on every
+        network. Runs of this process use it until `close`. Raises HarnessError.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
@@ -154,7 +154,7 @@ class Cluster:
             raise HarnessError(f"executor.address: {place} cannot be used ({reason}); is Ray up there?") from problem
         finally:
             if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, handler)  # Ray puts its own in the place of the lab's
+                signal.signal(signal.SIGTERM, handler)  # Ray replaces the lab's handler
 
     def _new(self, folder: Path) -> dict[str, Any]:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one into the home folder
@@ -169,8 +169,8 @@ class Cluster:
 
 @contextlib.contextmanager
 def _lean(folder: Path) -> Iterator[None]:
-    """Each of Ray's ten processes imports jsonschema, which compiles a grammar of web addresses where it finds one, as
-    beside JupyterLab: three quarters of the time that they take to start. They do not find it.
+    """Hide a module from Ray's ten processes, which saves three quarters of their start time: each imports jsonschema,
+    which compiles a grammar of web addresses if it finds one, as beside JupyterLab.
     """
     (folder / "lean").mkdir()
     (folder / "lean" / "rfc3987_syntax.py").write_text("raise ImportError\n")
@@ -187,7 +187,7 @@ def _lean(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _patient(seconds: float) -> Iterator[None]:
-    """Ray gives its own node 30 s to start, whatever else the machine has to do: here it gets as many as workers."""
+    """Ray gives its own node 30 s to start, however busy the machine; give it as many as workers get."""
     from ray._private import services
 
     get_node: Callable[..., Any] = services.get_node

@@ -17,7 +17,7 @@ class Joblib(JoblibLauncher):  # type: ignore[misc]
     """hydra-joblib-launcher; its arguments are those of `joblib.Parallel`."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """One dead process ends all of them: loky trusts none of the others any more."""
+        """A dead process ends all of them: loky then discards its whole pool."""
         from joblib.externals.loky import BrokenProcessPool
 
         try:

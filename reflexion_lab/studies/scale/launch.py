@@ -1,4 +1,4 @@
-"""Hands the cells of a sweep to the launcher that `hydra/launcher=` chooses."""
+"""Launching of a sweep's cells by the Hydra launcher that `hydra/launcher=` selects."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ NEEDS = {
     "ray_launcher": ("ray", "ray"),
     "slurm_launcher": ("submitit", "slurm"),
 }
-"""By module of this room: the package that Hydra's plugin is named for, and our extra that installs both."""
+"""By module of this room: the package of Hydra's plugin, and our extra that installs both."""
 
 
 class Launch:
-    """Hydra's launcher, as `overrides` choose and set it.
+    """Hydra's launcher, as `overrides` select and configure it.
 
     Raises
     ------
     ConfigError
         Its plugin is not installed.
     HydraException
-        An override cannot be read, or names what is not there.
+        An override cannot be parsed, or its key does not exist.
     """
 
     def __init__(self, overrides: Sequence[str], sweep_id: str) -> None:
         self.overrides = (f"sweep_id={sweep_id}", *overrides)
         if any(override.startswith("hydra/launcher") for override in overrides):
             with self._composed():
-                pass  # what is wrong shows before anything is written
+                pass  # errors show before anything is written
 
     def __call__(self, cells: Sequence[Cell]) -> list[str]:
-        """Run `cells`, by as many processes as the launcher has; returns, cell by cell, why its job failed, or "".
+        """Run `cells` in the launcher's processes; returns, cell by cell, why its job failed, or "".
 
-        A job that is lost is no failure of the launch, and no cell whose run breaks is a failure of its job.
+        A lost job is no failure of the launch, and a failing run is no failure of its job.
 
         Raises
         ------
         ConfigError
-            The launcher itself failed: nothing was begun, or nothing more.
+            The launcher itself failed.
         """
         job = functools.partial(carry_out, tuple(cell.number for cell in cells), str(Path.cwd()))
         with self._composed() as (hydra, cfg):
@@ -69,7 +69,7 @@ class Launch:
 
     @contextmanager
     def _composed(self) -> Iterator[tuple[Hydra, DictConfig]]:
-        """As `hydra.main` would have it in a multirun."""
+        """The config as `hydra.main` composes it in a multirun."""
         from hydra import initialize_config_dir
         from hydra.core.global_hydra import GlobalHydra
         from hydra.core.hydra_config import HydraConfig
@@ -86,12 +86,12 @@ class Launch:
 
 
 def carry_out(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
-    """One job: the cell whose number stands in `numbers` at the job's own. Runs in a launcher's process.
+    """One job: the cell whose number is at the job's place in `numbers`. Runs in a launcher's process.
 
     Raises
     ------
     ConfigError
-        `folder`, where the sweep was begun and relative paths start, is not on this machine.
+        `folder`, where the sweep was started and relative paths begin, is not on this machine.
     """
     from hydra.core.hydra_config import HydraConfig
 
@@ -104,7 +104,7 @@ def carry_out(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
 
 
 def _stand_for_plugins() -> None:
-    """Our choices of a plugin's name stand for its own, which Hydra would merge into ours with a warning."""
+    """Our configs replace those of the plugins, which Hydra would merge into ours with a warning."""
     from hydra.core.config_store import ConfigStore
 
     theirs = ConfigStore.instance().repo["hydra"]["launcher"]
@@ -137,24 +137,19 @@ def _is_there(module: str) -> bool:
 
 
 def _made(hydra: Hydra, cfg: DictConfig, job: Any) -> Any:
-    """Hydra makes launchers of `hydra_plugins` only; ours are made here."""
+    """The launcher: Hydra instantiates launchers of `hydra_plugins` only."""
+    from hydra._internal.callbacks import Callbacks
     from hydra.core.plugins import Plugins
     from hydra.types import HydraContext
     from hydra.utils import instantiate
 
-    context = HydraContext(config_loader=hydra.config_loader, callbacks=hydra_callbacks(cfg))
+    context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(cfg))
     parts = {"hydra_context": context, "task_function": job, "config": cfg}
     if Plugins.is_in_toplevel_plugins_module(cfg.hydra.launcher._target_):
         return Plugins.instance().instantiate_launcher(**parts)
     launcher = instantiate(cfg.hydra.launcher)
     launcher.setup(**parts)
     return launcher
-
-
-def hydra_callbacks(cfg: DictConfig) -> Any:
-    from hydra._internal.callbacks import Callbacks
-
-    return Callbacks(cfg)
 
 
 def _failure(job_return: JobReturn) -> str:
@@ -168,11 +163,11 @@ def _failure(job_return: JobReturn) -> str:
 
 
 class Lost(Exception):
-    """Says all there is to say of it."""
+    """A job that ended without a result. The message is complete."""
 
 
 def lost(problem: Exception) -> JobReturn:
-    """What Hydra would be told of a job that failed with `problem`."""
+    """Hydra's record of a job that failed with `problem`."""
     from hydra.core.utils import JobReturn, JobStatus
 
     return JobReturn(status=JobStatus.FAILED, _return_value=problem)

@@ -1,4 +1,4 @@
-"""Within the process itself: loops in its threads, programs in a sandbox of its own."""
+"""The default executor: loops in threads of this process, programs in its own sandbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 
 class Local:
-    """What every run does unless it is told otherwise."""
+    """Loops and programs of a run in this process."""
 
     def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Sandbox:
         return Sandbox(limits, servers)
@@ -20,7 +20,7 @@ class Local:
         return here
 
     def tell(self, learnt: Sequence[Record]) -> None:
-        """The loops of this process share what they know."""
+        """Loops of this process share their memory."""
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Nothing to stop."""

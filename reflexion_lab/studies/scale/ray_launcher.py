@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
 
 STARTS = 3
-"""Of a cluster of this machine: Ray's own processes give each other half a minute, too little on a busy machine."""
+"""Attempts to start a local cluster: Ray's own time limit of half a minute is short on a busy machine."""
 
 
 class Ray(RayLauncher):  # type: ignore[misc]
-    """hydra-ray-launcher, but a lost task takes no other with it, and Ray is started as `executor=ray` starts it.
+    """hydra-ray-launcher, but a lost task affects no other, and Ray is started as `executor=ray` starts it.
 
     A cluster started here ends with this process; lost cells are restarted on the same cluster.
     """
@@ -44,7 +44,7 @@ class Ray(RayLauncher):  # type: ignore[misc]
 
 
 def connect(address: str | None, cpus: int | None) -> None:
-    """Raises HarnessError: the cluster cannot be had."""
+    """Raises HarnessError: the cluster cannot be reached."""
     for left in reversed(range(STARTS)):
         cluster = Cluster(address, cpus, patience=60.0)
         atexit.register(cluster.close)

@@ -1,4 +1,4 @@
-"""Cells as jobs of SLURM, or, as SLURM would run them, as processes of this machine."""
+"""Cells as jobs of SLURM, or as processes of this machine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from submitit import AutoExecutor, Job
 
 EVERY = 0.5
-"""Seconds between looks at the jobs."""
+"""Seconds between polls of the jobs."""
 
 
 class Slurm(SlurmLauncher):  # type: ignore[misc]
-    """hydra-submitit-launcher, but a lost job takes no other with it, and an interrupt cancels what is left."""
+    """hydra-submitit-launcher, but a lost job affects no other, and an interrupt cancels the rest."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from hydra.core.singleton import Singleton
@@ -42,7 +42,7 @@ class Slurm(SlurmLauncher):  # type: ignore[misc]
         return [_returned(job) for job in jobs]
 
     def _carry_out(self, executor: AutoExecutor, calls: Sequence[tuple[Any, ...]], jobs: list[Job[Any]]) -> None:
-        """Adds to `jobs`, one a call; returns when all have ended. `array_parallelism` is SLURM's to keep."""
+        """Start one job per call, append it to `jobs`, and wait for all. SLURM limits `array_parallelism` itself."""
         jobs += executor.map_array(self, *zip(*calls, strict=True))
         _wait(jobs, at_most=0)
 
@@ -70,7 +70,7 @@ class Slurm(SlurmLauncher):  # type: ignore[misc]
 
 
 class Local(Slurm):
-    """The same jobs without SLURM. submitit would begin all at once; here `array_parallelism` of them are under way."""
+    """The same jobs without SLURM, `array_parallelism` at once; submitit would start all."""
 
     _EXECUTOR = "local"
 
@@ -83,12 +83,12 @@ class Local(Slurm):
 
     def _cancel(self, jobs: Sequence[Job[Any]]) -> None:
         super()._cancel(jobs)
-        _wait(jobs, at_most=0)  # a second at most: who does not end by himself is killed
+        _wait(jobs, at_most=0)  # at most a second: then submitit kills it
 
 
 @contextmanager
 def _stderr_in(path: Path) -> Iterator[None]:
-    """Processes that begin meanwhile write their errors to `path`: an interrupted job's controller would show where."""
+    """Redirect the errors of processes started meanwhile: an interrupted controller prints a traceback."""
     ours = os.dup(2)
     try:
         with path.open("ab") as file:
@@ -100,7 +100,7 @@ def _stderr_in(path: Path) -> Iterator[None]:
 
 
 def _wait(jobs: Sequence[Job[Any]], at_most: int) -> None:
-    """Until no more than `at_most` of them are under way."""
+    """Wait until at most `at_most` jobs are running."""
     left = list(jobs)
     while len(left := [job for job in left if not job.done()]) > at_most:
         time.sleep(EVERY)

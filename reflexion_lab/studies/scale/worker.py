@@ -1,7 +1,7 @@
-"""A process of the cluster: a sandbox, and once the run has begun, all that a loop needs.
+"""A process of the cluster: a sandbox, and once a run has started, its models, memory and loops.
 
-It gets public tasks and the names of environment variables, never a key; what it does not share with the others is
-opened here. Hidden tests come as checks of a program alone, from the judge.
+It receives public tasks and the names of environment variables, never a key. Hidden tests arrive as checks of a program
+only, from the judge.
 """
 
 from __future__ import annotations
@@ -32,47 +32,47 @@ from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 THREADS = 1000
-"""Calls at once, at most; threads are started as they are needed."""
+"""Maximal number of calls at once; threads are started as needed."""
 
 
 class Place(NamedTuple):
-    """Where a worker is, and what has to be alike for all."""
+    """Location of a worker, and what has to be equal for all."""
 
     node: str
     pid: int
     layers: tuple[str, ...]
     version: str
-    """Of the lab."""
+    """Version of the lab."""
 
 
-class Sent(NamedTuple):
-    """The data of a started run that is sent to a worker."""
+class RunContext(NamedTuple):
+    """The data of a started run that is context to a worker."""
 
     config: Mapping[str, Any]
-    """With interpolations: what comes from the environment comes from the worker's own."""
+    """With interpolations: environment variables are those of the worker."""
     workers: int
     run_id: str
     scope: str
     beginning: Beginning | None
-    """None: tasks know nothing of each other."""
+    """None: tasks share no memory."""
     stored: Sequence[Stored]
-    """What the run's store holds of earlier ones."""
+    """Records of earlier runs in the store."""
 
 
 class Reply(NamedTuple):
-    """What comes back: exceptions travel as values, since Ray would give them other types."""
+    """The answer to a call. Exceptions are values, since Ray would change their types."""
 
     value: Any
     problem: Exception | None
     trace: str
     counts: Sequence[Counts]
-    """Calls since the last reply, by model."""
+    """Model calls since the last reply, by model."""
 
 
 class Worker:
-    """Async, so that threads come as calls do; every call is a method's name and its arguments.
+    """Answers calls, each in a thread; a call is a method's name and its arguments.
 
-    `folder`: where the run was started; relative paths and a reader's own parts are found from there.
+    folder: where the run was started; relative paths and user-defined parts are found from there.
     """
 
     def __init__(self, limits: Limits, servers: int, folder: str) -> None:
@@ -108,40 +108,40 @@ class Worker:
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str) -> list[str | None]:
         return self.sandbox.values(program, entry_point, calls, setup)
 
-    def begin(self, sent: Sent) -> None:
+    def begin(self, context: RunContext) -> None:
         """Make the parts of the run's loops.
 
         Raises
         ------
-        ValueError, ModelError
-            This machine lacks what the config names: a file, a key in the environment.
+        ConfigError, ModelError
+            This machine lacks a file or a key of the config.
         HarnessError
             There are caps, and their ledger is out of reach.
         """
-        cfg = restored(sent.config)
-        _check_ledger(cfg, sent.run_id)
+        cfg = restored(context.config)
+        _check_ledger(cfg, context.run_id)
         for node in (cfg.model, *cfg.roles.values()):
-            if node.get("requests_per_minute"):  # a pace of the run, which its workers keep together
-                node.requests_per_minute /= sent.workers
-        # Wall time is the run's, too: each of its workers counts a share of it.
-        self.models = load_models(cfg, clock=lambda: time.monotonic() / sent.workers)
-        self.models.meter.scope = sent.scope
-        if sent.beginning:
+            if node.get("requests_per_minute"):  # the limit is for all workers together
+                node.requests_per_minute /= context.workers
+        # Wall time is the run's: each worker counts a share of it.
+        self.models = load_models(cfg, clock=lambda: time.monotonic() / context.workers)
+        self.models.meter.scope = context.scope
+        if context.beginning:
             store = InMemory()
-            store.append(sent.stored)
+            store.append(context.stored)
             self.archive = load_archive(cfg, store)
         if self.archive:
-            self.archive.begin(sent.beginning, sent.run_id)
+            self.archive.begin(context.beginning, context.run_id)
         self.programs = cached(cfg, self.sandbox)
-        self._make = loop_factory(cfg, self.models, self.programs, self.archive, sent.run_id)
+        self._make = loop_factory(cfg, self.models, self.programs, self.archive, context.run_id)
 
-    def absorb(self, learnt: Sequence[Learnt]) -> None:
-        """Take in what a round of tasks has learnt."""
+    def absorb(self, updates: Sequence[Learnt]) -> None:
+        """Add the updates of a round of tasks to the memory."""
         if self.archive:
-            self.archive.absorb(learnt)
+            self.archive.absorb(updates)
 
     def attempt(self, number: int, task: Task) -> Attempt:
-        """The next attempt of loop `number`, which begins with the first."""
+        """The next attempt of loop `number`; the first call starts the loop."""
         if number not in self._loops:
             self._loops[number] = self._make().attempts(task)
         try:
@@ -154,14 +154,14 @@ class Worker:
         return attempt
 
     def close(self) -> None:
-        """End what runs here."""
+        """Close sandbox and models."""
         (self.programs or self.sandbox).close()
         if self.models:
             self.models.close()
 
 
 def _check_ledger(cfg: Any, run_id: str) -> None:
-    """Caps are kept in one place, which every worker has to see."""
+    """Caps have one ledger, which every worker has to reach."""
     place = str((cfg.storage or {}).get("spending"))
     is_shared = "://" in place or (Path(cfg.run_root) / run_id / "manifest.json").is_file()
     if not is_shared and any(cap is not None for cap in (cfg.caps or {}).values()):
@@ -170,7 +170,7 @@ def _check_ledger(cfg: Any, run_id: str) -> None:
 
 
 def _portable(problem: Exception) -> Exception:
-    """`problem`, or what is left of it where it cannot travel."""
+    """`problem`, or its text if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(problem))
     except Exception:  # a user-defined exception may not be picklable at all

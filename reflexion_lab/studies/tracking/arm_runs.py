@@ -1,4 +1,4 @@
-"""Summaries of arms as MLflow runs: each takes the place of the one that it renews."""
+"""Summaries of arms, all seeds together, as MLflow runs; each replaces the one that it renews."""
 
 from __future__ import annotations
 
@@ -31,26 +31,28 @@ from reflexion_lab.studies.tracking.writing import Entry, discard, times
 from reflexion_lab.studies.tracking.writing import write as write_run
 
 COPIES = 12
-"""Arms that have the report each: of 75 it would fill half a gigabyte."""
+"""Up to this number of arms, each holds the report: 75 copies would fill half a gigabyte."""
+SUMMARY_OF = "summary_of"
+"""The parameter of the arm's label. Not `arm`, so that grouping by `arm` takes single runs alone."""
 
 
 class Compared(NamedTuple):
-    """Arms, and what was found out of them."""
+    """Arms and their comparison."""
 
     arms: Sequence[Arm]
-    found: Comparison
+    comparison: Comparison
     study: str
-    """"" where the runs belong to none."""
+    """"" without a study."""
     sweep_id: str
-    """"" where they are not of one sweep."""
+    """"" unless all runs are of one sweep."""
     began: int
-    """When the first run did, in milliseconds since the epoch."""
+    """Start of the first run, milliseconds since the epoch."""
     ended: int
-    """When the last record of any run was written."""
+    """End of the last run."""
 
     @classmethod
     def of(cls, folders: Sequence[Path], baseline: str | None, one_seed: bool) -> Compared:
-        """Raises FolderError; ValueError as `arms` and `compare`, and where the runs belong to several studies."""
+        """Raises FolderError; ConfigError as `arms` and `compare`, and if the runs belong to several studies."""
         manifests = [RunFolder.existing(folder).manifest for folder in folders]
         if len(studies := {manifest.study for manifest in manifests}) > 1:
             names = ", ".join(sorted(name or "none" for name in studies))
@@ -61,7 +63,7 @@ class Compared(NamedTuple):
         spans = [times(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)]
         return cls(
             arms=read_arms,
-            found=compare(read_arms, baseline, one_seed=one_seed, study=registered),
+            comparison=compare(read_arms, baseline, one_seed=one_seed, study=registered),
             study=studies.pop(),
             sweep_id=sweeps.pop() if len(sweeps) == 1 else "",
             began=min(began for began, _ in spans),
@@ -70,12 +72,12 @@ class Compared(NamedTuple):
 
 
 def write(client: Any, experiment_id: str, compared: Compared) -> None:
-    """One run for each arm. All of them hold the whole report, since a reader may open any; of many, the first."""
+    """Write one run per arm. Every arm holds the whole report; with many arms, only the first."""
     from reflexion_lab.analysis.report.documents import save_report
 
     former = _superseded(client, experiment_id, compared)
     with Scratch() as scratch:
-        save_report(scratch.path, compared.found, compared.arms)
+        save_report(scratch.path, compared.comparison, compared.arms)
         for place, arm in enumerate(compared.arms):
             own_id = summary_id(arm, compared.sweep_id)
             same_arm = [run for run in former if run.data.tags["summary_id"] == own_id]
@@ -88,11 +90,9 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
 
 
 def _superseded(client: Any, experiment_id: str, compared: Compared) -> list[Any]:
-    """Summaries to replace: of the same arms, or of other arms that were made of some of these very runs. A summary of
-    other runs, such as those of another benchmark, stays.
-    """
+    """Summaries of the same arms, or of other arms of these same runs. Summaries of other runs stay."""
     own = {summary_id(arm, compared.sweep_id) for arm in compared.arms}
-    run_ids = {run_id for row in compared.found.rows for run_id in row.run_ids}
+    run_ids = {run_id for row in compared.comparison.rows for run_id in row.run_ids}
     runs = client.search_runs([experiment_id], filter_string="tags.kind = 'arm'", max_results=10_000)
     return [
         run
@@ -106,13 +106,14 @@ def _superseded(client: Any, experiment_id: str, compared: Compared) -> list[Any
 
 
 def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
-    """Runs, each with the name and value of a metric: the share of its tasks solved less that of the baseline's run of
-    its seed, over the tasks that both have. No interval and no p: a single seed proves nothing, and what `compare`
-    refuses to say of an arm is not said of its runs.
+    """Runs with the name and value of a metric: pass@1 minus that of the baseline's run of the same seed.
+
+    No interval and no p, since a single seed proves nothing. A difference that `compare` refuses for an arm is refused
+    for its runs.
     """
-    base = next((arm for arm in compared.arms if arm.label == compared.found.baseline), None)
+    base = next((arm for arm in compared.arms if arm.label == compared.comparison.baseline), None)
     verdicts = base.verdicts() if base else {}
-    for arm, row in zip(compared.arms, compared.found.rows, strict=True):
+    for arm, row in zip(compared.arms, compared.comparison.rows, strict=True):
         own = arm.verdicts() if row.as_run else {}
         for log in arm.logs:
             if both := [case for case in own.keys() & verdicts.keys() if case.seed == log.manifest.seed]:
@@ -121,37 +122,33 @@ def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
 
 
 def _nothing(_run_id: str) -> None:
-    """The files of an arm whose report the first one holds."""
+    """Files of an arm whose report the first arm holds."""
 
 
 def _entry(compared: Compared, place: int) -> Entry:
-    arm, row = compared.arms[place], compared.found.rows[place]
-    arm_tags = tags(arm, row, compared.found, compared.sweep_id)
+    arm, row = compared.arms[place], compared.comparison.rows[place]
+    arm_tags = tags(arm, row, compared.comparison, compared.sweep_id)
     return Entry(
         name=name(arm),
         began=compared.began,
         ended=compared.ended,
         status="FINISHED",
-        metrics=metrics(row, compared.found, Curve.over(arm, len(row.curve))),
+        metrics=metrics(row, compared.comparison, Curve.over(arm, len(row.curve))),
         params=params(arm),
-        tags=arm_tags | {"mlflow.note.content": note(row, compared.found)},
+        tags=arm_tags | {"mlflow.note.content": note(row, compared.comparison)},
         data=arm.logs[0].manifest,
     )
 
 
-SUMMARY_OF = "summary_of"
-"""The parameter that holds the arm's label. It is not called `arm`: to group by `arm` takes single runs alone."""
-
-
 def name(arm: Arm) -> str:
-    """As in `reflexion Ω=3, 3 seeds`; what distinguishes arms stands first."""
+    """As in `reflexion Ω=3, 3 seeds`; distinguishing parts come first."""
     oracle = " oracle" if arm.is_upper_bound and "oracle" not in arm.label else ""
     seeds = f"{len(arm.seeds)} seed{'s' * (len(arm.seeds) != 1)}"
     return plain(f"{arm.label.replace('recall.omega=', 'Ω=')}{oracle}, {seeds}")
 
 
 def params(arm: Arm) -> dict[str, str]:
-    """Which arm, and of it what is the same in all of its runs."""
+    """The arm's label, and parameters that all of its runs share."""
     params_by_run = [params_of(log.manifest) for log in arm.logs]
     same = {
         key: value for key, value in params_by_run[0].items() if all(other.get(key) == value for other in params_by_run)
@@ -178,7 +175,7 @@ def summary_id(arm: Arm, sweep_id: str) -> str:
 
 
 def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str, str]:
-    """What it is made of, and what it was compared with."""
+    """Its runs and its comparison."""
     manifest = arm.logs[0].manifest
     values = {
         "kind": "arm",
@@ -200,10 +197,7 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
 
 
 def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
-    """Curve with its intervals, final figures with theirs, differences to the baseline, and what was used.
-
-    Figures of an upper bound are called so, their differences too.
-    """
+    """Curve, final figures, differences to the baseline and usage; an upper bound is named so."""
     headline, prefix = ("upper_bound", "upper_bound_") if row.is_upper_bound else ("pass_at_1", "")
     figures = {
         **registry.numbers(f"final/{headline}", row.final),
@@ -238,7 +232,7 @@ def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
 
 
 def note(row: Row, comparison: Comparison) -> str:
-    """A few lines of Markdown: what came out, against what, and how far it can be told."""
+    """Markdown: the result, the baseline, and whether the difference is detected."""
     headline = "upper bound, no pass@1:" if row.is_upper_bound else "pass@1"
     seeds = ", ".join(map(str, row.seeds))
     lines = [
@@ -284,7 +278,7 @@ def _difference(key: str, difference: Difference | None, is_claim: bool) -> dict
 
 
 def _feedback(confusion: Confusion) -> dict[str, float]:
-    """Of the feedback tests against the hidden ones."""
+    """Quality of the feedback tests, measured by the hidden ones."""
     rates = {
         "feedback_false_positive_rate": confusion.false_positive_rate,
         "feedback_false_negative_rate": confusion.false_negative_rate,
@@ -295,6 +289,6 @@ def _feedback(confusion: Confusion) -> dict[str, float]:
 
 
 def _spent(row: Row) -> dict[str, float]:
-    """Over all of the arm's runs."""
+    """Usage of all of the arm's runs."""
     values = {f"usage/{key}": float(getattr(row.spent.usage, key)) for key in ("tokens", *Usage.__struct_fields__)}
     return values | registry.numbers("usage/tokens_per_solved", row.tokens_per_solved)

@@ -1,4 +1,4 @@
-"""MLflow as a view of run folders: one flat run each, since its charts leave out nested ones, and one for each arm."""
+"""MLflow as a view of run folders: one flat run per folder, since charts leave out nested runs, and one per arm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INSTALL = "pip install 'mlflow>=3.5,<4'"
 
 
 class TrackerError(LabError):
-    """A run could not be shown. Nothing is lost: its folder has everything, and can be tracked later."""
+    """Tracking failed. No data is lost: the run folder has everything and can be tracked later."""
 
 
 class MlflowTracker:
@@ -35,20 +35,19 @@ class MlflowTracker:
     Parameters
     ----------
     uri : str, default "sqlite:///mlflow.db"
-        `sqlite:///FILE`, made absolute here and now; another database's address; or a server's `http://…`.
+        `sqlite:///FILE` (made absolute at once), another database's address, or a server's `http://…`.
     experiment : str, default "reflexion"
-        Name of the MLflow experiment of runs that belong to no registered study; a study's has the study's
-        name. Made when it is missing.
+        MLflow experiment of runs without a registered study; a study's experiment has its name.
     artifacts : str | None, optional
-        Folder for copies of the runs' files; by default `mlartifacts` beside an SQLite file, else
-        where the server wants them. Counts when the experiment is made.
+        Folder for copies of the runs' files, for a new experiment; by default `mlartifacts` beside an SQLite file,
+        else the server's choice.
     host, port : str, default "127.0.0.1"
-        Where `command` serves the database, and links point.
+        Address of the page that `command` opens and links name.
     traces : float, default 0.0
-        The tasks whose attempts are also shown span by span, drawn by the run's seed: a share in [0, 1], or
-        above 1 so many. They are written after the run, about 80 attempts a second.
+        Tasks, sampled by the run's seed, whose attempts are also written as traces: a share in [0, 1], or above 1 a
+        number. About 80 attempts per second.
     max_traces : int, default 1000
-        Attempts of one run that are shown so, at most.
+        Maximal number of traced attempts per run.
 
     Raises
     ------
@@ -85,9 +84,7 @@ class MlflowTracker:
 
     @property
     def command(self) -> str:
-        """Opens the database in a browser with one light process; "" for a server, which is open already. A password is
-        left out.
-        """
+        """The command that opens the database in a browser, without a password; "" for a server."""
         if self.is_server:
             return ""
         settings = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true"
@@ -96,9 +93,7 @@ class MlflowTracker:
         )
 
     def prepare(self) -> str:
-        """Make the database and the experiment where they are missing; returns the experiment's id.
-
-        Any number of processes may do so at once.
+        """Create the database and the experiment if missing; returns the experiment's id. Safe for several processes.
 
         Raises
         ------
@@ -109,22 +104,22 @@ class MlflowTracker:
             return self._open(self.experiment)[1]
 
     def track(self, folder: Path, log: Log | None = None) -> str:
-        """Log the run in `folder`; returns the address of charts: of its sweep, else of all runs of the experiment.
+        """Log the run in `folder`; returns the address of the charts of its sweep, else of the experiment.
 
-        A run that is there already is replaced: the new one is written in whole, then the old one goes to the
-        trash, which `mlflow gc` empties. A run that has not come to its end is marked `KILLED`.
+        An earlier MLflow run of the same folder is replaced: the new one is written in whole, then the old one goes to
+        the trash, which `mlflow gc` empties. An unfinished run has the status `KILLED`.
 
         Parameters
         ----------
         log : Log | None, optional
-            The run, if it has been read; traces read it anew, with its texts.
+            The run, if already read; traces read it again, with its texts.
 
         Raises
         ------
         FolderError
             `folder` holds no run.
         TrackerError
-            MLflow failed; what it had of this run before, it still has.
+            MLflow failed; it still has the earlier version of this run.
         """
         folder = Path(folder).absolute()
         if log is None or self._traces.share > 0:
@@ -145,28 +140,27 @@ class MlflowTracker:
     def track_arms(
         self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
     ) -> dict[str, str]:
-        """Log the runs that are not there yet, and one summary of each arm that they make; returns the addresses of
-        their table, of that of the runs, and of the runs' charts, as `arms`, `runs` and `charts`.
+        """Log missing runs and one summary per arm; returns addresses of the tables of arms and runs and of the charts.
 
         A summary is replaced by one of the same study, sweep, arm, benchmark, feedback source and models, and by
-        summaries that are made of all of its runs. A run's `final/difference` names its baseline in the tag
-        `difference_to`; a run that has a difference of an earlier comparison, and none in this one, is logged anew.
+        summaries made of all of its runs. A run's `final/difference` names its baseline in the tag `difference_to`; a
+        run with a difference of an earlier comparison and none in this one is logged again.
 
         Parameters
         ----------
         baseline : str | None, optional
-            Label of the arm that the others are compared with; see `analysis.comparison.compare`.
+            Label of the baseline arm; see `analysis.comparison.compare`.
         one_seed : bool, default False
-            Also say differences that rest on one seed.
+            Also log differences that rest on one seed.
 
         Raises
         ------
         FolderError
             A folder holds no run.
         ConfigError
-            Runs that make no arms or no comparison, or that belong to several studies.
+            The runs make no arms or no comparison, or belong to several studies.
         TrackerError
-            MLflow failed; the summaries that it had before, it still has.
+            MLflow failed; it still has the earlier summaries.
         """
         folders = [Path(folder).absolute() for folder in folders]
         compared = Compared.of(folders, baseline, one_seed)
@@ -181,15 +175,13 @@ class MlflowTracker:
                 for log, name, value in differences:
                     for run in _runs_of(client, experiment_id, log):
                         client.log_metric(run.info.run_id, name, writing.short(value), step=0)
-                        client.set_tag(run.info.run_id, "difference_to", str(compared.found.baseline))
+                        client.set_tag(run.info.run_id, "difference_to", str(compared.comparison.baseline))
             _save_views(client, experiment_id, compared.sweep_id, group_keys(compared.arms))
         page = Page(self.site, experiment_id, compared.sweep_id)
         return {"arms": page.arms, "runs": page.runs, "charts": page.charts}
 
     def _track_missing(self, folder: Path, with_difference: Container[str]) -> None:
-        """Track a run that is not there, that a kill cut off, or whose difference is of another comparison: MLflow
-        deletes no metric.
-        """
+        """Track a run that is missing, unfinished there, or has a stale difference: MLflow deletes no metric."""
         log = Log.read(RunFolder.existing(folder))
         with self._reported(f"run {log.manifest.run_id}", folder):
             client, experiment_id = self._open(log.manifest.study or self.experiment)
@@ -201,18 +193,18 @@ class MlflowTracker:
             self.track(folder)
 
     def _alone(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """One writer at a time of a database file; a server takes care of its own."""
+        """One writer of a database file at a time; a server handles several itself."""
         return _locked(self.database, what) if self.database else contextlib.nullcontext()
 
     def _open(self, name: str) -> tuple[Any, str]:
         """The client, and the id of the experiment of that name."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("DO_NOT_TRACK", "true")
-        # Of its own it would try a server that is away for four minutes, and again for every run of a sweep.
+        # By default MLflow retries an unreachable server for four minutes, again for every run of a sweep.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
         from mlflow import MlflowClient
 
-        # MLflow's migrations of a new file die when several processes begin them.
+        # MLflow's migrations of a new file fail when several processes start them.
         with self._alone(""):
             if self.database and not self.database.exists():
                 _lay_out(self.database)
@@ -221,7 +213,7 @@ class MlflowTracker:
             return client, str(experiment.experiment_id) if experiment else self._create(client, name)
 
     def _create(self, client: Any, name: str) -> str:
-        below = quote(name, safe="") if name.strip(".") else "_"  # `..` would lead out of it
+        below = quote(name, safe="") if name.strip(".") else "_"  # not `..`
         place = f"{self.artifacts.as_uri()}/{below}" if self.artifacts else None
         try:
             return str(client.create_experiment(name, artifact_location=place))
@@ -232,7 +224,7 @@ class MlflowTracker:
 
     @contextlib.contextmanager
     def _reported(self, what: str, folder: Path | None = None) -> Iterator[None]:
-        """Any failure as one sentence that says where the run still is."""
+        """Raises TrackerError for any failure, with the place where the run is safe."""
         try:
             yield
         except Exception as problem:
@@ -243,7 +235,7 @@ class MlflowTracker:
 
 
 def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
-    """Those that show this run already."""
+    """MLflow's runs of this folder."""
     where = f'tags.run_id = "{log.manifest.run_id}"'
     return list(client.search_runs([experiment_id], filter_string=where))
 
@@ -255,7 +247,7 @@ def _save_views(client: Any, experiment_id: str, sweep_id: str, group_by: Sequen
 
 
 def _database(uri: str) -> Path | None:
-    """The SQLite file of `uri`, absolute; None for other databases and for servers."""
+    """The absolute path of the SQLite file of `uri`; None for other databases and servers."""
     scheme, mark, rest = uri.partition("://")
     if not mark or not rest or scheme == "file":
         raise ConfigError("tracker.uri", repr(uri), "sqlite:///FILE, another database's address or http://…")
@@ -267,9 +259,7 @@ def _database(uri: str) -> Path | None:
 
 
 def _lay_out(database: Path) -> None:
-    """MLflow's tables in a new file, there in whole or not at all: a file whose migrations were cut off by a kill is
-    one that it never opens again.
-    """
+    """Create MLflow's tables in one step: MLflow never opens a file whose migrations were interrupted."""
     from mlflow import MlflowClient
 
     draft = database.with_name(f".{database.name}.draft")
@@ -281,7 +271,7 @@ def _lay_out(database: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(database: Path, what: str) -> Iterator[None]:
-    """One process or thread at a time; the lock falls with the process that holds it."""
+    """One process or thread at a time; the lock ends with its process."""
     database.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{database}{f'.{what}' if what else ''}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

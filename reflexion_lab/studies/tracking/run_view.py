@@ -1,4 +1,4 @@
-"""What a tracker shows of a run folder, by name. Nothing here knows where it will be shown."""
+"""Name, metrics, tags, parameters and note of a run in a tracker; independent of MLflow."""
 
 from __future__ import annotations
 
@@ -20,14 +20,24 @@ from reflexion_lab.records import Manifest, Usage
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 
 NAME_LENGTH = 28
-"""Characters of a run's name; a table cuts at about 20, so that what distinguishes runs stands first."""
+"""Characters of a run's name. Tables cut at about 20, so distinguishing parts come first."""
+LONGEST_VALUE = 500
+"""Characters of a parameter."""
+FIRST = ("arm", "seed", "feedback_source", "benchmark.name", "benchmark.load.n", "loop.max_attempts", "recall.omega")
+"""Parameters shown first; classes of parts follow, then all other keys."""
+
+SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECASE)
+"""Names whose values are not shown; `max_tokens` is not among them."""
+PATH = re.compile(r"(^|[._])(path|files?|dir|folder|root|place)$", re.IGNORECASE)
+"""Names whose values are shown without folders, which describe the machine."""
+UNFIT = re.compile(r"[^\w. -]")
 
 
 class Metric(NamedTuple):
     name: str
     value: float
     step: int = 0
-    """The attempt, 1-based, for what has a value at each; else 0."""
+    """The attempt, 1-based, for curves; else 0."""
 
 
 def run_name(manifest: Manifest) -> str:
@@ -60,12 +70,22 @@ def metrics(log: Log, summary: Summary) -> list[Metric]:
     figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
     figures |= _usage(summary) | _reflections(summary)
     headline = "upper_bound" if summary.is_upper_bound else "pass_at_1"
-    curves = [metric for point in points(log) for metric in _at_attempt(point, headline)]
+    curves = [
+        Metric(name, value, point.attempt)
+        for point in points(log)
+        for name, value in (
+            (f"curve/{headline}", point.pass_at_1),
+            ("curve/visible_pass", point.visible_pass),
+            ("curve/reward", point.reward),
+            ("usage/tokens_cum", point.tokens_cum),
+        )
+        if value is not None
+    ]
     return [Metric(name, value) for name, value in figures.items()] + curves
 
 
 def _usage(summary: Summary) -> dict[str, float]:
-    """In all, and by role."""
+    """Usage in all and by role."""
     total = sum(summary.usage.values(), Usage())
     values = {f"usage/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
     for role, usage in summary.usage.items():
@@ -78,7 +98,7 @@ def _usage(summary: Summary) -> dict[str, float]:
 
 
 def _reflections(summary: Summary) -> dict[str, float]:
-    """What they were like, and what came of them; success is that of the feedback tests."""
+    """Metrics of reflections; success is that of the feedback tests."""
     figures = summary.reflection_figures
     if not figures:
         return {}
@@ -96,7 +116,7 @@ def _reflections(summary: Summary) -> dict[str, float]:
 
 
 def points(log: Log) -> list[Point]:
-    """The curve up to the attempts that were allowed: a mean over runs then has every run at every step."""
+    """The curve up to the allowed attempts, so that a mean over runs has every run at every step."""
     if not log.attempts or not log.is_graded:
         return []
     longest = max(len(attempts) for attempts in log.attempts.values())
@@ -106,12 +126,12 @@ def points(log: Log) -> list[Point]:
 
 
 def is_complete(log: Log) -> bool:
-    """Every task's loop has ended and every attempt has its hidden verdict."""
+    """Whether every loop has ended and every attempt is graded."""
     return len(log.results) == log.manifest.n_expected and log.is_graded
 
 
 def tags(manifest: Manifest, summary: Summary) -> dict[str, str]:
-    """What says whether two runs may be compared."""
+    """Tags that tell whether two runs may be compared."""
     values = {
         "kind": "job",
         "run_id": manifest.run_id,
@@ -134,12 +154,12 @@ def tags(manifest: Manifest, summary: Summary) -> dict[str, str]:
 
 
 def interval(estimate: Estimate | Rate) -> str:
-    """As in `[0.625, 0.877]`: one column of a table in the place of two."""
+    """As in `[0.625, 0.877]`: one column instead of two."""
     return cells.interval(estimate.low, estimate.high, digits=3, scale=1)
 
 
 def note(log: Log, summary: Summary, folder: Path) -> str:
-    """A few lines of Markdown: what ran, what came out with its interval and n, and how to run it again."""
+    """Markdown: what ran, the result with its interval and n, and the run folder."""
     manifest, rate = log.manifest, summary.pass_at_1
     arm, benchmark = (escaped(str(name)) for name in (manifest.config.get("arm", "run"), manifest.benchmark))
     headline = "upper bound, no pass@1:" if summary.is_upper_bound else "pass@1"
@@ -158,37 +178,15 @@ def note(log: Log, summary: Summary, folder: Path) -> str:
     return "\n\n".join(line for line in lines if line)
 
 
-def _at_attempt(point: Point, headline: str) -> list[Metric]:
-    values = {
-        f"curve/{headline}": point.pass_at_1,
-        "curve/visible_pass": point.visible_pass,
-        "curve/reward": point.reward,
-        "usage/tokens_cum": point.tokens_cum,
-    }
-    return [Metric(name, value, point.attempt) for name, value in values.items() if value is not None]
-
-
-LONGEST_VALUE = 500
-"""Characters of a parameter."""
-FIRST = ("arm", "seed", "feedback_source", "benchmark.name", "benchmark.load.n", "loop.max_attempts", "recall.omega")
-"""What a reader looks for, above all else; classes of parts follow, then all other keys."""
-
-SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECASE)
-"""Names whose values are not shown; `max_tokens` is none of them."""
-PATH = re.compile(r"(^|[._])(path|files?|dir|folder|root|place)$", re.IGNORECASE)
-"""Names whose values are shown without their folders, which describe the machine and not the run."""
-UNFIT = re.compile(r"[^\w. -]")
-
-
 def params(manifest: Manifest) -> dict[str, str]:
-    """Flattened config parameters for MLflow: dotted keys; a group's value is its class name.
+    """Flattened config parameters: dotted keys; a group's value is its class name.
 
     Left out: execution settings, parts that the run never called, secrets, and unset values.
     """
-    silent = {*EXECUTION_KEYS, *_idle(manifest)}
-    what = {key: value for key, value in manifest.config.items() if key not in silent}
-    keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(what, ()) if not SECRET.search(key)}
-    classes = ((group, at(what, group, "_target_")) for group in what)
+    left_out = {*EXECUTION_KEYS, *_idle(manifest)}
+    config = {key: value for key, value in manifest.config.items() if key not in left_out}
+    keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(config, ()) if not SECRET.search(key)}
+    classes = ((group, at(config, group, "_target_")) for group in config)
     parts = {UNFIT.sub("_", group): str(target).rpartition(".")[2] for group, target in classes if target}
     first = {key: keys[key] for key in FIRST if key in keys}
     parameters = first | parts | {key: value for key, value in keys.items() if key not in parts}
@@ -196,19 +194,19 @@ def params(manifest: Manifest) -> dict[str, str]:
 
 
 def text(value: object) -> str:
-    """Words as they are, the rest as a config file writes it."""
-    words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return visible(without_login(words))
+    """Texts as they are, other values as JSON."""
+    plain_text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return visible(without_login(plain_text))
 
 
 def at(config: Mapping[str, object], group: str, key: str) -> object:
-    """The value of `group.key`; None where there is none."""
+    """The value of `group.key`; None if missing."""
     node = config.get(group)
     return node.get(key) if isinstance(node, Mapping) else None
 
 
 def _idle(manifest: Manifest) -> Iterator[str]:
-    """Groups that every config has and few runs ask: a third of all keys."""
+    """Groups of parts that the run never called: a third of all keys."""
     if manifest.feedback_source != "self_tests":
         yield "suite_writer"
     if "critique_revise" not in str(manifest.config.get("actor")):
@@ -216,7 +214,7 @@ def _idle(manifest: Manifest) -> Iterator[str]:
 
 
 def _flat(node: object, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Dotted keys and values of what is set below `node`. A leading `_` marks keys of the config system."""
+    """Dotted keys and values of everything set below `node`. A leading `_` marks keys of the config system."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if not str(key).startswith("_"):

@@ -1,8 +1,7 @@
-"""What MLflow's page opens with: saved views, which are tags of an experiment, and links to them.
+"""Saved views of MLflow's runs page, which are tags of an experiment, and links to them.
 
-MLflow remembers sorting, columns and grouping in the reader's browser alone: whoever follows a plain link sees ten runs
-in order of time. A saved view, an entry of the menu at the top of the runs page of MLflow 3.17, brings its own; an
-MLflow that knows none opens the page as it always does.
+MLflow stores sorting, columns and grouping in the reader's browser: a plain link shows ten runs by time. A saved view,
+in the menu at the top of the runs page of MLflow 3.17, brings its own; older versions ignore it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ RUN_WIDTHS = {
     "metrics.`usage/tokens`": 98,
     "metrics.`final/upper_bound`": 128,
 }
-"""Columns of single runs, in pixels, from left to right: all of them fit beside MLflow's menu in a window of 1400."""
+"""Columns of runs in pixels; together they fit beside MLflow's menu in a window of 1400."""
 ARM_WIDTHS = {
     "attributes.`Run Name`": 168,
     "runDateAndNestInfo": 40,
@@ -43,11 +42,11 @@ ARM_WIDTHS = {
     "tags.`at_equal_tokens`": 152,
     "metrics.`final/upper_bound`": 128,
 }
-"""Of arms."""
+"""Columns of arms."""
 
 
 OPEN_CHARTS = ("curve/pass_at_1", "curve/upper_bound", "curve/visible_pass")
-"""Metrics whose charts come first; MLflow adds one for every other metric, and leaves out what no run has."""
+"""Metrics of the first charts; MLflow adds one for every other metric."""
 SECTIONS = {"curve": True, "final": False, "reflections": False, "usage": False}
 """Sections of charts by the prefix of their metrics, and which of them stand open."""
 
@@ -58,10 +57,10 @@ class SavedView(Record, frozen=True, kw_only=True):
     key: str
     name: str
     filter: str
-    """Which runs, in MLflow's words."""
+    """MLflow's filter of runs."""
     widths: dict[str, int]
     group_by: tuple[str, ...] = ()
-    """Parameters; charts then draw one mean and one band, least to most, for each of their values."""
+    """Parameters; charts draw one mean and one band, minimum to maximum, for each of their values."""
 
     @property
     def tag(self) -> tuple[str, str]:
@@ -121,12 +120,12 @@ class Page(NamedTuple):
 
 
 def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, SavedView]:
-    """By what they show: `charts` of arms, `runs` one by one, `arms` with their intervals; those of one sweep, or all.
+    """Views by name: `charts` of arms, `runs`, `arms` with intervals; of one sweep, or of all runs.
 
     Parameters
     ----------
     group_by : Sequence[str], default BY_ARM
-        The parameters that tell arms apart.
+        Parameters that distinguish arms.
     """
     tail, of_sweep = (f"-{sweep_id}", f" of sweep {sweep_id}") if sweep_id else ("", "")
     within = f" and tags.sweep_id = '{sweep_id}'" if sweep_id else ""
@@ -146,10 +145,9 @@ def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, Sav
 
 
 def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> list[tuple[str, str]]:
-    """Tags that an experiment with the tags `there` still needs: views of the sweep and views of all runs.
+    """Tags that an experiment with the tags `there` still needs, for the sweep and for all runs.
 
-    A view that is there stays as it is, since a reader may have changed it, unless `arm` alone does not tell these arms
-    apart.
+    An existing view stays, since a reader may have changed it, unless `arm` alone does not distinguish these arms.
     """
     own = [view.tag for view in views(sweep_id, group_by).values()]
     every = [view.tag for view in views().values()] if sweep_id else []
@@ -158,7 +156,7 @@ def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> li
 
 
 def _chart(metric: str) -> dict[str, Any]:
-    """A line over attempts. By default MLflow smooths it, and then draws points that were not measured."""
+    """A line over attempts. MLflow's default smoothing would draw points that were not measured."""
     return {
         "uuid": metric,
         "type": "LINE",
@@ -172,5 +170,5 @@ def _chart(metric: str) -> dict[str, Any]:
 
 
 def _section(name: str, is_open: bool) -> dict[str, Any]:
-    """One chart a row: a legend has two lines, and of three charts abreast it shows two arms."""
+    """One chart per row: with three abreast, a legend shows two arms."""
     return {"uuid": name, "name": name, "display": is_open, "isReordered": True, "columns": 1, "cardHeight": 440}

@@ -1,7 +1,7 @@
-"""Writes the traces of a run that has ended.
+"""Traces: attempts as spans of actor, evaluator and reflector, written once the run has ended.
 
-MLflow's own exporter takes each trace for itself, about 17 a second. Here their heads are written first and the spans
-of many at once: spans that find their head need no second look.
+MLflow's own exporter takes each trace by itself, about 17 per second. Here trace heads are written first and the spans
+of many traces at once: spans that find their head need no second look.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ from reflexion_lab.records import Attempt, Message, Record, Reflection, Step, Us
 
 BATCH = 50
 """Traces written at once."""
+LONGEST_SESSION = 250
+"""Characters of a session's id."""
 DELETED_AT_ONCE = 100
 """Traces that MLflow deletes by id in one call, at most."""
+AFTER = "graded after the loop"
+"""Tag of the hidden verdict, which no step in the spans could see."""
 
 
 class TraceWriter:
@@ -35,9 +39,9 @@ class TraceWriter:
     Parameters
     ----------
     share : float, default 0.0
-        Of the tasks, in [0, 1]; above 1, so many tasks.
+        Share of the tasks in [0, 1]; above 1, their number.
     most : int, default 1000
-        Attempts of one run, at most.
+        Maximal number of attempts per run.
 
     Raises
     ------
@@ -54,7 +58,7 @@ class TraceWriter:
         self.most = most
 
     def write(self, client: Any, experiment_id: str, run_id: str, log: Log, began: int) -> int:
-        """Write the traces of `log` beside MLflow's run; returns how many. `began`: milliseconds since the epoch."""
+        """Write the traces of `log` to MLflow's run; returns their number. `began`: milliseconds since the epoch."""
         tasks = sampled(list(log.attempts), self.share, log.manifest.seed)
         total = sum(len(log.attempts[task_id]) for task_id in tasks)
         if not total:
@@ -72,7 +76,7 @@ class TraceWriter:
 
 
 def remove(client: Any, experiment_id: str, run_id: str) -> None:
-    """Delete every trace of MLflow's run."""
+    """Delete all traces of MLflow's run."""
     where = f"metadata.`mlflow.sourceRun` = '{run_id}'"
     while stored := client.search_traces(
         locations=[experiment_id], filter_string=where, include_spans=False, max_results=DELETED_AT_ONCE
@@ -98,6 +102,9 @@ def _head(trace: Trace, experiment_id: str, run_id: str) -> Any:
     tags = trace.tags
     arm = f"{tags['arm']} s{tags['seed']}"
     name = f"{tags['task_id']}, attempt {tags['attempt']}: {arm}"
+    session = f"{tags['task_id']} {arm} {tags['run_id']}"  # a narrow column: the task comes first
+    if len(session) > LONGEST_SESSION:
+        session = f"{session[:230]}… {hashlib.sha256(session.encode()).hexdigest()[:16]}"
     return TraceInfo(
         trace_id=_id(trace, run_id),
         trace_location=TraceLocation.from_experiment_id(experiment_id),
@@ -109,19 +116,10 @@ def _head(trace: Trace, experiment_id: str, run_id: str) -> Any:
         tags={"mlflow.traceName": name, **tags},
         trace_metadata={
             "mlflow.sourceRun": run_id,
-            "mlflow.trace.session": _fitting(
-                f"{tags['task_id']} {arm} {tags['run_id']}"
-            ),  # a column of a few characters
+            "mlflow.trace.session": session,
             "mlflow.trace.tokenUsage": json.dumps(usage),
         },
     )
-
-
-def _fitting(session: str) -> str:
-    """A session's id within the 250 characters that MLflow takes, different for different sessions."""
-    if len(session) <= 250:
-        return session
-    return f"{session[:230]}… {hashlib.sha256(session.encode()).hexdigest()[:16]}"
 
 
 def _span(placed: Placed, number: int, trace_id: str) -> dict[str, Any]:
@@ -166,12 +164,8 @@ def _tokens(usages: Iterable[Usage]) -> dict[str, int]:
     }
 
 
-AFTER = "graded after the loop"
-"""The tag of the hidden verdict, which no step in these spans could see."""
-
-
 class Span(Record, frozen=True, kw_only=True):
-    """One step and those within it."""
+    """One step and the steps within it."""
 
     name: str
     kind: str
@@ -181,9 +175,9 @@ class Span(Record, frozen=True, kw_only=True):
     outputs: str
     """JSON."""
     usage: Usage = Usage()
-    """Of its own calls."""
+    """Usage of its own calls."""
     seconds: float = 0.0
-    """Its own, without those of `inner`."""
+    """Own seconds, without those of `inner`."""
     inner: tuple[Span, ...] = ()
 
     @property
@@ -193,13 +187,13 @@ class Span(Record, frozen=True, kw_only=True):
 
 
 class Placed(NamedTuple):
-    """A span in time."""
+    """A span with its start time."""
 
     span: Span
     began: int
     """Nanoseconds since the epoch."""
     parent: int | None
-    """The place of the span that it is within; None for the first."""
+    """Index of the enclosing span; None for the first."""
 
 
 class Trace(Record, frozen=True, kw_only=True):
@@ -212,7 +206,7 @@ class Trace(Record, frozen=True, kw_only=True):
 
     @property
     def placed(self) -> list[Placed]:
-        """Every span, the attempt itself first; those within one follow each other after its own seconds."""
+        """All spans, the attempt itself first; inner ones follow each other after its own seconds."""
         spans: list[Placed] = []
         _place(self.span, self.began, None, spans)
         return spans
@@ -327,7 +321,7 @@ def _step(step: Step, number: int) -> Span:
 
 
 def _reflector(reflection: Reflection, feedback: str) -> Span:
-    """A folder does not hold the reflector's prompt; its reply is there word for word."""
+    """A run folder does not hold the reflector's prompt; its reply is verbatim."""
     words = {name: getattr(reflection, name) for name in ("source", "root_cause", "what_went_wrong", "what_to_change")}
     return Span(
         name="reflector",
@@ -340,7 +334,7 @@ def _reflector(reflection: Reflection, feedback: str) -> Span:
 
 
 def _code(program: str) -> str:
-    """Fenced, since a page that takes it for prose makes a headline of a comment and one line of many."""
+    """A fenced block, so that the page does not render it as prose."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", program)), default=0))
     return f"{fence}python\n{program}\n{fence}" if program else ""
 

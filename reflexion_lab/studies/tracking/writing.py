@@ -1,4 +1,4 @@
-"""One MLflow run, written in whole or not at all."""
+"""Writing of one MLflow run, in whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reflexion_lab.studies.tracking import traces
 from reflexion_lab.studies.tracking.run_view import params
 
 RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")
-"""Of runs in charts: those of our figures, then some of Paul Tol's and grey."""
+"""Colours in charts: those of our figures, then some of Paul Tol's and grey."""
 
 
 class Entry(NamedTuple):
@@ -35,11 +35,11 @@ class Entry(NamedTuple):
     params: Mapping[str, str]
     tags: Mapping[str, str]
     data: Manifest
-    """Of a run on the same data."""
+    """The manifest of a run on the same data."""
 
 
 def job(folder: Path, log: Log, summary: Summary) -> Entry:
-    """The run in `folder`."""
+    """The MLflow run of the run folder."""
     began, ended = times(folder, log.manifest)
     tags = view.tags(log.manifest, summary) | {"mlflow.note.content": view.note(log, summary, folder)}
     return Entry(
@@ -55,15 +55,13 @@ def job(folder: Path, log: Log, summary: Summary) -> Entry:
 
 
 def write(client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], fill: Callable[[str], object]) -> None:
-    """Write `entry`, and what `fill` adds to the run of the id that it is given; then bring `former` runs to the trash,
-    their traces with them.
-    """
+    """Write `entry` and what `fill` adds to its run id; then move `former` runs to the trash, with their traces."""
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.exceptions import MlflowException
 
     tags = {**entry.tags, "mlflow.source.name": "reflexion-lab"}
     tags["mlflow.runColor"] = _colour(client, experiment_id, entry.tags["kind"], former)
-    # It can be told whose it is from the first moment on, should this process be killed in the next.
+    # Identified from the start, in case this process is killed.
     known = {key: entry.tags[key] for key in ("run_id", "summary_id") if key in entry.tags}
     run = client.create_run(experiment_id, start_time=entry.began, run_name=entry.name, tags=known)
     run_id = run.info.run_id
@@ -90,7 +88,7 @@ def write(client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], 
 
 
 def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
-    """The folder's files but for hidden ones, which are drafts; and the figures, should they be missing."""
+    """Log the folder's files, except hidden ones, which are drafts; and its figures if they are missing."""
     for path in sorted(folder.rglob("*")):
         place = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in place.parts):
@@ -104,8 +102,9 @@ def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
 
 
 def times(folder: Path, manifest: Manifest) -> tuple[int, int]:
-    """When the run began and ended, in milliseconds since the epoch, as its records say: times of files change with
-    every copy. A run without `ended_at` in its summary, unfinished or of an older version, ends where it began.
+    """Start and end of the run in milliseconds since the epoch, by its records: file times change with every copy.
+
+    A run without `ended_at` in its summary, unfinished or of an older version, ends where it began.
     """
     began = _milliseconds(manifest.created_at)
     try:
@@ -125,18 +124,18 @@ def _milliseconds(moment: str) -> int:
 
 
 def short(value: float) -> float:
-    """Whole numbers as they are, others to six figures: a page shows all that it is given."""
+    """Whole numbers as they are, others to six digits."""
     return value if float(value).is_integer() else float(f"{value:.6g}")
 
 
 def discard(client: Any, experiment_id: str, run_id: str) -> None:
-    """Bring a run to the trash, its traces with it."""
+    """Move a run to the trash, with its traces."""
     client.delete_run(run_id)
     traces.remove(client, experiment_id, run_id)
 
 
 def _colour(client: Any, experiment_id: str, kind: str, former: Sequence[Any]) -> str:
-    """The colour of the replaced run, or one that the newest runs of its kind do not have. MLflow's is random."""
+    """The colour of the replaced run, or one that the newest runs of its kind do not have."""
     newest = client.search_runs([experiment_id], f"tags.kind = '{kind}'", max_results=len(RUN_COLOURS) - 1)
     former_colours, taken = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
     unused = next(colour for colour in RUN_COLOURS if colour not in taken)

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import reflexion_lab
 from reflexion_lab.analysis.canonical_form import as_bytes, essence
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.folder.folder import RunFolder
+from tests.studies.small_runs import REFLECTION
 
 MODEL = """
 import json, os, urllib.request
@@ -29,12 +29,11 @@ opened = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def served(path, seed, **settings):
     # A part of one's own, which the cells' processes find in the folder where the sweep was begun.
     def answer(messages):
-        asked = {"seed": seed, "text": messages[-1].content, "process": os.getpid()}
-        with opened.open(path, json.dumps(asked).encode(), timeout=300) as reply:
+        request = {"seed": seed, "text": messages[-1].content, "process": os.getpid()}
+        with opened.open(path, json.dumps(request).encode(), timeout=300) as reply:
             return reply.read().decode()
     return ScriptedModel(answer, name=f"served {seed}", **settings)
 """
-REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
 KEY = "sk-planted-5f1c0d7e"
 MARK = uuid.uuid4().hex.encode()
 """In the environment of every process that a test here starts."""
@@ -43,18 +42,18 @@ SIX = "seed=0,1,2,3,4,5"
 
 
 class Served:
-    """Counts what is asked; the sender of a request is killed instead of answered if its number is in `kill_at`,
+    """Counts what is request; the sender of a request is killed instead of answered if its number is in `kill_at`,
     or if its seed is in `kills`, so often. `at` a number something else may happen."""
 
     def __init__(self):
-        self.asked, self.kill_at, self.kills, self.killed = [], set(), {}, []
+        self.requests, self.kill_at, self.kills, self.killed = [], set(), {}, []
         self.at, self._lock = {}, threading.Lock()
         served = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                reply = served.answer(asked).encode()
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                reply = served.answer(request).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(reply)))
                 self.end_headers()
@@ -68,22 +67,17 @@ class Served:
         self.http.handle_error = lambda *_: None  # of senders that were killed
         threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
-    def answer(self, asked):
+    def answer(self, request):
         with self._lock:
-            self.asked.append((asked["seed"], asked["text"]))
-            self.kills[asked["seed"]] = left = self.kills.get(asked["seed"], 0) - 1
-            if len(self.asked) in self.kill_at or left >= 0:
-                self.killed.append(asked["process"])
-                os.kill(asked["process"], signal.SIGKILL)
-            self.at.pop(len(self.asked), lambda: None)()
-        if "My Python program failed" in asked["text"]:
-            return REFLECTION
-        return f"\n    return {asked['seed'] if 'return one' in asked['text'] else None}\n"
-
-    @property
-    def repeated(self):
-        """Requests that were sent more than once."""
-        return {asked: times for asked, times in Counter(self.asked).items() if times > 1}
+            self.requests.append((request["seed"], request["text"]))
+            self.kills[request["seed"]] = left = self.kills.get(request["seed"], 0) - 1
+            if len(self.requests) in self.kill_at or left >= 0:
+                self.killed.append(request["process"])
+                os.kill(request["process"], signal.SIGKILL)
+            self.at.pop(len(self.requests), lambda: None)()
+        if "My Python program failed" in request["text"]:
+            return REFLECTION.format("return one")
+        return f"\n    return {request['seed'] if 'return one' in request['text'] else None}\n"
 
     def close(self):
         self.http.shutdown()
@@ -91,14 +85,10 @@ class Served:
 
 
 class Ended:
-    """What a command left behind."""
+    """An ended command: its output, processes and files."""
 
     def __init__(self, done, places):
         self.code, self.out, self.err, self._places = done.returncode, done.stdout, done.stderr, places
-
-    @property
-    def processes(self):
-        return processes()
 
     def files_with(self, text):
         paths = [path for place in self._places for path in place.rglob("*") if path.is_file()]
@@ -138,14 +128,9 @@ class Lab:
         ]  # fmt: skip
 
     def run(self, *overrides, **env):
-        done = subprocess.run(
-            self.words(*overrides),
-            cwd=self.folder,
-            env={**self.env, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        env = {**self.env, **env}
+        words = self.words(*overrides)
+        done = subprocess.run(words, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
         return Ended(done, (self.folder, self.short))
 
     processes = staticmethod(processes)
@@ -159,17 +144,17 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path):
     short = Path(tempfile.mkdtemp(prefix="rl", dir="/tmp"))  # leaves room for the names of sockets
-    made = Lab(tmp_path, short)
-    yield made
-    made.served.close()
+    lab = Lab(tmp_path, short)
+    yield lab
+    lab.served.close()
     shutil.rmtree(short)
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What six cells find out, one after the other in one process, and what they ask for."""
-    made = Lab(tmp_path_factory.mktemp("alone"), Path("/"))
-    ended = made.run(SIX)
-    made.served.close()
+    """Results of six cells, run one after the other in one process, and their requests."""
+    lab = Lab(tmp_path_factory.mktemp("alone"), Path("/"))
+    ended = lab.run(SIX)
+    lab.served.close()
     assert ended.code == 0, ended.err
-    return made.results("runs"), sorted(made.served.asked)
+    return lab.results("runs"), sorted(lab.served.requests)

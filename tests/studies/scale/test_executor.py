@@ -1,4 +1,4 @@
-"""What holds of executors before anything is started."""
+"""Executors before anything is started."""
 
 import pickle
 import subprocess
@@ -15,12 +15,12 @@ from reflexion_lab.studies.scale.local_executor import Local
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 
-def test_where_a_run_is_carried_out_is_no_part_of_what_it_measures():
+def test_the_executor_is_no_part_of_the_config_digest():
     here, there = compose(), compose("executor=ray", "executor.workers=7", "executor.address=head:6379")
     assert config_digest(plain(here)) == config_digest(plain(there))
 
 
-def test_a_run_without_an_executor_is_carried_out_here(tmp_path):
+def test_a_run_without_an_executor_runs_in_this_process(tmp_path):
     cfg = compose("model=simulated", "tracker=none", "actor=single_shot", "benchmark.limit=1", f"run_root={tmp_path}")
     cfg.executor = None  # as manifests of earlier versions have it
     lab = assemble(cfg)
@@ -53,7 +53,7 @@ def test_without_ray_one_line_says_how_to_install_it():
         ("model.api_key", "hunter2hunter2"),
     ],
 )
-def test_a_config_with_a_secret_is_sent_to_nobody_and_not_repeated(key, value):
+def test_a_config_with_a_secret_is_refused_and_not_repeated(key, value):
     section, name = key.split(".")
     with pytest.raises(ConfigError, match=rf"{key}: got a key or password") as caught:
         Cluster().pool(Limits(), None, {section: {name: value}})
@@ -65,10 +65,10 @@ def test_names_of_variables_users_and_places_are_no_secrets():
     assert Cluster().pool(Limits(), 3, config).each == 3
 
 
-def test_a_model_without_an_answer_says_the_same_in_another_process():
-    problem = Unanswered("the server is away", "rate_limited", True)
-    problem.add_note("while acting: task t, attempt 2")
-    found = pickle.loads(pickle.dumps(problem))
-    assert (str(found), found.outcome, found.is_lasting, found.__notes__) == (
+def test_an_unanswered_call_is_pickled_in_whole():
+    error = Unanswered("the server is away", "rate_limited", True)
+    error.add_note("while acting: task t, attempt 2")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.outcome, copy.is_lasting, copy.__notes__) == (
         "the server is away", "rate_limited", True, ["while acting: task t, attempt 2"],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A process that is lost in the midst of a sweep loses nothing, whichever launcher it belongs to."""
+"""A process lost during a sweep costs no result, whatever the launcher."""
 
 import os
 import signal
@@ -26,15 +26,15 @@ def test_a_killed_process_costs_no_more_than_its_calls_in_flight(launcher, lab, 
     assert "lost before they ended, now begun again: cells" in ended.err
     assert "Traceback" not in ended.err
     assert max(jobs) <= AT_ONCE, "submitit itself would have begun all six"
-    results, asked = alone
+    results, requests = alone
     assert lab.results("runs") == results
-    assert sorted(set(lab.served.asked)) == asked
-    assert len(lab.served.asked) - len(asked) <= AT_ONCE
-    assert not ended.processes
+    assert sorted(set(lab.served.requests)) == requests
+    assert len(lab.served.requests) - len(requests) <= AT_ONCE
+    assert not lab.processes()
     assert not ended.files_with("sk-planted")
 
 
-def test_a_cell_that_is_lost_again_is_told_and_the_same_command_goes_on_with_it(lab):
+def test_a_cell_that_is_lost_twice_is_resumed_by_the_same_command(lab):
     lab.served.kills = {1: 2}
     first = lab.run("seed=0,1", *LAUNCHERS["slurm_local"])
     assert first.code == 2, first.err
@@ -44,46 +44,46 @@ def test_a_cell_that_is_lost_again_is_told_and_the_same_command_goes_on_with_it(
     second = lab.run("seed=0,1", *LAUNCHERS["slurm_local"])
     assert second.code == 0
     assert "2 cells: 1 kept, 1 done" in second.out
-    assert len(lab.served.asked) - len(set(lab.served.asked)) <= 2
+    assert len(lab.served.requests) - len(set(lab.served.requests)) <= 2
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_no_cell_is_lost_for_good_where_processes_are_killed_again_and_again(launcher, lab, alone):
+def test_every_cell_ends_however_often_processes_are_killed(launcher, lab, alone):
     lab.served.kill_at, tried = {3, 8, 12, 15, 19}, 0
     while (ended := lab.run(SIX, *LAUNCHERS[launcher])).code:
         assert "Traceback" not in ended.err
         tried += 1
         assert tried < 6
-    results, asked = alone
+    results, requests = alone
     assert lab.results("runs") == results
-    assert len(lab.served.asked) - len(asked) <= AT_ONCE * len(lab.served.killed)
-    assert not ended.processes
+    assert len(lab.served.requests) - len(requests) <= AT_ONCE * len(lab.served.killed)
+    assert not lab.processes()
 
 
 @pytest.mark.soak
-def test_a_job_that_is_told_that_its_time_is_over_is_queued_again_and_goes_on(lab):
+def test_a_job_whose_time_is_over_is_requeued_and_resumed(lab):
     lab.served.at = {2: lambda: os.kill(lab.processes("submitit.core._submit")[0], signal.SIGUSR2)}
     ended = lab.run("seed=0", *LAUNCHERS["slurm_local"])
     assert ended.code == 0, ended.err
     assert "lost" not in ended.err
     logs = "".join(path.read_text() for path in lab.folder.rglob("*_log.*"))
     assert "Requeued job" in logs
-    assert len(lab.served.asked) - len(set(lab.served.asked)) <= 1
+    assert len(lab.served.requests) - len(set(lab.served.requests)) <= 1
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("code", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_an_interrupt_of_the_parent_alone_ends_every_process(launcher, code, lab):
-    begun = subprocess.Popen(
+    parent = subprocess.Popen(
         lab.words(SIX, *LAUNCHERS[launcher]), cwd=lab.folder, env=lab.env, stderr=subprocess.PIPE, text=True
     )
-    lab.served.at = {4: lambda: os.kill(begun.pid, code)}
-    _, err = begun.communicate()
-    assert begun.returncode == 128 + code, err
+    lab.served.at = {4: lambda: os.kill(parent.pid, code)}
+    _, err = parent.communicate()
+    assert parent.returncode == 128 + code, err
     assert "the same command goes on with the sweep" in err
     assert "Traceback" not in err
     assert not lab.processes()
     assert lab.run(SIX, *LAUNCHERS[launcher]).code == 0
-    assert len(lab.served.asked) - len(set(lab.served.asked)) <= AT_ONCE
+    assert len(lab.served.requests) - len(set(lab.served.requests)) <= AT_ONCE

@@ -1,4 +1,4 @@
-"""Loops and programs in worker processes of a real Ray cluster: the same results, whoever is lost on the way."""
+"""Loops and programs in workers of a real Ray cluster: equal results, even if workers are lost."""
 
 import json
 import os
@@ -16,12 +16,13 @@ from reflexion_lab.agent.models.capped import CapReached
 from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
 from reflexion_lab.analysis.summary import Log
 from reflexion_lab.errors import HarnessError, ModelError
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.scale.cluster import Cluster
-from reflexion_lab.studies.scale.crew import Crew
 from reflexion_lab.studies.scale.worker import Place, Reply
+from reflexion_lab.studies.scale.worker_pool import WorkerPool
 from reflexion_lab.tasks.sandbox.sandbox import Limits
+from tests.studies.small_runs import run_lab
 
 SECRET = "planted-secret-that-nobody-may-see"
 SHARED = (
@@ -99,14 +100,14 @@ class Nosy(SingleShot):
 def cluster():
     """One for all runs of this module: they find this process connected."""
     os.environ["PLANTED_API_KEY"] = SECRET
-    made = Cluster(workers=4)
-    made.connect()
-    yield made
-    folder = made._own.path
-    found = [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
-    made.close()
+    cluster = Cluster(workers=4)
+    cluster.connect()
+    yield cluster
+    folder = cluster._own.path
+    leaks = [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    cluster.close()
     del os.environ["PLANTED_API_KEY"]
-    assert not found
+    assert not leaks
     assert not folder.exists()
     assert not any(str(folder) in line for line in processes())
 
@@ -120,37 +121,25 @@ def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def made(place, *overrides):
-        return compose(
-            *COMMON, f"hydra.searchpath=[file://{tmp_path}/conf]", f"run_root={place}", *PLACES[place], *overrides
-        )
+    def composed(place, *overrides):
+        where = (f"hydra.searchpath=[file://{tmp_path}/conf]", f"run_root={place}", *PLACES[place])
+        return compose(*COMMON, *where, *overrides)
 
-    return made
-
-
-def carried_out(cfg):
-    lab = assemble(cfg)
-    try:
-        lab.runner.run()
-    finally:
-        lab.close()
-    return lab
+    return composed
 
 
 def log_of(lab):
     return Log.read(lab.folder)
 
 
-def same(one, other):
-    return as_bytes(essence(one)) == as_bytes(essence(other)) and figures(one) == figures(other)
+def same(first, second):
+    return as_bytes(essence(first)) == as_bytes(essence(second)) and figures(first) == figures(second)
 
 
 def processes(*which):
-    """The command lines of all that run here, or of some."""
-    shown = subprocess.run(
-        ["ps", *(which or ["-e"]), "-ww", "-o", "args="], capture_output=True, text=True, check=False
-    )
-    return shown.stdout.splitlines()
+    """Command lines of all processes, or of some."""
+    ps = ["ps", *(which or ["-e"]), "-ww", "-o", "args="]
+    return subprocess.run(ps, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -162,59 +151,59 @@ def processes(*which):
     ],
 )
 def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, overrides):
-    here, there = carried_out(config("here", *overrides)), carried_out(config("there", *overrides, "workers=8"))
-    one, other = log_of(here), log_of(there)
-    assert same(one, other)
-    assert len(essence(one)) == 12
+    here, there = run_lab(config("here", *overrides)), run_lab(config("there", *overrides, "workers=8"))
+    local, remote = log_of(here), log_of(there)
+    assert same(local, remote)
+    assert len(essence(local)) == 12
     assert (there.models.made, there.models.spent.tokens) == (here.models.made, here.models.spent.tokens)
     if overrides:  # tasks did learn from each other
-        assert [name for attempt in other.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
+        assert [name for attempt in remote.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("begun, resumed", [("here", "there"), ("there", "here")])
-def test_a_run_that_began_in_one_place_is_finished_in_another(config, cluster, tmp_path, begun, resumed):
+@pytest.mark.parametrize("started, resumed", [("here", "there"), ("there", "here")])
+def test_a_run_is_resumed_in_another_place(config, cluster, tmp_path, started, resumed):
     with pytest.raises(ModelError, match="out of power") as caught:
-        carried_out(config(begun, *SHARED, "workers=1", "model.trouble=broken", "model.share=1"))
+        run_lab(config(started, *SHARED, "workers=1", "model.trouble=broken", "model.share=1"))
     assert any(note.startswith("while ") for note in caught.value.__notes__)
-    (folder,) = (path.parent for path in Path(begun).glob("*/manifest.json"))
+    (folder,) = (path.parent for path in Path(started).glob("*/manifest.json"))
     assert RunFolder(folder).results
     (tmp_path / "mended").touch()
     rest = config(resumed, *SHARED, f"resume={folder}", "model.trouble=broken", "model.share=1")
-    assert same(log_of(carried_out(config("here", *SHARED, "cache.mode=off"))), log_of(carried_out(rest)))
+    assert same(log_of(run_lab(config("here", *SHARED, "cache.mode=off"))), log_of(run_lab(rest)))
 
 
 @pytest.mark.slow
 def test_a_killed_worker_costs_nothing_but_calls_in_flight(config, cluster, tmp_path):
-    lab = carried_out(config("there", *SHARED, "workers=4", "model.trouble=dies_twice", "model.share=5"))
+    lab = run_lab(config("there", *SHARED, "workers=4", "model.trouble=dies_twice", "model.share=5"))
     killed = len(list(tmp_path.glob("died-*")))
     assert killed == 2
-    asked = Counter((tmp_path / "asked.log").read_text().split())
-    assert sum(asked.values()) - len(asked) <= 4 * killed
-    assert same(log_of(carried_out(config("here", *SHARED))), log_of(lab))
+    requests = Counter((tmp_path / "asked.log").read_text().split())
+    assert sum(requests.values()) - len(requests) <= 4 * killed
+    assert same(log_of(run_lab(config("here", *SHARED))), log_of(lab))
 
 
 @pytest.mark.slow
 def test_a_task_that_kills_every_worker_ends_the_run(config, cluster):
     cfg = config("there", "benchmark.limit=1", "executor.workers=1", "model.trouble=deadly", "model.share=1")
     with pytest.raises(HarnessError, match=r"task .*: 3 workers in a row ended while they had it"):
-        carried_out(cfg)
+        run_lab(cfg)
 
 
 @pytest.mark.slow
-def test_programs_are_executed_by_others_where_a_worker_is_gone(cluster):
+def test_programs_of_a_lost_worker_are_executed_by_others(cluster):
     executor, program = Cluster(workers=2), "def f(x):\n    return 2 * x\n"
     try:
         pool = executor.pool(Limits(wall_seconds=30.0), None, {})
-        before = {place.pid for place in executor.crew.places}
+        before = {place.pid for place in executor.worker_pool.places}
         for pid in before:
             os.kill(pid, signal.SIGKILL)
             for _ in range(2):
                 execution = pool.run(program, "f", ("assert f(2) == 4", "assert f(2) == 5"))
                 assert [check.outcome for check in execution.checks] == ["pass", "fail"]
-        assert before.isdisjoint(place.pid for place in executor.crew.places)
+        assert before.isdisjoint(place.pid for place in executor.worker_pool.places)
         assert pool.values(program, "f", ("f(4)", "f(None)")) == ["8", None]
-        assert pool.servers == len(executor.crew.places) == 2
+        assert pool.servers == len(executor.worker_pool.places) == 2
     finally:
         executor.close()
     with pytest.raises(HarnessError, match="closed"):
@@ -222,16 +211,16 @@ def test_programs_are_executed_by_others_where_a_worker_is_gone(cluster):
 
 
 @pytest.mark.slow
-def test_a_model_without_an_answer_has_its_task_set_aside_as_it_does_here(config, cluster):
-    lab = carried_out(config("there", "model.trouble=silent_once", "model.share=1"))
-    aside = lab.folder.set_aside
-    assert {entry.outcome for entry in aside} == {"server_error"}
-    assert "while " in aside[0].problem
-    assert same(log_of(carried_out(config("here"))), log_of(lab))
+def test_a_task_without_an_answer_is_deferred_as_it_is_here(config, cluster):
+    lab = run_lab(config("there", "model.trouble=silent_once", "model.share=1"))
+    deferred = lab.folder.set_aside
+    assert {entry.outcome for entry in deferred} == {"server_error"}
+    assert "while " in deferred[0].problem
+    assert same(log_of(run_lab(config("here"))), log_of(lab))
 
 
 @pytest.mark.slow
-def test_workers_of_unlike_isolation_or_version_are_refused_at_the_start(cluster):
+def test_workers_of_other_isolation_or_version_are_refused(cluster):
     import ray
 
     @ray.remote
@@ -246,13 +235,13 @@ def test_workers_of_unlike_isolation_or_version_are_refused_at_the_start(cluster
     for other in (("c", 3, (), "1.0"), ("c", 3, ("landlock", "seccomp"), "0.1")):
         places = iter([*alike, other])
         with pytest.raises(HarnessError, match=r"executor: got .* on c and .* on a, expected the same"):
-            Crew(lambda places=places: Stub.options(num_cpus=0).remote(*next(places)), 3, 30)
+            WorkerPool(lambda places=places: Stub.options(num_cpus=0).remote(*next(places)), 3, 30)
 
 
 @pytest.mark.slow
 def test_caps_hold_over_all_workers(config, cluster, tmp_path):
     with pytest.raises(CapReached, match=r"caps\.calls=7"):
-        carried_out(config("there", "caps.calls=7"))
+        run_lab(config("there", "caps.calls=7"))
     assert len((tmp_path / "asked.log").read_text().split()) <= 7
 
 
@@ -264,7 +253,7 @@ def test_no_loop_is_given_hidden_tests_or_the_solution(config, cluster, tmp_path
     }  # fmt: skip
     (tmp_path / "own.jsonl").write_text(json.dumps(task) + "\n")
     data = ("benchmark=jsonl", f"benchmark.load.path={tmp_path / 'own.jsonl'}", "benchmark.limit=null")
-    lab = carried_out(config("there", *data, "actor=single_shot", "actor._target_=unsteady_parts.Nosy"))
+    lab = run_lab(config("there", *data, "actor=single_shot", "actor._target_=unsteady_parts.Nosy"))
     assert lab.folder.grades["own/double", 1].checks_total == 1
     seen = (tmp_path / "seen.log").read_text()
     assert "Twice x" in seen
@@ -274,7 +263,7 @@ def test_no_loop_is_given_hidden_tests_or_the_solution(config, cluster, tmp_path
 
 
 @pytest.mark.slow
-def test_a_killed_driver_takes_its_cluster_along_and_the_run_goes_on(config, tmp_path):
+def test_a_killed_driver_stops_its_cluster_and_the_run_resumes(config, tmp_path):
     own = (f"hydra.searchpath=[file://{tmp_path}/conf]", "run_root=own", "workers=1", "model.seconds=0.3")
     command = [sys.executable, "-m", "reflexion_lab", "run", *COMMON, *own]
     there = [*command, "executor=ray", "executor.workers=1"]
@@ -292,4 +281,4 @@ def test_a_killed_driver_takes_its_cluster_along_and_the_run_goes_on(config, tmp
     assert len(RunFolder(folder).results) < 12
     subprocess.run([*command, f"resume={folder}"], check=True)
     assert not Path(session).exists()  # the next process has cleared up
-    assert same(log_of(carried_out(config("here"))), Log.read(RunFolder.existing(folder)))
+    assert same(log_of(run_lab(config("here"))), Log.read(RunFolder.existing(folder)))

@@ -1,4 +1,4 @@
-"""What SLURM is handed. It was not run on a real one: its commands are played by scripts that do what theirs do."""
+"""Jobs submitted to SLURM. Scripts stand in for its commands; no real SLURM was used."""
 
 import re
 import stat
@@ -36,7 +36,7 @@ echo "JobID|State|NodeList"; cat "$SLURM_TEST/states"
 
 
 @pytest.mark.slow
-def test_slurm_is_handed_an_array_and_a_lost_job_once_more(lab):
+def test_slurm_gets_an_array_and_a_lost_job_again(lab):
     places = {name: lab.folder / name for name in ("bin", "slurm")}
     for place in places.values():
         place.mkdir()
@@ -55,21 +55,21 @@ def test_slurm_is_handed_an_array_and_a_lost_job_once_more(lab):
     assert "2 cells: 2 done" in ended.out
     assert "begun again: cells 1" in ended.err
     array, again = (path.read_text() for path in sorted(places["slurm"].glob("script-*")))
-    asked = dict(re.findall(r"^#SBATCH --([a-z-]+)=(.*)$", array, re.MULTILINE))
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)=(.*)$", array, re.MULTILINE))
     expected = {"array": "0-1%1", "partition": "cpu", "account": "lab", "time": "90", "mem": "3GB", "mail-type": "FAIL"}
     expected |= {"cpus-per-task": "2", "job-name": "reflexion-lab", "nodes": "1", "signal": "USR2@120"}
-    assert {key: asked[key] for key in expected} == expected
+    assert {key: options[key] for key in expected} == expected
     assert "\nmodule load python\n" in array
     assert "--array" not in again
     assert "export=" not in array, "the jobs have the environment of the command, which holds the keys"
     assert not ended.files_with("sk-planted")
 
 
-def test_without_slurm_its_launcher_says_so_in_one_line(tmp_path, monkeypatch, capsys):
+def test_without_slurm_its_launcher_is_one_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     words = [f"run_root={tmp_path}", "model=simulated", "actor=single_shot", "tracker=none", "quiet=true", "seed=0,1"]
     assert main(["run", "-m", *words, "hydra/launcher=slurm"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: hydra/launcher=slurm: RuntimeError: Could not detect")
-    assert said.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith("error: hydra/launcher=slurm: RuntimeError: Could not detect")
+    assert errors.count("\n") == 1
     assert [state.status for state in Sweep.of(words).states.values()] == ["waiting", "waiting"]

@@ -132,23 +132,23 @@ def test_text_columns_have_interval_difference_and_p(tracked: Tracked) -> None:
     assert "p_holm" not in tracked.arm("oracle").data.tags
 
 
-def test_a_run_has_its_difference_to_the_baselines_run_of_its_seed(tracked: Tracked) -> None:
-    found = {(run.data.params["arm"], run.data.params["seed"]): run.data.metrics for run in tracked.runs("job")}
-    assert found["reflexion", "0"]["final/difference"] == 0.5
-    assert found["reflexion", "1"]["final/difference"] == 0.25
-    assert found["oracle", "0"]["final/upper_bound_difference"] == 0.75
-    assert "final/difference" not in found["oracle", "0"]
-    assert "final/difference" not in found["feedback_only", "0"]
-    assert not [key for key in found["reflexion", "0"] if key.startswith("final/difference_")]  # one seed: no p
+def test_a_run_has_its_difference_to_the_baseline_of_its_seed(tracked: Tracked) -> None:
+    metrics = {(run.data.params["arm"], run.data.params["seed"]): run.data.metrics for run in tracked.runs("job")}
+    assert metrics["reflexion", "0"]["final/difference"] == 0.5
+    assert metrics["reflexion", "1"]["final/difference"] == 0.25
+    assert metrics["oracle", "0"]["final/upper_bound_difference"] == 0.75
+    assert "final/difference" not in metrics["oracle", "0"]
+    assert "final/difference" not in metrics["feedback_only", "0"]
+    assert not [key for key in metrics["reflexion", "0"] if key.startswith("final/difference_")]  # one seed: no p
 
 
 def test_figures_of_an_upper_bound_are_named_so(tracked: Tracked) -> None:
-    found = tracked.arm("oracle").data
-    assert not [key for key in found.metrics if "pass_at_1" in key or key.startswith("final/difference")]
-    assert found.metrics["final/upper_bound"] == 1.0
-    assert found.metrics["final/upper_bound_difference"] == 0.625
-    assert not [key for key in found.metrics if key.endswith(("_p", "_p_holm"))]  # it claims nothing
-    assert "upper bound, no pass@1" in found.tags["mlflow.note.content"]
+    oracle = tracked.arm("oracle").data
+    assert not [key for key in oracle.metrics if "pass_at_1" in key or key.startswith("final/difference")]
+    assert oracle.metrics["final/upper_bound"] == 1.0
+    assert oracle.metrics["final/upper_bound_difference"] == 0.625
+    assert not [key for key in oracle.metrics if key.endswith(("_p", "_p_holm"))]  # it claims nothing
+    assert "upper bound, no pass@1" in oracle.tags["mlflow.note.content"]
 
 
 def test_the_note_says_not_detected_and_exploratory(tracked: Tracked) -> None:

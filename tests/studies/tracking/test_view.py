@@ -85,8 +85,8 @@ def test_a_curve_extends_to_the_allowed_attempts(run: Run) -> None:
 def test_parts_that_a_run_never_called_are_no_params(run: Run) -> None:
     writer = {"suite_writer": {"writer": {"max_tests": 6}}, "critic": {"weight": 1.0}}
     assert not [key for key in params(manifest(run("a", **writer))) if key.startswith(("suite_writer", "critic"))]
-    asked = params(manifest(run("b", feedback_source="self_tests", **writer)))
-    assert asked["suite_writer.writer.max_tests"] == "6"
+    written = params(manifest(run("b", feedback_source="self_tests", **writer)))
+    assert written["suite_writer.writer.max_tests"] == "6"
 
 
 def test_headline_figures_come_with_interval_and_n(run: Run) -> None:

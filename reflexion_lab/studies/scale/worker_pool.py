@@ -1,4 +1,4 @@
-"""The workers of one run: who has least to do is asked next, and who is lost is replaced."""
+"""The workers of one run: the least busy one gets the next call, a lost one is replaced."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from reflexion_lab.studies.scale.worker import Place, Reply
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 TRIES = 3
-"""Workers that may end while they have one loop, or one program, before it is given up."""
+"""Workers that may be lost over one loop or one program before it is given up."""
 
 
 class Lost(RuntimeError):
-    """A worker's process, or its machine, is gone."""
+    """The process or machine of a worker is gone."""
 
 
 class Elsewhere(RuntimeError):
-    """Where in a worker an exception came from."""
+    """The traceback of an exception in a worker."""
 
 
-class Member:
-    """One worker."""
+class Handle:
+    """One worker and its state."""
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.busy = Counter[str]()
         self.place: Place
-        self.heard = 0
-        """Messages of the run that it has received."""
+        self.received = 0
+        """Number of broadcasts that it has received."""
 
     def __str__(self) -> str:
         return f"worker {self.place.pid} on {self.place.node}" if hasattr(self, "place") else "a worker"
 
 
-class Crew:
-    """`size` workers, told alike and asked in turn. Thread-safe.
+class WorkerPool:
+    """`size` workers. Thread-safe.
 
     Parameters
     ----------
     start : Callable[[], Any]
-        Starts one; its actor is returned at once.
+        Starts one; returns its actor at once.
     patience : float
-        Seconds for all of them to be there.
+        Seconds for a worker to start.
 
     Raises
     ------
     HarnessError
-        They cannot be had, or differ in what results depend on.
+        Workers cannot be started, or differ in what results depend on.
     """
 
     def __init__(self, start: Callable[[], Any], size: int, patience: float) -> None:
@@ -62,14 +62,14 @@ class Crew:
         self.patience = patience
         self.counted: Callable[[Sequence[Counts]], None] = lambda counts: None
         self._numbers = itertools.count()
-        self._told: list[tuple[str, Any]] = []
-        """What a newcomer has to be told, from the beginning."""
+        self._broadcasts: list[tuple[str, Any]] = []
+        """All broadcasts so far, for new workers."""
         self._changed = threading.Condition()
-        self._members: list[Member] = []
+        self._handles: list[Handle] = []
         self._broken: Exception | None = None
         self._first: Place | None = None
-        for member in [Member(start()) for _ in range(size)]:
-            self._admit(member)
+        for handle in [Handle(start()) for _ in range(size)]:
+            self._admit(handle)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -80,43 +80,41 @@ class Crew:
     @property
     def places(self) -> list[Place]:
         with self._changed:
-            return [member.place for member in self._members]
+            return [handle.place for handle in self._handles]
 
-    def tell(self, method: str, what: Any) -> None:
-        """Call `method` on every worker, including later replacements. `what`: put into Ray's store by the caller."""
+    def broadcast(self, method: str, what: Any) -> None:
+        """Call `method` on every worker, including later replacements. `what`: an object in Ray's store."""
         with self._changed:
-            self._told.append((method, what))
-            members = list(self._members)
-            for member in members:
-                member.heard = len(self._told)
-        for member, pending in [(member, member.actor.ask.remote(method, what)) for member in members]:
+            self._broadcasts.append((method, what))
+            handles = list(self._handles)
+            for handle in handles:
+                handle.received = len(self._broadcasts)
+        for handle, pending in [(handle, handle.actor.ask.remote(method, what)) for handle in handles]:
             try:
-                self._answer(member, pending)
+                self._answer(handle, pending)
             except Lost:
-                self._replace(member)
+                self._replace(handle)
 
     def ask(self, kind: str, about: str, method: str, *args: Any) -> Any:
-        """What the least busy worker answers; another one, where it is lost meanwhile.
+        """The answer of the least busy worker, or of another one if that is lost.
 
         Raises
         ------
         HarnessError
-            So many were lost over it; whatever `method` raises.
+            `TRIES` workers were lost over it.
         """
         for left in reversed(range(TRIES)):
-            with self._least_busy(kind) as member, self._loss(member, about, left):
-                return self._answer(member, member.actor.ask.remote(method, *args))
+            with self._least_busy(kind) as handle, self._loss(handle, about, left):
+                return self._answer(handle, handle.actor.ask.remote(method, *args))
         raise AssertionError("unreachable")
 
     def attempts(self, task: Task) -> Iterator[Attempt]:
-        """As `Reflexion.attempts`, in a worker: each attempt is made when it is asked for. Where the worker is lost,
-        the loop begins anew in another, from its first attempt.
-        """
+        """As `Reflexion.attempts`, in a worker. If it is lost, the loop restarts in another, from the first attempt."""
         for left in reversed(range(TRIES)):
-            with self._least_busy("loops") as member, self._loss(member, f"task {task.task_id}", left):
+            with self._least_busy("loops") as handle, self._loss(handle, f"task {task.task_id}", left):
                 number = next(self._numbers)
                 while True:
-                    attempt = self._answer(member, member.actor.ask.remote("attempt", number, task))
+                    attempt = self._answer(handle, handle.actor.ask.remote("attempt", number, task))
                     yield attempt
                     if attempt.stop_reason:
                         return
@@ -126,77 +124,77 @@ class Crew:
         import ray
 
         with self._changed:
-            members, self._members = self._members, []
+            handles, self._handles = self._handles, []
             self._broken = HarnessError("the workers were closed")
             self._changed.notify_all()
-        ray.wait([member.actor.ask.remote("close") for member in members], num_returns=len(members), timeout=patience)
-        for member in members:
-            ray.kill(member.actor)
+        ray.wait([handle.actor.ask.remote("close") for handle in handles], num_returns=len(handles), timeout=patience)
+        for handle in handles:
+            ray.kill(handle.actor)
 
     @contextmanager
-    def _loss(self, member: Member, about: str, left: int) -> Iterator[None]:
-        """Takes the loss of `member`, which is replaced, as long as tries are left."""
+    def _loss(self, handle: Handle, about: str, left: int) -> Iterator[None]:
+        """Replace `handle` if it is lost, as long as tries are left."""
         try:
             yield
         except Lost as problem:
-            self._replace(member)
+            self._replace(handle)
             if not left:
                 message = f"{TRIES} workers in a row ended while they had it; the last was {problem}"
                 raise HarnessError(f"{about}: {message}") from problem
 
-    def _answer(self, member: Member, pending: Any) -> Any:
+    def _answer(self, handle: Handle, pending: Any) -> Any:
         import ray
 
         try:
             reply: Reply = ray.get(pending)
         except ray.exceptions.RayTaskError as problem:  # before the worker came to answer
-            raise HarnessError(f"{member}: {problem.cause}") from problem
+            raise HarnessError(f"{handle}: {problem.cause}") from problem
         except ray.exceptions.RayError as problem:
-            raise Lost(" ".join(f"{member}: {problem}".split())[:500]) from problem
+            raise Lost(" ".join(f"{handle}: {problem}".split())[:500]) from problem
         if reply.counts:
             self.counted(reply.counts)
         if reply.problem:
-            raise reply.problem from Elsewhere(f"{member}\n{reply.trace}")
+            raise reply.problem from Elsewhere(f"{handle}\n{reply.trace}")
         return reply.value
 
     @contextmanager
-    def _least_busy(self, kind: str) -> Iterator[Member]:
+    def _least_busy(self, kind: str) -> Iterator[Handle]:
         with self._changed:
-            while not self._members and not self._broken:
+            while not self._handles and not self._broken:
                 self._changed.wait()
             if self._broken:
                 raise self._broken
-            member = min(self._members, key=lambda member: member.busy[kind])
-            member.busy[kind] += 1
+            handle = min(self._handles, key=lambda handle: handle.busy[kind])
+            handle.busy[kind] += 1
         try:
-            yield member
+            yield handle
         finally:
             with self._changed:
-                member.busy[kind] -= 1
+                handle.busy[kind] -= 1
 
-    def _replace(self, member: Member) -> None:
-        """Another in its place, once."""
+    def _replace(self, handle: Handle) -> None:
+        """Start another worker, once."""
         import ray
 
         with self._changed:
-            if member not in self._members:
+            if handle not in self._handles:
                 return
-            self._members.remove(member)
+            self._handles.remove(handle)
         with suppress(ray.exceptions.RayError, ValueError):
-            ray.kill(member.actor)  # which may only be out of reach, and then would keep its place and spend on
+            ray.kill(handle.actor)  # it may be out of reach only, and would go on spending
         try:
-            self._admit(Member(self.start()))
+            self._admit(Handle(self.start()))
         except Exception as error:
             with self._changed:
                 self._broken = error
                 self._changed.notify_all()
             raise
 
-    def _admit(self, member: Member) -> None:
-        """Take `member` in, once it has started, is like the others, and has received every message."""
+    def _admit(self, handle: Handle) -> None:
+        """Add `handle` once it has started, is like the others, and has received every broadcast."""
         import ray
 
-        pending = member.actor.ask.remote("place")
+        pending = handle.actor.ask.remote("place")
         if not ray.wait([pending], timeout=self.patience)[0]:
             raise HarnessError(
                 "executor.workers",
@@ -205,22 +203,22 @@ class Crew:
                 "set executor.workers, or executor.cpus, lower",
             )
         try:
-            member.place = self._answer(member, pending)
-            self._check(member.place)
-            while not self._joined(member):
-                method, what = self._told[member.heard]
-                self._answer(member, member.actor.ask.remote(method, what))
-                member.heard += 1
+            handle.place = self._answer(handle, pending)
+            self._check(handle.place)
+            while not self._joined(handle):
+                method, what = self._broadcasts[handle.received]
+                self._answer(handle, handle.actor.ask.remote(method, what))
+                handle.received += 1
         except Lost as problem:
             raise HarnessError(f"executor: a worker ended while it started: {problem}") from problem
 
-    def _joined(self, member: Member) -> bool:
-        """Add `member` to those that are asked, unless a message came meanwhile that it has yet to receive."""
+    def _joined(self, handle: Handle) -> bool:
+        """Add `handle` to the pool, unless a broadcast arrived meanwhile that it has not received."""
         with self._changed:
-            if member.heard == len(self._told):
-                self._members.append(member)
+            if handle.received == len(self._broadcasts):
+                self._handles.append(handle)
                 self._changed.notify_all()
-            return member in self._members
+            return handle in self._handles
 
     def _check(self, place: Place) -> None:
         self._first = first = self._first or place
@@ -232,36 +230,36 @@ class Crew:
 
 
 class Programs:
-    """The sandboxes of all workers as one: the judge's, and for whatever else this process executes. Thread-safe.
+    """The sandboxes of all workers as one. Thread-safe.
 
-    `crew`: the workers, who may have to be started. `servers`: programs at once in each.
+    worker_pool: starts the workers if needed. servers: programs at once in each worker.
     """
 
-    def __init__(self, crew: Callable[[], Crew], limits: Limits, servers: int) -> None:
-        self.crew = crew
+    def __init__(self, worker_pool: Callable[[], WorkerPool], limits: Limits, servers: int) -> None:
+        self.worker_pool = worker_pool
         self.limits = limits
         self.each = servers
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Those of every worker."""
-        return self.crew().layers
+        return self.worker_pool().layers
 
     @property
     def servers(self) -> int:
-        return self.each * len(self.crew().places)
+        return self.each * len(self.worker_pool().places)
 
     def run(
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
-        """As `Sandbox.run`; elsewhere once more where a worker is lost over it, but not for ever."""
+        """As `Sandbox.run`; repeated by another worker if one is lost, up to `TRIES` times."""
         arguments = (program, entry_point, tuple(checks), setup, cpu_seconds)
-        execution: Execution = self.crew().ask("programs", f"a program for {entry_point}", "run", *arguments)
+        execution: Execution = self.worker_pool().ask("programs", f"a program for {entry_point}", "run", *arguments)
         return execution
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
         arguments = (program, entry_point, tuple(calls), setup)
-        values: list[str | None] = self.crew().ask("programs", f"calls of {entry_point}", "values", *arguments)
+        values: list[str | None] = self.worker_pool().ask("programs", f"calls of {entry_point}", "values", *arguments)
         return values
 
     def close(self) -> None:
