@@ -37,9 +37,8 @@ from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.text.prompts.render import digests
 
 if TYPE_CHECKING:
-    from reflexion_lab.runner.config.build import Config
-
     from reflexion_lab.analysis.summary import Summary as RunSummary
+    from reflexion_lab.runner.config.build import Config
 
 
 class RunKey(NamedTuple):
