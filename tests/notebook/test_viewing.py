@@ -1,7 +1,4 @@
-import subprocess
-import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,7 +6,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.report import pieces as views
 from reflexion_lab.errors import FolderError
-from reflexion_lab.notebook import view as notebook
 from reflexion_lab.notebook.run import by_hand
 from reflexion_lab.notebook.view import view
 from reflexion_lab.records import (
@@ -452,18 +448,6 @@ def test_views_add_up():
         "attempt 1 at own/f: failed, 0 of 1 right",
         "attempt 2 at own/f: passed, 1 of 1 right",
     ]
-
-
-def test_the_import_is_light():
-    heavy = "{'IPython', 'jinja2', 'hydra', 'matplotlib', 'numpy'} & set(sys.modules)"
-    told = subprocess.run(
-        [sys.executable, "-c", f"import sys, reflexion_lab.notebook; print({heavy} or 'none')"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(notebook.__file__).parents[1],
-    )
-    assert told.stdout == "none\n"
 
 
 def test_stepping_by_hand_is_what_the_loop_does(tmp_path):
