@@ -272,7 +272,7 @@ def test_what_the_run_itself_has_stored_keeps_its_prompt_and_time(lab, fill, hel
     task = Task(task_id="task/a", prompt="sum the numbers", entry_point="")
     stored = episode_of(task, attempt(2, passed=True), session_id("run-1", "task/a"), "reflexion")
     lab("memory", "import", run(), "--store", fill(replace(stored, timestamp=77.0)))
-    kept = {record.attempt_number: one for record in held(Episode)}
+    kept = {record.attempt_number: record for record in held(Episode)}
     assert (kept[2].task_description, kept[2].timestamp) == ("sum the numbers", 77.0)
     assert kept[1].task_description == ""
 
@@ -312,7 +312,7 @@ def test_every_bad_line_of_an_export_is_named(lab, fill, episode, tmp_path):
     header, record, *rest = good.read_text().splitlines()
     lines = [
         header,
-        one,
+        record,
         record[:-5],
         record.replace('"passed":false', '"passed":"no"'),
         "17",

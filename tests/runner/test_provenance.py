@@ -32,22 +32,22 @@ def of_run(tmp_path):
     return RunFolder.existing(path)
 
 
-def test_a_run_from_the_command_line_names_its_words_machine_and_files(tmp_path):
+def test_a_run_records_its_overrides_platform_and_files(tmp_path):
     assert main(["run", *SMALL, "temperature=0.5", f"run_root={tmp_path}"]) == 0
-    made = of_run(tmp_path).manifest.provenance
-    assert made.overrides[: len(SMALL)] == SMALL
-    assert "temperature=0.5" in made.overrides
-    assert made.launcher == "basic"
-    assert made.python == f"{platform.python_implementation()} {platform.python_version()}"
-    assert platform.machine() in made.platform
-    assert made.cpus >= 1
-    assert made.lock_digest == file_digest(Path(__file__).parents[2] / "constraints.txt")
-    assert made.code_digest == code_digest()
-    assert made.sandbox_version == VERSION
-    assert (made.embedder_fingerprint, made.benchmark_file_digest, made.own_parts) == ("", "", {})
+    origin = of_run(tmp_path).manifest.provenance
+    assert origin.overrides[: len(SMALL)] == SMALL
+    assert "temperature=0.5" in origin.overrides
+    assert origin.launcher == "basic"
+    assert origin.python == f"{platform.python_implementation()} {platform.python_version()}"
+    assert platform.machine() in origin.platform
+    assert origin.cpus >= 1
+    assert origin.lock_digest == file_digest(Path(__file__).parents[2] / "constraints.txt")
+    assert origin.code_digest == code_digest()
+    assert origin.sandbox_version == VERSION
+    assert (origin.embedder_fingerprint, origin.benchmark_file_digest, origin.own_parts) == ("", "", {})
 
 
-def test_cells_of_a_sweep_name_the_words_of_their_own_cell(tmp_path):
+def test_cells_of_a_sweep_record_their_own_overrides(tmp_path):
     assert main(["run", "-m", *SMALL, f"run_root={tmp_path}", "seed=0,1"]) == 0
     overrides = [RunFolder.existing(path).manifest.provenance.overrides for path in sorted(tmp_path.glob("2*"))]
     assert sorted(word for words in overrides for word in words if word.startswith("seed=")) == ["seed=0", "seed=1"]
@@ -69,7 +69,7 @@ def test_no_machine_user_home_or_key_is_named(monkeypatch, tmp_path):
         assert hidden not in text, hidden
 
 
-def test_manifests_of_earlier_versions_are_read_and_their_runs_may_be_resumed(tmp_path):
+def test_runs_without_provenance_can_be_resumed(tmp_path):
     lab = assemble(compose(*SMALL, f"run_root={tmp_path}"))
     lab.close()
     then = json.loads((lab.folder.path / "manifest.json").read_text())
@@ -79,7 +79,7 @@ def test_manifests_of_earlier_versions_are_read_and_their_runs_may_be_resumed(tm
     assert differences(earlier, lab.folder.manifest) == []
 
 
-def test_another_machine_python_or_lock_is_no_other_run_but_other_vectors_are(tmp_path):
+def test_another_platform_is_no_difference_other_vectors_are(tmp_path):
     lab = assemble(compose(*SMALL, f"run_root={tmp_path}"))
     lab.close()
     here = lab.folder.manifest
@@ -101,7 +101,7 @@ def own_actor(tmp_path, monkeypatch):
     sys.modules.pop("an_own_part", None)
 
 
-def test_a_resumed_run_notices_that_a_part_of_the_readers_own_was_changed(tmp_path, own_actor):
+def test_a_changed_part_of_ones_own_is_refused_on_resume(tmp_path, own_actor):
     words = (*SMALL, f"run_root={tmp_path}", "actor._target_=an_own_part.Mine")
     cfg = compose(*words)
     lab = assemble(cfg)
@@ -115,12 +115,12 @@ def test_a_resumed_run_notices_that_a_part_of_the_readers_own_was_changed(tmp_pa
         assemble(again)
 
 
-def test_parts_of_the_package_are_no_parts_of_the_readers_own_and_a_part_without_a_file_is_named():
+def test_parts_of_the_package_are_no_parts_of_ones_own():
     config = {"a": {"_target_": "reflexion_lab.agent.actors.react.ReAct"}, "b": [{"_target_": "__main__.Mine"}]}
     assert list(own_parts(config)) == ["__main__"]
 
 
-def test_the_vectors_of_a_run_are_named_where_it_compares_any(tmp_path):
+def test_the_embedder_is_recorded_where_retrieval_uses_it(tmp_path):
     found = {}
     for retriever in ("jaccard", "hybrid"):
         cfg = compose(*SMALL, f"run_root={tmp_path}", f"retriever={retriever}", "recall=window_then_similar")
@@ -131,7 +131,7 @@ def test_the_vectors_of_a_run_are_named_where_it_compares_any(tmp_path):
     assert found["hybrid"].startswith("minilm-int8:")
 
 
-def test_the_file_of_the_tasks_is_named_by_its_digest(tmp_path):
+def test_the_digest_of_the_tasks_file_is_recorded(tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("{}\n")
     found = provenance({"benchmark": {"load": {"path": str(tasks)}}})
