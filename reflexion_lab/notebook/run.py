@@ -18,8 +18,8 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, percent
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.notebook.overrides import Override, as_lines, plainly
-from reflexion_lab.runner.config.messages import hydras_own
+from reflexion_lab.notebook.overrides import Override, as_lines, one_line_errors
+from reflexion_lab.runner.config.messages import is_hydra_error
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.datasets_in import INSTALL
 
@@ -108,7 +108,7 @@ def compose(*overrides: Override) -> Config:
     """
     from reflexion_lab.runner.config.compose import compose as composed
 
-    with plainly():
+    with one_line_errors():
         return composed(*as_lines(overrides))
 
 
@@ -132,7 +132,7 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
 
     cfg = compose(*overrides)
     cfg.quiet = quiet or cfg.quiet
-    with plainly():
+    with one_line_errors():
         lab = assemble(cfg)
     cfg.quiet = True  # what is returned shows itself
     finish(lab, cfg)
@@ -159,7 +159,7 @@ def sweep(*grid: Override, quiet: bool = False) -> Sweep:
     """
     from reflexion_lab.studies.sweep import sweep as swept
 
-    with plainly(hydras_own):
+    with one_line_errors(is_hydra_error):
         return swept(as_lines(grid), quiet)
 
 
@@ -176,7 +176,7 @@ def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
     from reflexion_lab.runner.config.grid import cells
     from reflexion_lab.studies.estimate import estimate as estimated
 
-    with plainly(hydras_own):
+    with one_line_errors(is_hydra_error):
         return estimated([cell.cfg for cell in cells(as_lines(overrides))], tasks)
 
 
@@ -301,7 +301,7 @@ def by_hand(*overrides: Override) -> Parts:
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
-    with plainly():
+    with one_line_errors():
         cfg = compose(*as_lines(overrides))
         sandbox = load_sandbox(cfg, servers=1)
         atexit.register(sandbox.close)

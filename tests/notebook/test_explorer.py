@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from reflexion_lab.notebook.explore import explore
-from reflexion_lab.records import Attempt, Evaluation, MemoryState, Trajectory
+from tests import builders
 
 RIGHT, WRONG = (1, True), (0, False)
 LOOPS = {
@@ -24,7 +24,7 @@ def seen(write_run):
     return explore(write_run(LOOPS))
 
 
-def test_filters_narrow_the_list_and_the_first_task_that_fits_is_shown(seen):
+def test_filters_narrow_the_list_to_fitting_tasks(seen):
     assert seen.task_ids == ["t/1", "t/2", "t/10", "t/9"]
     w = seen.widgets
     for name, value, left in (
@@ -81,15 +81,9 @@ def test_a_page_shows_one_attempt_or_the_whole_history(seen):
 
 def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
     evil = "<script>alert(1)</script>\u202e"
-    made = Attempt(
-        task_id=evil,
-        number=1,
-        recalled=(),
-        trajectory=Trajectory(solution=evil, strategy=evil, reply=evil),
-        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, feedback=evil),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
-    seen = explore(write_run(made={evil: [made]}))
+    acted = {"solution": evil, "strategy": evil, "reply": evil}
+    attempt = builders.attempt(task_id=evil, judged={"feedback": evil}, acted=acted)
+    seen = explore(write_run(made={evil: [attempt]}))
     for html in (seen.widgets.page.value, seen._repr_html_()):
         assert "<script" not in html
         assert "\u202e" not in html
@@ -97,7 +91,7 @@ def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
     assert "\u202e" not in repr(seen)
 
 
-def test_an_oracle_run_says_upper_bound_and_an_unsealed_one_what_is_not_known(write_run):
+def test_an_oracle_run_says_upper_bound(write_run):
     bound = explore(write_run(LOOPS, feedback_source="oracle", name="bound"))
     assert "UPPER BOUND, not pass@1" in bound.heading
     assert "feedback source oracle" in bound.heading

@@ -3,10 +3,10 @@
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.build import has_durable_store, plain
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import compose, draws_from_runs
-from reflexion_lab.runner.config.parts import keeps, load_models, shares
+from reflexion_lab.runner.config.parts import has_shared_memory, load_models
 from reflexion_lab.runner.folder.manifest import measured
 
 OWN = """
@@ -50,7 +50,7 @@ def own(tmp_path, monkeypatch):
 )
 def test_a_store_and_a_recall_say_whether_loops_learn_from_each_other(overrides, expected):
     cfg = compose(*overrides)
-    assert (keeps(cfg), shares(cfg)) == expected
+    assert (has_durable_store(cfg), has_shared_memory(cfg)) == expected
 
 
 def test_an_arm_keeps_its_promise_with_a_subclass():

@@ -21,6 +21,7 @@ from reflexion_lab.io.secrets import SHAPES, of_environment, without_logins
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.protocols import Store
 from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake
+from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
@@ -29,7 +30,7 @@ from reflexion_lab.storage.postgresql import is_url, with_login
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import About, BundleError
 from reflexion_lab.studies.replay.recorded_files import CALLS, VECTORS, Call, as_file, as_lines, copied
-from reflexion_lab.studies.replay.replay import Supplies, keeps, pools, rerun
+from reflexion_lab.studies.replay.replay import Supplies, pools, rerun
 from reflexion_lab.studies.replay.sameness import Sameness, compare
 from reflexion_lab.tasks.benchmarks.datasets_in import HUB
 
@@ -112,7 +113,7 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
     study = run.path / registration.FILE
     cache: Mapping[str, Any] = config.get("cache") or {}
     memory = here / "memory"
-    if keeps(config):
+    if has_durable_store(config):
         _write_memory(log.beginning or Beginning(), log.manifest.run_id, store, memory)
     vectors = _beside(run, cache.get("embeddings"), "embeddings.sqlite")
     stored = _calls(run, log.manifest, str(calls or ""), here)

@@ -19,7 +19,7 @@ from reflexion_lab.errors import ConfigError, FolderError, ModelError
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.moved import current, updated
 from reflexion_lab.records import Manifest
-from reflexion_lab.runner.config.build import capability
+from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.config.compose import CONF, assemble
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -109,7 +109,7 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
     }
     files = {"path": "calls", "embeddings": "embeddings", "executions": "executions"}
     config["cache"] = {"mode": "read-write", **{key: str(folder / f"{name}.sqlite") for key, name in files.items()}}
-    if keeps(config):
+    if has_durable_store(config):
         config["store"] = {"_target_": STORE, "path": str(supplies.memory)}
     if config["memory"].get("reflection_files"):
         config["memory"]["reflection_files"] = str(folder / "reflections")
@@ -128,11 +128,6 @@ def _model(supplies: Supplies, role: str, fingerprint: str, slots: int) -> dict[
         "slots": slots,
         "context": supplies.contexts.get(role, 0),
     }
-
-
-def keeps(config: Mapping[str, Any]) -> bool:
-    """Whether what the run learns outlives it."""
-    return bool(capability(config["store"], "is_durable", True, is_inherited=False))
 
 
 def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:

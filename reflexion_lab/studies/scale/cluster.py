@@ -18,7 +18,7 @@ from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.limits import NotNegative, Positive, validated
-from reflexion_lab.protocols import Begun, Loop, Stored
+from reflexion_lab.protocols import Loop, StartedRun, Stored
 from reflexion_lab.records import Episode, Mistake, Record
 from reflexion_lab.studies.scale.crew import Crew
 from reflexion_lab.studies.scale.programs import Programs
@@ -87,18 +87,18 @@ class Cluster:
         self._worker = (limits, servers or self.cpus, str(Path.cwd()))
         return Programs(lambda: self.crew, limits, servers or self.cpus)
 
-    def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
+    def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
         """Workers do not read the store. They receive its contents, so it may be a file on this machine only."""
         import ray
 
-        crew, store = self.crew, begun.store if begun.beginning else None
+        crew, store = self.crew, started.store if started.beginning else None
         stored: list[Stored] = [*store.read(Episode), *store.read(Mistake)] if store else []
-        sent = Sent(self.config, len(crew.places), begun.run_id, begun.scope, begun.beginning, stored)
-        crew.counted = begun.counted
+        sent = Sent(self.config, len(crew.places), started.run_id, started.scope, started.beginning, stored)
+        crew.counted = started.counted
         crew.tell("begin", ray.put(sent))
         return lambda: crew
 
-    def tell(self, learnt: Sequence[Record]) -> None:
+    def broadcast(self, learnt: Sequence[Record]) -> None:
         import ray
 
         self.crew.tell("absorb", ray.put(learnt))
