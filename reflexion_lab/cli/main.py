@@ -1,4 +1,4 @@
-"""The command line. What is heavy is imported by the command that needs it; `--help` stays light."""
+"""The command line. Heavy libraries are imported by the command that needs them; `--help` stays light."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Arguments(argparse.ArgumentParser):
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """The exit code of a command. What a user can fix is an error of one line, and a warning has no place in our code;
-    anything else is a bug and keeps its traceback. An interrupt gets a line on how to go on.
+    """Exit code of a command. An error that the user can fix is one line; other exceptions keep their traceback; an
+    interrupt says how to resume.
     """
     warnings.showwarning = lambda message, *_, **__: print(f"warning: {one_safe_line(str(message))}", file=sys.stderr)
     sys.excepthook = lambda _, problem, __: sys.stderr.write(full_traceback(problem) + BUG)

@@ -57,14 +57,14 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """Its headline figures, with intervals."""
+        """Headline figures with intervals."""
         from reflexion_lab.analysis.summary import summary
 
         return summary(self.log)
 
     @property
     def task_ids(self) -> list[str]:
-        """Tasks whose loops have ended, in the order in which they did."""
+        """Ids of finished tasks, in the order in which they ended."""
         return list(self.log.attempts)
 
     @property
@@ -73,7 +73,7 @@ class Run:
         return self.log.grades
 
     def attempts(self, task_id: str) -> list[Attempt]:
-        """One task's loop. Raises ConfigError: the run has no such task, or it has not ended."""
+        """Attempts at a task. Raises ConfigError: the run has no such task, or it has not ended."""
         if task_id not in self.log.attempts:
             known = ", ".join(self.task_ids[:5])
             raise ConfigError(self.path, f"task {task_id!r} not", f"one of {known}, … (`.task_ids`)")
@@ -84,13 +84,13 @@ class Run:
         from reflexion_lab.analysis.report.sheets import percent
 
         summary, rate = self.summary, self.summary.pass_at_1
-        what = "UPPER BOUND, not pass@1:" if summary.is_upper_bound else "pass@1"
+        metric = "UPPER BOUND, not pass@1:" if summary.is_upper_bound else "pass@1"
         figures = (
             f"{percent(rate.share)} % {interval(rate.low, rate.high)}, n = {rate.n}" if rate.n else "not known yet"
         )
         ended = f"{summary.n_logged} of {summary.n_expected} tasks ended"
         begin = f"INCOMPLETE, {ended}: " if summary.n_logged < summary.n_expected else ""
-        return f"{begin}{self.path.name}: {what} {figures}; feedback source: {summary.feedback_source}"
+        return f"{begin}{self.path.name}: {metric} {figures}; feedback source: {summary.feedback_source}"
 
     def _repr_html_(self) -> str:
         from reflexion_lab.notebook.view import run_view
@@ -123,9 +123,9 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
     Raises
     ------
     ConfigError
-        A value is impossible; nothing was run.
+        A value is invalid; nothing was run.
     KeyboardInterrupt
-        Everything finished stands; the same call with `"resume=FOLDER"`, which is printed, goes on.
+        Finished tasks are kept; the same call with `"resume=FOLDER"`, which is printed, resumes the run.
     """
     from reflexion_lab.runner.config.compose import assemble
     from reflexion_lab.studies.run import finish
@@ -148,14 +148,14 @@ def sweep(*grid: Override, quiet: bool = False) -> Sweep:
     grid : Override
         By config key a value, or a list of them to sweep over; or overrides as the command takes them.
     quiet : bool, default False
-        Without the progress bar; cells that failed are still said.
+        Without the progress bar; failed cells are still printed.
 
     Raises
     ------
     ConfigError
         An override cannot be read, or names what is not there; of which cell.
     KeyboardInterrupt
-        What had finished stands, and the same call goes on from there.
+        Finished cells are kept; the same call resumes the sweep.
     """
     from reflexion_lab.studies.sweep import sweep as swept
 
@@ -164,7 +164,7 @@ def sweep(*grid: Override, quiet: bool = False) -> Sweep:
 
 
 def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
-    """What a run or, where an override names several values, a sweep will take: calls, tokens, money, time.
+    """Expected calls, tokens, cost and time of a run, or of a sweep if an override names several values.
 
     Probes `tasks` tasks of each cell, through the call cache: the run does not pay for them again.
 
@@ -204,7 +204,7 @@ CAPTION = "pass@1 with its 95 % Wilson interval; UPPER BOUND: the hidden tests d
 
 
 class _Ended(msgspec.Struct):
-    """What a table of runs needs of a `summary.json`."""
+    """Fields of `summary.json` that the table of runs shows."""
 
     n_logged: int
     n_expected: int
@@ -276,7 +276,7 @@ def _ended(run: RunFolder) -> _Ended | None:
 
 
 class Parts(NamedTuple):
-    """What a run is made of, without a run folder and without a tracker."""
+    """The parts of a run, without a run folder and without a tracker."""
 
     tasks: Benchmark
     """Whole tasks; a loop gets `task.public`."""
@@ -295,7 +295,7 @@ def by_hand(*overrides: Override) -> Parts:
     Raises
     ------
     ConfigError
-        A value is impossible.
+        A value is invalid.
     """
     from reflexion_lab.runner.config.compose import compose, loop_factory
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox

@@ -30,7 +30,9 @@ def lab(folder, *arguments, before=""):
     )
 
 
-@pytest.mark.parametrize("command", [["-c", "import reflexion_lab.notebook"], ["-m", "reflexion_lab", "--help"]])
+@pytest.mark.parametrize(
+    "command", [["-c", "import reflexion_lab.notebook.explore"], ["-m", "reflexion_lab", "--help"]]
+)
 def test_nothing_heavy_is_imported_before_it_is_needed(command):
     assert not imported(*command) & HEAVY
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from reflexion_lab.notebook.explore import explore
@@ -61,7 +58,7 @@ def test_steps_go_through_the_attempts_and_on_to_the_next_task(seen):
     for _ in range(8):
         w.on.click()
         places.append((w.tasks.value.task_id, w.attempt.value))
-    every = [(story.task_id, n) for story in seen.chosen for n in range(1, len(story.attempts) + 1)]
+    every = [(history.task_id, n) for history in seen.selected for n in range(1, len(history.attempts) + 1)]
     assert places == every + every[-1:]
     for _ in every:
         w.back.click()
@@ -70,7 +67,7 @@ def test_steps_go_through_the_attempts_and_on_to_the_next_task(seen):
 
 def test_a_page_shows_one_attempt_or_the_whole_history(seen):
     w = seen.widgets
-    w.tasks.value = seen.chosen[1]
+    w.tasks.value = seen.selected[1]
     w.attempt.value = 3
     one = w.page.value
     w.mode.value = "whole history"
@@ -96,7 +93,9 @@ def test_an_oracle_run_says_upper_bound(write_run):
     assert "UPPER BOUND, not pass@1" in bound.heading
     assert "feedback source oracle" in bound.heading
     unsealed = explore(write_run(LOOPS, sealed=False, name="unsealed"))
-    assert [(story.result, story.strip) for story in unsealed.stories if story.task_id == "t/10"] == [("right", "?✓")]
+    assert [(history.result, history.strip) for history in unsealed.histories if history.task_id == "t/10"] == [
+        ("right", "?✓")
+    ]
 
 
 def test_an_unfinished_run_says_so_before_all_else(write_run):
@@ -110,10 +109,3 @@ def test_only_one_run_can_be_explored(write_run):
     runs = [write_run(LOOPS, name=name) for name in ("a", "b")]
     with pytest.raises(ValueError, match=r"2 runs, expected one"):
         explore(runs)
-
-
-def test_the_module_costs_no_widgets_until_it_shows_itself():
-    code = (
-        "import sys, reflexion_lab.notebook.explore; assert not {'ipywidgets', 'numpy', 'jinja2'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.build import build, prepared
+from reflexion_lab.runner.config.build import build, plain, prepared
+from reflexion_lab.runner.config.compose import assemble, compose
 
 
 class Part:
@@ -75,3 +76,11 @@ def test_a_helper_within_a_part_keeps_its_defaults_and_is_made_once_for_all_loop
 
 def test_a_node_in_a_mapping_is_built():
     assert isinstance(build(node(inner={"a": node(Helper)}), "", {"model": "m"}).inner["a"], Helper)
+
+
+def test_only_the_config_of_a_manifest_may_hold_unused_keys(tmp_path):
+    cfg = compose("model=simulated", "actor=single_shot", "tracker=none", "benchmark.load.n=1", f"run_root={tmp_path}")
+    config = {**plain(cfg), "key_of_an_earlier_version": 1}
+    assemble(config).close()
+    with pytest.raises(ConfigError, match="key_of_an_earlier_version: unknown key"):
+        assemble(compose(*("model=simulated", "actor=single_shot", "tracker=none"), "+key_of_an_earlier_version=1"))
