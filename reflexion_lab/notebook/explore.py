@@ -189,7 +189,7 @@ ONE, ALL = "one attempt", "whole history"
 
 
 class Widgets:
-    """Filters above, tasks to the left, the selected attempt to the right; arrow keys work in lists and slider. Standard
+    """Filters above, tasks to the left, the attempt to the right; arrow keys work in lists and slider. Standard
     widgets alone, so that JupyterLab and VS Code show the same.
     """
 

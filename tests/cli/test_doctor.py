@@ -37,7 +37,7 @@ def attack_run():
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])
-def test_every_attack_has_a_row_below_its_family_and_fits_the_terminal(attack_run, monkeypatch, capsys, columns):
+def test_every_attack_has_a_row_that_fits_the_terminal(attack_run, monkeypatch, capsys, columns):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
@@ -54,7 +54,7 @@ def test_every_attack_has_a_row_below_its_family_and_fits_the_terminal(attack_ru
     assert any(line.strip().startswith("lies") and "possible" in line for line in lines)
 
 
-def test_what_passes_for_want_of_a_layer_is_open_and_what_passes_in_spite_of_it_is_wrong(attack_run):
+def test_a_pass_is_open_without_the_layer_and_wrong_with_it(attack_run):
     _, passed, forged = attack_run.verdicts
     assert standing(passed, LAYERS) == "WRONG"
     assert standing(passed, LAYERS[:3]) == "open"

@@ -95,21 +95,21 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
 def test_search_narrows_by_what_it_is_given(lab, fill, episode, reflection, options, expected):
     typed = reflection("an empty list", category="type")
     place = fill(episode(1, passed=True), episode(2, "overflow"), episode(3, reflection=typed, confidence=0.9))
-    found = lab("memory", "search", *options, "--store", place, "--json")
-    assert ids(found.json["episodes"]) == expected
-    assert found.json["n"] == len(expected)
+    result = lab("memory", "search", *options, "--store", place, "--json")
+    assert ids(result.json["episodes"]) == expected
+    assert result.json["n"] == len(expected)
 
 
 def test_patterns_are_what_several_reflections_say(lab, fill, episode, reflection):
     lessons_of = [("Check bounds",), ("check the bounds!", "Sort first"), ("sort first",), ("Check bounds",)]
     place = fill(*(episode(n, reflection=reflection(lessons=lessons)) for n, lessons in enumerate(lessons_of)))
-    found = lab("memory", "patterns", "--store", place, "--json")
-    counts = [(pattern["text"], pattern["count"]) for pattern in found.json["patterns"]]
+    result = lab("memory", "patterns", "--store", place, "--json")
+    counts = [(pattern["text"], pattern["count"]) for pattern in result.json["patterns"]]
     assert counts == [
         ("Check bounds", 3),
         ("Sort first", 2),
     ]
-    assert "Patterns: 2 in 4 reflections" in found.out and "Check bounds" in found.out
+    assert "Patterns: 2 in 4 reflections" in result.out and "Check bounds" in result.out
     assert "--limit 0 shows all" in lab("memory", "patterns", "--store", place, "--limit", "1").out
     assert "no pattern found" in lab("memory", "patterns", "--store", place, "--min-frequency", "4").out
 
@@ -248,14 +248,14 @@ def run(tmp_path, reflection):
     return write
 
 
-def test_attempts_of_a_run_become_the_episodes_that_the_run_would_have_kept(lab, place, held, run, reflection):
+def test_imported_attempts_become_the_runs_own_episodes(lab, place, held, run, reflection):
     taken = lab("memory", "import", run(), "--store", place, "--json")
     assert taken.json["new"] == {"episodes": 2, "wisdom": 0, "mistakes": 0, "sessions": 1}
     assert "without the tasks' prompts" in taken.out
     began = 1767323045.0  # 2026-01-02T03:04:05Z
     task = Task(task_id="task/a", prompt="", entry_point="")
-    made = [attempt(1, reflection=reflection(), recalled_wisdom=("wis-1",)), attempt(2, passed=True)]
-    expected = [episode_of(task, record, session_id("run-1", "task/a"), "reflexion") for record in made]
+    attempts = [attempt(1, reflection=reflection(), recalled_wisdom=("wis-1",)), attempt(2, passed=True)]
+    expected = [episode_of(task, record, session_id("run-1", "task/a"), "reflexion") for record in attempts]
     assert held(Episode) == [replace(record, timestamp=began) for record in expected]
     assert [record.session_id for record in held(Session)] == ["run-1/task/a"]
 

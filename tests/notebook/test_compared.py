@@ -46,12 +46,12 @@ def test_the_table_is_that_of_the_command(four, tmp_path):
 def test_pass_at_k_draws_the_first_attempts_of_the_seeds(write_run):
     both, none = {"a": [RIGHT], "b": [WRONG, RIGHT]}, {"a": [WRONG, RIGHT], "b": [WRONG]}
     first = {7: both, 8: none, 9: both}
-    found = compare([write_run(verdicts, seed=seed, name=str(seed)) for seed, verdicts in first.items()])
-    assert [found.pass_at_k(k).pass_at_k[0] for k in (1, 2, 3)] == pytest.approx([1 / 3, 1 / 2, 1 / 2])
-    (row,) = found.pass_at_k(2).to_dict("records")
+    comparison = compare([write_run(verdicts, seed=seed, name=str(seed)) for seed, verdicts in first.items()])
+    assert [comparison.pass_at_k(k).pass_at_k[0] for k in (1, 2, 3)] == pytest.approx([1 / 3, 1 / 2, 1 / 2])
+    (row,) = comparison.pass_at_k(2).to_dict("records")
     assert row["low"] <= row["pass_at_k"] <= row["high"]
     with pytest.raises(ValueError, match="k: got 4 of n = 3"):
-        found.pass_at_k(4)
+        comparison.pass_at_k(4)
 
 
 def test_it_shows_warnings_first_and_obeys_nobodys_name(four):

@@ -32,7 +32,7 @@ class Holder:
         self.__dict__.update(known)
 
 
-def test_every_public_name_is_there_is_listed_and_says_what_it_does():
+def test_every_public_name_is_listed_and_documented():
     assert len(rl.__all__) == 13
     assert set(rl.__all__) <= set(dir(rl))
     for name in rl.__all__:

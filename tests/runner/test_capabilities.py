@@ -48,7 +48,7 @@ def own(tmp_path, monkeypatch):
         (["store=sqlite", "store._target_=own_capabilities.Durable"], (True, True)),
     ],
 )
-def test_a_store_and_a_recall_say_whether_loops_learn_from_each_other(overrides, expected):
+def test_store_and_recall_say_whether_memory_is_shared(overrides, expected):
     cfg = compose(*overrides)
     assert (has_durable_store(cfg), has_shared_memory(cfg)) == expected
 
@@ -66,7 +66,7 @@ def test_a_reflector_says_whether_it_reads_runs():
     assert not draws_from_runs(compose("reflector=rules"))
 
 
-def test_a_served_model_under_another_name_chats_and_how_it_is_asked_is_no_result(monkeypatch):
+def test_a_subclass_of_a_served_model_only_chats(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
     served = ["model=openai", "model.model=m", "model.base_url=http://127.0.0.1:1/v1",
               "model._target_=own_capabilities.MyServer"]  # fmt: skip

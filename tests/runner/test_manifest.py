@@ -58,12 +58,12 @@ def test_plain_words_are_no_secrets_because_of_their_field(field, value):
 
 
 def test_a_manifest_says_what_ran():
-    made = manifest()
-    assert made.isolation == ("rlimits",)
-    assert made.slots == 64
+    written = manifest()
+    assert written.isolation == ("rlimits",)
+    assert written.slots == 64
     names = {"solve", "continue_solve", "memory", "reflect", "write_tests", "examples.json"}
-    assert names <= made.prompt_digests.keys()
-    assert "msgspec" in made.package_versions
+    assert names <= written.prompt_digests.keys()
+    assert "msgspec" in written.package_versions
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_digest_depends_on_measured_keys_alone(changed, same):
     assert config_digest(first.config) == first.config_digest
 
 
-def test_prices_are_part_of_the_digest_where_a_stop_rule_reads_costs():
+def test_prices_are_in_the_digest_if_a_stop_rule_reads_costs():
     for cost, same in ((None, True), (0.5, False)):
         first, other = (
             manifest(stop={"budget": {"cost": cost}}, prices={"path": path}) for path in (None, "cheap.yaml")
@@ -100,7 +100,7 @@ def test_prices_are_part_of_the_digest_where_a_stop_rule_reads_costs():
         assert (first.config_digest == other.config_digest) is same
 
 
-def test_the_tasks_path_is_no_difference_while_the_tasks_are_the_same():
+def test_another_path_to_the_same_tasks_is_no_difference():
     first, other = (manifest(benchmark={"load": {"path": path}}) for path in ("t.jsonl", "/data/t.jsonl"))
     assert differences(first, other) == []
     assert differences(first, replace(other, benchmark_digest="another")) == ["benchmark", "benchmark_digest"]

@@ -62,9 +62,9 @@ def test_no_machine_user_home_or_key_is_named(monkeypatch, tmp_path):
         "b=postgresql://me:planted@host/db",
         "+actor.gateway_token=planted-7f3a9c",
     ]
-    made = provenance({"benchmark": {"load": {"path": None}}}, overrides=words)
-    assert made.overrides[0] == "run_root=~/runs"
-    text = msgspec.json.encode(made).decode()
+    origin = provenance({"benchmark": {"load": {"path": None}}}, overrides=words)
+    assert origin.overrides[0] == "run_root=~/runs"
+    text = msgspec.json.encode(origin).decode()
     for hidden in ("planted", f"/{getpass.getuser()}/", socket.gethostname(), str(Path.cwd())):
         assert hidden not in text, hidden
 
@@ -106,8 +106,8 @@ def test_a_changed_part_of_ones_own_is_refused_on_resume(tmp_path, own_actor):
     cfg = compose(*words)
     lab = assemble(cfg)
     lab.close()
-    made = lab.folder.manifest.provenance
-    assert made.own_parts == {"an_own_part": file_digest(own_actor)}
+    origin = lab.folder.manifest.provenance
+    assert origin.own_parts == {"an_own_part": file_digest(own_actor)}
     again = compose(*words, f"resume={lab.folder.path}")
     assemble(again).close()
     own_actor.write_text(OWN + "        return None\n")
@@ -121,34 +121,34 @@ def test_parts_of_the_package_are_no_parts_of_ones_own():
 
 
 def test_the_embedder_is_recorded_where_retrieval_uses_it(tmp_path):
-    found = {}
+    fingerprints = {}
     for retriever in ("jaccard", "hybrid"):
         cfg = compose(*SMALL, f"run_root={tmp_path}", f"retriever={retriever}", "recall=window_then_similar")
         lab = assemble(cfg)
         lab.close()
-        found[retriever] = lab.folder.manifest.provenance.embedder_fingerprint
-    assert found["jaccard"] == ""
-    assert found["hybrid"].startswith("minilm-int8:")
+        fingerprints[retriever] = lab.folder.manifest.provenance.embedder_fingerprint
+    assert fingerprints["jaccard"] == ""
+    assert fingerprints["hybrid"].startswith("minilm-int8:")
 
 
 def test_the_digest_of_the_tasks_file_is_recorded(tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("{}\n")
-    found = provenance({"benchmark": {"load": {"path": str(tasks)}}})
-    assert found.benchmark_file_digest == file_digest(tasks)
+    origin = provenance({"benchmark": {"load": {"path": str(tasks)}}})
+    assert origin.benchmark_file_digest == file_digest(tasks)
 
 
 def test_changed_code_has_another_digest_whatever_git_knows(tmp_path, monkeypatch):
     """Of a copy of the package: the digest knows content and names, and no place."""
-    copies, found = [tmp_path / name / "reflexion_lab" for name in ("one", "two")], []
+    copies, digests = [tmp_path / name / "reflexion_lab" for name in ("one", "two")], []
     package = source.PACKAGE
     for copy in copies:
         shutil.copytree(package / "text" / "prompts", copy, ignore=shutil.ignore_patterns("__pycache__"))
         monkeypatch.setattr(source, "PACKAGE", copy)
-        found.append(code_digest.__wrapped__())
-    assert found[0] == found[1]
+        digests.append(code_digest.__wrapped__())
+    assert digests[0] == digests[1]
     (copies[1] / "new.py").write_text("x = 1\n")
-    assert code_digest.__wrapped__() != found[1]
+    assert code_digest.__wrapped__() != digests[1]
 
 
 def test_a_dirty_tree_is_known_by_its_diff(tmp_path, monkeypatch):
