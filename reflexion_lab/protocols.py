@@ -446,7 +446,7 @@ class Loop(Protocol):
         """
 
 
-class Begun(NamedTuple):
+class StartedRun(NamedTuple):
     """A started run, as its executor needs to know it."""
 
     run_id: str
@@ -465,12 +465,12 @@ class Executor(Protocol):
     def pool(self, limits: Any, servers: int | None, config: Mapping[str, Any]) -> Pool:
         """The sandboxes of the run; called first. `config`: the run's, with its interpolations. Raises ConfigError."""
 
-    def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
+    def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
         """A factory of loops, one a task; `here` makes one in this process. Its attempts raise what their parts raise,
         and HarnessError.
         """
 
-    def tell(self, learnt: Sequence[Record]) -> None:
+    def broadcast(self, learnt: Sequence[Record]) -> None:
         """Broadcast the memory updates of a round to all later loops."""
 
     def close(self) -> None:

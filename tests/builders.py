@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 from reflexion_lab.records import (
@@ -17,6 +19,7 @@ from reflexion_lab.records import (
     Message,
     Reflection,
     Sampling,
+    Task,
     Trajectory,
 )
 
@@ -139,3 +142,58 @@ def pairwise(*factors: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         case = max(cases, key=lambda case: len(missing.intersection(combinations(enumerate(case), 2))))
         missing.difference_update(combinations(enumerate(case), 2))
         yield tuple(values[place] for values, place in zip(factors, case, strict=True))
+
+
+def scripted(folder: Path, *rules: dict[str, Any], reply: str = "\n    return 0\n") -> list[str]:
+    """Overrides for a scripted model: `rules`, and else `reply`."""
+    script = folder / "script.json"
+    script.write_text(json.dumps([*rules, {"when": "", "scope": "conversation", "reply": reply}]))
+    return ["model=scripted", f"model.path={script}"]
+
+
+def runner(
+    tasks: Sequence[Task],
+    sandbox: Any,
+    folder: Any,
+    model: Any,
+    *,
+    source: str = "visible",
+    workers: int = 1,
+    attempts: int = 3,
+    reflector: Any = None,
+    suite_writer: Callable[[], Any] | None = None,
+) -> Any:
+    """A `Runner` of plain loops in the run folder `folder`, without a config."""
+    from reflexion_lab.agent.actors.single_shot import SingleShot
+    from reflexion_lab.agent.reflectors.rules import Rules
+    from reflexion_lab.loop.reflexion import Reflexion
+    from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed
+    from reflexion_lab.memory.episodic import EpisodicMemory
+    from reflexion_lab.memory.recall import Window
+    from reflexion_lab.runner.folder.manifest import describe
+    from reflexion_lab.runner.runner import Runner
+    from reflexion_lab.tasks.evaluators.judge import HiddenTests
+    from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+
+    def loop() -> Reflexion:
+        return Reflexion(
+            actor=SingleShot(model, Sampling()),
+            evaluator=UnitTests(sandbox),
+            reflector=reflector or Rules(),
+            memory=EpisodicMemory(Window(1)),
+            stop=FirstOf(NoFeedback(), Passed(), MaxAttempts(attempts)),
+        )
+
+    if not (folder.path / "manifest.json").exists():
+        config = {"arm": "test", "seed": 0, "feedback_source": source}
+        folder.write_manifest(describe(config, "own", "digest", len(tasks), {"actor": model}, sandbox.layers))
+    return Runner(
+        tasks=tasks,
+        loop=loop,
+        judge=HiddenTests(sandbox),
+        folder=folder,
+        feedback_source=source,
+        workers=workers,
+        quiet=True,
+        suite_writer=suite_writer,
+    )

@@ -1,4 +1,4 @@
-"""`reflexion-lab bundle`, `replay` and `study`: runs that others can carry out again, and what was said beforehand."""
+"""`reflexion-lab bundle`, `replay` and `study`: runs that others can repeat, and registered studies."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def bundle(options: argparse.Namespace) -> int:
 
 
 def _check_out(out: Path) -> None:
-    """Raises ConfigError, before minutes are spent: `out` is some other file, or cannot be written."""
+    """Raises ConfigError: `out` is another file, or is in no folder."""
     from reflexion_lab.studies.replay.bundle import BundleError, read
 
     if not out.parent.is_dir():

@@ -1,4 +1,4 @@
-"""`reflexion-lab doctor`: is the evaluator sound here, and does the model answer alike when it is asked alike?"""
+"""`reflexion-lab doctor`: is the evaluator sound on this machine, and does a model repeat its answers?"""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """0, or 1 where the evaluator may not be trusted; how a model repeats itself is no verdict."""
+    """0, or 1 if the evaluator is unsound; determinism of a model has no verdict."""
     from reflexion_lab.tasks.sandbox.attacks import QUICK
 
     if options.determinism is None:
-        return examine(options.hostile or QUICK, as_json=options.json)
+        return check_evaluator(options.hostile or QUICK, as_json=options.json)
     return _determinism(options)
 
 
@@ -99,8 +99,8 @@ class Findings(NamedTuple):
         return not (harm or missed)
 
 
-class Visit(NamedTuple):
-    """What a run of attacks brought."""
+class AttackRun(NamedTuple):
+    """Results of a run of attacks."""
 
     verdicts: list[Verdict]
     layers: tuple[str, ...]
@@ -109,8 +109,8 @@ class Visit(NamedTuple):
     files_outside: tuple[str, ...]
 
 
-def examine(place: Path, as_json: bool = False) -> int:
-    """Print what was found, on the attacks of a file or folder; returns 0 when the evaluator may be trusted, else 1."""
+def check_evaluator(place: Path, as_json: bool = False) -> int:
+    """Run and print the attacks of a file or folder; returns 0 if the evaluator is sound, else 1."""
     from reflexion_lab.tasks.benchmarks.humaneval import humaneval
     from reflexion_lab.tasks.sandbox.attacks import read
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
@@ -118,12 +118,12 @@ def examine(place: Path, as_json: bool = False) -> int:
     attacks = read(place)
     with Sandbox() as sandbox, ThreadPoolExecutor(4) as pool:
         solutions = list(pool.map(lambda task: (task.task_id, canonical_passes(sandbox, task)), humaneval()))
-    visit = tour(attacks)
-    result = findings([passed for _, passed in solutions], visit)
-    print_table(visit)
+    attack_run = run_attacks(attacks)
+    result = findings([passed for _, passed in solutions], attack_run)
+    print_table(attack_run)
     for task_id in (task_id for task_id, passed in solutions if not passed):
         print(f"canonical solution failed: {task_id}")
-    print_summary(result, visit)
+    print_summary(result, attack_run)
     if as_json:
         print(json.dumps(result._asdict()))
     return int(not result.sound)
@@ -136,7 +136,7 @@ def canonical_passes(sandbox: Sandbox, task: Task) -> bool:
     return run_tests(sandbox, task, task.canonical_program, task.hidden_tests).passed
 
 
-def tour(attacks: Sequence[Attack]) -> Visit:
+def run_attacks(attacks: Sequence[Attack]) -> AttackRun:
     """Judge every attack. Those with a probe go through a single server, each with its own, the others side by side."""
     from reflexion_lab.tasks.sandbox.attacks import PLANTED, Watch, judge
     from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
@@ -156,7 +156,7 @@ def tour(attacks: Sequence[Attack]) -> Visit:
     orphans, files = watch.left(server.folder for server in servers)
     order = {attack.name: place for place, attack in enumerate(attacks)}
     verdicts.sort(key=lambda verdict: order[verdict.attack.name])
-    return Visit(verdicts, crowd.layers, deaths, orphans, tuple(map(str, files)))
+    return AttackRun(verdicts, crowd.layers, deaths, orphans, tuple(map(str, files)))
 
 
 def missing(layers: Sequence[str]) -> list[str]:
@@ -171,8 +171,8 @@ def standing(verdict: Verdict, layers: Sequence[str]) -> str:
     return "possible" if verdict.attack.mode == "in_place" and verdict.outcome == "pass" else "right"
 
 
-def findings(canonical: Sequence[bool], visit: Visit) -> Findings:
-    standings = [(verdict, standing(verdict, visit.layers)) for verdict in visit.verdicts]
+def findings(canonical: Sequence[bool], attack_run: AttackRun) -> Findings:
+    standings = [(verdict, standing(verdict, attack_run.layers)) for verdict in attack_run.verdicts]
     demanded = [(v, stands) for v, stands in standings if stands not in ("open", "possible")]
     return Findings(
         canonical_passed=sum(canonical),
@@ -180,15 +180,15 @@ def findings(canonical: Sequence[bool], visit: Visit) -> Findings:
         hostile_passed=sum(v.outcome == "pass" and "pass" not in v.attack.expected for v, _ in demanded),
         hostile_total=len(demanded),
         hostile_right=sum(stands == "right" for _, stands in demanded),
-        harness_deaths=visit.harness_deaths,
-        orphans=len(visit.orphans),
-        files_outside=len(visit.files_outside),
-        isolation=list(visit.layers),
+        harness_deaths=attack_run.harness_deaths,
+        orphans=len(attack_run.orphans),
+        files_outside=len(attack_run.files_outside),
+        isolation=list(attack_run.layers),
     )
 
 
-def print_table(visit: Visit) -> None:
-    """One row an attack, below its family's name; what is not as it must be stands out."""
+def print_table(attack_run: AttackRun) -> None:
+    """One row per attack, below its family's name; wrong verdicts are highlighted."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.padding import Padding
@@ -200,10 +200,10 @@ def print_table(visit: Visit) -> None:
         console.width = PIPED
     expected = Column("expected", max_width=None if console.width > NARROW else 18)
     table = Table("attack", "verdict", expected, "ok", box=SIMPLE_HEAD, pad_edge=False)
-    for family, verdicts in groupby(visit.verdicts, key=lambda verdict: verdict.attack.family):
+    for family, verdicts in groupby(attack_run.verdicts, key=lambda verdict: verdict.attack.family):
         table.add_row(Text(family, "bold"))
         for verdict in verdicts:
-            attack, stands = verdict.attack, standing(verdict, visit.layers)
+            attack, stands = verdict.attack, standing(verdict, attack_run.layers)
             name = Padding(Text(attack.name.removeprefix(f"{family}: ")), (0, 0, 0, 2))
             outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
             table.add_row(name, outcome, in_words(attack.expected), Text(stands, STYLES[stands]))
@@ -216,26 +216,25 @@ def in_words(expected: Sequence[str]) -> str:
     return " | ".join(["no pass", *rest] if set(expected) >= set(NO_PASS) else expected)
 
 
-def print_summary(result: Findings, visit: Visit) -> None:
-    standings = [standing(verdict, visit.layers) for verdict in visit.verdicts]
-    for verdict in (v for v, stands in zip(visit.verdicts, standings, strict=True) if stands == "WRONG"):
+def print_summary(result: Findings, attack_run: AttackRun) -> None:
+    standings = [standing(verdict, attack_run.layers) for verdict in attack_run.verdicts]
+    for verdict in (v for v, stands in zip(attack_run.verdicts, standings, strict=True) if stands == "WRONG"):
         print(f"WRONG: {verdict.attack.name}: {verdict.outcome} ({verdict.detail[:100]})")
-    if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in visit.verdicts):
+    if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in attack_run.verdicts):
         print(f"no pass: {', '.join(NO_PASS[:-1])} or {NO_PASS[-1]}")
     if forged := standings.count("possible"):
-        in_place = sum(verdict.attack.mode == "in_place" for verdict in visit.verdicts)
+        in_place = sum(verdict.attack.mode == "in_place" for verdict in attack_run.verdicts)
         print(f"possible in place: {forged} of {in_place} programs got through;\n  {IN_PLACE}")
     print(f"canonical solutions passed: {result.canonical_passed} of {result.canonical_total}")
     print(f"hostile programs judged right: {result.hostile_right} of {result.hostile_total}")
     print(
         f"harness deaths: {result.harness_deaths}; orphans: {result.orphans}; files outside: {result.files_outside}"
-        + "".join(f"\n  left behind: {what}" for what in (*visit.orphans, *visit.files_outside))
+        + "".join(f"\n  left behind: {what}" for what in (*attack_run.orphans, *attack_run.files_outside))
     )
     print(f"isolation on {platform.system()} {platform.machine()}: {', '.join(result.isolation)}")
     for layer in missing(result.isolation):
-        rows = sum(
-            stands == "open" and layer in v.attack.needs for v, stands in zip(visit.verdicts, standings, strict=True)
-        )
+        passed = [v for v, stands in zip(attack_run.verdicts, standings, strict=True) if stands == "open"]
+        rows = sum(layer in verdict.attack.needs for verdict in passed)
         print(f"not in force here: {layer}: {WITHOUT[layer]} ({rows} programs got through)")
     if missing(result.isolation):
         print("  run model-written code on this machine only if you may lose it")

@@ -1,4 +1,4 @@
-"""The command line. What is heavy is imported by the command that needs it; `--help` stays light."""
+"""The command line. Heavy libraries are imported by the command that needs them; `--help` stays light."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from reflexion_lab.io.signals import heeded
+from reflexion_lab.io.signals import signals_handled
 from reflexion_lab.io.terminal_text import visible
-from reflexion_lab.runner.config.messages import harmless, in_full, in_lines, mendable
+from reflexion_lab.runner.config.messages import full_traceback, in_lines, is_user_error, one_safe_line
 
 COMMANDS = (
     "run", "show", "demo", "audit", "track", "compare", "estimate", "memory", "wisdom", "bundle", "lint_dataset",
@@ -63,12 +63,12 @@ class Arguments(argparse.ArgumentParser):
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """The exit code of a command. What a user can fix is an error of one line, and a warning has no place in our code;
-    anything else is a bug and keeps its traceback. An interrupt gets a line on how to go on.
+    """Exit code of a command. An error that the user can fix is one line; other exceptions keep their traceback; an
+    interrupt says how to resume.
     """
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {harmless(str(message))}", file=sys.stderr)
-    sys.excepthook = lambda _, problem, __: sys.stderr.write(in_full(problem) + BUG)
-    with heeded():
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {one_safe_line(str(message))}", file=sys.stderr)
+    sys.excepthook = lambda _, problem, __: sys.stderr.write(full_traceback(problem) + BUG)
+    with signals_handled():
         try:
             return command()
         except KeyboardInterrupt as stop:
@@ -81,7 +81,7 @@ def guarded(command: Callable[[], int]) -> int:
             if isinstance(problem, CapReached):
                 print(f"cap reached: {in_lines(problem)}", file=sys.stderr)
                 return 3
-            if not mendable(problem):
+            if not is_user_error(problem):
                 raise
             print(f"error: {in_lines(problem)}", file=sys.stderr)
             return 2

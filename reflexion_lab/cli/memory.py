@@ -30,7 +30,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "any of them is bad. A run folder holds no prompts: they come from the benchmark that it names, if that can "
         "be loaded here, and else stay empty"
     )
-    sub = _sub(kinds, "import", take_in, description)
+    sub = _sub(kinds, "import", import_files, description)
     sub.add_argument("files", metavar="FILE", nargs="+")
     sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
 
@@ -221,15 +221,15 @@ def export(options: argparse.Namespace) -> None:
     say(f"{options.file}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())} written")
 
 
-def take_in(options: argparse.Namespace) -> None:
+def import_files(options: argparse.Namespace) -> None:
     from reflexion_lab.cli import memory_import
     from reflexion_lab.cli.sheets import say, say_json
 
     with place.kept_at(options.store, new=True) as store:
-        taken = memory_import.take_in(store, options.files)
-    for note in taken.notes:
+        imported = memory_import.import_records(store, options.files)
+    for note in imported.notes:
         say(f"note: {note}")
-    for kind in taken.new:
-        say(f"{kind}: {taken.new[kind]:,} new, {taken.replaced[kind]:,} replaced")
+    for kind in imported.new:
+        say(f"{kind}: {imported.new[kind]:,} new, {imported.replaced[kind]:,} replaced")
     if options.json:
-        say_json(taken)
+        say_json(imported)

@@ -28,7 +28,7 @@ EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of r
 
 
 def problems(place: str) -> Iterator[str]:
-    """A sentence for each thing wrong with what is at `place`: which file, line or field, got, expected."""
+    """One sentence per invalid record at `place`: file, line or field, got, expected."""
     path = Path(place)
     if path.is_dir() and is_store(place):
         for kind in KINDS:
@@ -143,7 +143,7 @@ def _of_record(where: str, line: bytes, kind: type[Record]) -> Iterator[str]:
 
 
 def faults(record: Episode | Wisdom | Mistake | Session) -> Iterator[str]:
-    """Numbers out of their range: which field, what it holds, what was expected."""
+    """Numbers out of range: field, got, expected."""
     shares: dict[str, float] = {}
     counts: dict[str, tuple[int, int]] = {}
     match record:
@@ -167,7 +167,7 @@ def faults(record: Episode | Wisdom | Mistake | Session) -> Iterator[str]:
 BATCH = 1000
 
 
-class Taken(Record, frozen=True, kw_only=True):
+class Imported(Record, frozen=True, kw_only=True):
     """Counts of imported records, by kind."""
 
     new: dict[str, int]
@@ -176,27 +176,27 @@ class Taken(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def take_in(store: Store, places: Iterable[str]) -> Taken:
-    """Append what is at `places`, in their order.
+def import_records(store: Store, places: Iterable[str]) -> Imported:
+    """Append the records at `places`, in their order.
 
     Raises
     ------
     ConfigError
-        Something is wrong with one of them; then nothing was appended.
+        One of them is invalid; nothing was appended.
     StoreError
-        The store cannot keep it; what it kept stands, and the import can be begun again.
+        The store failed; records appended before stay, and the import can be repeated.
     """
     places = list(places)
     for place in places:
         _check(place)
     before, notes = counted(store), []
-    taken = dict.fromkeys(before, 0)
+    appended = dict.fromkeys(before, 0)
     for place in places:
         counts, note = _append(store, place)
-        taken = {kind: taken[kind] + counts.get(kind, 0) for kind in taken}
+        appended = {kind: appended[kind] + counts.get(kind, 0) for kind in appended}
         notes += [f"{place}: {note}"] if note else []
     new = {kind: count - before[kind] for kind, count in counted(store).items()}
-    return Taken(new=new, replaced={kind: taken[kind] - new[kind] for kind in taken}, notes=tuple(notes))
+    return Imported(new=new, replaced={kind: appended[kind] - new[kind] for kind in appended}, notes=tuple(notes))
 
 
 def counted(store: Store) -> dict[str, int]:
@@ -248,17 +248,17 @@ def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
 
 
 def _append_all(store: Store, records: Iterable[Stored]) -> int:
-    left, count = iter(records), 0
-    while batch := list(islice(left, BATCH)):
+    remaining, count = iter(records), 0
+    while batch := list(islice(remaining, BATCH)):
         store.append(batch)
         count += len(batch)
     return count
 
 
 def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
-    """What a run's loops leave in a store: episodes and mistakes as of the time it began, and sessions.
+    """Records of a run's loops for a store: episodes and mistakes dated at the run's start, and sessions.
 
-    Without its prompt a task leaves no mistakes, which are found by nothing else.
+    A task without its prompt yields no mistakes, since they are searched by prompt.
     """
     manifest = folder.manifest
     began = _seconds(manifest)
@@ -276,7 +276,7 @@ def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
 
 
 def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:
-    """An episode that the run itself has stored keeps its time, and the prompt that could not be had again."""
+    """`record` with the time and prompt of the stored episode of the same id."""
     if not isinstance(record, Episode) or record.episode_id not in known:
         return record
     older = known[record.episode_id]
@@ -285,7 +285,7 @@ def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:
 
 
 def _prompts(path: Path) -> tuple[dict[str, str], str]:
-    """By task, from the benchmark that the run names; and why there are none."""
+    """Prompts by task, from the benchmark that the run names; and the reason if there are none."""
     from reflexion_lab.audit.own_runs import run_samples
 
     try:

@@ -1,4 +1,4 @@
-"""The places that a command names: a store, a folder for what it writes."""
+"""Options that commands share: counts, a store, an output folder."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def count(text: str) -> int:
-    """The type of an argument that is a number of things."""
+    """Argument type: an int of 0 or more."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"got {text!r}, expected an int of 0 or more")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """`count`, where none would be pointless."""
+    """Argument type: an int of 1 or more."""
     if not count(text):
         raise argparse.ArgumentTypeError("got 0, expected an int of 1 or more")
     return int(text)
 
 
 def is_store(place: str) -> bool:
-    """Whether `place` reads as the place of a store that is there; a URL always does."""
+    """Whether a store exists at `place`; a URL always counts as one."""
     from reflexion_lab.storage.kinds import KINDS
 
     path = Path(place)
@@ -44,14 +44,14 @@ def is_store(place: str) -> bool:
 
 @contextmanager
 def kept_at(place: str, new: bool = False) -> Iterator[Store]:
-    """The store at `place`, closed at the end; unless `new`, it has to be there.
+    """Open the store at `place`, and close it at the end; it must exist unless `new`.
 
     Raises
     ------
     ConfigError
-        There is none.
+        No store exists.
     StoreError
-        It cannot be opened.
+        The store cannot be opened.
     """
     from reflexion_lab.storage.place import opened
 
@@ -77,9 +77,7 @@ def shown(place: str) -> str:
 
 
 def out_folder(out: str) -> Path:
-    """The folder of `--out`, made where it is missing. Raises ConfigError where it cannot be one, before minutes are
-    spent.
-    """
+    """Create the folder of `--out`. Raises ConfigError."""
     from reflexion_lab.io.files import writable
 
     with writable("--out", out, "a folder"):

@@ -50,7 +50,7 @@ def run(arguments: list[str]) -> int:
     results: list[Summary | Exception] = []
 
     def job(cfg: Config) -> None:
-        """One run from its config. What goes wrong is kept for later: Hydra would wrap it."""
+        """Carry out one run. Its exception is raised after Hydra has ended, which would wrap it."""
         from reflexion_lab.studies.run import carry_out
 
         try:
@@ -67,7 +67,7 @@ def run(arguments: list[str]) -> int:
 
 
 def run_many(overrides: list[str]) -> int:
-    """A sweep by Hydra's launchers: cells that are finished are not run again, and one that fails ends no sweep."""
+    """Run a sweep by Hydra's launchers. Finished cells are not run again; a failed cell does not end the sweep."""
     from rich.console import Console
 
     from reflexion_lab.studies.scale.launch import Launch
@@ -98,7 +98,7 @@ def run_many(overrides: list[str]) -> int:
 
 
 def exit_code(state: CellState) -> int:
-    """Of a sweep that holds this cell: 3 for a cap, 2 for anything else that is wrong, or left undone."""
+    """Exit code for a cell: 3 for a reached cap, 2 for another problem or an unfinished cell, else 0."""
     if state.status == "stopped":
         return 3
     return 2 if state.problem or state.status not in ("done", "kept") else 0

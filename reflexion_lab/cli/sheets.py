@@ -59,7 +59,7 @@ def _named(episode: Episode) -> str:
 
 
 def say(*parts: Any) -> None:
-    """Print tables as they are, and text word for word, unbroken."""
+    """Print tables, and text without line breaks of its own."""
     from rich.console import Console
 
     console = Console()

@@ -1,4 +1,4 @@
-"""`reflexion-lab wisdom`: causes of failure that came back, and whether knowing of them helped."""
+"""`reflexion-lab wisdom`: recurring causes of failure, and whether reading them helped."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def show_all(options: argparse.Namespace) -> None:
 
 
 def _pattern(book: WisdomBook, entry: Wisdom) -> str:
-    """Retirement stands here: one wide column more, and the ids would break at 80 characters."""
+    """The pattern, marked if retired: a column more would break the ids at 80 characters."""
     return f"(retired) {entry.pattern}" if book.is_retired(entry) else entry.pattern
 
 

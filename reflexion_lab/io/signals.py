@@ -23,7 +23,7 @@ class Asked(KeyboardInterrupt):
 
 
 @contextmanager
-def heeded() -> Iterator[None]:
+def signals_handled() -> Iterator[None]:
     """Within, the first of `HEEDED` raises `Asked` in the main thread. After it a Ctrl-C ends the process at once,
     whatever its threads wait for; the others are taken as repetitions.
 

@@ -25,96 +25,17 @@ PAGE = 20
 """Number of tasks shown without widgets."""
 
 
-class Explorer:
-    """Shows itself with widgets; as tables where there are none. Only the attempt that is looked at is rendered."""
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        self.stories = stories(log)
-        self.chosen = self.stories
-        """Those that the filters leave."""
-        self.sources = Sources.of(log)
-        self._widgets: Widgets | None = None
-
-    @property
-    def task_ids(self) -> list[str]:
-        """The tasks that the filters leave, in the order of the list."""
-        return [story.task_id for story in self.chosen]
-
-    @property
-    def sheet(self) -> Sheet:
-        """The tasks that the filters leave, a row each."""
-        return overview(self.heading, self.chosen, self.log.manifest.feedback_source)
-
-    @property
-    def heading(self) -> str:
-        """The run in a line, with how its tasks came out."""
-        manifest, results = self.log.manifest, Counter(story.result for story in self.stories)
-        counts = (
-            ", ".join(f"{results[result]} {result}" for result in RESULTS if results[result])
-            or "how they came out is not known yet"
-        )
-        bound = "UPPER BOUND, not pass@1; " if manifest.feedback_source == "oracle" else ""
-        arm = manifest.config.get("arm", "run")
-        run = f"{arm}, seed {manifest.seed}, {manifest.benchmark}, feedback source {manifest.feedback_source}"
-        return visible(f"{unfinished(self.log)}{run}: {bound}{len(self.stories)} tasks, {counts}")
-
-    @property
-    def widgets(self) -> Widgets:
-        """Made when they are first asked for. Raises ImportError: ipywidgets is missing."""
-        if self._widgets is None:
-            self._widgets = Widgets(self)
-        return self._widgets
-
-    def __repr__(self) -> str:
-        return repr(self.sheet)
-
-    def _repr_html_(self) -> str:
-        some = overview(self.heading, self.chosen[:PAGE], self.log.manifest.feedback_source)
-        more = len(self.chosen) - PAGE
-        return some._repr_html_() + said([f"{more} more tasks in .sheet"] if more > 0 else [])
-
-    def _repr_mimebundle_(self, **_options: object) -> dict[str, Any]:
-        try:
-            bundle: dict[str, Any] = self.widgets.box._repr_mimebundle_()
-        except ImportError:
-            return {"text/plain": f"{MISSING}\n{self!r}", "text/html": said([MISSING], loud=True) + self._repr_html_()}
-        return {**bundle, "text/plain": repr(self)}
-
-
-def explore(run: object) -> Explorer:
-    """Look around in one run: filter its tasks by how they came out, by outcome, failure category, number of attempts
-    and words; step through the attempts of one, each with its difference to the one before.
-
-    Parameters
-    ----------
-    run : object
-        A run folder, or what `run` returned.
-
-    Raises
-    ------
-    FolderError
-        The folder is none, or a file in it cannot be read.
-    ConfigError
-        Several runs.
-    """
-    run_folders = folders(run)
-    if len(run_folders) != 1:
-        raise ConfigError("explore", f"{len(run_folders)} runs", "one, such as `sweep.runs[0]`")
-    return Explorer(Log.read(run_folders[0]))
-
-
 ANY = "any"
 """Option of a filter that matches all tasks."""
 
 
-class Story:
-    """One task's loop: its line, and its attempts."""
+class TaskHistory:
+    """A task's attempts, and how they came out."""
 
     def __init__(self, line: TaskLine, attempts: Sequence[Attempt]) -> None:
         self.task_id = line.task_id
         self.result = line.result
-        """One of `views.tasks.RESULTS`."""
+        """One of `RESULTS`."""
         self.submitted = line.submitted
         self.strip = "".join(marks for marks, _ in line.marks)
         """Hidden verdicts, attempt by attempt: ✗✗✓."""
@@ -150,22 +71,22 @@ class Story:
         )
 
 
-def stories(log: Log) -> list[Story]:
-    """The hardest first, as `task_lines` has them."""
-    return [Story(line, log.attempts[line.task_id]) for line in task_lines(log)]
+def histories(log: Log) -> list[TaskHistory]:
+    """All tasks of a run, the hardest first."""
+    return [TaskHistory(line, log.attempts[line.task_id]) for line in task_lines(log)]
 
 
-def overview(title: str, chosen: Sequence[Story], feedback_source: str) -> Sheet:
-    """A row a task."""
+def overview(title: str, selected: Sequence[TaskHistory], feedback_source: str) -> Sheet:
+    """One row per task."""
     rows = (
         (
-            visible(story.task_id),
-            story.result,
-            story.strip,
-            str(story.submitted),
-            listed(sorted(story.categories)) or NONE,
+            visible(loop.task_id),
+            loop.result,
+            loop.strip,
+            str(loop.submitted),
+            listed(sorted(loop.categories)) or NONE,
         )
-        for story in chosen
+        for loop in selected
     )
     return Sheet(
         title=title,
@@ -184,13 +105,92 @@ def _texts(attempt: Attempt) -> Iterator[str]:
         yield from (words.root_cause, words.what_went_wrong, words.what_to_change, words.text)
 
 
+class Explorer:
+    """Shows itself with widgets; as tables where there are none. Only the attempt that is looked at is rendered."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.histories = histories(log)
+        self.selected = self.histories
+        """Tasks that pass the filters."""
+        self.sources = Sources.of(log)
+        self._widgets: Widgets | None = None
+
+    @property
+    def task_ids(self) -> list[str]:
+        """Ids of the tasks that pass the filters, in the order of the list."""
+        return [loop.task_id for loop in self.selected]
+
+    @property
+    def sheet(self) -> Sheet:
+        """The tasks that pass the filters, one per row."""
+        return overview(self.heading, self.selected, self.log.manifest.feedback_source)
+
+    @property
+    def heading(self) -> str:
+        """The run in a line, with how its tasks came out."""
+        manifest, results = self.log.manifest, Counter(loop.result for loop in self.histories)
+        counts = (
+            ", ".join(f"{results[result]} {result}" for result in RESULTS if results[result])
+            or "how they came out is not known yet"
+        )
+        bound = "UPPER BOUND, not pass@1; " if manifest.feedback_source == "oracle" else ""
+        arm = manifest.config.get("arm", "run")
+        run = f"{arm}, seed {manifest.seed}, {manifest.benchmark}, feedback source {manifest.feedback_source}"
+        return visible(f"{unfinished(self.log)}{run}: {bound}{len(self.histories)} tasks, {counts}")
+
+    @property
+    def widgets(self) -> Widgets:
+        """Made when they are first asked for. Raises ImportError: ipywidgets is missing."""
+        if self._widgets is None:
+            self._widgets = Widgets(self)
+        return self._widgets
+
+    def __repr__(self) -> str:
+        return repr(self.sheet)
+
+    def _repr_html_(self) -> str:
+        some = overview(self.heading, self.selected[:PAGE], self.log.manifest.feedback_source)
+        more = len(self.selected) - PAGE
+        return some._repr_html_() + said([f"{more} more tasks in .sheet"] if more > 0 else [])
+
+    def _repr_mimebundle_(self, **_options: object) -> dict[str, Any]:
+        try:
+            bundle: dict[str, Any] = self.widgets.box._repr_mimebundle_()
+        except ImportError:
+            return {"text/plain": f"{MISSING}\n{self!r}", "text/html": said([MISSING], loud=True) + self._repr_html_()}
+        return {**bundle, "text/plain": repr(self)}
+
+
+def explore(run: object) -> Explorer:
+    """Look around in one run: filter its tasks by how they came out, by outcome, failure category, number of attempts
+    and words; step through the attempts of one, each with its difference to the one before.
+
+    Parameters
+    ----------
+    run : object
+        A run folder, or what `run` returned.
+
+    Raises
+    ------
+    FolderError
+        The folder is none, or a file in it cannot be read.
+    ConfigError
+        Several runs.
+    """
+    run_folders = folders(run)
+    if len(run_folders) != 1:
+        raise ConfigError("explore", f"{len(run_folders)} runs", "one, such as `sweep.runs[0]`")
+    return Explorer(Log.read(run_folders[0]))
+
+
 TALL = "720px"
 ONE, ALL = "one attempt", "whole history"
 
 
 class Widgets:
-    """Filters above, tasks to the left, what is chosen to the right. Standard widgets alone, so that JupyterLab and VS
-    Code show the same; lists and the slider obey the arrow keys.
+    """Filters above, tasks to the left, the attempt to the right; arrow keys work in lists and slider. Standard
+    widgets alone, so that JupyterLab and VS Code show the same.
     """
 
     def __init__(self, explorer: Explorer) -> None:
@@ -198,26 +198,18 @@ class Widgets:
 
         self.explorer = explorer
         self._still = False
-        stories = explorer.stories
+        histories = explorer.histories
+        results = _counted(list(RESULTS), [{loop.result} for loop in histories])
+        outcomes = _counted(WORDS, [loop.outcomes for loop in histories])
+        categories = _counted(_names(histories), [loop.categories for loop in histories])
+        lengths = ((f"{n} ({count})", n) for n, count in _lengths(histories))
+        search = {"placeholder": "in words or code", "style": {"description_width": "initial"}}
         self.filters = {
-            "result": self._choice(
-                w, "result", [(ANY, ANY), *_counted(list(RESULTS), [{story.result} for story in stories])]
-            ),
-            "outcome": self._choice(
-                w, "an attempt", [(ANY, ANY), *_counted(WORDS, [story.outcomes for story in stories])]
-            ),
-            "category": self._choice(
-                w, "category", [(ANY, ANY), *_counted(_names(stories), [story.categories for story in stories])]
-            ),
-            "attempts": self._choice(
-                w, "attempts", [(ANY, 0), *((f"{n} ({count})", n) for n, count in _lengths(stories))]
-            ),
-            "text": w.Text(
-                placeholder="in words or code",
-                style={"description_width": "initial"},
-                description="search",
-                layout=_wide("220px"),
-            ),
+            "result": self._choice(w, "result", [(ANY, ANY), *results]),
+            "outcome": self._choice(w, "an attempt", [(ANY, ANY), *outcomes]),
+            "category": self._choice(w, "category", [(ANY, ANY), *categories]),
+            "attempts": self._choice(w, "attempts", [(ANY, 0), *lengths]),
+            "text": w.Text(description="search", layout=_wide("220px"), **search),
         }
         self.tasks = w.Select(options=[], layout=w.Layout(width="300px", height=TALL, flex="0 0 auto"))
         self.back, self.on = w.Button(icon="arrow-left"), w.Button(icon="arrow-right")
@@ -268,54 +260,54 @@ class Widgets:
 
     def _filter(self) -> None:
         explorer, filters = self.explorer, {name: choice.value for name, choice in self.filters.items()}
-        explorer.chosen = [story for story in explorer.stories if story.fits(**filters)]
-        longest = max((len(story.attempts) for story in explorer.stories), default=0)
+        explorer.selected = [loop for loop in explorer.histories if loop.fits(**filters)]
+        longest = max((len(loop.attempts) for loop in explorer.histories), default=0)
         selected = self.tasks.value
         with self._held():
             self.tasks.options = [
-                (f"{story.strip.ljust(longest, '·')}  {visible(story.task_id)}", story) for story in explorer.chosen
+                (f"{loop.strip.ljust(longest, '·')}  {visible(loop.task_id)}", loop) for loop in explorer.selected
             ]
-            self.tasks.value = selected if selected in explorer.chosen else next(iter(explorer.chosen), None)
-            summary = f"{len(explorer.chosen)} of {len(explorer.stories)} tasks; ✓ ✗: hidden verdicts"
+            self.tasks.value = selected if selected in explorer.selected else next(iter(explorer.selected), None)
+            summary = f"{len(explorer.selected)} of {len(explorer.histories)} tasks; ✓ ✗: hidden verdicts"
             self.count.value = f'<div style="opacity: 0.75; font-size: 12px; line-height: 1.6">{summary}</div>'
             self._turn_to()
 
     def _turn_to(self, at: int = 1) -> None:
-        """Attempt `at` of the chosen task; -1 for its last."""
-        story = self.tasks.value
-        last = len(story.attempts) if story else 1
+        """Attempt `at` of the selected task; -1 for its last."""
+        loop = self.tasks.value
+        last = len(loop.attempts) if loop else 1
         with self._held():
             self.attempt.max = last
             self.attempt.value = last if at < 0 else at
 
     def _step(self, by: int) -> None:
         """Behind the last attempt comes the next task's first, before the first the last task's last."""
-        chosen, story = self.explorer.chosen, self.tasks.value
-        if story is None:
+        selected, loop = self.explorer.selected, self.tasks.value
+        if loop is None:
             return
-        if self.mode.value == ONE and 1 <= self.attempt.value + by <= len(story.attempts):
+        if self.mode.value == ONE and 1 <= self.attempt.value + by <= len(loop.attempts):
             self.attempt.value += by
             return
-        place = chosen.index(story) + by
-        if 0 <= place < len(chosen):
+        place = selected.index(loop) + by
+        if 0 <= place < len(selected):
             with self._held():
-                self.tasks.value = chosen[place]
+                self.tasks.value = selected[place]
                 self._turn_to(1 if by > 0 else -1)
 
     def _show(self) -> None:
         if self._still:
             return
         self.attempt.disabled = self.mode.value == ALL or self.tasks.value is None
-        story: Story | None = self.tasks.value
-        html = "No task fits these filters." if story is None else self._page(story)
+        loop: TaskHistory | None = self.tasks.value
+        html = "No task fits these filters." if loop is None else self._page(loop)
         self.page.value = f'<div style="line-height: 1.5">{html}</div>'
 
-    def _page(self, story: Story) -> str:
+    def _page(self, loop: TaskHistory) -> str:
         log, sources = self.explorer.log, self.explorer.sources
         if self.mode.value == ALL:
-            return history(story.attempts, log.grades, sources)
-        pages = list(cards(story.attempts, log.grades, sources))
-        return macro("records", "strip")(pages, story.task_id) + macro("records", "attempt")(
+            return history(loop.attempts, log.grades, sources)
+        pages = list(cards(loop.attempts, log.grades, sources))
+        return macro("records", "strip")(pages, loop.task_id) + macro("records", "attempt")(
             pages[self.attempt.value - 1]
         )
 
@@ -327,12 +319,12 @@ def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
     yield from ((f"{visible(word)} ({counts[name]})", name) for name, word in words.items() if counts[name])
 
 
-def _names(stories: list[Story]) -> list[str]:
-    return sorted({name for story in stories for name in story.categories})
+def _names(histories: list[TaskHistory]) -> list[str]:
+    return sorted({name for loop in histories for name in loop.categories})
 
 
-def _lengths(stories: list[Story]) -> list[tuple[int, int]]:
-    return sorted(Counter(len(story.attempts) for story in stories).items())
+def _lengths(histories: list[TaskHistory]) -> list[tuple[int, int]]:
+    return sorted(Counter(len(loop.attempts) for loop in histories).items())
 
 
 def _wide(width: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from reflexion_lab.runner.config.messages import mendable, one_line
+from reflexion_lab.runner.config.messages import is_user_error, one_line
 
 Override = str | Mapping[str, Any] | Sequence[str]
 """A word that follows `reflexion-lab run`, a list of them, or a mapping of keys to values."""
@@ -21,14 +21,8 @@ def as_lines(overrides: Sequence[Override]) -> list[str]:
 
 
 @contextmanager
-def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
-    """Raise errors that the user can fix as a ConfigError of one line, without Hydra's traceback.
-
-    Parameters
-    ----------
-    meant : Callable[[Exception], bool], default mendable
-        The problems that this is about; others, and a reached cap, stay as they are.
-    """
+def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Iterator[None]:
+    """Raise exceptions for which `applies` as a one-line ConfigError without Hydra's traceback; not a reached cap."""
     from reflexion_lab.agent.models.capped import CapReached
     from reflexion_lab.errors import ConfigError
 
@@ -37,7 +31,7 @@ def plainly(meant: Callable[[Exception], bool] = mendable) -> Iterator[None]:
     except CapReached:
         raise
     except Exception as problem:
-        if not meant(problem):
+        if not applies(problem):
             raise
         message = _in_python(one_line(problem, "`rl.compose()` shows those that there are"))
         raise ConfigError(message) from None

@@ -18,8 +18,8 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, percent
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.notebook.overrides import Override, as_lines, plainly
-from reflexion_lab.runner.config.messages import hydras_own
+from reflexion_lab.notebook.overrides import Override, as_lines, one_line_errors
+from reflexion_lab.runner.config.messages import is_hydra_error
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.rows import INSTALL
 
@@ -57,14 +57,14 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """Its headline figures, with intervals."""
+        """Headline figures with intervals."""
         from reflexion_lab.analysis.summary import summary
 
         return summary(self.log)
 
     @property
     def task_ids(self) -> list[str]:
-        """Tasks whose loops have ended, in the order in which they did."""
+        """Ids of finished tasks, in the order in which they ended."""
         return list(self.log.attempts)
 
     @property
@@ -73,7 +73,7 @@ class Run:
         return self.log.grades
 
     def attempts(self, task_id: str) -> list[Attempt]:
-        """One task's loop. Raises ConfigError: the run has no such task, or it has not ended."""
+        """Attempts at a task. Raises ConfigError: the run has no such task, or it has not ended."""
         if task_id not in self.log.attempts:
             known = ", ".join(self.task_ids[:5])
             raise ConfigError(self.path, f"task {task_id!r} not", f"one of {known}, … (`.task_ids`)")
@@ -84,13 +84,13 @@ class Run:
         from reflexion_lab.analysis.report.sheets import percent
 
         summary, rate = self.summary, self.summary.pass_at_1
-        what = "UPPER BOUND, not pass@1:" if summary.is_upper_bound else "pass@1"
+        metric = "UPPER BOUND, not pass@1:" if summary.is_upper_bound else "pass@1"
         figures = (
             f"{percent(rate.share)} % {interval(rate.low, rate.high)}, n = {rate.n}" if rate.n else "not known yet"
         )
         ended = f"{summary.n_logged} of {summary.n_expected} tasks ended"
         begin = f"INCOMPLETE, {ended}: " if summary.n_logged < summary.n_expected else ""
-        return f"{begin}{self.path.name}: {what} {figures}; feedback source: {summary.feedback_source}"
+        return f"{begin}{self.path.name}: {metric} {figures}; feedback source: {summary.feedback_source}"
 
     def _repr_html_(self) -> str:
         from reflexion_lab.notebook.view import run_view
@@ -108,7 +108,7 @@ def compose(*overrides: Override) -> Config:
     """
     from reflexion_lab.runner.config.compose import compose as composed
 
-    with plainly():
+    with one_line_errors():
         return composed(*as_lines(overrides))
 
 
@@ -123,16 +123,16 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
     Raises
     ------
     ConfigError
-        A value is impossible; nothing was run.
+        A value is invalid; nothing was run.
     KeyboardInterrupt
-        Everything finished stands; the same call with `"resume=FOLDER"`, which is printed, goes on.
+        Finished tasks are kept; the same call with `"resume=FOLDER"`, which is printed, resumes the run.
     """
     from reflexion_lab.runner.config.compose import assemble
     from reflexion_lab.studies.run import finish
 
     cfg = compose(*overrides)
     cfg.quiet = quiet or cfg.quiet
-    with plainly():
+    with one_line_errors():
         lab = assemble(cfg)
     cfg.quiet = True  # what is returned shows itself
     finish(lab, cfg)
@@ -148,23 +148,23 @@ def sweep(*grid: Override, quiet: bool = False) -> Sweep:
     grid : Override
         By config key a value, or a list of them to sweep over; or overrides as the command takes them.
     quiet : bool, default False
-        Without the progress bar; cells that failed are still said.
+        Without the progress bar; failed cells are still printed.
 
     Raises
     ------
     ConfigError
         An override cannot be read, or names what is not there; of which cell.
     KeyboardInterrupt
-        What had finished stands, and the same call goes on from there.
+        Finished cells are kept; the same call resumes the sweep.
     """
     from reflexion_lab.studies.sweep import sweep as swept
 
-    with plainly(hydras_own):
+    with one_line_errors(is_hydra_error):
         return swept(as_lines(grid), quiet)
 
 
 def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
-    """What a run or, where an override names several values, a sweep will take: calls, tokens, money, time.
+    """Expected calls, tokens, cost and time of a run, or of a sweep if an override names several values.
 
     Probes `tasks` tasks of each cell, through the call cache: the run does not pay for them again.
 
@@ -176,7 +176,7 @@ def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
     from reflexion_lab.runner.config.grid import cells
     from reflexion_lab.studies.estimate import estimate as estimated
 
-    with plainly(hydras_own):
+    with one_line_errors(is_hydra_error):
         return estimated([cell.cfg for cell in cells(as_lines(overrides))], tasks)
 
 
@@ -204,7 +204,7 @@ CAPTION = "pass@1 with its 95 % Wilson interval; UPPER BOUND: the hidden tests d
 
 
 class _Ended(msgspec.Struct):
-    """What a table of runs needs of a `summary.json`."""
+    """Fields of `summary.json` that the table of runs shows."""
 
     n_logged: int
     n_expected: int
@@ -276,7 +276,7 @@ def _ended(run: RunFolder) -> _Ended | None:
 
 
 class Parts(NamedTuple):
-    """What a run is made of, without a run folder and without a tracker."""
+    """The parts of a run, without a run folder and without a tracker."""
 
     tasks: Benchmark
     """Whole tasks; a loop gets `task.public`."""
@@ -295,13 +295,13 @@ def by_hand(*overrides: Override) -> Parts:
     Raises
     ------
     ConfigError
-        A value is impossible.
+        A value is invalid.
     """
     from reflexion_lab.runner.config.compose import compose, loop_factory
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
-    with plainly():
+    with one_line_errors():
         cfg = compose(*as_lines(overrides))
         sandbox = load_sandbox(cfg, servers=1)
         atexit.register(sandbox.close)

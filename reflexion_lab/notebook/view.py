@@ -1,4 +1,4 @@
-"""Records and runs as HTML for notebooks. Records stay plain; a view is made of them."""
+"""Views of records and runs as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class View(Record, frozen=True):
 def view(
     thing: object, *, grades: Grades | Mapping[Any, Any] = (), before: Attempt | None = None, task: str | None = None
 ) -> View:
-    """Look at a thing of the lab.
+    """View a record or a run.
 
     - An `Attempt`: verdicts, what memory gave and from where, turns, program, failing checks, reflection, and word for
       word what the model read and wrote. With `before`, the program is its difference to that attempt's.
@@ -55,9 +55,9 @@ def view(
     Raises
     ------
     TypeError
-        Nothing of this kind can be shown, or `task` is no text.
+        `thing` is of another type, or `task` is no text.
     FolderError
-        No run, or none that has made an attempt at `task`.
+        No run, or the run has no attempt at `task`.
     """
     if task is not None and not isinstance(task, str):
         raise TypeError(f"task: got {task!r:.80}, expected a task's id, such as 'HumanEval/0'")
@@ -66,7 +66,7 @@ def view(
     if isinstance(thing, Task):
         return _task(thing)
     if isinstance(thing, Reflection):
-        return _made(pieces.macro("pieces", "reflection")(thing), f"reflection by {thing.source}")
+        return _view(pieces.macro("pieces", "reflection")(thing), f"reflection by {thing.source}")
     if isinstance(thing, Mapping) and thing:
         return _named(thing, grades)
     if isinstance(thing, Sequence) and thing and all(isinstance(item, Attempt) for item in thing):
@@ -84,7 +84,7 @@ def run_view(folder: RunFolder) -> View:
     from reflexion_lab.analysis.run_log import Log
 
     log = Log.read(folder)
-    return _made(overview(log), sentence(log))
+    return _view(overview(log), sentence(log))
 
 
 def task_view(folder: RunFolder, task_id: str) -> View:
@@ -102,7 +102,7 @@ def task_view(folder: RunFolder, task_id: str) -> View:
     log = Log.read(folder)
     task_id = _known(task_id, log.attempts, folder)
     attempts = log.attempts[task_id]
-    return _made(history(attempts, log.grades, Sources.of(log)), _line(task_id, attempts))
+    return _view(history(attempts, log.grades, Sources.of(log)), _line(task_id, attempts))
 
 
 def _known(name: str, known: Iterable[str], folder: RunFolder) -> str:
@@ -119,7 +119,7 @@ def _known(name: str, known: Iterable[str], folder: RunFolder) -> str:
     raise FolderError(pieces.visible(f"{message}, such as {' or '.join(near)}"))
 
 
-def _made(html: str, text: str) -> View:
+def _view(html: str, text: str) -> View:
     return View(html, pieces.visible(text))
 
 
@@ -128,18 +128,18 @@ def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
 
     grade = _by_number(grades).get((attempt.task_id, attempt.number))
     html = pieces.macro("records", "attempt")(card(attempt, before, grade))
-    return _made(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.verdict(attempt)}")
+    return _view(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.verdict(attempt)}")
 
 
 def _history(attempts: Sequence[Attempt], grades: Any) -> View:
     from reflexion_lab.analysis.report.history import history
 
-    return _made(history(attempts, _by_number(grades)), _line(attempts[0].task_id, attempts))
+    return _view(history(attempts, _by_number(grades)), _line(attempts[0].task_id, attempts))
 
 
 def _task(task: Task) -> View:
     html = pieces.macro("records", "task")(task.public, programs.numbered(programs.lines(task.prompt)))
-    return _made(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
+    return _view(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
 
 
 def _named(named: Named, grades: Any) -> View:
@@ -148,7 +148,7 @@ def _named(named: Named, grades: Any) -> View:
 
     if all(words is None or isinstance(words, Reflection) for words in named.values()):
         html = pieces.macro("records", "reflections")(tuple(named.items()))
-        return _made(
+        return _view(
             html, "\n".join(f"{name}: {words.source if words else 'nothing'}" for name, words in named.items())
         )
     strips = []
@@ -159,7 +159,7 @@ def _named(named: Named, grades: Any) -> View:
             )
         own = grades[name] if isinstance(grades, Mapping) and name in grades else grades
         html = pieces.macro("records", "strip")(list(cards(attempts, _by_number(own))), name)
-        strips.append(_made(html, _line(name, attempts)))
+        strips.append(_view(html, _line(name, attempts)))
     return View("".join(strip.html for strip in strips), "\n".join(strip.text for strip in strips))
 
 

@@ -12,7 +12,7 @@ from reflexion_lab.agent.reflectors.shuffled import EXPECTED, ShuffledWords, Tol
 from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import differences
+from reflexion_lab.runner.folder.manifest import differences, file_digest
 
 MATCHED = {"model_fingerprint", "reflector_fingerprint", "feedback_source", "benchmark_digest"}
 """Fields that must be equal in a run of the pool and in the run that reads its reflections."""
@@ -45,7 +45,7 @@ class Shuffled(ShuffledWords):
         folders = tuple(str(run.resolve()) for run in pool_runs(pool, seed))
         if not folders:
             raise ConfigError("reflector.pool", "no folder", "a run folder", EXPECTED)
-        super().__init__([reflection for folder in folders for reflection in _told_in(folder)], folders, seed)
+        super().__init__([reflection for folder in folders for reflection in _reflections_in(folder)], folders, seed)
 
 
 def pool_runs(
@@ -76,11 +76,26 @@ def pool_runs(
         elif begun_with := [folder / name for name in known if (folder / name / "manifest.json").is_file()]:
             paths += begun_with
         else:
-            paths += _reflexion_runs(folder, seed, run)
+            paths += _finished_reflexion_runs(folder, seed, run)
     return paths
 
 
-def _reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> list[Path]:
+def pool_digests(
+    pool: Sequence[str | Path] | str | Path, seed: int, manifest: Manifest, known: Collection[str]
+) -> dict[str, str]:
+    """By run id, the digest of the attempts of each run that `reflector=shuffled` draws from in the run of `manifest`.
+
+    Parameters
+    ----------
+    known : Collection[str]
+        Run ids that it drew from when it began.
+    """
+    runs = pool_runs(pool, seed, manifest, known)
+    folders = map(Path, Shuffled(runs, seed).folders)  # runs whose words may be drawn, or an error
+    return {RunFolder(run).manifest.run_id: file_digest(run / "attempts.jsonl") for run in folders}
+
+
+def _finished_reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> list[Path]:
     runs, expected = [], f"finished run of arm reflexion at seed {seed}"
     for path in sorted(folder.glob("[!.]*/manifest.json")):
         folder_of_run = RunFolder(path.parent)
@@ -109,7 +124,7 @@ def _authors(first: Manifest, other: Manifest) -> list[str]:
 
 
 @cache
-def _told_in(folder: str) -> tuple[Told, ...]:
+def _reflections_in(folder: str) -> tuple[Told, ...]:
     try:
         run = RunFolder.existing(folder)
         if run.manifest.feedback_source == "oracle":

@@ -1,4 +1,4 @@
-"""The progress of a run: tasks done, passed so far, attempts/s, tokens/s, cost so far, time left."""
+"""Progress of a run: tasks done and passed, attempts/s, tokens/s, cost, time left."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +15,16 @@ from reflexion_lab.records import Grade, Usage
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-EVERY = 0.5
-"""Seconds between two looks of a bar: each is several messages to a notebook."""
+REFRESH_EVERY = 0.5
+"""Seconds between two updates of a bar: each is several messages to a notebook."""
 LOG_EVERY = 15.0
 """Seconds between lines where the output is a log: neither a terminal nor a notebook."""
 
 
 class Progress:
-    """A bar in a terminal or a notebook, a line now and then in a log. Thread-safe.
+    """A bar in a terminal or a notebook, a line every `LOG_EVERY` seconds in a log. Thread-safe.
 
-    `done`: tasks that a resumed run need not do again, `passed` of them passed. `spent`: what models have newly spent;
-    cached replies cost nothing.
+    `done`: tasks that a resumed run has finished, `passed` of them passed. `spent`: spending of uncached calls.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Progress:
         self.passed = passed
         self.total = total
         self.done = self._done_before = done
-        self._start = self._logged = self._looked = time.monotonic()
+        self._start = self._logged = self._refreshed = time.monotonic()
         self._lock = threading.Lock()
         log = not (sys.stderr.isatty() or in_notebook())
         self._bar = bar(total=total, initial=done, unit="task", disable=quiet or log)
@@ -51,18 +51,18 @@ class Progress:
         """One attempt ended."""
         with self._lock:
             self.attempts += 1
-            self._look()
+            self._refresh()
 
     def task(self, grade: Grade) -> None:
         """One task ended, with this hidden verdict."""
         with self._lock:
             self.done += 1
             self.passed += grade.passed
-            self._look()
+            self._refresh()
 
     @property
     def line(self) -> str:
-        """What stands behind the bar."""
+        """Text behind the bar."""
         seconds = max(time.monotonic() - self._start, 1e-9)
         usage = self._spent()
         text = f"{self.passed} passed, {self.attempts / seconds:.1f} attempts/s, "
@@ -76,12 +76,12 @@ class Progress:
             if self._lines:
                 self._log()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         now = time.monotonic()
         if self._lines and now - self._logged > LOG_EVERY:
             self._log()
-        elif not self._bar.disable and now - self._looked > EVERY:
-            self._looked, self._bar.n = now, self.done
+        elif not self._bar.disable and now - self._refreshed > REFRESH_EVERY:
+            self._refreshed, self._bar.n = now, self.done
             self._bar.set_postfix_str(self.line)
 
     def _log(self) -> None:

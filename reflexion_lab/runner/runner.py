@@ -38,7 +38,7 @@ from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 T = TypeVar("T")
 
 PATIENCE = 2
-"""Loops without an answer in a row, beyond one for each worker, before the model is taken to be down."""
+"""Failures in a row, beyond one for each worker, after which the model counts as down."""
 
 
 class Runner:
@@ -51,8 +51,8 @@ class Runner:
     loop : Callable[[], Loop]
         Makes one task's loop, with a memory of its own.
     folder : RunFolder
-        Where every record goes. Tasks that have a result there are not run again; a task that was cut off
-        begins anew, and its finished model calls come from the call cache.
+        Where every record goes. Tasks with a result are not run again; an interrupted task restarts, and its
+        finished model calls come from the call cache.
     feedback_source : str
         One of `records.FEEDBACK_SOURCES`.
     workers : int
@@ -61,11 +61,11 @@ class Runner:
         Makes one task's writer of tests, which `self_tests` needs. Suites in the folder are not written
         again.
     resumption : Resumption | None, optional
-        With what a run that was cut off goes on; None for one that begins.
+        The environment in which an interrupted run is resumed; None for a new run.
     rounds : Rounds | OneRound | None, optional
-        When what the tasks have learnt becomes known to the others; never, when left out.
+        When memory shared across tasks is updated; never by default.
     spent : Callable[[], Usage], default Usage
-        What the run's models have newly spent, for the progress line.
+        Spending of uncached calls, for the progress line.
 
     Raises
     ------
@@ -110,17 +110,17 @@ class Runner:
         self._is_over = False
 
     def run(self) -> None:
-        """Every waiting task, then the seal, then the grades of all other attempts and the verdicts on written tests.
+        """Run all remaining tasks, seal the judge, then grade all other attempts and the written tests.
 
-        A loop whose model gave no answer is begun anew when the others have ended. Any other exception stops the rest
-        and is raised once everything finished has been written; so does an interrupt.
+        A task whose model gave no answer is repeated after the others. Any other exception, or an interrupt, stops the
+        rest and is raised once everything finished has been written.
 
         Raises
         ------
         Unanswered
             A model has no answer for some tasks, or for none any more.
         FolderError
-            Somebody else is writing into the folder.
+            Another process is writing into the folder.
         """
         with self.folder.held():
             self._read()  # not before: another process may have been at the folder
@@ -139,7 +139,7 @@ class Runner:
 
     def _run(self) -> None:
         try:
-            self._go_on()
+            self._complete_resumed()
             for tasks in self.rounds.of(list(self.tasks.values())):
                 self._round([task for task in tasks if task.task_id in self.waiting])
                 self.rounds.end(tasks)
@@ -154,8 +154,8 @@ class Runner:
             self.folder.sync()
             self.folder.close()
 
-    def _go_on(self) -> None:
-        """What a resumed run had finished: its grades are completed, and what its tasks learnt is known."""
+    def _complete_resumed(self) -> None:
+        """Grade the finished tasks of a resumed run, and add what they learnt to the memory."""
         if self.resumption and (self.waiting or not is_sealed(self.folder)):
             if changed := ", ".join(changes(self.folder.manifest, self.resumption)):
                 print(f"warning: {self.folder.path} is resumed with changes: {changed}", file=sys.stderr)
@@ -167,25 +167,25 @@ class Runner:
             self.rounds.finished(self.tasks[task_id], attempts[task_id])
 
     def _round(self, tasks: list[Task]) -> None:
-        """Each task's loop; those that had no answer once more, when the others have ended."""
+        """Run the loop of each task; repeat unanswered tasks once, after the others."""
         self._each(self._task, tasks)
         self._each(self._task, self.deferred.ready())
         self.deferred.check()
 
     def _each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
-        """`work` on every item, each taken when a worker is free: memory does not grow with them."""
-        waiting, taking = iter(items), threading.Lock()
+        """Call `work` on every item; an item is drawn when a worker is free, so memory does not grow with them."""
+        remaining, lock = iter(items), threading.Lock()
 
-        def take() -> T | None:
-            with taking:
-                return None if self._cancelled.is_set() else next(waiting, None)
+        def next_item() -> T | None:
+            with lock:
+                return None if self._cancelled.is_set() else next(remaining, None)
 
-        def work_off() -> None:
-            while (item := take()) is not None:
+        def work_on_items() -> None:
+            while (item := next_item()) is not None:
                 work(item)
 
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="task")
-        futures = [pool.submit(work_off) for _ in range(self.workers)]
+        futures = [pool.submit(work_on_items) for _ in range(self.workers)]
         try:
             for future in ended(futures):
                 future.result()
@@ -237,7 +237,7 @@ class Runner:
         self._grade(task, chosen)
 
     def _suite(self, task: Task) -> tuple[str, ...]:
-        """The tests that the model wrote for `task`, where these are the feedback: before its loop, once in a run."""
+        """Tests that the model wrote for `task`, once in a run; () unless they are the feedback."""
         if self.suite_writer is None or self.feedback_source != "self_tests":
             return ()
         if task.task_id not in self.suites:
@@ -256,7 +256,7 @@ class Runner:
         self.progress.task(grade)
 
     def _grade_later(self, attempt: Attempt) -> None:
-        """The verdict on an attempt that was not submitted: curves need it, loops never see it."""
+        """Grade an attempt that was not submitted: curves need it, loops never see it."""
         task = self.tasks[attempt.task_id]
         self.folder.append("grades.jsonl", self.judge.grade(task, attempt.number, attempt.trajectory.solution))
 
@@ -266,7 +266,7 @@ class Runner:
         return (attempt for attempt in every if (attempt.task_id, attempt.number) not in graded)
 
     def _judge_suite(self, written: WrittenTests) -> None:
-        """The canonical solution against each test apart: one that hangs says nothing about its neighbours."""
+        """Run the canonical solution against each written test separately, since one may hang."""
         task = self.tasks[written.task_id]
         runs = [run_tests(self.judge.sandbox, task, task.canonical_program, (test,)) for test in written.tests]
         checks = tuple(check for run in runs for check in run.checks)

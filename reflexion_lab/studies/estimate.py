@@ -71,12 +71,12 @@ def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
 
 
 def _probe_cell(cfg: Config, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
-    from reflexion_lab.runner.config.parts import load_benchmark, timed
+    from reflexion_lab.runner.config.parts import load_benchmark, timed_tasks
 
     cfg = without_traces(cfg)
     benchmark = load_benchmark(cfg, sandbox)
     keep_failing = cfg.benchmark.get("keep_failing", False)
-    chosen = timed(benchmark.only(_chosen(cfg, benchmark, tasks)), sandbox, keep_failing)
+    chosen = timed_tasks(benchmark.only(_chosen(cfg, benchmark, tasks)), sandbox, keep_failing)
     traces, workers = probe(cfg, chosen, sandbox, scope)
     attempts = cfg.loop.max_attempts + cfg.loop.extra_attempts
     return _Probed(tuple(task.task_id for task in benchmark), benchmark.digest, traces, attempts, workers)

@@ -18,21 +18,22 @@ from reflexion_lab.errors import FolderError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
 from reflexion_lab.runner.config.build import plain
-from reflexion_lab.runner.config.compose import draws_from_runs, pool_digests
+from reflexion_lab.runner.config.compose import draws_from_runs
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
     embedder_fingerprint,
+    has_shared_memory,
     load_archive,
     load_benchmark,
     load_models,
     load_sandbox,
-    shares,
     snapshot_path,
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import differences, own_parts, prices_of, store_place
+from reflexion_lab.runner.pool import pool_digests
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.text.prompts.render import digests
 
@@ -177,9 +178,11 @@ class _CurrentInputs:
         provenance = before.provenance
         fingerprints, prices = self._fingerprints_and_prices(cfg)
         embedder = ""
-        if provenance.embedder_fingerprint and shares(cfg):
+        if provenance.embedder_fingerprint and has_shared_memory(cfg):
             embedder = embedder_fingerprint(cfg, load_archive(cfg, InMemory()))
-        pool = pool_digests(cfg, before, provenance.pool) if draws_from_runs(cfg) else {}
+        pool = (
+            pool_digests(plain(cfg.reflector.pool), cfg.seed, before, provenance.pool) if draws_from_runs(cfg) else {}
+        )
         return msgspec.structs.replace(
             before,
             benchmark_digest=self._benchmark_digest(cfg),

@@ -27,7 +27,7 @@ from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
-from reflexion_lab.runner.config.messages import harmless, in_full, mendable, one_line
+from reflexion_lab.runner.config.messages import full_traceback, is_user_error, one_line, one_safe_line
 from reflexion_lab.runner.config.parts import snapshot_path
 from reflexion_lab.studies.finished import CellState, Run, RunKey, Runs, kept_state, outcome, read_states, record
 from reflexion_lab.studies.run import finish, track_arms
@@ -225,9 +225,9 @@ def _carried_out(cfg: Config, number: int, folder: Path) -> CellState:
         run_summary = finish(lab, cfg)
     except Exception as problem:
         with suppress(OSError):  # the disk may be full
-            (folder / f"cell-{number}.log").write_text(in_full(problem))
-        known = mendable(problem) or isinstance(problem, CapReached)
-        message = one_line(problem) if known else harmless(f"{type(problem).__name__}: {problem}")
+            (folder / f"cell-{number}.log").write_text(full_traceback(problem))
+        known = is_user_error(problem) or isinstance(problem, CapReached)
+        message = one_line(problem) if known else one_safe_line(f"{type(problem).__name__}: {problem}")
         status = "stopped" if isinstance(problem, CapReached) else "failed"
         return _ended(CellState(number=number, status=status, problem=message), lab, started)
     state = CellState(number=number, status="done", folder=path, again=again, **outcome(run_summary))

@@ -12,38 +12,18 @@ import pytest
 from reflexion_lab.cli import memory, wisdom
 from reflexion_lab.records import Episode, Reflection
 from reflexion_lab.storage.place import opened
+from tests import builders
 
 
 def _reflection(cause="the loop ends early", **fields) -> Reflection:
-    known = {
-        "reflection_id": "r",
-        "about_attempt": 1,
-        "root_cause": cause,
-        "what_went_wrong": "the last item is missing",
-        "what_to_change": "count to n",
-        "confidence": 0.5,
-        "source": "llm",
-        "category": "assertion",
-    }
-    return Reflection(**known | fields)
+    texts = {"what_went_wrong": "the last item is missing", "what_to_change": "count to n", "category": "assertion"}
+    return builders.reflection(**{"reflection_id": "r", "root_cause": cause} | texts | fields)
 
 
 def _episode(number, cause="the loop ends early", **fields) -> Episode:
-    known = {
-        "episode_id": f"ep-{number}",
-        "session_id": f"s/{number}",
-        "agent_id": "arm",
-        "task_id": f"task/{number}",
-        "task_description": f"sum the first {number} numbers",
-        "attempt_number": 1,
-        "code": "def f(): pass",
-        "test_results": "",
-        "reflection": _reflection(cause),
-        "confidence": 0.5,
-        "passed": False,
-        "timestamp": 1000.0 + number,
-    }
-    return Episode(**known | fields)
+    places = {"session_id": f"s/{number}", "task_id": f"task/{number}", "agent_id": "arm", "attempt_number": 1}
+    texts = {"task_description": f"sum the first {number} numbers", "reflection": _reflection(cause)}
+    return builders.episode(number, **places | texts | {"confidence": 0.5, "timestamp": 1000.0 + number} | fields)
 
 
 @pytest.fixture

@@ -8,20 +8,12 @@ import pytest
 
 from reflexion_lab.cli import main as cli
 from reflexion_lab.runner.config.compose import CONF
+from tests.builders import scripted
 
-HEAVY = (
-    "mlflow",
-    "numpy",
-    "matplotlib",
-    "sklearn",
-    "torch",
-    "pandas",
-    "openai",
-    "xllamacpp",
-    "hydra",
-    "datasets",
-    "rich",
-)
+HEAVY = {
+    "mlflow", "numpy", "matplotlib", "sklearn", "torch", "pandas", "openai", "xllamacpp", "hydra", "omegaconf",
+    "datasets", "rich", "jinja2", "ipywidgets", "tqdm", "IPython",
+}  # fmt: skip
 
 
 def imported(*command):
@@ -30,9 +22,19 @@ def imported(*command):
     return {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
 
 
-@pytest.mark.parametrize("command", [["-c", "import reflexion_lab"], ["-m", "reflexion_lab", "--help"]])
+def lab(folder, *arguments, before=""):
+    """The command in a process of its own, after the statement `before`."""
+    code = f"import sys; {before}\nimport reflexion_lab.__main__"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [["-c", "import reflexion_lab.notebook.explore"], ["-m", "reflexion_lab", "--help"]]
+)
 def test_nothing_heavy_is_imported_before_it_is_needed(command):
-    assert not imported(*command) & set(HEAVY)
+    assert not imported(*command) & HEAVY
 
 
 def test_every_command_has_help(capsys):
@@ -47,7 +49,7 @@ def test_every_command_has_help(capsys):
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("recall.omega=-1", "recall.omega: got -1, expected an int of 0 or more, or one of all, by_complexity"),
         (
@@ -91,12 +93,12 @@ def test_every_command_has_help(capsys):
         ("resume=absent", "absent: got no manifest.json, expected a run folder"),
     ],
 )
-def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd, override, said):
+def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd, override, message):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["run", "tracker=none", override]) == 2
     (line,) = capfd.readouterr().err.replace("\n  ", "; ").splitlines()
     assert line.startswith("error: ")
-    assert said in line
+    assert message in line
     assert [path for path in tmp_path.rglob("*") if path.is_file() and "calls.sqlite" not in path.name] == []
 
 
@@ -109,10 +111,7 @@ def test_a_chat_server_is_not_asked_to_continue_a_file(tmp_path, monkeypatch, ca
 
 def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "script.json").write_text(
-        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
-    )
-    cells = ["run", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "benchmark.limit=2"]
+    cells = ["run", *scripted(tmp_path), "tracker=none", "quiet=true", "benchmark.limit=2"]
     assert cli.main([*cells, "-m", "reflector=rules", "recall.omega=0,-1,1"]) == 2
     assert "recall.omega: got -1" in capfd.readouterr().err
     finished = list((tmp_path / "runs").glob("*/summary.json"))
@@ -122,23 +121,15 @@ def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, ca
 
 
 @pytest.mark.parametrize("actor", ["continuation", "single_shot", "chain_of_thought", "react"])
-def test_the_retry_after_a_long_program_shows_it_and_what_memory_had_no_room_for_is_named(tmp_path, monkeypatch, actor):
+def test_a_retry_after_a_long_program_shows_both_its_ends(tmp_path, monkeypatch, actor):
     monkeypatch.chdir(tmp_path)
     body = "".join(f"\n    total_of_all_{n} = {n} * 3 + 1  # the {n}th step" for n in range(60)) + "\n    return None"
     prompt = 'def double(x):\n    """Twice x.\n    >>> double(2)\n    4\n    """\n'
     whole = f"Thought: try\nAction: finish\nProgram:\n```python\n{prompt.rstrip()}{body}\n```"
     reply = body if actor == "continuation" else whole
-    (tmp_path / "script.json").write_text(json.dumps([{"when": "", "scope": "conversation", "reply": reply}]))
     task = {"task_id": "own/0", "prompt": prompt, "entry_point": "double", "visible_tests": ["assert double(2) == 4"]}
     (tmp_path / "tasks.jsonl").write_text(json.dumps({**task, "hidden_tests": ["assert double(3) == 6"]}))
-    run = [
-        "run",
-        "model=scripted",
-        f"model.path={tmp_path}/script.json",
-        "tracker=none",
-        "quiet=true",
-        f"actor={actor}",
-    ]
+    run = ["run", *scripted(tmp_path, reply=reply), "tracker=none", "quiet=true", f"actor={actor}"]
     tasks = ["benchmark=jsonl", f"benchmark.load.path={tmp_path}/tasks.jsonl", "reflector=rules"]
     assert cli.main([*run, *tasks, "recall.omega=2", "loop.stuck_after=null"]) == 0
     (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
@@ -161,11 +152,8 @@ def test_show_and_track_say_what_is_no_run_folder(tmp_path, capsys):
 
 def test_show_prints_a_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "script.json").write_text(
-        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
-    )
-    run = ["run", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "benchmark.limit=2"]
-    assert cli.main([*run, "reflector=rules"]) == 0
+    run = ["run", *scripted(tmp_path), "tracker=none", "quiet=true", "benchmark.limit=2", "reflector=rules"]
+    assert cli.main(run) == 0
     (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
     capsys.readouterr()
     assert cli.main(["show", str(folder)]) == 0
@@ -175,20 +163,14 @@ def test_show_prints_a_run(tmp_path, monkeypatch, capsys):
 
 
 def test_a_run_needs_no_mlflow_when_nothing_is_tracked(tmp_path):
-    (tmp_path / "script.json").write_text(
-        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
-    )
-    overrides = ["model=scripted", "model.path=script.json", "reflector=rules", "benchmark.limit=2", "quiet=true"]
-    hidden = "import sys; sys.modules['mlflow'] = None; import reflexion_lab.__main__"
-    command = [sys.executable, "-c", hidden, "run", *overrides]
-    done = subprocess.run([*command, "tracker=none"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    overrides = [*scripted(tmp_path), "reflector=rules", "benchmark.limit=2", "quiet=true"]
+    done = lab(tmp_path, "run", *overrides, "tracker=none", before="sys.modules['mlflow'] = None")
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
 
 
 def test_a_bug_keeps_its_traceback_and_says_how_to_report_it(tmp_path):
     (tmp_path / "own.py").write_text("def load(**_):\n    return int('x')\n")
-    command = [sys.executable, "-m", "reflexion_lab", "run", "tracker=none", "benchmark.load._target_=own.load"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = lab(tmp_path, "run", "tracker=none", "benchmark.load._target_=own.load")
     assert done.returncode == 1
     assert "Traceback (most recent call last)" in done.stderr
     assert "ValueError: invalid literal for int() with base 10: 'x'\nwhile making benchmark.load" in done.stderr
@@ -209,19 +191,17 @@ class Mine:
 SMALL_RUN = ["run", "model=simulated", "actor=single_shot", "benchmark.load.n=1", "quiet=true"]
 
 
-def test_a_tracker_of_a_readers_own_may_take_the_folder_alone(tmp_path):
+def test_a_tracker_of_ones_own_may_take_the_folder_alone(tmp_path):
     (tmp_path / "own.py").write_text(TRACKER)
-    command = [sys.executable, "-m", "reflexion_lab", *SMALL_RUN, "~tracker", "+tracker._target_=own.Mine"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = lab(tmp_path, *SMALL_RUN, "~tracker", "+tracker._target_=own.Mine")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("tracked ")
 
 
-def test_a_file_that_may_grow_no_more_is_told_in_lines_and_is_no_bug(tmp_path):
-    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
-    command = [sys.executable, "-c", limited + "import reflexion_lab.__main__", *SMALL_RUN, "tracker=none"]
+def test_a_full_disk_is_an_error_in_lines_and_no_bug(tmp_path):
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
     off = ["benchmark.load.n=60", "cache.mode=off", "cache.executions=null", "storage.spending=null"]
-    done = subprocess.run([*command, *off], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = lab(tmp_path, *SMALL_RUN, "tracker=none", *off, before=limited)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "resume=" in done.stderr and "cannot be written" in done.stderr
@@ -260,11 +240,8 @@ def test_the_demo_says_what_drove_its_loops(tmp_path, monkeypatch, capsys):
 
 def test_the_demo_sets_both_arms_side_by_side(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "script.json").write_text(
-        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 0"}])
-    )
-    scripted = ["model=scripted", "model.path=script.json", "tracker=none", "reflector=rules"]
-    assert cli.main(["demo", "--tasks", "2", *scripted]) == 0
+    overrides = [*scripted(tmp_path), "tracker=none", "reflector=rules"]
+    assert cli.main(["demo", "--tasks", "2", *overrides]) == 0
     out = capsys.readouterr().out
     assert "Reflexion against a plain single attempt" in out
     assert out.count("=== ") == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.folder.registration import Budget, Registration
+from reflexion_lab.runner.folder.registration import read
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -37,66 +38,56 @@ def four(run):
 
 
 @pytest.fixture
-def said(capsys):
+def run_command(capsys):
     """What the command printed, its lines unbroken; and its exit code."""
 
     def call(*arguments):
         code = main([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        return code, " ".join((told.out + told.err).split()), told.out
+        printed = capsys.readouterr()
+        return code, " ".join((printed.out + printed.err).split()), printed.out
 
     return call
 
 
-def test_compare_prints_the_table(four, said):
-    code, text, _ = said("compare", *four)
+def test_compare_prints_the_table(four, run_command):
+    code, text, _ = run_command("compare", *four)
     assert code == 0
-    for part in (
-        "pass@1",
-        "Difference to feedback_only",
-        "75.0 [",
-        "2:0",
-        "not detected",
-        "= tokens",
-        "visible",
-        "4 x 2",
-    ):
-        assert part in text
+    parts = ("pass@1", "Difference to feedback_only", "75.0 [", "2:0", "not detected", "= tokens", "visible", "4 x 2")
+    assert [part for part in parts if part not in text] == []
 
 
-def test_compare_takes_baseline_and_unit(four, said):
-    code, text, _ = said("compare", *four, "--baseline", "words", "--unit", "calls")
+def test_compare_takes_baseline_and_unit(four, run_command):
+    code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls")
     assert code == 0
     assert "Difference to words" in text
     assert "= calls" in text
 
 
-def test_arms_are_named_by_the_keys_that_are_asked_for(run, said):
+def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
     runs = [run("words", WORDS, s, config={"recall": {"omega": omega}}) for omega in (1, 2) for s in (7, 8)]
-    _, _, out = said("compare", *runs, "--by", "recall.omega", "--json")
+    _, _, out = run_command("compare", *runs, "--by", "recall.omega", "--json")
     assert [row["arm"] for row in json.loads(out)["rows"]] == ["words recall.omega=1", "words recall.omega=2"]
 
 
-def test_json_is_one_object_and_nothing_else(four, said):
-    _, _, out = said("compare", *four, "--json")
-    found = json.loads(out)
-    assert found["baseline"] == "feedback_only"
-    assert found["rows"][1]["as_run"]["won"] == 2
+def test_json_is_one_object_and_nothing_else(four, run_command):
+    comparison = json.loads(run_command("compare", *four, "--json")[2])
+    assert comparison["baseline"] == "feedback_only"
+    assert comparison["rows"][1]["as_run"]["won"] == 2
 
 
-def test_csv_is_written_beside_the_table(four, said, tmp_path):
-    said("compare", *four, "--csv", tmp_path / "t.csv")
+def test_csv_is_written_beside_the_table(four, run_command, tmp_path):
+    run_command("compare", *four, "--csv", tmp_path / "t.csv")
     rows = list(csv.DictReader((tmp_path / "t.csv").open()))
     assert [row["pass_at_1"] for row in rows] == ["0.5", "0.75"]
 
 
-def test_one_seed_has_to_be_asked_for(four, said):
-    assert "one seed: ask with --one-seed" in said("compare", four[0], four[2])[1]
-    assert "not detected one seed" in said("compare", four[0], four[2], "--one-seed")[1]
+def test_one_seed_has_to_be_asked_for(four, run_command):
+    assert "one seed: ask with --one-seed" in run_command("compare", four[0], four[2])[1]
+    assert "not detected one seed" in run_command("compare", four[0], four[2], "--one-seed")[1]
 
 
-def test_a_run_that_is_named_twice_counts_once(four, said):
-    code, text, _ = said("compare", *four, four[0], f"{four[0]}/")
+def test_a_run_that_is_named_twice_counts_once(four, run_command):
+    code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/")
     assert code == 0
     assert "4 x 2" in text
 
@@ -110,129 +101,117 @@ def test_a_run_that_is_named_twice_counts_once(four, said):
         (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(four, said, options, expected):
-    code, text, out = said("compare", *four, *options)
+def test_what_is_wrong_is_said_in_one_line(four, run_command, options, expected):
+    code, text, out = run_command("compare", *four, *options)
     assert code == 2
     assert text.count("error:") == 1
     assert expected in text
     assert out == ""
 
 
-def test_a_run_that_is_not_finished_is_named(run, four, said):
+def test_a_run_that_is_not_finished_is_named(run, four, run_command):
     unfinished = run("words", WORDS, 9, n_expected=5, run_id="cut-off")
-    code, text, _ = said("compare", *four, unfinished)
+    code, text, _ = run_command("compare", *four, unfinished)
     assert code == 2
     assert "cut-off: got 4 of 5 tasks, expected all of them" in text
 
 
-def test_what_was_registered_is_told_from_what_was_not(run, said):
-    study = Registration(
-        name="words help",
-        hypotheses=("words solve more",),
-        primary_metric="pass_at_1",
-        arms=("feedback_only", "words"),
-        baseline="feedback_only",
-        benchmark="toy",
-        n_tasks=4,
-        seeds=(7, 8),
-        budget=Budget(calls=1000),
-        minimum_detectable_effect=0.1,
-        exclusions=(),
-        stopping="after all runs",
-    )
-    known = {"study": study.name, "study_digest": study.digest}
-    runs = [run(arm, made, s, **known) for arm, made in (("feedback_only", BASE), ("words", WORDS)) for s in (7, 8)]
+def test_registered_comparisons_are_told_from_exploratory_ones(run, run_command, tmp_path):
+    fields = {
+        "name": "words help", "hypotheses": ["words solve more"], "primary_metric": "pass_at_1",
+        "arms": ["feedback_only", "words"], "baseline": "feedback_only", "benchmark": "toy", "n_tasks": 4,
+        "seeds": [7, 8], "budget": {"calls": 1000}, "minimum_detectable_effect": 0.1, "exclusions": [],
+        "stopping": "after all runs",
+    }  # fmt: skip
+    (tmp_path / "study.yaml").write_text(json.dumps(fields))  # JSON is YAML
+    known = {"study": "words help", "study_digest": read(tmp_path / "study.yaml").digest}
+    arms = {"feedback_only": BASE, "words": WORDS}
+    runs = [run(arm, verdicts, s, **known) for arm, verdicts in arms.items() for s in (7, 8)]
     for folder in runs:
-        fields = {name: getattr(study, name) for name in study.__struct_fields__} | {"budget": {"calls": 1000}}
-        with (Path(folder) / "study.yaml").open("w") as file:
-            json.dump(fields, file)  # JSON is YAML
+        shutil.copy(tmp_path / "study.yaml", folder)
     other = [run("other", WORDS, s) for s in (7, 8)]
-    rows = {row["arm"]: row for row in json.loads(said("compare", *runs, *other, "--json")[2])["rows"]}
+    rows = {row["arm"]: row for row in json.loads(run_command("compare", *runs, *other, "--json")[2])["rows"]}
     assert rows["words"]["as_run"]["exploratory"] == []
     assert rows["other"]["as_run"]["exploratory"]
-    assert "registered: words help" in said("compare", *runs, *other)[1]
+    assert "registered: words help" in run_command("compare", *runs, *other)[1]
 
 
-def test_report_writes_every_document_into_a_new_folder(four, said, tmp_path):
-    code, text, _ = said("report", *four, "--out", tmp_path / "new" / "report")
+def test_report_writes_every_document_into_a_new_folder(four, run_command, tmp_path):
+    code, text, _ = run_command("report", *four, "--out", tmp_path / "new" / "report")
     assert code == 0
     names = {path.name for path in (tmp_path / "new" / "report").iterdir()}
     assert {"report.md", "report.html", "report.tex", "table.csv"} <= names
     assert all(f"written: {tmp_path / 'new' / 'report' / name}" in text for name in ("report.md", "table.csv"))
 
 
-def test_report_draws_the_kind_of_figure_that_is_asked_for(four, said, tmp_path):
-    said("report", *four, "--out", tmp_path / "report", "--figures", "svg")
+def test_report_draws_the_kind_of_figure_that_is_asked_for(four, run_command, tmp_path):
+    run_command("report", *four, "--out", tmp_path / "report", "--figures", "svg")
     kinds = {path.suffix for path in (tmp_path / "report").iterdir()}
     assert ".svg" in kinds
     assert ".png" not in kinds
     assert "data:image/svg+xml" in (tmp_path / "report" / "report.html").read_text()
 
 
-def test_report_on_a_single_run_works(four, said, tmp_path):
-    assert said("report", four[0], "--out", tmp_path / "report")[0] == 0
-
-
-def test_a_file_is_no_folder_to_report_into(four, said, tmp_path):
+def test_a_file_is_no_folder_to_report_into(four, run_command, tmp_path):
     (tmp_path / "taken").write_text("mine")
-    code, text, _ = said("report", *four, "--out", tmp_path / "taken")
+    code, text, _ = run_command("report", *four, "--out", tmp_path / "taken")
     assert code == 2
     assert "--out" in text
     assert (tmp_path / "taken").read_text() == "mine"
 
 
-def test_money_is_a_budget_where_there_are_prices(write_run, records, tmp_path, said):
-    runs = []
-    for arm, verdicts in (("feedback_only", BASE), ("words", WORDS)):
+@pytest.fixture
+def priced(write_run, records, tmp_path):
+    """Writes a run with the usage of its attempts and of its reflections set."""
+
+    def write(arm, verdicts, acted, reflected=None, prices=None):
         histories, _ = records(verdicts)
-        made = {
+        attempts = {
             task_id: [
-                replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1, prompt_tokens=9, cost=0.5)))
-                for one in history
+                replace(
+                    attempt,
+                    trajectory=replace(attempt.trajectory, usage=acted),
+                    reflection=attempt.reflection
+                    and replace(attempt.reflection, usage=reflected or attempt.reflection.usage),
+                )
+                for attempt in history
             ]
             for task_id, history in histories.items()
         }
-        folder = write_run(made=made)
-        folder.write_manifest(replace(folder.manifest, config={"arm": arm}))
-        runs.append(str(folder.path.rename(tmp_path / arm)))
-    code, text, _ = said("compare", *runs, "--unit", "cost", "--one-seed")
+        folder = write_run(made=attempts)
+        folder.write_manifest(replace(folder.manifest, config={"arm": arm}, prices=prices or {}))
+        return str(folder.path.rename(tmp_path / arm))
+
+    return write
+
+
+def test_cost_is_a_budget_where_there_are_prices(priced, run_command):
+    paid = Usage(calls=1, prompt_tokens=9, cost=0.5)
+    runs = [priced("feedback_only", BASE, paid), priced("words", WORDS, paid)]
+    code, text, _ = run_command("compare", *runs, "--unit", "cost", "--one-seed")
     assert code == 0
     assert "= cost" in text
     assert "0.875" in text  # 7 attempts at 0.50 over 4 cases
 
 
 @pytest.fixture
-def free_actor(write_run, tmp_path, records):
+def free_actor(priced):
     """A run whose actor is free and whose reflector costs very little: its first attempts cost nothing."""
     verdicts = {"a": [(0, False), RIGHT], "b": [(0, False), (0, False), RIGHT], "c": [RIGHT]}
-    made, _ = records(verdicts)
-    paid = {
-        task_id: [
-            replace(
-                one,
-                trajectory=replace(one.trajectory, usage=Usage(calls=1, completion_tokens=9)),
-                reflection=one.reflection
-                and replace(one.reflection, usage=Usage(calls=1, prompt_tokens=9, cost=8.6e-7)),
-            )
-            for one in history
-        ]
-        for task_id, history in made.items()
-    }
-    folder = write_run(made=paid)
-    config, prices = {"arm": "free"}, {"actor": "nothing is paid: it runs here", "reflector": "0.1/0.4 USD per million"}
-    folder.write_manifest(replace(folder.manifest, config=config, prices=prices))
-    return folder.path
+    prices = {"actor": "nothing is paid: it runs here", "reflector": "0.1/0.4 USD per million"}
+    free, cheap = Usage(calls=1, completion_tokens=9), Usage(calls=1, prompt_tokens=9, cost=8.6e-7)
+    return priced("free", verdicts, free, cheap, prices)
 
 
 def test_a_report_is_made_where_first_attempts_cost_nothing(free_actor, tmp_path):
-    assert main(["report", str(free_actor), "--out", str(tmp_path / "out")]) == 0
+    assert main(["report", free_actor, "--out", str(tmp_path / "out")]) == 0
     spends = [float(row["mean_a_case"]) for row in _rows(tmp_path / "out" / "budget.csv") if row["unit"] == "cost"]
     assert spends[0] == 0 < spends[1] < spends[2]
     assert (tmp_path / "out" / "budget.png").exists()
 
 
 def test_small_sums_of_money_keep_six_significant_digits(free_actor, tmp_path):
-    assert main(["compare", str(free_actor), "--csv", str(tmp_path / "table.csv")]) == 0
+    assert main(["compare", free_actor, "--csv", str(tmp_path / "table.csv")]) == 0
     (row,) = _rows(tmp_path / "table.csv")
     assert float(row["cost"]) == pytest.approx(3 * 8.6e-7, rel=1e-5)
     assert float(row["cost_per_case"]) == pytest.approx(8.6e-7, rel=1e-5)
@@ -241,10 +220,8 @@ def test_small_sums_of_money_keep_six_significant_digits(free_actor, tmp_path):
 def test_no_p_in_the_table_is_zero(run, tmp_path):
     tasks = [f"t{number}" for number in range(25)]
     base = [run("feedback_only", {task: [WRONG] for task in tasks})]
-    words = [
-        run("words", {task: [RIGHT] for task in tasks}),
-        run("oracle", {task: [RIGHT] for task in tasks}, 7, "oracle"),
-    ]
+    solved = {task: [RIGHT] for task in tasks}
+    words = [run("words", solved), run("oracle", solved, 7, "oracle")]
     assert main(["compare", *base, *words, "--one-seed", "--csv", str(tmp_path / "table.csv")]) == 0
     _, row, bound = _rows(tmp_path / "table.csv")
     assert 0 < float(row["as_run_p"]) < 1e-6

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflexion_lab.cli.doctor import Visit, findings, in_words, print_summary, print_table, standing
+from reflexion_lab.cli.doctor import AttackRun, findings, in_words, print_summary, print_table, standing
 from reflexion_lab.cli.main import main
 from reflexion_lab.tasks.sandbox.attacks import HOME, QUICK, Attack, Verdict, read
 
@@ -22,8 +22,8 @@ def verdict(number, outcome, right, **fields):
 
 
 @pytest.fixture
-def visit():
-    return Visit(
+def attack_run():
+    return AttackRun(
         [
             verdict(0, "early_exit", True, expected=("early_exit",)),
             verdict(1, "pass", False, expected=("fail", "error", "early_exit", "memory"), needs=("seccomp",)),
@@ -37,12 +37,12 @@ def visit():
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])
-def test_every_attack_has_a_row_below_its_family_and_fits_the_terminal(visit, monkeypatch, capsys, columns):
+def test_every_attack_has_a_row_that_fits_the_terminal(attack_run, monkeypatch, capsys, columns):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", columns)
-    print_table(visit)
+    print_table(attack_run)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= int(columns)
     families = [line.strip() for line in lines if line.strip() in ("early exits", "kernel", "in place")]
@@ -54,25 +54,25 @@ def test_every_attack_has_a_row_below_its_family_and_fits_the_terminal(visit, mo
     assert any(line.strip().startswith("lies") and "possible" in line for line in lines)
 
 
-def test_what_passes_for_want_of_a_layer_is_open_and_what_passes_in_spite_of_it_is_wrong(visit):
-    _, passed, forged = visit.verdicts
+def test_a_pass_is_open_without_the_layer_and_wrong_with_it(attack_run):
+    _, passed, forged = attack_run.verdicts
     assert standing(passed, LAYERS) == "WRONG"
     assert standing(passed, LAYERS[:3]) == "open"
     assert standing(forged, LAYERS) == "possible"
 
 
-def test_a_wrong_verdict_makes_the_evaluator_unsound_and_is_named(visit, capsys):
-    found = findings([True], visit)
-    assert (found.hostile_total, found.hostile_right, found.hostile_passed, found.sound) == (2, 1, 1, False)
-    print_summary(found, visit)
+def test_a_wrong_verdict_makes_the_evaluator_unsound_and_is_named(attack_run, capsys):
+    result = findings([True], attack_run)
+    assert (result.hostile_total, result.hostile_right, result.hostile_passed, result.sound) == (2, 1, 1, False)
+    print_summary(result, attack_run)
     assert f"WRONG: {NAMES[1]}: pass (why)" in capsys.readouterr().out
 
 
-def test_a_missing_layer_counts_for_no_total_and_is_said_plainly(visit, capsys):
-    lacking = visit._replace(layers=LAYERS[:3])
-    found = findings([True], lacking)
-    assert (found.hostile_total, found.sound) == (1, True)
-    print_summary(found, lacking)
+def test_a_missing_layer_counts_for_no_total_and_is_said_plainly(attack_run, capsys):
+    lacking = attack_run._replace(layers=LAYERS[:3])
+    result = findings([True], lacking)
+    assert (result.hostile_total, result.sound) == (1, True)
+    print_summary(result, lacking)
     out = capsys.readouterr().out
     assert "not in force here: seccomp: a program may start processes" in out
     assert "run model-written code on this machine only if you may lose it" in out
@@ -97,7 +97,7 @@ def test_attacks_are_read_from_a_file_or_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "got no attack, expected"),
         ("[[attack", "Expected"),
@@ -106,11 +106,11 @@ def test_attacks_are_read_from_a_file_or_a_folder(tmp_path):
         ("[[attack]]\nname = 'a'\nprogram = ''\ntries = ''\nexpected = []\nbegins = ['b']", "'b' is not in [pieces]"),
     ],
 )
-def test_a_file_of_attacks_that_is_none_is_refused_in_one_line(tmp_path, capsys, text, said):
+def test_a_file_of_attacks_that_is_none_is_refused_in_one_line(tmp_path, capsys, text, message):
     (tmp_path / "mine.toml").write_text(text)
     assert main(["doctor", "--hostile", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert message in line
     assert str(tmp_path) in line
 
 

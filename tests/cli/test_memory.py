@@ -16,13 +16,11 @@ from reflexion_lab.records import (
     Attempt,
     Check,
     Episode,
-    Evaluation,
     Manifest,
     MemoryState,
     Mistake,
     Session,
     Task,
-    Trajectory,
     Wisdom,
 )
 from reflexion_lab.runner.config.compose import compose
@@ -30,6 +28,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from tests import builders
 
 WISDOM = Wisdom(wisdom_id="wis-1", pattern="p", frequency=2, impact=0.5, domain="code")
 MISTAKE = Mistake(mistake_id="m-1", task_id="t", prompt="p", prompt_hash="0", mistake="x", severity=1.0, timestamp=5.0)
@@ -96,27 +95,35 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
 def test_search_narrows_by_what_it_is_given(lab, fill, episode, reflection, options, expected):
     typed = reflection("an empty list", category="type")
     place = fill(episode(1, passed=True), episode(2, "overflow"), episode(3, reflection=typed, confidence=0.9))
-    found = lab("memory", "search", *options, "--store", place, "--json")
-    assert ids(found.json["episodes"]) == expected
-    assert found.json["n"] == len(expected)
+    result = lab("memory", "search", *options, "--store", place, "--json")
+    assert ids(result.json["episodes"]) == expected
+    assert result.json["n"] == len(expected)
 
 
 def test_patterns_are_what_several_reflections_say(lab, fill, episode, reflection):
-    told = [("Check bounds",), ("check the bounds!", "Sort first"), ("sort first",), ("Check bounds",)]
-    place = fill(*(episode(n, reflection=reflection(lessons=lessons)) for n, lessons in enumerate(told)))
-    found = lab("memory", "patterns", "--store", place, "--json")
-    assert [(one["text"], one["count"]) for one in found.json["patterns"]] == [("Check bounds", 3), ("Sort first", 2)]
-    assert "Patterns: 2 in 4 reflections" in found.out and "Check bounds" in found.out
+    lessons_of = [("Check bounds",), ("check the bounds!", "Sort first"), ("sort first",), ("Check bounds",)]
+    place = fill(*(episode(n, reflection=reflection(lessons=lessons)) for n, lessons in enumerate(lessons_of)))
+    result = lab("memory", "patterns", "--store", place, "--json")
+    counts = [(pattern["text"], pattern["count"]) for pattern in result.json["patterns"]]
+    assert counts == [
+        ("Check bounds", 3),
+        ("Sort first", 2),
+    ]
+    assert "Patterns: 2 in 4 reflections" in result.out and "Check bounds" in result.out
     assert "--limit 0 shows all" in lab("memory", "patterns", "--store", place, "--limit", "1").out
     assert "no pattern found" in lab("memory", "patterns", "--store", place, "--min-frequency", "4").out
 
 
-def test_a_model_cannot_speak_to_the_terminal(lab, fill, episode):
-    place = fill(episode(1, "\x1b[31mred [bold]loud[/bold] [/nothing] \u202ebackwards", code="\x1b]0;title\x07"))
-    for command in (["search"], ["show"], ["show", "--episode", "ep-1"]):
-        shown = lab("memory", *command, "--store", place)
-        assert "\x1b" not in shown.raw and "\x07" not in shown.raw and "\u202e" not in shown.raw
-        assert "[bold]" in shown.raw and "\\x1b[31mred" in shown.raw
+@pytest.mark.parametrize(
+    "command", ["memory search", "memory show", "memory show --episode ep-1", "wisdom list", "wisdom show wis-1"]
+)
+def test_a_model_cannot_speak_to_the_terminal(lab, fill, episode, command):
+    hostile = "\x1b[31mred [bold]loud[/bold] [/nothing] \u202ebackwards"
+    wisdom = replace(WISDOM, pattern=hostile, advice=hostile, tags=(hostile,), sources=("ep-1",))
+    place = fill(episode(1, hostile, code="\x1b]0;title\x07"), wisdom)
+    shown = lab(*command.split(), "--store", place)
+    assert "\x1b" not in shown.raw and "\x07" not in shown.raw and "\u202e" not in shown.raw
+    assert "[bold]" in shown.raw and "\\x1b[31mred" in shown.raw
 
 
 def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
@@ -126,7 +133,7 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
     assert dry.out.startswith("2 episodes and mistakes of 30 days or older would be removed")
     assert len(held(Episode)) == 3
     assert lab("memory", "prune", "--days", "30", "--store", place).out.startswith("2 episodes and mistakes")
-    assert [one.episode_id for one in held(Episode)] == ["ep-2", "ep-3"]
+    assert [record.episode_id for record in held(Episode)] == ["ep-2", "ep-3"]
     assert held(Mistake) == []
     assert held(Wisdom) == [WISDOM]
 
@@ -139,18 +146,19 @@ def test_prune_takes_no_days_that_are_none(lab, fill, held, episode, days):
     assert len(held(Episode)) == 1
 
 
-@pytest.mark.parametrize("command", [["show"], ["search"], ["prune", "--days", "1"], ["export", "x.jsonl"]])
-def test_a_store_that_is_not_there_is_an_error_and_not_made(lab, place, command):
-    with pytest.raises(ValueError, match="--store: got no store"):
-        lab("memory", *command, "--store", place)
+COMMANDS = [
+    *("memory show", "memory search", "memory patterns", "memory prune --days 1", "memory export x.jsonl"),
+    *("wisdom list", "wisdom show x", "wisdom stats", "wisdom extract"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_missing_store_is_an_error_and_not_made(lab, place, command):
+    with pytest.raises(ValueError, match=r"--store: got no store .*store=sqlite or store=jsonl") as caught:
+        lab(*command.split(), "--store", place)
     assert not place.exists()
-
-
-def test_the_way_to_a_store_that_an_error_names_is_one_that_there_is(lab, place):
-    with pytest.raises(ValueError, match="store=sqlite or store=jsonl") as told:
-        lab("memory", "show", "--store", place)
     for kind in ("sqlite", "jsonl"):
-        assert compose(f"store={kind}").store.place in str(told.value)
+        assert compose(f"store={kind}").store.place in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["all.jsonl", "all.json"])
@@ -188,7 +196,7 @@ def test_an_import_says_what_was_new_and_what_was_known(lab, fill, held, episode
     again = lab("memory", "import", file, file, "--store", place, "--json")
     assert (again.json["new"]["episodes"], again.json["replaced"]["episodes"]) == (0, 4)
     assert "episodes: 0 new, 4 replaced" in again.out
-    assert [one.episode_id for one in held(Episode)] == ["ep-1", "ep-2", "ep-3"]
+    assert [record.episode_id for record in held(Episode)] == ["ep-1", "ep-2", "ep-3"]
 
 
 def test_a_store_can_be_imported_into_another(lab, fill, held, episode, tmp_path):
@@ -214,24 +222,15 @@ def test_nothing_is_imported_when_one_of_the_files_is_bad(lab, fill, held, episo
 
 
 def attempt(number, passed=False, **fields) -> Attempt:
-    outcome = "pass" if passed else "fail"
-    checks = (Check(name="assert f()", outcome=outcome, message="no"),)
-    return Attempt(
-        task_id="task/a",
-        number=number,
-        recalled=(),
-        trajectory=Trajectory(solution=f"x = {number}", strategy="single_shot"),
-        evaluation=Evaluation(passed=passed, outcome=outcome, reward=float(passed), checks=checks, feedback="no"),
-        memory=MemoryState(capacity=3, size=0, in_context=0, total=0),
-        **fields,
-    )
+    check = Check(name="assert f()", outcome="pass" if passed else "fail", message="no")
+    judged = {"reward": float(passed), "feedback": "no"}
+    acted = {"solution": f"x = {number}"}
+    return builders.attempt(check, number=number, task_id="task/a", judged=judged, acted=acted, **fields)
 
 
 def manifest(**fields) -> Manifest:
-    known = dict.fromkeys(("config_digest", "git_commit", "benchmark_digest", "model_fingerprint"), "")
-    known |= {"run_id": "run-1", "created_at": "2026-01-02T03:04:05Z", "seed": 0, "config": {"arm": "reflexion"}}
-    known |= {"dirty": False, "package_versions": {}, "benchmark": "toy", "n_expected": 1, "prompt_digests": {}}
-    return Manifest(**known | {"slots": 1, "feedback_source": "visible", "isolation": ()} | fields)
+    known = {"created_at": "2026-01-02T03:04:05Z", "config": {"arm": "reflexion"}, "benchmark": "toy"}
+    return builders.manifest("run-1", **known | fields)
 
 
 @pytest.fixture
@@ -249,16 +248,16 @@ def run(tmp_path, reflection):
     return write
 
 
-def test_attempts_of_a_run_become_the_episodes_that_the_run_would_have_kept(lab, place, held, run, reflection):
+def test_imported_attempts_become_the_runs_own_episodes(lab, place, held, run, reflection):
     taken = lab("memory", "import", run(), "--store", place, "--json")
     assert taken.json["new"] == {"episodes": 2, "wisdom": 0, "mistakes": 0, "sessions": 1}
     assert "without the tasks' prompts" in taken.out
     began = 1767323045.0  # 2026-01-02T03:04:05Z
     task = Task(task_id="task/a", prompt="", entry_point="")
-    made = [attempt(1, reflection=reflection(), recalled_wisdom=("wis-1",)), attempt(2, passed=True)]
-    expected = [episode_of(task, one, session_id("run-1", "task/a"), "reflexion") for one in made]
-    assert held(Episode) == [replace(one, timestamp=began) for one in expected]
-    assert [one.session_id for one in held(Session)] == ["run-1/task/a"]
+    attempts = [attempt(1, reflection=reflection(), recalled_wisdom=("wis-1",)), attempt(2, passed=True)]
+    expected = [episode_of(task, record, session_id("run-1", "task/a"), "reflexion") for record in attempts]
+    assert held(Episode) == [replace(record, timestamp=began) for record in expected]
+    assert [record.session_id for record in held(Session)] == ["run-1/task/a"]
 
 
 def test_a_run_imported_twice_is_there_once(lab, place, held, run):
@@ -273,7 +272,7 @@ def test_what_the_run_itself_has_stored_keeps_its_prompt_and_time(lab, fill, hel
     task = Task(task_id="task/a", prompt="sum the numbers", entry_point="")
     stored = episode_of(task, attempt(2, passed=True), session_id("run-1", "task/a"), "reflexion")
     lab("memory", "import", run(), "--store", fill(replace(stored, timestamp=77.0)))
-    kept = {one.attempt_number: one for one in held(Episode)}
+    kept = {record.attempt_number: record for record in held(Episode)}
     assert (kept[2].task_description, kept[2].timestamp) == ("sum the numbers", 77.0)
     assert kept[1].task_description == ""
 
@@ -291,8 +290,8 @@ def test_prompts_come_from_the_benchmark_that_a_run_names(lab, place, held, tmp_
     folder.close()
     taken = lab("memory", "import", folder.path, "--store", place)
     assert "without the tasks' prompts" not in taken.out
-    assert [one.task_description for one in held(Episode)] == [first.prompt]
-    assert [one.prompt for one in held(Mistake)] == [first.prompt]
+    assert [record.task_description for record in held(Episode)] == [first.prompt]
+    assert [record.prompt for record in held(Mistake)] == [first.prompt]
 
 
 def test_what_hidden_tests_have_taught_stays_outside(lab, place, held, run):
@@ -310,34 +309,41 @@ def test_a_sound_place_has_no_problems(lab, fill, episode, run):
 def test_every_bad_line_of_an_export_is_named(lab, fill, episode, tmp_path):
     good = tmp_path / "good.jsonl"
     lab("memory", "export", good, "--store", fill(episode(1), replace(WISDOM, impact=0.5)))
-    header, one, *rest = good.read_text().splitlines()
-    lines = [header, one, one[:-5], one.replace('"passed":false', '"passed":"no"'), "17", one.replace('"arm"', '""')]
-    lines += [one.replace('"confidence":0.5', '"confidence":1.5'), *rest]
+    header, record, *rest = good.read_text().splitlines()
+    lines = [
+        header,
+        record,
+        record[:-5],
+        record.replace('"passed":false', '"passed":"no"'),
+        "17",
+        record.replace('"arm"', '""'),
+    ]
+    lines += [record.replace('"confidence":0.5', '"confidence":1.5'), *rest]
     bad = tmp_path / "bad.jsonl"
     bad.write_text("\n".join(lines))
     checked = lab("memory", "validate", bad)
     assert checked.code == 1
-    said = checked.raw.splitlines()
-    assert [line.partition(": ")[0] for line in said[:-1]] == [f"{bad}, line {n}" for n in (3, 4, 5, 6, 7, 7)]
-    for word, line in zip(("JSON", "bool", "object", "agent_id", "confidence"), said, strict=False):
+    printed = checked.raw.splitlines()
+    assert [line.partition(": ")[0] for line in printed[:-1]] == [f"{bad}, line {n}" for n in (3, 4, 5, 6, 7, 7)]
+    for word, line in zip(("JSON", "bool", "object", "agent_id", "confidence"), printed, strict=False):
         assert word in line
-    assert said[-1] == f"{bad}: 6 problems found"
+    assert printed[-1] == f"{bad}: 6 problems found"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"kind":"episodes","schema":9}\n', "got schema 9, expected"),
         ('{"episode_id":"x"}\n', "got no header, expected"),
         ('{"kind":"dreams","schema":1}\n{}\n', "got no header, expected"),
     ],
 )
-def test_an_export_without_a_header_of_ours_is_named_once(lab, tmp_path, text, said):
+def test_an_export_without_a_header_of_ours_is_named_once(lab, tmp_path, text, message):
     file = tmp_path / "x.jsonl"
     file.write_text(text)
     checked = lab("memory", "validate", file)
     assert checked.code == 1
-    assert said in checked.out
+    assert message in checked.out
     assert "1 problem found" in checked.out
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from reflexion_lab.notebook.explore import explore
-from reflexion_lab.records import Attempt, Evaluation, MemoryState, Trajectory
+from tests import builders
 
 RIGHT, WRONG = (1, True), (0, False)
 LOOPS = {
@@ -24,7 +21,7 @@ def seen(write_run):
     return explore(write_run(LOOPS))
 
 
-def test_filters_narrow_the_list_and_the_first_task_that_fits_is_shown(seen):
+def test_filters_narrow_the_list_to_fitting_tasks(seen):
     assert seen.task_ids == ["t/1", "t/2", "t/10", "t/9"]
     w = seen.widgets
     for name, value, left in (
@@ -61,7 +58,7 @@ def test_steps_go_through_the_attempts_and_on_to_the_next_task(seen):
     for _ in range(8):
         w.on.click()
         places.append((w.tasks.value.task_id, w.attempt.value))
-    every = [(story.task_id, n) for story in seen.chosen for n in range(1, len(story.attempts) + 1)]
+    every = [(history.task_id, n) for history in seen.selected for n in range(1, len(history.attempts) + 1)]
     assert places == every + every[-1:]
     for _ in every:
         w.back.click()
@@ -70,7 +67,7 @@ def test_steps_go_through_the_attempts_and_on_to_the_next_task(seen):
 
 def test_a_page_shows_one_attempt_or_the_whole_history(seen):
     w = seen.widgets
-    w.tasks.value = seen.chosen[1]
+    w.tasks.value = seen.selected[1]
     w.attempt.value = 3
     one = w.page.value
     w.mode.value = "whole history"
@@ -81,15 +78,9 @@ def test_a_page_shows_one_attempt_or_the_whole_history(seen):
 
 def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
     evil = "<script>alert(1)</script>\u202e"
-    made = Attempt(
-        task_id=evil,
-        number=1,
-        recalled=(),
-        trajectory=Trajectory(solution=evil, strategy=evil, reply=evil),
-        evaluation=Evaluation(passed=False, outcome="fail", reward=0.0, feedback=evil),
-        memory=MemoryState(capacity=1, size=0, in_context=0, total=0),
-    )
-    seen = explore(write_run(made={evil: [made]}))
+    acted = {"solution": evil, "strategy": evil, "reply": evil}
+    attempt = builders.attempt(task_id=evil, judged={"feedback": evil}, acted=acted)
+    seen = explore(write_run(made={evil: [attempt]}))
     for html in (seen.widgets.page.value, seen._repr_html_()):
         assert "<script" not in html
         assert "\u202e" not in html
@@ -97,12 +88,14 @@ def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
     assert "\u202e" not in repr(seen)
 
 
-def test_an_oracle_run_says_upper_bound_and_an_unsealed_one_what_is_not_known(write_run):
+def test_an_oracle_run_says_upper_bound(write_run):
     bound = explore(write_run(LOOPS, feedback_source="oracle", name="bound"))
     assert "UPPER BOUND, not pass@1" in bound.heading
     assert "feedback source oracle" in bound.heading
     unsealed = explore(write_run(LOOPS, sealed=False, name="unsealed"))
-    assert [(story.result, story.strip) for story in unsealed.stories if story.task_id == "t/10"] == [("right", "?✓")]
+    assert [(history.result, history.strip) for history in unsealed.histories if history.task_id == "t/10"] == [
+        ("right", "?✓")
+    ]
 
 
 def test_an_unfinished_run_says_so_before_all_else(write_run):
@@ -116,10 +109,3 @@ def test_only_one_run_can_be_explored(write_run):
     runs = [write_run(LOOPS, name=name) for name in ("a", "b")]
     with pytest.raises(ValueError, match=r"2 runs, expected one"):
         explore(runs)
-
-
-def test_the_module_costs_no_widgets_until_it_shows_itself():
-    code = (
-        "import sys, reflexion_lab.notebook.explore; assert not {'ipywidgets', 'numpy', 'jinja2'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

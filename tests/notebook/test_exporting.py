@@ -7,7 +7,7 @@ import pytest
 import reflexion_lab as rl
 
 
-def test_attempts_of_runs_come_back_from_disk_as_they_are_in_the_frame(write_run, tmp_path):
+def test_a_data_set_from_disk_equals_the_frame(write_run, tmp_path):
     datasets = pytest.importorskip("datasets")
     folder = write_run({"a": [(0.5, False), (1, True)]})
     frame = rl.load(folder, texts=True).attempts

@@ -98,22 +98,22 @@ class Kernel:
 
 @pytest.fixture
 def kernel(tmp_path):
-    made = []
+    kernels = []
 
     def start(**options):
-        made.append(Kernel(tmp_path, **options))
-        return made[-1]
+        kernels.append(Kernel(tmp_path, **options))
+        return kernels[-1]
 
     yield start
-    for one in made:
-        one.close()
+    for each in kernels:
+        each.close()
 
 
 def lines(folder, pattern):
     return sum(path.read_bytes().count(b"\n") for path in folder.glob(pattern))
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped_in_the_same_kernel(kernel, tmp_path):
+def test_an_interrupted_run_resumes_in_the_same_kernel(kernel, tmp_path):
     k = kernel()
     k.run(BEGIN)
     whole, _ = k.run("print(told(rl.run(common, 'run_root=whole', quiet=True)), len(made))")
@@ -183,7 +183,7 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
 
 
 @pytest.mark.slow
-def test_without_ipywidgets_progress_is_text_and_the_explorer_says_what_to_install(kernel):
+def test_without_ipywidgets_progress_and_explorer_are_text(kernel):
     k = kernel()
     k.run("import sys; sys.modules['ipywidgets'] = None")
     k.run(BEGIN)

@@ -33,16 +33,16 @@ def made(write_run, tmp_path, attempt, reflection):
     def make(*names, tasks=12):
         for place, name in enumerate(names):
             for seed in (1, 2):
-                rng, found = random.Random(f"{place}:{seed}"), {}
+                rng, histories = random.Random(f"{place}:{seed}"), {}
                 for task in range(tasks):
                     first, second = rng.random() < 0.3, rng.random() < 0.5
-                    found[f"t{task}"] = [
+                    histories[f"t{task}"] = [
                         attempt(f"t{task}", 1, float(first), reflection=None if first else reflection(1))
                     ]
                     if not first:
                         read = replace(attempt(f"t{task}", 2, float(second)), recalled=(f"ep-t{task}-1",))
-                        found[f"t{task}"].append(read)
-                run = write_run(made=found, seed=seed, name=f"run-{place}-{seed}")
+                        histories[f"t{task}"].append(read)
+                run = write_run(made=histories, seed=seed, name=f"run-{place}-{seed}")
                 config = {"arm": name, "seed": seed, "recall": {"omega": place}}
                 run.write_manifest(replace(run.manifest, run_id=run.path.name, config=config))
         return f"{tmp_path}/run-*"
@@ -80,13 +80,13 @@ def test_each_takes_and_returns_an_axes_with_its_facts(made, name):
 
 def test_values_are_those_of_the_analysis(made):
     runs = made("retry", "reflexion")
-    found = arms(folders(runs))
+    run_arms = arms(folders(runs))
     lines = [line for line in plot.curves(runs).lines if line.get_gid() == "pass_at_1"]
     assert [list(line.get_ydata()) for line in lines] == [
-        [p.pass_at_1 for p in Curve.over(arm, 2).points] for arm in found
+        [p.pass_at_1 for p in Curve.over(arm, 2).points] for arm in run_arms
     ]
     ends = [line for line in plot.budgets(runs, unit="calls").lines if line.get_gid() == "final"]
-    assert [line.get_xdata()[0] for line in ends] == [accuracy_by_spending(arm, "calls")[-1].spend for arm in found]
+    assert [line.get_xdata()[0] for line in ends] == [accuracy_by_spending(arm, "calls")[-1].spend for arm in run_arms]
 
 
 def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(made):

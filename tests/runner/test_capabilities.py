@@ -3,10 +3,10 @@
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.build import has_durable_store, plain
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import compose, draws_from_runs
-from reflexion_lab.runner.config.parts import keeps, load_models, shares
+from reflexion_lab.runner.config.parts import has_shared_memory, load_models
 from reflexion_lab.runner.folder.manifest import measured
 
 OWN = """
@@ -48,9 +48,9 @@ def own(tmp_path, monkeypatch):
         (["store=sqlite", "store._target_=own_capabilities.Durable"], (True, True)),
     ],
 )
-def test_a_store_and_a_recall_say_whether_loops_learn_from_each_other(overrides, expected):
+def test_store_and_recall_say_whether_memory_is_shared(overrides, expected):
     cfg = compose(*overrides)
-    assert (keeps(cfg), shares(cfg)) == expected
+    assert (has_durable_store(cfg), has_shared_memory(cfg)) == expected
 
 
 def test_an_arm_keeps_its_promise_with_a_subclass():
@@ -66,7 +66,7 @@ def test_a_reflector_says_whether_it_reads_runs():
     assert not draws_from_runs(compose("reflector=rules"))
 
 
-def test_a_served_model_under_another_name_chats_and_how_it_is_asked_is_no_result(monkeypatch):
+def test_a_subclass_of_a_served_model_only_chats(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
     served = ["model=openai", "model.model=m", "model.base_url=http://127.0.0.1:1/v1",
               "model._target_=own_capabilities.MyServer"]  # fmt: skip

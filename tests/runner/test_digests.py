@@ -51,16 +51,16 @@ def changed(config, key):
 
 
 def test_no_choice_of_any_group_is_forgotten():
-    made = sorted(choice for choices in CONFIGS for choice in choices)
-    assert made == sorted(choice for group in GROUPS for choice in group)
-    assert len(made) > 70
+    choices_listed = sorted(choice for choices in CONFIGS for choice in choices)
+    assert choices_listed == sorted(choice for group in GROUPS for choice in group)
+    assert len(choices_listed) > 70
 
 
 EVERY_STOP = f"stop=[{','.join(sorted(path.stem for path in (CONF / 'stop').glob('*.yaml')))}]", "stop.budget.cost=null"
 
 
 @pytest.mark.parametrize("choices", [(), *CONFIGS, EVERY_STOP], ids=" ".join)
-def test_a_digest_changes_with_each_key_that_may_change_a_result_and_with_no_other(choices):
+def test_a_digest_changes_with_exactly_the_measured_keys(choices):
     config = plain(compose(*choices, "storage.url=postgresql://host/lab"))
     digest = manifest.config_digest(config)
     keys = list(leaves(config))
@@ -72,7 +72,7 @@ def test_a_digest_changes_with_each_key_that_may_change_a_result_and_with_no_oth
         assert (other == digest) is is_execution, ".".join(key)
 
 
-def test_the_table_of_keys_in_the_documentation_is_that_of_the_code():
+def test_the_documented_table_of_keys_is_that_of_the_code():
     page = (CONF.parent / "docs" / "configuration.md").read_text()
     rows = re.findall(r"^\| (`.*?) \| (\S.*?) \|", page.partition("## Keys and digests")[2].partition("\n## ")[0], re.M)
     by_keys = {tuple(re.findall(r"`([^`]+)`", keys)): answer for keys, answer in rows}
@@ -97,22 +97,22 @@ def test_the_digest_of_an_earlier_version_is_no_disagreement():
     assert len(finding.disagreements) == 1
 
 
-def test_keys_that_came_later_count_as_their_defaults_in_an_old_manifest():
+def test_later_keys_count_as_defaults_in_an_old_manifest():
     overrides = ["model=simulated", "actor=single_shot", "tracker=none", "benchmark.limit=2", "store=sqlite"]
     for more, expected in (([], []), (["memory.shared.across_cells=true"], ["memory"])):
         now = plain(compose(*overrides, *more))
-        found = manifest.differences(manifest_of(OLD), manifest_of({**OLD, "config": now}))
-        assert found == expected
+        differences = manifest.differences(manifest_of(OLD), manifest_of({**OLD, "config": now}))
+        assert differences == expected
 
 
-def test_an_edited_price_file_is_a_difference_where_a_stop_rule_reads_costs():
+def test_edited_prices_are_a_difference_if_a_rule_reads_costs():
     for cost, expected in ((None, []), (0.5, ["prices of models"])):
         config = {**OLD["config"], "stop": {"budget": {"cost": cost}}}
         runs = [manifest_of({**OLD, "config": config, "prices": {"actor": price}}) for price in ("1 USD", "2 USD")]
         assert manifest.differences(*runs) == expected
 
 
-def test_cells_with_other_stores_are_no_equal_cells_and_a_moved_root_is_none():
+def test_cells_differ_by_store_and_not_by_run_root():
     here, there = (compose("store=sqlite", f"store.place={place}") for place in ("a.sqlite", "b.sqlite"))
     assert digest_of(here) == digest_of(there)
     assert cell_digest(here) != cell_digest(there)

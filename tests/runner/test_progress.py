@@ -19,7 +19,7 @@ def test_a_log_gets_a_line_with_tasks_passes_rates_cost_and_time(capsys):
         assert part in line
 
 
-def test_the_line_counts_what_models_spent_whichever_replies_were_cached(capsys):
+def test_the_line_counts_the_spending_of_uncached_calls(capsys):
     progress = Progress(total=1, spent=lambda: Usage(calls=1, cost=0.75))  # a reflection; the actor's reply was cached
     progress.attempt()
     progress.close()

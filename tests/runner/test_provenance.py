@@ -32,22 +32,22 @@ def of_run(tmp_path):
     return RunFolder.existing(path)
 
 
-def test_a_run_from_the_command_line_names_its_words_machine_and_files(tmp_path):
+def test_a_run_records_its_overrides_platform_and_files(tmp_path):
     assert main(["run", *SMALL, "temperature=0.5", f"run_root={tmp_path}"]) == 0
-    made = of_run(tmp_path).manifest.provenance
-    assert made.overrides[: len(SMALL)] == SMALL
-    assert "temperature=0.5" in made.overrides
-    assert made.launcher == "basic"
-    assert made.python == f"{platform.python_implementation()} {platform.python_version()}"
-    assert platform.machine() in made.platform
-    assert made.cpus >= 1
-    assert made.lock_digest == file_digest(Path(__file__).parents[2] / "constraints.txt")
-    assert made.code_digest == code_digest()
-    assert made.sandbox_version == VERSION
-    assert (made.embedder_fingerprint, made.benchmark_file_digest, made.own_parts) == ("", "", {})
+    origin = of_run(tmp_path).manifest.provenance
+    assert origin.overrides[: len(SMALL)] == SMALL
+    assert "temperature=0.5" in origin.overrides
+    assert origin.launcher == "basic"
+    assert origin.python == f"{platform.python_implementation()} {platform.python_version()}"
+    assert platform.machine() in origin.platform
+    assert origin.cpus >= 1
+    assert origin.lock_digest == file_digest(Path(__file__).parents[2] / "constraints.txt")
+    assert origin.code_digest == code_digest()
+    assert origin.sandbox_version == VERSION
+    assert (origin.embedder_fingerprint, origin.benchmark_file_digest, origin.own_parts) == ("", "", {})
 
 
-def test_cells_of_a_sweep_name_the_words_of_their_own_cell(tmp_path):
+def test_cells_of_a_sweep_record_their_own_overrides(tmp_path):
     assert main(["run", "-m", *SMALL, f"run_root={tmp_path}", "seed=0,1"]) == 0
     overrides = [RunFolder.existing(path).manifest.provenance.overrides for path in sorted(tmp_path.glob("2*"))]
     assert sorted(word for words in overrides for word in words if word.startswith("seed=")) == ["seed=0", "seed=1"]
@@ -62,14 +62,14 @@ def test_no_machine_user_home_or_key_is_named(monkeypatch, tmp_path):
         "b=postgresql://me:planted@host/db",
         "+actor.gateway_token=planted-7f3a9c",
     ]
-    made = provenance({"benchmark": {"load": {"path": None}}}, overrides=words)
-    assert made.overrides[0] == "run_root=~/runs"
-    text = msgspec.json.encode(made).decode()
+    origin = provenance({"benchmark": {"load": {"path": None}}}, overrides=words)
+    assert origin.overrides[0] == "run_root=~/runs"
+    text = msgspec.json.encode(origin).decode()
     for hidden in ("planted", f"/{getpass.getuser()}/", socket.gethostname(), str(Path.cwd())):
         assert hidden not in text, hidden
 
 
-def test_manifests_of_earlier_versions_are_read_and_their_runs_may_be_resumed(tmp_path):
+def test_runs_without_provenance_can_be_resumed(tmp_path):
     lab = assemble(compose(*SMALL, f"run_root={tmp_path}"))
     lab.close()
     then = json.loads((lab.folder.path / "manifest.json").read_text())
@@ -79,7 +79,7 @@ def test_manifests_of_earlier_versions_are_read_and_their_runs_may_be_resumed(tm
     assert differences(earlier, lab.folder.manifest) == []
 
 
-def test_another_machine_python_or_lock_is_no_other_run_but_other_vectors_are(tmp_path):
+def test_another_platform_is_no_difference_other_vectors_are(tmp_path):
     lab = assemble(compose(*SMALL, f"run_root={tmp_path}"))
     lab.close()
     here = lab.folder.manifest
@@ -101,13 +101,13 @@ def own_actor(tmp_path, monkeypatch):
     sys.modules.pop("an_own_part", None)
 
 
-def test_a_resumed_run_notices_that_a_part_of_the_readers_own_was_changed(tmp_path, own_actor):
+def test_a_changed_part_of_ones_own_is_refused_on_resume(tmp_path, own_actor):
     words = (*SMALL, f"run_root={tmp_path}", "actor._target_=an_own_part.Mine")
     cfg = compose(*words)
     lab = assemble(cfg)
     lab.close()
-    made = lab.folder.manifest.provenance
-    assert made.own_parts == {"an_own_part": file_digest(own_actor)}
+    origin = lab.folder.manifest.provenance
+    assert origin.own_parts == {"an_own_part": file_digest(own_actor)}
     again = compose(*words, f"resume={lab.folder.path}")
     assemble(again).close()
     own_actor.write_text(OWN + "        return None\n")
@@ -115,40 +115,40 @@ def test_a_resumed_run_notices_that_a_part_of_the_readers_own_was_changed(tmp_pa
         assemble(again)
 
 
-def test_parts_of_the_package_are_no_parts_of_the_readers_own_and_a_part_without_a_file_is_named():
+def test_parts_of_the_package_are_no_parts_of_ones_own():
     config = {"a": {"_target_": "reflexion_lab.agent.actors.react.ReAct"}, "b": [{"_target_": "__main__.Mine"}]}
     assert list(own_parts(config)) == ["__main__"]
 
 
-def test_the_vectors_of_a_run_are_named_where_it_compares_any(tmp_path):
-    found = {}
+def test_the_embedder_is_recorded_where_retrieval_uses_it(tmp_path):
+    fingerprints = {}
     for retriever in ("jaccard", "hybrid"):
         cfg = compose(*SMALL, f"run_root={tmp_path}", f"retriever={retriever}", "recall=window_then_similar")
         lab = assemble(cfg)
         lab.close()
-        found[retriever] = lab.folder.manifest.provenance.embedder_fingerprint
-    assert found["jaccard"] == ""
-    assert found["hybrid"].startswith("minilm-int8:")
+        fingerprints[retriever] = lab.folder.manifest.provenance.embedder_fingerprint
+    assert fingerprints["jaccard"] == ""
+    assert fingerprints["hybrid"].startswith("minilm-int8:")
 
 
-def test_the_file_of_the_tasks_is_named_by_its_digest(tmp_path):
+def test_the_digest_of_the_tasks_file_is_recorded(tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("{}\n")
-    found = provenance({"benchmark": {"load": {"path": str(tasks)}}})
-    assert found.benchmark_file_digest == file_digest(tasks)
+    origin = provenance({"benchmark": {"load": {"path": str(tasks)}}})
+    assert origin.benchmark_file_digest == file_digest(tasks)
 
 
 def test_changed_code_has_another_digest_whatever_git_knows(tmp_path, monkeypatch):
     """Of a copy of the package: the digest knows content and names, and no place."""
-    copies, found = [tmp_path / name / "reflexion_lab" for name in ("one", "two")], []
+    copies, digests = [tmp_path / name / "reflexion_lab" for name in ("one", "two")], []
     package = source.PACKAGE
     for copy in copies:
         shutil.copytree(package / "text" / "prompts", copy, ignore=shutil.ignore_patterns("__pycache__"))
         monkeypatch.setattr(source, "PACKAGE", copy)
-        found.append(code_digest.__wrapped__())
-    assert found[0] == found[1]
+        digests.append(code_digest.__wrapped__())
+    assert digests[0] == digests[1]
     (copies[1] / "new.py").write_text("x = 1\n")
-    assert code_digest.__wrapped__() != found[1]
+    assert code_digest.__wrapped__() != digests[1]
 
 
 def test_a_dirty_tree_is_known_by_its_diff(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import FILE, exploratory, of_runs, read, strays
+from tests.builders import scripted
 
 STUDY = """\
 name: words of a script
@@ -38,24 +39,20 @@ def study(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, study):
-    """Carries out a small run and returns its folder."""
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]))
+    """Carries out a small run and returns its folder; `before` gets the assembled lab."""
+    base = ["benchmark.limit=2", "reflector=rules", "tracker=none", "quiet=true", "loop.max_attempts=1"]
 
-    def made(*overrides, registered=True):
-        given = [f"study={study}"] if registered else []
-        cfg = compose(
-            "model=scripted", f"model.path={script}", f"run_root={tmp_path / 'runs'}", "benchmark.limit=2",
-            "reflector=rules", "tracker=none", "quiet=true", "loop.max_attempts=1", *given, *overrides,
-        )  # fmt: skip
-        lab = assemble(cfg)
+    def carry_out(*overrides, registered=True, before=lambda lab: None):
+        studies = [f"study={study}"] if registered else []
+        lab = assemble(compose(*scripted(tmp_path), f"run_root={tmp_path / 'runs'}", *base, *studies, *overrides))
+        before(lab)
         try:
             lab.runner.run()
         finally:
             lab.close()
         return lab.folder
 
-    return made
+    return carry_out
 
 
 def test_the_digest_is_that_of_the_content_not_of_the_file(study):
@@ -69,7 +66,7 @@ def test_the_digest_is_that_of_the_content_not_of_the_file(study):
 
 
 @pytest.mark.parametrize(
-    ("line", "changed", "told"),
+    ("line", "changed", "message"),
     [
         ("primary_metric: pass_at_1\n", "", "primary_metric"),
         ("n_tasks: 2", "n_tasks: two", "n_tasks"),
@@ -87,11 +84,11 @@ def test_the_digest_is_that_of_the_content_not_of_the_file(study):
         ("name:", "name: [", "study"),
     ],
 )
-def test_what_a_study_lacks_is_named_with_the_file(study, line, changed, told):
+def test_a_mistake_in_a_study_is_named_with_the_file(study, line, changed, message):
     study.write_text(STUDY.replace(line, changed))
     with pytest.raises(ValueError, match=r"my-study\.yaml") as caught:
         read(study)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_study_that_is_not_there_begins_no_run(run, study, tmp_path):
@@ -101,32 +98,26 @@ def test_a_study_that_is_not_there_begins_no_run(run, study, tmp_path):
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*/manifest.json"))
 
 
-def test_a_run_keeps_the_digest_and_a_copy(run, study):
-    folder = run()
+def test_a_run_keeps_the_digest_and_a_copy_of_its_study(run, study):
+    folder, unregistered = run(), run(registered=False)
     assert folder.manifest.study == "words of a script"
     assert folder.manifest.study_digest == read(study).digest
     assert (folder.path / FILE).read_bytes() == study.read_bytes()
-    assert run(registered=False).manifest.study_digest == ""
+    assert unregistered.manifest.study_digest == ""
+    assert unregistered.manifest.config_digest == folder.manifest.config_digest
 
 
-def test_where_the_file_lies_is_no_part_of_what_is_measured(run):
-    assert run().manifest.config_digest == run(registered=False).manifest.config_digest
+def test_the_file_is_read_before_the_first_call(study, run):
+    digests = []
 
+    def watch(lab):
+        complete = lab.model.complete
+        lab.model.complete = lambda *call, **options: (
+            digests.append(lab.folder.manifest.study_digest) or complete(*call, **options)
+        )
 
-def test_the_file_is_read_before_the_first_call(tmp_path, study, run):
-    seen = []
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return 1\n"}]))
-    cfg = compose(
-        "model=scripted", f"model.path={script}", f"run_root={tmp_path / 'early'}", "benchmark.limit=2",
-        "tracker=none", "quiet=true", "loop.max_attempts=1", f"study={study}",
-    )  # fmt: skip
-    lab = assemble(cfg)
-    ask = lab.model.complete
-    lab.model.complete = lambda *asked, **more: seen.append(lab.folder.manifest.study_digest) or ask(*asked, **more)
-    lab.runner.run()
-    lab.close()
-    assert set(seen) == {read(study).digest}
+    run(before=watch)
+    assert set(digests) == {read(study).digest}
 
 
 @pytest.mark.parametrize("change", ["changed", "left out"])
@@ -161,13 +152,13 @@ def test_a_run_outside_of_what_was_registered_is_warned_of(run):
         run("seed=7")
 
 
-def test_what_was_registered_is_not_exploratory_and_all_else_is(run, study):
+def test_what_was_not_registered_is_exploratory(run, study):
     registered = read(study)
     runs = [run(f"seed={seed}").manifest for seed in (0, 1)]
     assert exploratory(registered, "reflexion", "pass_at_1", baseline="retry", runs=runs) == []
     assert exploratory(registered, "reflexion", "any_solved", baseline="retry", runs=runs) == []
     assert exploratory(None, "reflexion", "pass_at_1") == ["no study was registered"]
-    for told, reasons in {
+    for message, reasons in {
         "arm simple": exploratory(registered, "simple", "pass_at_1"),
         "arm reflexion recall.omega=5": exploratory(registered, "reflexion recall.omega=5", "pass_at_1"),
         "metric damage": exploratory(registered, "reflexion", "damage"),
@@ -181,7 +172,7 @@ def test_what_was_registered_is_not_exploratory_and_all_else_is(run, study):
         ),
     }.items():
         assert len(reasons) == 1
-        assert told in reasons[0]
+        assert message in reasons[0]
 
 
 def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
@@ -201,7 +192,7 @@ def test_check_says_what_is_missing(run, study, capsys):
     assert read(study).digest in out
 
 
-def test_check_reads_a_study_alone_and_names_what_is_wrong_with_it(study, capsys):
+def test_check_reads_a_study_alone_and_names_its_mistake(study, capsys):
     assert main(["study", "check", str(study)]) == 0
     study.write_text(STUDY.replace("n_tasks: 2", "n_tasks: 0"))
     assert main(["study", "check", str(study)]) == 2
@@ -210,14 +201,14 @@ def test_check_reads_a_study_alone_and_names_what_is_wrong_with_it(study, capsys
 
 def test_a_manifest_without_a_study_reads_as_before(tmp_path, run):
     folder = run(registered=False)
-    told = json.loads((folder.path / "manifest.json").read_text())
-    del told["study"], told["study_digest"]
-    (folder.path / "manifest.json").write_text(json.dumps(told))
+    fields = json.loads((folder.path / "manifest.json").read_text())
+    del fields["study"], fields["study_digest"]
+    (folder.path / "manifest.json").write_text(json.dumps(fields))
     assert RunFolder.existing(folder.path).manifest.study_digest == ""
     assert registration.of_runs([folder.path], [folder.manifest]) is None
 
 
-def test_an_arm_may_be_registered_by_a_list_and_a_number_in_either_notation(study):
+def test_an_arm_is_registered_by_a_list_or_a_number(study):
     study.write_text(
         STUDY.replace("retry]", "retry, 'retry temperature=0', 'reflexion quality.severe=[short, generic]']")
     )

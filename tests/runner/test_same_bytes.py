@@ -2,7 +2,6 @@
 cache marks.
 """
 
-import json
 import random
 import time
 
@@ -13,6 +12,7 @@ from reflexion_lab.analysis.canonical_form import as_bytes, bare, differences, e
 from reflexion_lab.analysis.summary import Log
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.compose import assemble, compose
+from tests.builders import scripted
 
 SHARED = (
     "recall=window_then_similar", "recall.min_score=0", "recall.omega=adaptive", "retriever=jaccard",
@@ -37,14 +37,12 @@ class Unsteady(ScriptedModel):
 
 
 def carried_out(tmp_path, workers, *overrides):
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps([{"when": "", "reply": ""}]))  # `Unsteady` takes its place
     cfg = compose(
-        "model=scripted", f"model.path={script}", f"run_root={tmp_path / str(workers)}", "benchmark.limit=12",
+        *scripted(tmp_path), f"run_root={tmp_path / str(workers)}", "benchmark.limit=12",
         "tracker=none", "quiet=true", f"workers={workers}", "seed=3", *overrides,
     )  # fmt: skip
     lab = assemble(cfg)
-    lab.model._model = Unsteady(workers)
+    lab.model._model = Unsteady(workers)  # in the place of the script
     try:
         lab.runner.run()
     finally:

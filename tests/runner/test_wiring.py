@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.build import build, prepared
+from reflexion_lab.runner.config.build import build, plain, prepared
+from reflexion_lab.runner.config.compose import assemble, compose
 
 
 class Part:
@@ -46,32 +47,40 @@ def test_what_cannot_be_built_is_named_by_its_key(wrong, message):
         build(wrong, "actor", {"model": "m"})
 
 
-def test_whole_numbers_are_numbers_and_null_is_one_where_it_may_be():
+def test_a_float_may_be_an_int_and_null_if_optional():
     for share in (1, 0.5, None):
         assert build(node(share=share), "", {"model": "m"}).share == share
 
 
-def test_own_values_go_before_parts_and_parts_are_built_for_who_asks():
+def test_own_values_take_precedence_over_parts():
     maker = build(node(Maker, make_part=node()), "", {"model": "m", "inner": node(inner=None)})
     assert (maker.part.model, maker.part.inner.model) == ("other", "other")
     assert build(node(model="own"), "", {"model": "m"}).model == "own"
 
 
 class Helper:
-    made = 0
+    count = 0
 
     def __init__(self, prompts: str = "mine") -> None:
-        Helper.made += 1
+        Helper.count += 1
         self.prompts = prompts
 
 
-def test_a_helper_within_a_part_keeps_its_defaults_and_is_made_once_for_all_loops():
-    Helper.made = 0
+def test_an_inner_part_is_built_once_for_all_loops():
+    Helper.count = 0
     ready = prepared(node(inner={"first": [node(Helper)]}), "actor")
     parts = [build(ready, "", {"model": "m", "prompts": "the lab's"}) for _ in range(3)]
     assert {part.inner["first"][0].prompts for part in parts} == {"mine"}
-    assert Helper.made == 1
+    assert Helper.count == 1
 
 
 def test_a_node_in_a_mapping_is_built():
     assert isinstance(build(node(inner={"a": node(Helper)}), "", {"model": "m"}).inner["a"], Helper)
+
+
+def test_only_the_config_of_a_manifest_may_hold_unused_keys(tmp_path):
+    cfg = compose("model=simulated", "actor=single_shot", "tracker=none", "benchmark.load.n=1", f"run_root={tmp_path}")
+    config = {**plain(cfg), "key_of_an_earlier_version": 1}
+    assemble(config).close()
+    with pytest.raises(ConfigError, match="key_of_an_earlier_version: unknown key"):
+        assemble(compose(*("model=simulated", "actor=single_shot", "tracker=none"), "+key_of_an_earlier_version=1"))

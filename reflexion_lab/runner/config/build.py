@@ -80,15 +80,15 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
         return converted(key, values, record)
     named = _parameters(target)
     if named is None:
-        return _fit(key, _call(target, node.get("_args_", ()), values, key))
-    if not _takes_any(named) and (strange := [name for name in values if name not in named]):
+        return _check_method(key, _call(target, node.get("_args_", ()), values, key))
+    if not _accepts_any(named) and (strange := [name for name in values if name not in named]):
         raise unknown(_below(key, strange[0]), named)
     for name in [name for name, each in named.items() if each.annotation in ("Sampling", Sampling) and name in values]:
         if not isinstance(values[name], Sampling):
             values[name] = converted(_below(key, name), values[name], Sampling)
     limits.check(target, values, key)
     values |= {name: _built(part, name, parts) for name, part in parts.items() if name in named and name not in values}
-    return _fit(key, _call(target, node.get("_args_", ()), values, key))
+    return _check_method(key, _call(target, node.get("_args_", ()), values, key))
 
 
 def _values(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key:
         raise
 
 
-def _fit(key: str, part: T) -> T:
+def _check_method(key: str, part: T) -> T:
     """The part itself. Raises ConfigError: it cannot do what parts under that key do."""
     if (method := METHODS.get(key)) and not callable(getattr(part, method, None)):
         raise ConfigError(f"{key}: its _target_ makes a {type(part).__name__}", expected=f"a part that has `{method}`")
@@ -284,6 +284,11 @@ def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: b
     return getattr(owner, name, default) if is_inherited else getattr(owner, "__dict__", {}).get(name, default)
 
 
+def has_durable_store(config: Mapping[str, Any]) -> bool:
+    """Whether the memory of a run is stored beyond its end."""
+    return bool(capability(config["store"], "is_durable", True, is_inherited=False))
+
+
 def located(name: str) -> Any:
     """The module, or the object within one, of a dotted name. Raises ImportError, AttributeError."""
     top, *steps = name.split(".")
@@ -303,7 +308,7 @@ def takes(node: Any, name: str) -> bool:
     return name in (_parameters(_target(node, "")) or ()) or takes(list(node.values()), name)
 
 
-def asked() -> tuple[tuple[str, ...], str]:
+def hydra_job() -> tuple[tuple[str, ...], str]:
     """The overrides that Hydra's job was given, and its launcher; ((), "") outside of one, as in a notebook."""
     from hydra.core.hydra_config import HydraConfig
 
@@ -314,7 +319,7 @@ def asked() -> tuple[tuple[str, ...], str]:
 
 
 def plain(node: Any, resolve: bool = True) -> Any:
-    """A config node as dicts, lists and scalars, interpolations resolved unless asked not to."""
+    """A config node as dicts, lists and scalars, interpolations resolved unless told not to."""
     from omegaconf import OmegaConf
 
     return OmegaConf.to_container(node, resolve=resolve) if OmegaConf.is_config(node) else node
@@ -325,10 +330,10 @@ def _names(target: Any) -> Sequence[str] | None:
     if record := _record(target):
         return record.__struct_fields__
     named = inspect.signature(target).parameters
-    return None if _takes_any(named) else list(named)
+    return None if _accepts_any(named) else list(named)
 
 
-def _takes_any(named: Mapping[str, inspect.Parameter]) -> bool:
+def _accepts_any(named: Mapping[str, inspect.Parameter]) -> bool:
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in named.values())
 
 

@@ -12,7 +12,15 @@ import msgspec
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
-from reflexion_lab.runner.config.build import LoopValues, capability, check_targets, converted, nearest, plain
+from reflexion_lab.runner.config.build import (
+    LoopValues,
+    capability,
+    check_targets,
+    converted,
+    has_durable_store,
+    nearest,
+    plain,
+)
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -236,10 +244,7 @@ def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
             "temperature: got 0 with arm=retry, where a deterministic model draws the same program at every attempt, "
             "expected one above 0; give temperature=0.8, say, to all arms alike"
         )
-    shares = config["memory"]["shared"].get("across_cells") and capability(
-        config["store"], "is_durable", True, is_inherited=False
-    )
-    if shares and config.get("sweep_id"):
+    if config["memory"]["shared"].get("across_cells") and has_durable_store(config) and config.get("sweep_id"):
         yield (
             "memory.shared.across_cells: true, so cells of this sweep read what others have stored; results depend on "
             "the order in which the cells run, and seeds are no independent repetitions"

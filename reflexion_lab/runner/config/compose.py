@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -24,36 +24,38 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.protocols import Begun, Executor, Model, Sandbox, Stop, SuiteWriter, Tracker
+from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
     Config,
     LoopValues,
-    asked,
     build,
     capability,
     check_targets,
     construct,
     converted,
+    has_durable_store,
+    hydra_job,
     nearest,
     plain,
     prepared,
 )
-from reflexion_lab.runner.config.messages import hydras_own, in_hydras_words
+from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import (
-    ROLES,
     Models,
-    cached,
+    cached_sandbox,
+    draws_by_role,
     embedder_fingerprint,
-    keeps,
+    has_shared_memory,
     load_archive,
     load_benchmark,
     load_limits,
     load_models,
-    shares,
     snapshot_path,
-    timed,
+    stop_rules,
+    suite_writer_factory,
+    timed_tasks,
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
@@ -61,17 +63,15 @@ from reflexion_lab.runner.folder.manifest import (
     EXECUTION_KEYS,
     describe,
     differences,
-    file_digest,
     provenance,
     resumption,
 )
-from reflexion_lab.runner.pool import Shuffled, pool_runs
 
 if TYPE_CHECKING:
-    from reflexion_lab.agent.models.cache import CachedModel, Draws
+    from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.loop.stop import Stuck
-    from reflexion_lab.memory.archive import Archive, OneRound, Rounds
+    from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.memory.archive import OneRound, Rounds
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -113,7 +113,7 @@ def compose(*overrides: str) -> Config:
     try:
         return _composed(*overrides)
     except Exception as problem:
-        raise blamed(problem, overrides) from problem.__cause__
+        raise with_override_at_fault(problem, overrides) from problem.__cause__
 
 
 def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
@@ -127,15 +127,17 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
     except Exception as problem:
-        raise blamed(problem, [word for word in arguments if not word.startswith("-")]) from problem.__cause__
+        raise with_override_at_fault(
+            problem, [word for word in arguments if not word.startswith("-")]
+        ) from problem.__cause__
 
 
-def blamed(problem: Exception, overrides: Sequence[str]) -> Exception:
+def with_override_at_fault(problem: Exception, overrides: Sequence[str]) -> Exception:
     """`problem` with the override at fault, where it does not name it: that one raises the very same by itself. What is
     wrong with a file that an override names is a ConfigError.
     """
     suggest_key(problem, overrides)
-    if hydras_own(problem) and any(override.partition("=")[0] in str(problem) for override in overrides):
+    if is_hydra_error(problem) and any(override.partition("=")[0] in str(problem) for override in overrides):
         return problem
     paths = [override for override in overrides if override.startswith("hydra.searchpath=")]
     for override in reversed(overrides):  # the last override is the most likely cause
@@ -144,7 +146,7 @@ def blamed(problem: Exception, overrides: Sequence[str]) -> Exception:
         except Exception as alone:
             if str(alone) != str(problem):
                 continue
-            if not hydras_own(problem):
+            if not is_hydra_error(problem):
                 is_file = not isinstance(problem, ValueError) or isinstance(problem, UnicodeDecodeError)
                 return ConfigError(f"{override}: {problem}{'; expected a file in YAML' * is_file}")
             problem.add_note(f"in {override}")
@@ -154,7 +156,7 @@ def blamed(problem: Exception, overrides: Sequence[str]) -> Exception:
 
 def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:
     """Add the nearest key to an error of Hydra's about one that the config of `overrides` does not have."""
-    if unknown := re.search(r"is not in struct\s+full_key: (?!hydra\.)(\S+)", in_hydras_words(problem)):
+    if unknown := re.search(r"is not in struct\s+full_key: (?!hydra\.)(\S+)", all_messages(problem)):
         others = [override for override in overrides if override.partition("=")[0] != unknown[1]]
         try:
             cfg = _composed(*others)
@@ -216,7 +218,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     settings.check_keys(cfg) if not is_recorded else check_targets("", plain(cfg), is_recorded)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
-    if cfg.feedback_source == "oracle" and keeps(cfg):
+    if cfg.feedback_source == "oracle" and has_durable_store(cfg):
         raise ConfigError(
             "store",
             "a store with feedback_source=oracle",
@@ -248,15 +250,17 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
     as_it_stands: Any = OmegaConf.to_container(cfg, resolve=False)
-    sandbox = cached(cfg, executor.pool(load_limits(cfg), cfg.sandbox.servers, as_it_stands))
+    sandbox = cached_sandbox(cfg, executor.pool(load_limits(cfg), cfg.sandbox.servers, as_it_stands))
     held.callback(sandbox.close)
     sandbox.open(is_new=False)  # report a damaged cache before anything runs
     benchmark = load_benchmark(cfg, sandbox)
     models = load_models(cfg)
     held.callback(models.close)
-    tried = load_archive(cfg, InMemory()) if shares(cfg) else None
+    tried = load_archive(cfg, InMemory()) if has_shared_memory(cfg) else None
     manifest = described(cfg, benchmark, models, sandbox.layers, _provenance(cfg, tried))
     if draws_from_runs(cfg):
+        from reflexion_lab.runner.pool import pool_runs
+
         runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
         cfg = copy.deepcopy(cfg)
         cfg.reflector.pool = as_it_stands["reflector"]["pool"] = list(map(str, runs))  # the executor's config, too
@@ -270,11 +274,11 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     models.open()
     sandbox.open()
     # A resumed run keeps its tasks, even if a canonical solution fails now on a busy machine.
-    tasks = timed(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
+    tasks = timed_tasks(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
     folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
-    rounds = begin(archive, cfg, folder, executor)
-    beginning = Begun(
+    rounds = begin_rounds(archive, cfg, folder, executor)
+    beginning = StartedRun(
         folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
     )
     runner = Runner(
@@ -293,15 +297,15 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     return Lab(runner, folder, tracker, sandbox, models, archive, executor)
 
 
-def begin(archive: Archive | None, cfg: Config, folder: RunFolder, executor: Executor) -> Rounds | OneRound:
-    """Read the store as it stood when the run in `folder` began, which a resumed run does again. Cells of a sweep begin
-    with the same snapshot, which the first of them takes.
+def begin_rounds(archive: Archive | None, cfg: Config, folder: RunFolder, executor: Executor) -> Rounds | OneRound:
+    """Read the store as it stood when the run in `folder` began, which a resumed run does again. Cells of a sweep
+    begin with the same snapshot, which the first of them takes.
     """
     from reflexion_lab.memory.archive import OneRound, Rounds
 
     if archive is None:
         return OneRound()
-    rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.tell)
+    rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.broadcast)
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
         known = folder.beginning or (read_beginning(snapshot) if snapshot else None)
@@ -372,54 +376,10 @@ def loop_factory(
     return loop
 
 
-def draws_by_role(models: Models) -> dict[str, Draws]:
-    """Each role's model as one loop sees it; roles that share a model, or its fingerprint, share their count."""
-    from collections import Counter
-
-    from reflexion_lab.agent.models.cache import Draws
-
-    counts = Counter[str]()
-    draws = {id(model): Draws(model, counts) for model in models.distinct}
-    return {role: draws[id(models.of(role))] for role in ROLES}
-
-
-def stop_rules(cfg: Config, stuck: Stuck) -> Stop:
-    """Default stop rules, followed by those of the group `stop`."""
-    from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
-
-    return FirstOf(
-        NoFeedback(),
-        Passed(cfg.loop.confidence_threshold),
-        MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
-        TimeOut(cfg.loop.timeout),
-        stuck,
-        *(build(rule, f"stop.{name}") for name, rule in cfg.stop.items()),
-    )
-
-
-def suite_writer_factory(cfg: Config, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
-    """Makes the writer of one task's tests. Its draws are counted apart, from `SUITE_DRAWS`: the loop's stay those of
-    every other arm, and no draft that vouches for a test is a candidate of the loop itself.
-    """
-    from reflexion_lab.agent.models.cache import SUITE_DRAWS, Draws
-
-    style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
-    if style == "continuation" and capability(node, "only_chats", ""):
-        raise ConfigError("suite_writer", f"{style} with {capability(node, 'only_chats', '')}", "suite_writer=chat")
-    node, parts = plain(cfg.suite_writer), {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
-
-    def writer() -> SuiteWriter:
-        suite_writer: SuiteWriter = build(node, "suite_writer", {**parts, "model": Draws(model, first=SUITE_DRAWS)})
-        return suite_writer
-
-    writer()  # report invalid values before anything is written
-    return writer
-
-
 def _provenance(cfg: Config, archive: Archive | None) -> Provenance:
     from reflexion_lab.tasks.sandbox.cached import VERSION
 
-    overrides, launcher = asked()
+    overrides, launcher = hydra_job()
     embedder = embedder_fingerprint(cfg, archive)
     return provenance(plain(cfg), overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
 
@@ -431,7 +391,9 @@ def described(
     manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
     earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
     if draws_from_runs(cfg):
-        pool = pool_digests(cfg, manifest, earlier.provenance.pool if earlier else ())
+        from reflexion_lab.runner.pool import pool_digests
+
+        pool = pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, earlier.provenance.pool if earlier else ())
         manifest = replace(manifest, provenance=replace(origin, pool=pool))
     if earlier and (changed := differences(earlier, manifest)):
         raise ConfigError(
@@ -445,22 +407,9 @@ def draws_from_runs(cfg: Config) -> bool:
     return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
 
 
-def pool_digests(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
-    """By run id, the digest of the attempts of each run that `reflector=shuffled` draws from in the run of `manifest`.
-
-    Parameters
-    ----------
-    known : Collection[str]
-        Run ids that it drew from when it began.
-    """
-    runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, known)
-    folders = map(Path, Shuffled(runs, cfg.seed).folders)  # runs whose words may be drawn, or an error
-    return {RunFolder(run).manifest.run_id: file_digest(run / "attempts.jsonl") for run in folders}
-
-
 def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:
     """A new run folder with its manifest, or the one to resume."""
     if cfg.resume is not None:
         return RunFolder.existing(cfg.resume)
     study = functools.partial(registration.keep, Path(cfg.study), run=manifest) if cfg.study else None
-    return RunFolder.begun(Path(cfg.run_root), manifest, study)
+    return RunFolder.create(Path(cfg.run_root), manifest, study)

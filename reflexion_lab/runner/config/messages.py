@@ -25,15 +25,15 @@ MACHINE = frozenset(
 """Error numbers of a full or read-only disk and of exhausted resources."""
 
 
-def mendable(problem: Exception) -> bool:
+def is_user_error(problem: Exception) -> bool:
     """Whether the user can fix the problem: an error, not a bug."""
     if isinstance(problem, OSError) and problem.errno in MACHINE:
         return True
     *_, cause = _causes(problem)
-    return isinstance(cause, LabError) or hydras_own(cause)
+    return isinstance(cause, LabError) or is_hydra_error(cause)
 
 
-def hydras_own(problem: BaseException) -> bool:
+def is_hydra_error(problem: BaseException) -> bool:
     """Whether Hydra or OmegaConf raised it, whatever it wraps."""
     return type(problem).__module__.startswith(("hydra", "omegaconf"))
 
@@ -56,12 +56,12 @@ def in_lines(problem: BaseException) -> str:
 
 
 def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]:
-    if hydras_own(problem) and (unread := getattr(problem, "override", None)):
-        return harmless(
+    if is_hydra_error(problem) and (unread := getattr(problem, "override", None)):
+        return one_safe_line(
             f"{unread[:200]}: no override, expected KEY=VALUE"
         ), "quote values of odd signs: 'KEY=\"VALUE\"'"
     notes = "; ".join(note for cause in _causes(problem) for note in getattr(cause, "__notes__", ()))
-    key = re.search(r"full_key: (\S+)", in_hydras_words(problem))
+    key = re.search(r"full_key: (\S+)", all_messages(problem))
     *_, problem = _causes(problem)
     text, hint = (problem.problem, problem.hint) if isinstance(problem, LabError) else (str(problem), "")
     text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", text)[0]
@@ -79,10 +79,10 @@ def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]
         text, hint = f"{key[1]}: the environment variable {unset[1]} is not set", f"export it, or give {key[1]}=…"
     elif key and key[1].split(".")[0] not in text:
         text = f"{key[1]}: {text}"
-    return harmless(" ".join(f"{text} {f'({notes})' if notes else ''}".split())), harmless(hint)
+    return one_safe_line(" ".join(f"{text} {f'({notes})' if notes else ''}".split())), one_safe_line(hint)
 
 
-def in_hydras_words(problem: BaseException) -> str:
+def all_messages(problem: BaseException) -> str:
     """The messages of a problem and of what Hydra wraps in it."""
     return " ".join(map(str, _causes(problem)))
 
@@ -95,11 +95,11 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
         yield problem
 
 
-def harmless(text: str) -> str:
+def one_safe_line(text: str) -> str:
     """What is said of a mistake, on one line: it may repeat words of others, and keys of our user."""
     return plain(without_keys(text))
 
 
-def in_full(problem: BaseException) -> str:
+def full_traceback(problem: BaseException) -> str:
     """The traceback, escaped and without secrets like `one_line`."""
     return visible(without_keys("".join(traceback.format_exception(problem))))

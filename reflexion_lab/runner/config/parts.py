@@ -16,14 +16,25 @@ from reflexion_lab.agent.models.capped import Meter
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
-from reflexion_lab.protocols import Embedder, Model, Pool, Store
+from reflexion_lab.protocols import Embedder, Model, Pool, Sandbox, Stop, Store, SuiteWriter
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.build import Config, build, capability, construct, converted, plain, takes
+from reflexion_lab.runner.config.build import (
+    Config,
+    build,
+    capability,
+    construct,
+    converted,
+    has_durable_store,
+    plain,
+    takes,
+)
 from reflexion_lab.storage.ledger import Caps
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel, Counts
+    from reflexion_lab.agent.models.draws import Draws
     from reflexion_lab.agent.models.prices import Entry
+    from reflexion_lab.loop.stuck import Stuck
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.records import Task
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
@@ -95,7 +106,7 @@ def load_archive(cfg: Config, store: Store | None = None) -> Archive | None:
     """
     from reflexion_lab.memory.archive import Archive, Shown
 
-    if not shares(cfg) and not store:
+    if not has_shared_memory(cfg) and not store:
         return None
     shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
     parts = {"embedder": load_embedder(cfg)}
@@ -113,25 +124,25 @@ def load_archive(cfg: Config, store: Store | None = None) -> Archive | None:
     )
 
 
-def shares(cfg: Config) -> bool:
+def has_shared_memory(cfg: Config) -> bool:
     """Whether an actor reads from other loops, or a store keeps their memory."""
     from reflexion_lab.memory.archive import Shown
 
     shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
     shows = limits != Shown(min_score=limits.min_score, max_tokens=limits.max_tokens)
-    return shows or shared.priors or capability(cfg.recall, "reads_other_tasks", True, is_inherited=False) or keeps(cfg)
-
-
-def keeps(cfg: Config) -> bool:
-    """Whether the memory of a run is stored beyond its end."""
-    return bool(capability(cfg.store, "is_durable", True, is_inherited=False))
+    return (
+        shows
+        or shared.priors
+        or capability(cfg.recall, "reads_other_tasks", True, is_inherited=False)
+        or has_durable_store(cfg)
+    )
 
 
 def snapshot_path(cfg: Config) -> Path | None:
     """The file with the state of the store that every cell of a sweep begins with; None where a run reads the store as
     it is.
     """
-    if not cfg.sweep_id or not keeps(cfg) or cfg.memory.shared.get("across_cells"):
+    if not cfg.sweep_id or not has_durable_store(cfg) or cfg.memory.shared.get("across_cells"):
         return None
     digest = hashlib.sha256(msgspec.json.encode(plain(cfg.store), order="sorted")).hexdigest()[:8]
     return Path(cfg.run_root, "sweeps", cfg.sweep_id, f"memory-{digest}.json")
@@ -157,19 +168,19 @@ def embedder_fingerprint(cfg: Config, archive: Archive | None) -> str:
 
 def load_sandbox(cfg: Config, servers: int | None = None) -> CachedSandbox:
     """The sandbox behind its execution cache."""
-    from reflexion_lab.tasks.sandbox.sandbox import Sandbox
+    from reflexion_lab.tasks.sandbox import sandbox
 
-    return cached(cfg, Sandbox(load_limits(cfg), servers or cfg.sandbox.servers))
+    return cached_sandbox(cfg, sandbox.Sandbox(load_limits(cfg), servers or cfg.sandbox.servers))
 
 
-def cached(cfg: Config, sandbox: Pool) -> CachedSandbox:
+def cached_sandbox(cfg: Config, sandbox: Pool) -> CachedSandbox:
     """`sandbox` behind the execution cache."""
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
     return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions)
 
 
-def timed(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = False) -> tuple[Task, ...]:
+def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = False) -> tuple[Task, ...]:
     """The tasks with what their canonical solutions cost; those whose solution fails only with `keep_failing`.
 
     Raises
@@ -225,7 +236,7 @@ def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Mod
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
     caps, lists = converted("caps", cfg.caps or {}, Caps), read((cfg.prices or {}).get("path"))
     meter = Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "", clock)
-    cached: dict[bytes, CachedModel] = {}
+    models: dict[bytes, CachedModel] = {}
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
@@ -233,10 +244,10 @@ def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Mod
         _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
         _check_style(cfg, role, node)
         key = msgspec.json.encode(plain(node), order="sorted")
-        if key not in cached:
-            cached[key] = _cached(cfg, role, plain(node), meter, lists)
-        by_role[role] = cached[key]
-    check_currency([model.price for model in cached.values()])
+        if key not in models:
+            models[key] = _cached(cfg, role, plain(node), meter, lists)
+        by_role[role] = models[key]
+    check_currency([model.price for model in models.values()])
     return Models(by_role, meter)
 
 
@@ -308,3 +319,47 @@ def load_limits(cfg: Config) -> Any:
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
     return converted("sandbox.limits", cfg.sandbox.limits, Limits)
+
+
+def draws_by_role(models: Models) -> dict[str, Draws]:
+    """Each role's model as one loop sees it; roles that share a model, or its fingerprint, share their count."""
+    from collections import Counter
+
+    from reflexion_lab.agent.models.draws import Draws
+
+    counts = Counter[str]()
+    draws = {id(model): Draws(model, counts) for model in models.distinct}
+    return {role: draws[id(models.of(role))] for role in ROLES}
+
+
+def stop_rules(cfg: Config, stuck: Stuck) -> Stop:
+    """Default stop rules, followed by those of the group `stop`."""
+    from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
+
+    return FirstOf(
+        NoFeedback(),
+        Passed(cfg.loop.confidence_threshold),
+        MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
+        TimeOut(cfg.loop.timeout),
+        stuck,
+        *(build(rule, f"stop.{name}") for name, rule in cfg.stop.items()),
+    )
+
+
+def suite_writer_factory(cfg: Config, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
+    """Makes the writer of one task's tests. Its draws are counted apart, from `SUITE_DRAWS`: the loop's stay those of
+    every other arm, and no draft that vouches for a test is a candidate of the loop itself.
+    """
+    from reflexion_lab.agent.models.draws import SUITE_DRAWS, Draws
+
+    style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
+    if style == "continuation" and capability(node, "only_chats", ""):
+        raise ConfigError("suite_writer", f"{style} with {capability(node, 'only_chats', '')}", "suite_writer=chat")
+    node, parts = plain(cfg.suite_writer), {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
+
+    def writer() -> SuiteWriter:
+        suite_writer: SuiteWriter = build(node, "suite_writer", {**parts, "model": Draws(model, first=SUITE_DRAWS)})
+        return suite_writer
+
+    writer()  # report invalid values before anything is written
+    return writer

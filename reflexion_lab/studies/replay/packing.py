@@ -21,11 +21,13 @@ from reflexion_lab.io.secrets import SHAPES, of_environment, without_logins
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.protocols import Store
 from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake
+from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.postgresql import is_url, with_login
+from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import (
     CALLS,
@@ -38,7 +40,7 @@ from reflexion_lab.studies.replay.bundle import (
     as_lines,
     copied,
 )
-from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, has_durable_store, pools, rerun
+from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, pools, rerun
 from reflexion_lab.tasks.benchmarks.rows import HUB
 
 NAMES = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions")

@@ -18,7 +18,7 @@ from reflexion_lab.errors import ConfigError, FolderError, ModelError
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.moved import current, updated
 from reflexion_lab.records import Attempt, Manifest, Record
-from reflexion_lab.runner.config.build import capability
+from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.config.compose import CONF, assemble
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -135,10 +135,6 @@ def _model(supplies: Supplies, role: str, fingerprint: str, slots: int) -> dict[
         "slots": slots,
         "context": supplies.contexts.get(role, 0),
     }
-
-
-def has_durable_store(config: Mapping[str, Any]) -> bool:
-    return bool(capability(config["store"], "is_durable", True, is_inherited=False))
 
 
 def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.limits import NotNegative, Positive, validated
-from reflexion_lab.protocols import Begun, Loop, Stored
+from reflexion_lab.protocols import Loop, StartedRun, Stored
 from reflexion_lab.records import Episode, Mistake, Record
 from reflexion_lab.studies.scale.worker import RunContext, Worker
 from reflexion_lab.studies.scale.worker_pool import Programs, WorkerPool
@@ -86,18 +86,18 @@ class Cluster:
         self._worker = (limits, servers or self.cpus, str(Path.cwd()))
         return Programs(lambda: self.worker_pool, limits, servers or self.cpus)
 
-    def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
+    def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
         """Workers do not read the store. They receive its contents, so it may be a file on this machine only."""
         import ray
 
-        worker_pool, store = self.worker_pool, begun.store if begun.beginning else None
+        worker_pool, store = self.worker_pool, started.store if started.beginning else None
         stored: list[Stored] = [*store.read(Episode), *store.read(Mistake)] if store else []
-        context = RunContext(self.config, len(worker_pool.places), begun.run_id, begun.scope, begun.beginning, stored)
-        worker_pool.counted = begun.counted
+        context = RunContext(self.config, len(worker_pool.places), started.run_id, started.scope, started.beginning, stored)
+        worker_pool.counted = started.counted
         worker_pool.broadcast("begin", ray.put(context))
         return lambda: worker_pool
 
-    def tell(self, learnt: Sequence[Record]) -> None:
+    def broadcast(self, learnt: Sequence[Record]) -> None:
         import ray
 
         self.worker_pool.broadcast("absorb", ray.put(learnt))

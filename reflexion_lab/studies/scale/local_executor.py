@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reflexion_lab.protocols import Begun, Loop
+from reflexion_lab.protocols import Loop, StartedRun
 from reflexion_lab.records import Record
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
@@ -16,10 +16,10 @@ class Local:
     def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Sandbox:
         return Sandbox(limits, servers)
 
-    def loops(self, here: Callable[[], Loop], begun: Begun) -> Callable[[], Loop]:
+    def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
         return here
 
-    def tell(self, learnt: Sequence[Record]) -> None:
+    def broadcast(self, learnt: Sequence[Record]) -> None:
         """Loops of this process share their memory."""
 
     def close(self) -> None:

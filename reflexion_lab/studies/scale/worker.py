@@ -25,7 +25,7 @@ from reflexion_lab.memory.archive import Archive, Learnt
 from reflexion_lab.protocols import Stored
 from reflexion_lab.records import Attempt, Beginning, Execution, Task
 from reflexion_lab.runner.config.compose import loop_factory, restored
-from reflexion_lab.runner.config.parts import Models, cached, load_archive, load_models
+from reflexion_lab.runner.config.parts import Models, cached_sandbox, load_archive, load_models
 from reflexion_lab.runner.folder.manifest import versions
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -132,7 +132,7 @@ class Worker:
             self.archive = load_archive(cfg, store)
         if self.archive:
             self.archive.begin(context.beginning, context.run_id)
-        self.programs = cached(cfg, self.sandbox)
+        self.programs = cached_sandbox(cfg, self.sandbox)
         self._make = loop_factory(cfg, self.models, self.programs, self.archive, context.run_id)
 
     def absorb(self, updates: Sequence[Learnt]) -> None:

@@ -18,7 +18,7 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.cli import main as cli
 from reflexion_lab.cli.sheets import say, say_json
 from reflexion_lab.io.terminal_text import plain, visible
-from reflexion_lab.runner.config.messages import in_full, one_line
+from reflexion_lab.runner.config.messages import full_traceback, one_line
 
 EVIL = {
     "colour": "\x1b[31m",
@@ -81,7 +81,7 @@ def test_errors_with_their_causes_notes_and_tracebacks_are_harmless() -> None:
             raise ValueError(f"{ALL}: found") from inner
     except ValueError as problem:
         problem.add_note(ALL)
-        said, told = one_line(problem), in_full(problem)
+        said, told = one_line(problem), full_traceback(problem)
     assert not harmful(said)
     assert "\n" not in said
     assert not harmful(told)

@@ -227,8 +227,8 @@ def test_a_clock_that_jumps_by_years_changes_nothing(place, undisturbed, outcome
 
 def test_runs_of_the_same_microsecond_get_names_of_their_own(tmp_path, write_run):
     manifest = write_run({"a": [(1.0, True)]}).manifest
-    named = RunFolder.begun(tmp_path / "runs", manifest_named(manifest, "20260101-000000-999999-arm-toy-s0"))
-    again = [RunFolder.begun(tmp_path / "runs", named.manifest) for _ in range(2)]
+    named = RunFolder.create(tmp_path / "runs", manifest_named(manifest, "20260101-000000-999999-arm-toy-s0"))
+    again = [RunFolder.create(tmp_path / "runs", named.manifest) for _ in range(2)]
     assert [one.manifest.run_id for one in again] == [one.path.name for one in again]
     names = ["20260101-000000-000000-arm-toy-s0", "20260101-000000-000001-arm-toy-s0", named.path.name]
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == names

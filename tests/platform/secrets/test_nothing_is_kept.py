@@ -20,7 +20,7 @@ from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.runner.config.messages import in_full
+from reflexion_lab.runner.config.messages import full_traceback
 from reflexion_lab.runner.folder import manifest
 from reflexion_lab.tasks.evaluators import tools
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
@@ -170,7 +170,7 @@ def test_keys_do_not_show_in_what_objects_say_of_themselves_or_in_what_launchers
     said = [repr(model), str(vars(model)), repr(cfg), cloudpickle.dumps((cli.main, cfg)), model.fingerprint]
     with pytest.raises(ModelError) as caught:
         OpenAIModel("500", echo.url, retries=0).complete(HELLO, sampling=Sampling())
-    said += [in_full(caught.value), repr(caught.value), repr(caught.value.__context__)]
+    said += [full_traceback(caught.value), repr(caught.value), repr(caught.value.__context__)]
     model.close()
     assert planted.found_in(b" ".join(one if isinstance(one, bytes) else one.encode() for one in said)) == set()
 
@@ -186,7 +186,7 @@ def test_a_mistake_is_told_without_keys_wherever_in_its_causes_they_stand(plante
             raise RuntimeError(words) from inner
     except RuntimeError as problem:
         problem.add_note(f"model.api_key={planted.environment['GATEWAY']}")
-        said = in_full(problem)
+        said = full_traceback(problem)
     assert planted.found_in(said.encode()) == set()
     assert "[PGPASSWORD]" in said
     assert "postgresql://127.0.0.1:1/nothing" in said

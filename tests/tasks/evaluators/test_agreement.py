@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from reflexion_lab.agent.models.cache import Draws
 from reflexion_lab.records import Completion, Recollection, Trajectory, Usage, WrittenTests
 from reflexion_lab.runner.config.build import build
-from reflexion_lab.runner.config.compose import compose, suite_writer_factory
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import suite_writer_factory
 from reflexion_lab.tasks.evaluators.self_tests_agreement import DualAgreement
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.prompts.render import Prompts
