@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 

@@ -421,8 +421,8 @@ def probe(cfg: Config, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str
 
 def trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
-    from reflexion_lab.runner.config.compose import loop_factory, suite_writer_factory
-    from reflexion_lab.runner.config.parts import ROLES
+    from reflexion_lab.runner.config.compose import loop_factory
+    from reflexion_lab.runner.config.parts import ROLES, suite_writer_factory
     from reflexion_lab.runner.runner import teach
 
     task_trace = Trace(task.task_id, [], [])

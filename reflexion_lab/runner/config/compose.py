@@ -70,8 +70,7 @@ from reflexion_lab.runner.folder.manifest import (
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.memory.archive import Archive
-    from reflexion_lab.memory.archive import OneRound, Rounds
+    from reflexion_lab.memory.archive import Archive, OneRound, Rounds
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox

@@ -31,10 +31,9 @@ from reflexion_lab.runner.config.build import (
 from reflexion_lab.storage.ledger import Caps
 
 if TYPE_CHECKING:
-    from reflexion_lab.agent.models.cache import CachedModel, Counts
-    from reflexion_lab.agent.models.draws import Draws
+    from reflexion_lab.agent.models.cache import CachedModel, Counts, Draws
     from reflexion_lab.agent.models.prices import Entry
-    from reflexion_lab.loop.stuck import Stuck
+    from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.records import Task
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
@@ -325,7 +324,7 @@ def draws_by_role(models: Models) -> dict[str, Draws]:
     """Each role's model as one loop sees it; roles that share a model, or its fingerprint, share their count."""
     from collections import Counter
 
-    from reflexion_lab.agent.models.draws import Draws
+    from reflexion_lab.agent.models.cache import Draws
 
     counts = Counter[str]()
     draws = {id(model): Draws(model, counts) for model in models.distinct}
@@ -350,7 +349,7 @@ def suite_writer_factory(cfg: Config, model: Model, sandbox: Sandbox) -> Callabl
     """Makes the writer of one task's tests. Its draws are counted apart, from `SUITE_DRAWS`: the loop's stay those of
     every other arm, and no draft that vouches for a test is a candidate of the loop itself.
     """
-    from reflexion_lab.agent.models.draws import SUITE_DRAWS, Draws
+    from reflexion_lab.agent.models.cache import SUITE_DRAWS, Draws
 
     style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
     if style == "continuation" and capability(node, "only_chats", ""):

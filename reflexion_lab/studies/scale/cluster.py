@@ -92,7 +92,9 @@ class Cluster:
 
         worker_pool, store = self.worker_pool, started.store if started.beginning else None
         stored: list[Stored] = [*store.read(Episode), *store.read(Mistake)] if store else []
-        context = RunContext(self.config, len(worker_pool.places), started.run_id, started.scope, started.beginning, stored)
+        context = RunContext(
+            self.config, len(worker_pool.places), started.run_id, started.scope, started.beginning, stored
+        )
         worker_pool.counted = started.counted
         worker_pool.broadcast("begin", ray.put(context))
         return lambda: worker_pool
