@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reflexion_lab.audit.rows import Row, read_rows
-from reflexion_lab.audit.transcripts import Transcript
+from reflexion_lab.audit.transcripts import Row, Transcript, read_rows
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import FEEDBACK_SOURCES, Record
 

@@ -20,9 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reflexion_lab.audit.known_tasks import task_of
-from reflexion_lab.audit.rows import Row, read_rows
-from reflexion_lab.audit.transcripts import Step, Transcript
+from reflexion_lab.audit.transcripts import Row, Step, Transcript, read_rows, task_of
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record, Task
 

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from reflexion_lab.audit.lint_dataset import CHECKS, Linted, lint
-from reflexion_lab.audit.lint_programs import difference, drawn
+from reflexion_lab.audit.lint_dataset import CHECKS, Linted, difference, lint, sampled_mutants
 from reflexion_lab.audit.lint_report import as_json, show
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
@@ -157,7 +156,7 @@ def test_survivors_are_listed_with_their_place_and_lower_the_score(sandbox):
     score = linted.score("hidden")
     assert score.n - score.k == 2 + len(survivors)
     assert score.low < score.share < score.high
-    assert linted.score("visible").k == sum(trial.mutants - trial.unseen for trial in linted.trials)
+    assert linted.score("visible").k == sum(trial.mutants - trial.visible_survivors for trial in linted.trials)
 
 
 @pytest.mark.slow
@@ -175,28 +174,28 @@ def test_a_mutant_that_never_ends_counts_as_failed():
 
 def test_the_prompts_own_part_is_not_mutated():
     task = replace(SOUND, prompt="def twice(n):\n    return n + n\n\n\n" + SOUND.prompt)
-    chosen = drawn(task, 100, 0)
+    chosen = sampled_mutants(task, 100, 0)
     assert len(chosen) > 5
     assert all("return n + n" in mutant.program for mutant in chosen)
 
 
 def test_mutants_are_drawn_by_seed_and_no_more_than_asked_for():
-    every = [mutant.program for mutant in drawn(SOUND, 100, 0)]
-    some = [mutant.program for mutant in drawn(SOUND, 3, 0)]
+    every = [mutant.program for mutant in sampled_mutants(SOUND, 100, 0)]
+    some = [mutant.program for mutant in sampled_mutants(SOUND, 3, 0)]
     assert len(some) == 3
     assert [program for program in every if program in some] == some
-    assert some == [mutant.program for mutant in drawn(SOUND, 3, 0)]
-    assert some != [mutant.program for mutant in drawn(SOUND, 3, 1)]
-    assert drawn(SOUND, 0, 0) == []
+    assert some == [mutant.program for mutant in sampled_mutants(SOUND, 3, 0)]
+    assert some != [mutant.program for mutant in sampled_mutants(SOUND, 3, 1)]
+    assert sampled_mutants(SOUND, 0, 0) == []
 
 
 def test_programs_that_are_too_deep_to_write_have_no_mutants():
     deep = replace(SOUND, prompt="", canonical_solution=f"def limit(n):\n    return {'+'.join(['n'] * 3000)}\n")
-    assert drawn(deep, 5, 0) == []
+    assert sampled_mutants(deep, 5, 0) == []
 
 
 def test_a_difference_names_line_and_both_texts():
-    (added,) = (one for one in drawn(SOUND, 100, 0) if one.kind == "early return")
+    (added,) = (one for one in sampled_mutants(SOUND, 100, 0) if one.kind == "early return")
     assert difference(SOUND.canonical_program, added) == "line 1: if n > 10: -> return 0 (added)"
 
 

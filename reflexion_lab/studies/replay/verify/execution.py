@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.audit.import_attempts import lenient
+from reflexion_lab.audit.import_records import lenient
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Grade, Task
