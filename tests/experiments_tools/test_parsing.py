@@ -101,8 +101,8 @@ def test_what_the_prompt_defines_is_a_cause(read):
 
 
 def test_a_program_that_only_needs_time_is_no_riddle(read, monkeypatch):
-    slow = "import time\n\n\ndef double(x):\n    time.sleep(3)\n    return 2 * x\n"
-    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
+    slow = "import time\n\n\ndef double(x):\n    time.sleep(0.7)\n    return 2 * x\n"
+    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=0.5, cpu_seconds=1))
     (reply,) = read(row(answer(fenced(slow), code=slow, passed=False))).replies
     assert (reply.passed, reply.cause) == (True, "time")
 

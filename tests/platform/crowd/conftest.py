@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -12,7 +11,6 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -24,19 +22,12 @@ from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.replay.verify.verify import verify
 from reflexion_lab.studies.tracking import writing
 from reflexion_lab.tasks.benchmarks.basics import basics
+from tests.platform.faults.fault_server import FaultServer
 
 PATIENCE = 900
 """Seconds after which a test gives up on a process; nothing takes so long, on however loaded a machine."""
 CAUSES = "the sign is wrong", "the list is empty", "the border is left out"
 TROUBLE = re.compile(r"Traceback|locked|warning:|disk I/O|malformed", re.IGNORECASE)
-
-
-def _fault_server():
-    path = Path(__file__).parents[1] / "faults" / "fault_server.py"
-    spec = importlib.util.spec_from_file_location("crowd_server", path)
-    module = sys.modules["crowd_server"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def student():
@@ -193,8 +184,7 @@ def quiet(ended, codes=(0,)):
 
 @pytest.fixture(scope="session")
 def server():
-    module = _fault_server()
-    with module.FaultServer(student()) as running:
+    with FaultServer(student()) as running:
         yield running
 
 
