@@ -36,15 +36,15 @@ class Verdict(Record, frozen=True, kw_only=True):
     detail: str = ""
     """Message of the first failing check; "" for a pass."""
     cause: str = ""
-    """Why the log says otherwise, as far as executing variants can show; "" where it agrees or says nothing."""
+    """Reason for a different verdict in the log, as far as variants of the program show it; "" if none."""
     in_place: bool = False
-    """Whether a check was judged in the program's own process, where it can forge a pass."""
+    """Whether a check ran in the program's own process, where the program can forge a pass."""
     leaked_from: str = ""
-    """Id of the earlier sample whose names the logged verdict needs, if that was shown."""
+    """Id of the earlier sample that the logged verdict depends on; "" if none is known."""
 
     @property
     def broken(self) -> bool:
-        """No verdict at all: the harness failed."""
+        """The harness failed: there is no verdict."""
         return self.outcome == "harness_error"
 
     @property
@@ -151,7 +151,7 @@ def audit(
         causes = Causes(chosen, lambda sample: execute(programs.sandbox, sample))
 
         def explained(_: object, verdict: Verdict) -> Verdict:
-            return causes.tell(verdict) if verdict.differs else verdict
+            return causes.explain(verdict) if verdict.differs else verdict
 
         verdicts = programs.map(explained, verdicts, again=never)
     seconds = time.monotonic() - start
@@ -209,24 +209,23 @@ class Causes:
         self.run = run
         self._place = {sample.id: place for place, sample in enumerate(samples)}
 
-    def tell(self, verdict: Verdict) -> Verdict:
+    def explain(self, verdict: Verdict) -> Verdict:
         """The same verdict with its cause."""
         return self._passes_alone(verdict) if verdict.passed else self._fails_alone(verdict)
 
     def _passes_alone(self, verdict: Verdict) -> Verdict:
-        """Logged as failed, and passes: does it fail once earlier programs have replaced builtins that it uses?"""
+        """Logged as failed: try with earlier programs that replace builtins it uses."""
         sample = verdict.sample
         if not sample.program.strip():
             return verdict
         culprits = self._binders(sample, _words(sample.program) & set(dir(builtins)))
         if culprits and not (shared := self.run(_after(culprits.values(), sample))).passed:
-            whose, source = _said(culprits), next(iter(culprits.values())).id
-            cause = f"fails once {whose} shares the namespace ({shared.detail})"
-            return replace(verdict, cause=f"passes alone; {cause}", leaked_from=source)
+            cause = f"passes alone; fails once {_names(culprits)} shares the namespace ({shared.detail})"
+            return replace(verdict, cause=cause, leaked_from=next(iter(culprits.values())).id)
         return replace(verdict, cause="passes alone; nothing in this log says why it was logged as failed")
 
     def _fails_alone(self, verdict: Verdict) -> Verdict:
-        """Logged as passed, and fails: does it pass with imports, its prompt, or what earlier programs left behind?"""
+        """Logged as passed: try with the usual imports, with its prompt, and after earlier programs."""
         sample = verdict.sample
         if not sample.program.strip():
             return replace(verdict, cause="logged as solved, and no program is stored")
@@ -237,17 +236,17 @@ class Causes:
         helps = []
         if self.run(replace(sample, program=IMPORTS + sample.program)).passed:
             helps.append("passes with the usual imports")
-        if sample.prompt not in sample.program and self._with_prompt(sample).passed:
+        if (
+            sample.prompt not in sample.program
+            and self.run(replace(sample, program=f"{sample.prompt}\n{sample.program}")).passed
+        ):
             helps.append("passes behind its prompt")
         culprits = self._binders(sample, _words(sample.program) | {sample.entry_point})
         source = culprits.get(missing[1])
         if source and self.run(_after(culprits.values(), sample)).passed:
-            helps.append(f"passes once {_said({missing[1]: source})} shares the namespace")
+            helps.append(f"passes once {_names({missing[1]: source})} shares the namespace")
             return replace(verdict, cause="; ".join(helps), leaked_from=source.id)
         return replace(verdict, cause="; ".join(helps))
-
-    def _with_prompt(self, sample: Sample) -> Verdict:
-        return self.run(replace(sample, program=f"{sample.prompt}\n{sample.program}"))
 
     def _binders(self, sample: Sample, names: Iterable[str]) -> dict[str, Sample]:
         """By name, the last earlier sample of the same run that binds it, where the sample itself does not."""
@@ -264,7 +263,7 @@ def _after(earlier: Iterable[Sample], sample: Sample) -> Sample:
     return replace(sample, program=REPLAY.format(sources=[*sources, sample.program]))
 
 
-def _said(culprits: dict[str, Sample]) -> str:
+def _names(culprits: dict[str, Sample]) -> str:
     return " and ".join(f"`{name}` of {sample.id}" for name, sample in sorted(culprits.items()))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Task
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.text.replies.syntax import Parser
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,12 +91,12 @@ def account(
     verdict: str,
     same_as: str,
 ) -> Account:
-    """What became of `recording`.
+    """The account of `recording`.
 
     Parameters
     ----------
-    made : mapping
-        The attempts by task.
+    attempts_by_task : mapping
+        The attempts of each task.
     tasks : sequence of str
         All of the benchmark's.
     excluded : sequence of tuple[str, str]
@@ -131,7 +131,7 @@ def account(
         overlapping=overlapping,
         went_on=sum(any(a.evaluation.passed for a in attempts[:-1]) for attempts in attempts_by_task.values()),
         ended_early=ended_early if has_loop else 0,
-        feedback=agreement(every, [step.passed_feedback for step in steps], [_tried(a) for a in every]),
+        feedback=agreement(every, [step.passed_feedback for step in steps], [_feedback(a) for a in every]),
         hidden=agreement(
             every, [s.verdict(verdict) for s in steps], [_hidden(grades[a.task_id, a.number]) for a in every]
         ),
@@ -174,7 +174,7 @@ def submitted_by_source(loop: Transcript) -> int | None:
     return next((step.number for step in loop.steps if step.code.strip() == solution.strip()), None)
 
 
-def _tried(attempt: Attempt) -> bool | None:
+def _feedback(attempt: Attempt) -> bool | None:
     """Our feedback verdict, where there was something to run."""
     return None if attempt.evaluation.outcome in UNKNOWN else attempt.evaluation.passed
 
@@ -184,18 +184,14 @@ def _hidden(grade: Grade) -> bool | None:
 
 
 def overlaps(loop: Transcript, task: Task) -> bool:
-    """Whether the loop saw a hidden test."""
+    """Whether a feedback test of the loop is a hidden test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tests of strangers hold "\d"
-        return bool(repeated(filter(_is_python, loop.tests), task.hidden_tests, task.entry_point))
-
-
-def _is_python(test: str) -> bool:
-    try:
-        ast.parse(test)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-    return True
+        return bool(
+            repeated(
+                (test for test in loop.tests if Parser().parse(test) is not None), task.hidden_tests, task.entry_point
+            )
+        )
 
 
 def show(imported: Sequence[Imported], console: Console) -> None:

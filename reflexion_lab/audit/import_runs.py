@@ -91,13 +91,13 @@ def import_files(
     """
     if hidden not in ("", *HIDDEN):
         raise ConfigError("hidden", repr(hidden), f"one of {', '.join(HIDDEN)}, or nothing")
-    read, out = _prompts(prompts), Path(out)
+    messages, out = _prompts(prompts), Path(out)
     chosen = _chosen(paths, feedback_source, only)
-    load = functools.cache(_loaded)
-    whose = ((path, recording, _whose(path, recording, hidden)) for path, recording in chosen)
-    runs = [
-        (recording.cut(cut), Terms(*load(path, tests), tests, lenient, read, cut)) for path, recording, tests in whose
-    ]
+    load = functools.cache(_load_tasks)
+    runs = []
+    for path, recording in chosen:
+        tests = _hidden_tests(path, recording, hidden)
+        runs.append((recording.cut(cut), Terms(*load(path, tests), tests, lenient, messages, cut)))
     longest = _longest(recording for recording, _ in runs)
     out.mkdir(parents=True, exist_ok=True)
     progress = Progress(sum(len(recording.loops) for recording, _ in runs), quiet=quiet)
@@ -112,14 +112,14 @@ def import_files(
 def _chosen(paths: Sequence[Path | str], feedback_source: str, only: Sequence[str]) -> list[tuple[Path, Recording]]:
     """Raises ConfigError: no run is left."""
     recordings = [(Path(path), recording) for path in paths for recording in read_recordings([path], feedback_source)]
-    chosen = [pair for pair in recordings if not only or any(text in _said(pair[1]) for text in only)]
+    chosen = [pair for pair in recordings if not only or any(text in _label(pair[1]) for text in only)]
     if not chosen:
-        names = "; ".join(_said(recording) for _, recording in recordings[:3])
+        names = "; ".join(_label(recording) for _, recording in recordings[:3])
         raise ConfigError("--only", f"no run of {', '.join(only)}", f"a part of a name, such as {names}")
     return chosen
 
 
-def _said(recording: Recording) -> str:
+def _label(recording: Recording) -> str:
     return f"{recording.strategy} {recording.model} {recording.run}"
 
 
@@ -136,14 +136,14 @@ def _variant(recording: Recording) -> tuple[str, ...]:
     return recording.file, recording.source, recording.strategy, recording.variant
 
 
-def _whose(path: Path, recording: Recording, hidden: str) -> str:
+def _hidden_tests(path: Path, recording: Recording, hidden: str) -> str:
     """Raises ConfigError: rows without tests of their own."""
     if hidden == "own" and not recording.has_tests:
         raise ConfigError(path, "rows without `prompt` and `test`", "both, or --hidden humaneval")
     return hidden or ("own" if recording.has_tests else "humaneval")
 
 
-def _loaded(path: Path, hidden: str) -> tuple[Benchmark, dict[str, object]]:
+def _load_tasks(path: Path, hidden: str) -> tuple[Benchmark, dict[str, object]]:
     """The tasks, and the config that loads them. Raises ConfigError: the file is no benchmark."""
     if hidden == "humaneval":
         return humaneval(), {"_target_": "reflexion_lab.tasks.benchmarks.humaneval.humaneval"}
@@ -200,7 +200,7 @@ class Importer:
         folder = self.out / manifest.run_id
         same_as = self._seen.setdefault(_digest(recording), recording.run)
         if folder.exists():
-            return Imported(folder, _kept(folder, manifest), False)
+            return Imported(folder, _existing_account(folder, manifest), False)
         draft = RunFolder(self.out / f".{manifest.run_id}.part")
         shutil.rmtree(draft.path, ignore_errors=True)
         draft.write_manifest(manifest)
@@ -219,15 +219,16 @@ class Importer:
     ) -> Account:
         known = {task.task_id: task for task in terms.benchmark}
         loops = [loop for loop in recording.loops if loop.task_id in known]
-        strange = [
-            (_place(loop), f"no task of {terms.benchmark.name}") for loop in recording.loops if loop not in loops
-        ]
+        unknown = [loop for loop in recording.loops if loop not in loops]
+        excluded = [(f"line {loop.line}, {loop.task_id}", f"no task of {terms.benchmark.name}") for loop in unknown]
         attempts_by_task = self._attempts(recording, loops, terms, longest, progress)
         for attempt in itertools.chain.from_iterable(attempts_by_task.values()):
             folder.append("attempts.jsonl", attempt)
         for task_id, history in attempts_by_task.items():
             folder.append("results.jsonl", result(task_id, history, recording.known.feedback_source))
-        grades = self._grades(attempts_by_task, known, lenient if terms.lenient else _as_it_is, progress)
+        grades = self._grades(
+            attempts_by_task, known, lenient if terms.lenient else lambda program, _: program, progress
+        )
         for grade in grades.values():
             folder.append("grades.jsonl", grade)
         if recording.known.feedback_source == "self_tests":
@@ -238,7 +239,7 @@ class Importer:
             grades,
             tasks=list(known),
             overlapping=sum(overlaps(loop, known[loop.task_id]) for loop in loops),
-            excluded=strange,
+            excluded=excluded,
             verdict=terms.verdict(recording),
             same_as="",
         )
@@ -261,7 +262,7 @@ class Importer:
         by_task = {}
         for loop in loops:
             tried, verdicts = zip(*itertools.islice(executed, len(loop.steps)), strict=True)
-            by_task[loop.task_id] = attempts(recording, loop, [trial.made for trial in tried], verdicts, longest)
+            by_task[loop.task_id] = attempts(recording, loop, [trial.trajectory for trial in tried], verdicts, longest)
         return by_task
 
     def _grades(
@@ -305,7 +306,7 @@ class _Trial(NamedTuple):
     """A recorded attempt, and what its loop executed of it."""
 
     task: Task
-    made: Trajectory
+    trajectory: Trajectory
     program: str
     tests: tuple[str, ...]
 
@@ -314,11 +315,7 @@ def _evaluation(sandbox: Sandbox, trial: _Trial) -> Evaluation:
     return run_tests(sandbox, trial.task, trial.program, trial.tests)
 
 
-def _as_it_is(program: str, task: Task) -> str:
-    return program
-
-
-def _kept(folder: Path, manifest: Manifest) -> Account:
+def _existing_account(folder: Path, manifest: Manifest) -> Account:
     other = RunFolder.existing(folder).manifest
     if (other.config_digest, other.benchmark_digest) != (manifest.config_digest, manifest.benchmark_digest):
         raise DataError(folder, "another run", f"{manifest.run_id} or nothing", "name another --out")
@@ -329,7 +326,3 @@ def _digest(recording: Recording) -> str:
     """Of all that was recorded of its attempts."""
     recorded = sorted((loop.task_id, [step.fields for step in loop.steps]) for loop in recording.loops)
     return hashlib.sha256(msgspec.json.encode(recorded, order="deterministic")).hexdigest()
-
-
-def _place(loop: Transcript) -> str:
-    return f"line {loop.line}, {loop.task_id}"
