@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from reflexion_lab.audit.lint_dataset import CHECKS, Linted, difference, lint, sampled_mutants
+from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted, difference, lint, sampled_mutants
 from reflexion_lab.audit.lint_report import as_json, show
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
@@ -225,3 +226,13 @@ def test_table_and_json_agree(sandbox):
     assert "error  ids unique  own/limit  has the id of own/limit" in text.getvalue()
     assert "not checked  mutants fail  own/limit  no canonical solution" in text.getvalue()
     assert "no mutants of 1 tasks: no canonical solution" in text.getvalue()
+
+
+def test_findings_are_printed_worst_first_and_all_on_request():
+    severities = ("not checked", "warning", "error")
+    linted = Linted("own", 3, tuple(Finding("stub fails", name, f"t/{name}", "why") for name in severities), ())
+    for all_findings, printed in ((False, ["error", "warning"]), (True, ["error", "warning", "not checked"])):
+        text = io.StringIO()
+        show(linted, Console(file=text), all_findings)
+        assert re.findall(r"^([\w ]+)  stub fails  t/", text.getvalue(), re.MULTILINE) == printed
+        assert "t/error, t/warning" in text.getvalue()

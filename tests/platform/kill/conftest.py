@@ -130,9 +130,9 @@ class Place:
     def run(self, *more, code=0, **options):
         """Carry it out; what it said."""
         process = self.start(*more, **options)
-        _, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == code, said
-        return said
+        _, output = process.communicate(timeout=PATIENCE)
+        assert process.returncode == code, output
+        return output
 
     @property
     def folders(self):
@@ -156,8 +156,8 @@ class Place:
     def killed(self, process, seconds):
         """Whether the process was killed so many seconds after its start; False when it had ended before."""
         try:
-            _, said = process.communicate(timeout=seconds)
-            assert process.returncode == 0, said
+            _, output = process.communicate(timeout=seconds)
+            assert process.returncode == 0, output
             return False
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
@@ -208,8 +208,12 @@ def outcome_of(folder):
     """All that a run found, without ids and times."""
     log = Log.read(RunFolder.existing(folder))
     assert len(log.results) == log.manifest.n_expected
-    kept = msgspec.json.decode((folder / "summary.json").read_bytes())
-    return essence(log), figures(log), {key: kept[key] for key in ("pass_at_1", "any_solved", "feedback", "n_logged")}
+    summary = msgspec.json.decode((folder / "summary.json").read_bytes())
+    return (
+        essence(log),
+        figures(log),
+        {key: summary[key] for key in ("pass_at_1", "any_solved", "feedback", "n_logged")},
+    )
 
 
 @pytest.fixture(scope="session")
@@ -242,12 +246,12 @@ def undisturbed(place, outcome):
 
     def find(*overrides):
         if overrides not in known:
-            one = place(*overrides)
+            lab = place(*overrides)
             began = time.monotonic()
-            one.run()
+            lab.run()
             seconds = time.monotonic() - began
-            one.check(kills=0)
-            known[overrides] = [outcome(folder) for folder in one.folders], one.stored, seconds, one
+            lab.check(kills=0)
+            known[overrides] = [outcome(folder) for folder in lab.folders], lab.stored, seconds, lab
         return known[overrides]
 
     return find
