@@ -42,7 +42,7 @@ class Terms(NamedTuple):
     load: dict[str, object]
     """The config that loads the benchmark."""
     hidden: str
-    """Whose hidden tests: `own`, those of the rows, or `humaneval`."""
+    """Source of the hidden tests: `own`, those of the rows, or `humaneval`."""
     lenient: bool
     """The judge runs programs behind the usual imports and their prompts, and loops as theirs did."""
     prompts: Prompts
@@ -56,7 +56,7 @@ class Terms(NamedTuple):
 
 
 def describe(recording: Recording, terms: Terms, longest: int, executor: Sandbox) -> Manifest:
-    """What is known of the run; the commit and the versions are those that executed it."""
+    """Manifest of the run; commit and versions are those of the import."""
     config = _config(recording, terms, longest)
     commit, dirty = git_state()
     taken = sum(loop.task_id in {task.task_id for task in terms.benchmark} for loop in recording.loops)
@@ -135,10 +135,10 @@ def _name(recording: Recording, terms: Terms) -> str:
 
 
 Prompts = Mapping[str, tuple[Message, ...]]
-"""By the `prompt_key` of an attempt, what its model read."""
+"""Messages by the `prompt_key` of an attempt."""
 
 NO_MEMORY = MemoryState(capacity=0, size=0, in_context=0, total=0)
-"""Nothing is recorded of it."""
+"""Memory is not recorded."""
 
 
 def program(step: Step, task: Task) -> tuple[str, str]:
@@ -182,7 +182,7 @@ def as_tried(recording: Recording, program: str, task: Task) -> str:
 
 
 def trajectory(recording: Recording, step: Step, task: Task, prompts: Prompts) -> Trajectory:
-    """What the actor did, as far as it is recorded."""
+    """The recorded trajectory."""
     solution, extraction = program(step, task)
     return Trajectory(
         solution=solution,
@@ -277,7 +277,7 @@ def reflection(step: Step, name: str, number: int) -> Reflection | None:
 
 
 def _ended(longest: int, number: int, evaluation: Evaluation) -> str:
-    """Why the loop ended, as far as its length and our verdict show."""
+    """The stop reason, derived from the loop's length and the last verdict."""
     if evaluation.passed or evaluation.outcome == "no_tests":
         return "passed" if evaluation.passed else "no_feedback"
     return "max_attempts" if number == longest else "recorded_end"

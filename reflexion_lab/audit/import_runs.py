@@ -272,7 +272,7 @@ class Importer:
         completed: Callable[[str, Task], str],
         progress: Progress,
     ) -> dict[tuple[str, int], Grade]:
-        """First what our rule submits, then the rest behind the seal."""
+        """Grades: submitted attempts first, then the rest, sealed."""
         submitted = [submitted_at(attempts) for attempts in attempts_by_task.values()]
         rest = [attempt for attempts in attempts_by_task.values() for attempt in attempts if attempt not in submitted]
 
@@ -285,7 +285,7 @@ class Importer:
         return {(grade.task_id, grade.number): grade for grade in grades}
 
     def _suites(self, loops: Sequence[Transcript], known: Mapping[str, Task], folder: RunFolder) -> None:
-        """The tests that the model wrote, and where there is a canonical solution, its verdict on each."""
+        """Record the tests written by the model, and the canonical solution's verdict on each."""
         for loop in loops:
             folder.append("written_tests.jsonl", WrittenTests(task_id=loop.task_id, tests=loop.tests))
 
@@ -303,7 +303,7 @@ class Importer:
 
 
 class _Trial(NamedTuple):
-    """A recorded attempt, and what its loop executed of it."""
+    """A recorded attempt and the program that its loop executed."""
 
     task: Task
     trajectory: Trajectory
@@ -323,6 +323,6 @@ def _existing_account(folder: Path, manifest: Manifest) -> Account:
 
 
 def _digest(recording: Recording) -> str:
-    """Of all that was recorded of its attempts."""
+    """Digest of the recorded attempts."""
     recorded = sorted((loop.task_id, [step.fields for step in loop.steps]) for loop in recording.loops)
     return hashlib.sha256(msgspec.json.encode(recorded, order="deterministic")).hexdigest()

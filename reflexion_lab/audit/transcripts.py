@@ -136,7 +136,7 @@ def _checks(test: str, entry_point: str) -> tuple[str, ...]:
 
 
 class Feedback(NamedTuple):
-    """The tests that an attempt passed, and those that it failed, as far as its record lists them."""
+    """The recorded feedback of an attempt: tests it passed and tests it failed."""
 
     passing: tuple[str, ...] = ()
     failing: tuple[str, ...] = ()
@@ -202,7 +202,7 @@ class Step(Row, frozen=True, kw_only=True):
 
 
 class Transcript(Row, frozen=True, kw_only=True):
-    """What one run recorded of one problem."""
+    """The record of one problem in one run."""
 
     steps: tuple[Step, ...]
     """Its attempts, oldest first."""
