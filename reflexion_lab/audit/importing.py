@@ -37,7 +37,7 @@ STRATEGIES = {
     "reflexion-ucs": Strategy("reflexion-ucs", "self_tests", 1),
     "ldb": Strategy("ldb", "visible", 0),
 }
-"""By the name in a row, up to a bracket. A single shot has no feedback; LDB calls its model several times per attempt."""
+"""By the name in a row, up to a bracket. A single shot has no feedback; LDB makes several calls per attempt."""
 
 
 class Recording(Record, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ class Leaks(Record, frozen=True, kw_only=True):
     """Findings that need no execution."""
 
     missing: tuple[str, ...] = ()
-    """Tasks without a row, prefixed by the run if there are several. Expected: HumanEval's 164, or tasks of other runs."""
+    """Tasks without a row, prefixed by the run if several. Expected: HumanEval's 164, or tasks of other runs."""
     repeated: tuple[str, ...] = ()
     """Tasks with more rows than others of the run."""
     shown: int = 0
