@@ -14,6 +14,7 @@ from reflexion_lab.records import (
     Completion,
     Episode,
     Evaluation,
+    Grade,
     Manifest,
     MemoryState,
     Message,
@@ -30,9 +31,8 @@ ADD = "def add(a, b):\n    return a - b\n"
 def evaluation(*checks: Check, **fields: Any) -> Evaluation:
     """By default passed where there are checks and all of them did."""
     passed = fields.get("passed", bool(checks) and all(check.outcome == "pass" for check in checks))
-    return Evaluation(
-        **{"passed": passed, "outcome": "pass" if passed else "fail", "reward": 0.0, "checks": checks} | fields
-    )
+    outcome = "pass" if passed else "fail"
+    return Evaluation(**{"passed": passed, "outcome": outcome, "reward": float(passed), "checks": checks} | fields)
 
 
 def trajectory(solution: str = ADD, **fields: Any) -> Trajectory:
@@ -86,6 +86,19 @@ def episode(number: int = 1, **fields: Any) -> Episode:
             "passed": False,
         }
         | fields
+    )
+
+
+def grade(task_id: str = "t/1", number: int = 1, passed: bool = False, sealed: bool = False) -> Grade:
+    """The hidden verdict of one test."""
+    return Grade(
+        task_id=task_id,
+        number=number,
+        passed=passed,
+        outcome="pass" if passed else "fail",
+        checks_passed=int(passed),
+        checks_total=1,
+        sealed=sealed,
     )
 
 

@@ -23,18 +23,16 @@ from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import (
     Attempt,
     Check,
-    Evaluation,
     Grade,
-    Manifest,
     MemoryState,
     Reflection,
     Task,
     TaskResult,
-    Trajectory,
     Usage,
 )
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+from tests import builders
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -75,13 +73,13 @@ def schema(server, tmp_path):
     """Makes the URL of a new, empty schema in it."""
     numbers = itertools.count()
 
-    def made():
+    def create():
         name = f"s{abs(hash(tmp_path))}_{next(numbers)}"
         with psycopg.connect(server.url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
         return f"{server.url}&options=-csearch_path%3D{name}"
 
-    return made
+    return create
 
 
 @pytest.fixture(scope="session")
@@ -145,87 +143,38 @@ Verdict = tuple[float, bool]
 
 
 def _reflection(number: int, source: str = "llm", words: str = "") -> Reflection:
-    return Reflection(
-        reflection_id=f"r{number}",
-        about_attempt=number,
-        root_cause=words or f"cause {number}",
-        what_went_wrong="wrong",
-        what_to_change="change",
-        confidence=0.5,
-        source=source,
-        usage=Usage(calls=1, prompt_tokens=5, completion_tokens=2) if source == "llm" else Usage(),
-    )
+    usage = Usage(calls=1, prompt_tokens=5, completion_tokens=2) if source == "llm" else Usage()
+    texts = {"root_cause": words or f"cause {number}", "what_went_wrong": "wrong", "what_to_change": "change"}
+    return builders.reflection(number, reflection_id=f"r{number}", source=source, usage=usage, **texts)
 
 
 def _attempt(task_id: str, number: int, reward: float, solution: str = "code", **fields: object) -> Attempt:
-    passed, outcome = reward == 1, "no_tests" if reward < 0 else "pass" if reward == 1 else "fail"
-    return Attempt(
+    outcome = "no_tests" if reward < 0 else "pass" if reward == 1 else "fail"
+    usage = Usage(calls=1, prompt_tokens=10, completion_tokens=10, seconds=1.0)
+    check = Check(name="assert True", outcome=outcome)
+    return builders.attempt(
         task_id=task_id,
         number=number,
-        recalled=(),
-        trajectory=Trajectory(
-            solution=solution,
-            strategy="single_shot",
-            usage=Usage(calls=1, prompt_tokens=10, completion_tokens=10, seconds=1.0),
-        ),
-        evaluation=Evaluation(
-            passed=passed,
-            outcome=outcome,
-            reward=max(reward, 0.0),
-            checks=(Check(name="assert True", outcome=outcome),),
-        ),
+        trajectory=builders.trajectory(solution, usage=usage),
+        evaluation=builders.evaluation(check, outcome=outcome, reward=max(reward, 0.0)),
         memory=MemoryState(capacity=3, size=0, in_context=0, total=0),
         **fields,
     )
 
 
-def _grade(task_id: str, number: int, passed: bool, sealed: bool = False) -> Grade:
-    outcome = "pass" if passed else "fail"
-    return Grade(
-        task_id=task_id,
-        number=number,
-        passed=passed,
-        outcome=outcome,
-        checks_passed=int(passed),
-        checks_total=1,
-        sealed=sealed,
-    )
-
-
-def _manifest(n_expected: int, feedback_source: str, seed: int) -> Manifest:
-    return Manifest(
-        run_id="run-1",
-        created_at="2026-01-01T00:00:00Z",
-        seed=seed,
-        config={},
-        config_digest="",
-        git_commit="",
-        dirty=False,
-        package_versions={},
-        benchmark="toy",
-        benchmark_digest="",
-        n_expected=n_expected,
-        prompt_digests={},
-        model_fingerprint="scripted",
-        slots=1,
-        feedback_source=feedback_source,
-        isolation=(),
-    )
-
-
 def _histories(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, list[Attempt]]:
     """A reflection follows every failure that there was feedback on, the last included."""
-    made: dict[str, list[Attempt]] = {}
+    attempts: dict[str, list[Attempt]] = {}
     for task_id, history in verdicts.items():
         for number, (reward, _) in enumerate(history, 1):
             reflection = _reflection(number) if 0 <= reward < 1 else None
-            made.setdefault(task_id, []).append(_attempt(task_id, number, reward, reflection=reflection))
-    return made
+            attempts.setdefault(task_id, []).append(_attempt(task_id, number, reward, reflection=reflection))
+    return attempts
 
 
 def _grades(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[tuple[str, int], Grade]:
     return {
-        (task_id, number): _grade(task_id, number, hidden)
+        (task_id, number): builders.grade(task_id, number, hidden)
         for task_id, history in verdicts.items()
         for number, (_, hidden) in enumerate(history, 1)
     }
@@ -270,28 +219,40 @@ def _writer(place: Path) -> Callable[..., RunFolder]:
     ) -> RunFolder:
         histories = made or _histories(verdicts or {})
         folder = RunFolder(place / name)
-        folder.write_manifest(_manifest(len(histories) if n_expected is None else n_expected, feedback_source, seed))
+        folder.write_manifest(
+            builders.manifest(
+                "run-1",
+                created_at="2026-01-01T00:00:00Z",
+                seed=seed,
+                benchmark="toy",
+                n_expected=len(histories) if n_expected is None else n_expected,
+                model_fingerprint="scripted",
+                feedback_source=feedback_source,
+            )
+        )
         grades = _grades(verdicts) if verdicts else {}
         for task_id, history in histories.items():
-            chosen = submitted_at(history).number
-            for one in history:
-                folder.append("attempts.jsonl", one)
-                grade = grades.get((task_id, one.number), _grade(task_id, one.number, one.evaluation.passed))
-                if sealed or one.number == chosen:
+            submitted = submitted_at(history).number
+            for attempt in history:
+                folder.append("attempts.jsonl", attempt)
+                grade = grades.get(
+                    (task_id, attempt.number), builders.grade(task_id, attempt.number, attempt.evaluation.passed)
+                )
+                if sealed or attempt.number == submitted:
                     folder.append("grades.jsonl", grade)
-            folder.append("results.jsonl", _result(task_id, history, chosen, feedback_source))
+            folder.append("results.jsonl", _result(task_id, history, submitted, feedback_source))
         folder.close()
         return folder
 
     return write
 
 
-def _result(task_id: str, history: Sequence[Attempt], chosen: int, feedback_source: str) -> TaskResult:
+def _result(task_id: str, history: Sequence[Attempt], submitted: int, feedback_source: str) -> TaskResult:
     return TaskResult(
         task_id=task_id,
         attempts=len(history),
-        submitted=chosen,
-        best=chosen,
+        submitted=submitted,
+        best=submitted,
         last=len(history),
         stop_reason="passed" if history[-1].evaluation.passed else "max_attempts",
         feedback_source=feedback_source,

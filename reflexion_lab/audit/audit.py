@@ -1,18 +1,24 @@
-"""Other people's verdicts beside ours: every sample is executed again, each in a namespace of its own."""
+"""Other people's verdicts beside ours: every sample is executed again, each in its own namespace.
+
+Where the verdicts differ, variants of the program are executed to find the cause. They are made with patterns, never
+parsed: a name that a pattern misses costs an explanation, no verdict.
+"""
 
 from __future__ import annotations
 
+import builtins
+import functools
+import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.audit.causes import Causes
 from reflexion_lab.audit.leaks import Leaks, leaks
-from reflexion_lab.audit.samples import Sample, read_samples
+from reflexion_lab.audit.samples import IMPORTS, Sample, read_samples
 from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
 from reflexion_lab.errors import ConfigError, DataError, HarnessError
 from reflexion_lab.protocols import Sandbox
@@ -30,15 +36,15 @@ class Verdict(Record, frozen=True, kw_only=True):
     detail: str = ""
     """Message of the first failing check; "" for a pass."""
     cause: str = ""
-    """Why the log says otherwise, as far as executing variants can show; "" where it agrees or says nothing."""
+    """Reason for a different verdict in the log, as far as variants of the program show it; "" if none."""
     in_place: bool = False
-    """Whether a check was judged in the program's own process, where it can forge a pass."""
+    """Whether a check ran in the program's own process, where the program can forge a pass."""
     leaked_from: str = ""
-    """Id of the earlier sample whose names the logged verdict needs, if that was shown."""
+    """Id of the earlier sample that the logged verdict depends on; "" if none is known."""
 
     @property
     def broken(self) -> bool:
-        """No verdict at all: the harness failed."""
+        """The harness failed: there is no verdict."""
         return self.outcome == "harness_error"
 
     @property
@@ -145,7 +151,7 @@ def audit(
         causes = Causes(chosen, lambda sample: execute(programs.sandbox, sample))
 
         def explained(_: object, verdict: Verdict) -> Verdict:
-            return causes.tell(verdict) if verdict.differs else verdict
+            return causes.explain(verdict) if verdict.differs else verdict
 
         verdicts = programs.map(explained, verdicts, again=never)
     seconds = time.monotonic() - start
@@ -180,3 +186,97 @@ def describe(check: Check) -> str:
 
 def _key(sample: Sample) -> tuple[object, ...]:
     return sample.program, sample.entry_point, sample.tests, sample.setup
+
+
+BINDING = re.compile(r"^(?:(?:async )?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
+IMPORTING = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(.+)", re.MULTILINE)
+MISSING_NAME = re.compile(r"name '(\w+)' is not defined")
+
+REPLAY = """for _source in {sources!r}:
+    try:
+        exec(_source, globals())
+    except BaseException:
+        pass
+"""
+"""Earlier programs, executed where the next one will be, as a harness with one namespace does."""
+
+
+class Causes:
+    """Explains verdicts that differ from the log. `run` executes a sample."""
+
+    def __init__(self, samples: Sequence[Sample], run: Callable[[Sample], Verdict]) -> None:
+        self.samples = samples
+        self.run = run
+        self._place = {sample.id: place for place, sample in enumerate(samples)}
+
+    def explain(self, verdict: Verdict) -> Verdict:
+        """The same verdict with its cause."""
+        return self._passes_alone(verdict) if verdict.passed else self._fails_alone(verdict)
+
+    def _passes_alone(self, verdict: Verdict) -> Verdict:
+        """Logged as failed: try with earlier programs that replace builtins it uses."""
+        sample = verdict.sample
+        if not sample.program.strip():
+            return verdict
+        culprits = self._binders(sample, _words(sample.program) & set(dir(builtins)))
+        if culprits and not (shared := self.run(_after(culprits.values(), sample))).passed:
+            cause = f"passes alone; fails once {_names(culprits)} shares the namespace ({shared.detail})"
+            return replace(verdict, cause=cause, leaked_from=next(iter(culprits.values())).id)
+        return replace(verdict, cause="passes alone; nothing in this log says why it was logged as failed")
+
+    def _fails_alone(self, verdict: Verdict) -> Verdict:
+        """Logged as passed: try with the usual imports, with its prompt, and after earlier programs."""
+        sample = verdict.sample
+        if not sample.program.strip():
+            return replace(verdict, cause="logged as solved, and no program is stored")
+        if verdict.outcome == "no_tests":
+            return replace(verdict, cause="there is no test to hold it against")
+        if not (missing := MISSING_NAME.search(verdict.detail)):
+            return verdict
+        helps = []
+        if self.run(replace(sample, program=IMPORTS + sample.program)).passed:
+            helps.append("passes with the usual imports")
+        if (
+            sample.prompt not in sample.program
+            and self.run(replace(sample, program=f"{sample.prompt}\n{sample.program}")).passed
+        ):
+            helps.append("passes behind its prompt")
+        culprits = self._binders(sample, _words(sample.program) | {sample.entry_point})
+        source = culprits.get(missing[1])
+        if source and self.run(_after(culprits.values(), sample)).passed:
+            helps.append(f"passes once {_names({missing[1]: source})} shares the namespace")
+            return replace(verdict, cause="; ".join(helps), leaked_from=source.id)
+        return replace(verdict, cause="; ".join(helps))
+
+    def _binders(self, sample: Sample, names: Iterable[str]) -> dict[str, Sample]:
+        """By name, the last earlier sample of the same run that binds it, where the sample itself does not."""
+        wanted = set(names) - _bound(sample.program)
+        binders: dict[str, Sample] = {}
+        for other in self.samples[: self._place[sample.id]]:
+            if other.run == sample.run:
+                binders |= dict.fromkeys(_bound(other.program) & wanted, other)
+        return dict(sorted(binders.items(), key=lambda pair: self._place[pair[1].id]))
+
+
+def _after(earlier: Iterable[Sample], sample: Sample) -> Sample:
+    sources = list(dict.fromkeys(other.program for other in earlier))
+    return replace(sample, program=REPLAY.format(sources=[*sources, sample.program]))
+
+
+def _names(culprits: dict[str, Sample]) -> str:
+    return " and ".join(f"`{name}` of {sample.id}" for name, sample in sorted(culprits.items()))
+
+
+def _words(program: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", program))
+
+
+@functools.lru_cache(maxsize=4096)
+def _bound(program: str) -> frozenset[str]:
+    """Names that a program binds at its top level."""
+    names = {name for pair in BINDING.findall(program) for name in pair if name}
+    for listed in IMPORTING.findall(program):
+        for part in re.sub(r"[()\\]|#.*", " ", listed).split(","):
+            if words := part.split():
+                names.add(words[-1].split(".")[0])
+    return frozenset(names)

@@ -1,18 +1,30 @@
-"""What an import did with a recorded run, beside its run folder: `recorded.json`."""
+"""The account of an import: `recorded.json` beside the run folder, and the table that an import prints."""
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from reflexion_lab.analysis.estimators import Point
+from reflexion_lab.analysis.report.cells import interval, line, table
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.importing import Recording
 from reflexion_lab.audit.transcripts import Transcript
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Task
 from reflexion_lab.tasks.benchmarks.rows import repeated
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.text.replies.syntax import Parser
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from reflexion_lab.audit.import_runs import Imported
 
 
 class Agreement(Record, frozen=True, kw_only=True):
@@ -80,12 +92,12 @@ def account(
     verdict: str,
     same_as: str,
 ) -> Account:
-    """What became of `recording`.
+    """The account of `recording`.
 
     Parameters
     ----------
-    made : mapping
-        The attempts by task.
+    attempts_by_task : mapping
+        The attempts of each task.
     tasks : sequence of str
         All of the benchmark's.
     excluded : sequence of tuple[str, str]
@@ -120,7 +132,7 @@ def account(
         overlapping=overlapping,
         went_on=sum(any(a.evaluation.passed for a in attempts[:-1]) for attempts in attempts_by_task.values()),
         ended_early=ended_early if has_loop else 0,
-        feedback=agreement(every, [step.passed_feedback for step in steps], [_tried(a) for a in every]),
+        feedback=agreement(every, [step.passed_feedback for step in steps], [_feedback(a) for a in every]),
         hidden=agreement(
             every, [s.verdict(verdict) for s in steps], [_hidden(grades[a.task_id, a.number]) for a in every]
         ),
@@ -163,7 +175,7 @@ def submitted_by_source(loop: Transcript) -> int | None:
     return next((step.number for step in loop.steps if step.code.strip() == solution.strip()), None)
 
 
-def _tried(attempt: Attempt) -> bool | None:
+def _feedback(attempt: Attempt) -> bool | None:
     """Our feedback verdict, where there was something to run."""
     return None if attempt.evaluation.outcome in UNKNOWN else attempt.evaluation.passed
 
@@ -173,15 +185,82 @@ def _hidden(grade: Grade) -> bool | None:
 
 
 def overlaps(loop: Transcript, task: Task) -> bool:
-    """Whether the loop saw a hidden test."""
+    """Whether a feedback test of the loop is a hidden test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tests of strangers hold "\d"
-        return bool(repeated(filter(_is_python, loop.tests), task.hidden_tests, task.entry_point))
+        return bool(
+            repeated(
+                (test for test in loop.tests if Parser().parse(test) is not None), task.hidden_tests, task.entry_point
+            )
+        )
 
 
-def _is_python(test: str) -> bool:
-    try:
-        ast.parse(test)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-    return True
+def show(imported: Sequence[Imported], console: Console) -> None:
+    """The table of runs, then their remarks and exclusions."""
+    runs = table(
+        "Recorded runs, executed here",
+        "run",
+        "feedback",
+        "tasks",
+        "attempts",
+        "first",
+        "submitted",
+        "source's",
+        names=2,
+    )
+    for number, run in enumerate(imported, 1):
+        log = Log.read(RunFolder(run.folder))
+        ends: list[Point | None] = [*log.points] or [None]
+        source = run.account.source_pass
+        first, last = (Rate.of(end.solved, end.n) if end else Rate.of(0, 0) for end in (ends[0], ends[-1]))
+        fed = "oracle: UPPER BOUND" if log.manifest.feedback_source == "oracle" else log.manifest.feedback_source
+        shares = f"{100 * first.share:.1f}", _share(last), f"{100 * source.share:.1f}" if source.n else "-"
+        runs.add_row(str(number), line(fed), f"{run.account.tasks}", f"{run.account.attempts}", *shares)
+    console.print(runs)
+    console.print(
+        line(
+            "Tasks in % that pass the hidden tests here, Wilson 95 %: attempt 1; what our rule submits (pass@1); "
+            "what the source says it submitted."
+        )
+    )
+    for number, run in enumerate(imported, 1):
+        console.print(line(f"{number}: {run.folder}"))
+        for remark in (*remarks(run.account), *(f"left out: {place}: {why}" for place, why in run.account.excluded)):
+            console.print(line(f"   {remark}"))
+    existing = sum(not run.is_new for run in imported)
+    if existing:
+        console.print(line(f"{existing} of {len(imported)} were there already and are kept as they are"))
+
+
+def remarks(account: Account) -> Iterable[str]:
+    """What a reader of the run has to know, one remark each."""
+    for name, verdicts in (("feedback", account.feedback), ("hidden", account.hidden)):
+        if verdicts.compared > verdicts.agree:
+            what = f"{verdicts.ours_alone} pass here alone, {verdicts.recorded_alone} in the record alone"
+            yield f"{verdicts.agree} of {verdicts.compared} {name} verdicts as recorded; {what}"
+    counted = {
+        "loops went on after an attempt that passes its feedback tests here": account.went_on,
+        "loops ended early, on an attempt that fails its feedback tests here": account.ended_early,
+        "attempts without a program in the record; they fail": len(account.without_program),
+        "tasks without a recorded feedback test": account.without_feedback,
+        "tasks whose feedback tests hold a hidden one": account.overlapping,
+        "tasks of the benchmark are not in the record": len(account.absent),
+        "tasks of which the source submitted another attempt than our rule": account.submissions_differ,
+        "tasks of which the source submitted no recorded attempt": list(account.submitted_by_source.values()).count(
+            None
+        ),
+    }
+    yield from (f"{count} {what}" for what, count in counted.items() if count)
+    if account.same_as:
+        yield f"the very same attempts as {account.same_as}: one run under two names"
+
+
+def harness_errors(folder: Path) -> int:
+    """Verdicts of a run that the harness spoilt."""
+    log = Log.read(RunFolder(folder))
+    spoilt = sum(attempt.evaluation.outcome == "harness_error" for attempt in log.every)
+    return spoilt + sum(grade.outcome == "harness_error" for grade in log.grades.values())
+
+
+def _share(rate: Rate) -> str:
+    return f"{100 * rate.share:.1f} {interval(rate.low, rate.high)}"

@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reflexion_lab.audit.rows import Row, read_rows
-from reflexion_lab.audit.transcripts import Transcript
+from reflexion_lab.audit.transcripts import Row, Transcript, read_rows
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import FEEDBACK_SOURCES, Record
 
 
 class Strategy(NamedTuple):
-    """What is known of a system's loop."""
+    """Known properties of a system's loop."""
 
     arm: str
     feedback_source: str
@@ -38,8 +37,7 @@ STRATEGIES = {
     "reflexion-ucs": Strategy("reflexion-ucs", "self_tests", 1),
     "ldb": Strategy("ldb", "visible", 0),
 }
-"""By the name in a row, up to a bracket. A single shot has no loop that feedback could drive; that of LDB asks its
-model several times an attempt."""
+"""By the name in a row, up to a bracket. A single shot has no feedback; LDB makes several calls per attempt."""
 
 
 class Recording(Record, frozen=True, kw_only=True):
@@ -63,18 +61,18 @@ class Recording(Record, frozen=True, kw_only=True):
 
     @property
     def variant(self) -> str:
-        """What its runs have in common: the name without the number."""
+        """Name of the run without its number."""
         return re.sub(r"/run\d+$", "", self.run)
 
     @property
     def seed(self) -> int:
-        """The number of the run, 1 where it has none. What the system drew its samples with is not known."""
+        """Number of the run, 1 if it has none. The system's sampling seed is not known."""
         number = re.search(r"/run(\d+)$", self.run)
         return int(number[1]) if number else 1
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Who made attempts, in the order in which they are first asked within a loop."""
+        """Models of the attempts, in the order of their first call within a loop."""
         longest = max(self.loops, key=lambda loop: len(loop.steps), default=None)
         named = [step.text("model", self.model) for step in longest.steps] if longest else []
         return tuple(dict.fromkeys(named)) or (self.model,)
@@ -91,7 +89,7 @@ class Recording(Record, frozen=True, kw_only=True):
 
     @property
     def is_recomputed(self) -> bool:
-        """The feedback was not kept by the loop, but computed from its tests afterwards."""
+        """The feedback was not recorded but computed from the tests afterwards."""
         steps = (step for loop in self.loops for step in loop.steps)
         return any(isinstance(step.fields.get("feedback"), dict) for step in steps)
 

@@ -1,4 +1,4 @@
-"""What a log gives away beside its verdicts: rows that are not there, hidden tests shown, solutions not stored."""
+"""Findings in a log beside its verdicts: missing rows, hidden tests used as feedback, solutions not stored."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Leaks(Record, frozen=True, kw_only=True):
     """Findings that need no execution."""
 
     missing: tuple[str, ...] = ()
-    """Tasks without a row, their run in front where there are several: of HumanEval's 164, or those of other runs."""
+    """Tasks without a row, prefixed by the run if several. Expected: HumanEval's 164, or tasks of other runs."""
     repeated: tuple[str, ...] = ()
     """Tasks with more rows than others of the run."""
     shown: int = 0
     """Asserts that loops saw as feedback."""
     shown_hidden: int = 0
-    """Of these, word for word also hidden asserts of the same task."""
+    """Feedback asserts that equal a hidden assert of the task."""
     shown_beyond_prompt: int = 0
-    """Of these again, no example of the prompt: the loop had them from somewhere else, or guessed them."""
+    """Those of `shown_hidden` that are no example in the prompt: taken from elsewhere, or guessed."""
     samples_beyond_prompt: int = 0
-    """Samples that were shown at least one of those."""
+    """Samples with at least one assert of `shown_beyond_prompt`."""
     unstored: tuple[str, ...] = ()
-    """Samples logged as solved of which no program is stored."""
+    """Samples logged as solved without a stored program."""
 
 
 def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
@@ -69,7 +69,7 @@ def _number(task_id: str) -> tuple[int, str]:
 
 
 def _shown(sample: Sample) -> tuple[int, int]:
-    """How many feedback asserts are hidden ones, and how many of these no example of the prompt."""
+    """Counts for `shown_hidden` and `shown_beyond_prompt`."""
     hidden = [_bare(check, sample.entry_point) for check in sample.tests]
     seen = [_bare(assertion, sample.entry_point) for assertion in sample.feedback]
     leaked = [text for text in seen if any(check == text or check.startswith(f"{text},") for check in hidden)]
@@ -91,6 +91,6 @@ def _examples(prompt: str, entry_point: str) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=65536)
 def _bare(check: str, entry_point: str) -> str:
-    """An assert without what does not matter: spaces, the kind of quotes, a comment behind it, the function's alias."""
+    """An assert normalised: no spaces, one kind of quotes, no trailing comment, the function's own name."""
     text = re.sub(r"\bcandidate\b", entry_point, check.partition(" # ")[0])
     return re.sub(r"\s+", "", text).replace("'", '"')

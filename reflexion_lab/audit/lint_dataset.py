@@ -1,21 +1,31 @@
-"""Is a benchmark fit to measure with? What its tasks promise, checked task by task, programs in the sandbox.
+"""Checks of a benchmark: its tasks are read, and its programs run in the sandbox.
 
 A benchmark whose canonical solutions fail, whose tests let wrong programs pass, or whose hidden tests are shown to
-the loop, yields figures that mean something else than they say.
+the loop, does not measure what it claims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+import random
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
 from reflexion_lab.analysis.stats.intervals import Rate, clustered
-from reflexion_lab.audit.lint_programs import Trial, tried
-from reflexion_lab.audit.lint_tasks import disjoint, entry_points, ids, parses, prompts, suites
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import Task
+from reflexion_lab.records import Check, Execution, Task
+from reflexion_lab.tasks.benchmarks.mutants import Mutant, mutants
+from reflexion_lab.text.replies.syntax import Parser, bound_names, tree_of
+from reflexion_lab.text.shorten import line
 
+DETAIL_CHARS = 80
+"""Characters of a test in a finding."""
+MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, SystemError)
+"""What parsing and writing raise on a program that is no Python, or too deep or too large for it."""
 Severity = Literal["error", "warning", "not checked"]
 CHECKS = (
     "ids unique",
@@ -28,11 +38,11 @@ CHECKS = (
     "stub fails",
     "mutants fail",
 )
-"""What is checked, in the order of the table."""
+"""In the order of the table."""
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be, or could not be looked at."""
+    """A defect of a task, or a check that was not possible."""
 
     check: str
     severity: Severity
@@ -40,15 +50,32 @@ class Finding(NamedTuple):
     detail: str
 
 
+Row = tuple[Severity, str, str]
+"""Severity, task id and detail of a finding."""
+
+
+class Trial(NamedTuple):
+    """Results of the programs of one task."""
+
+    findings: tuple[Finding, ...] = ()
+    mutants: int = 0
+    """Number of mutants that were run."""
+    survivors: tuple[Mutant, ...] = ()
+    """Mutants that pass every hidden test; some may be equivalent to the canonical solution."""
+    has_visible_tests: bool = False
+    visible_survivors: int = 0
+    """Number of mutants that pass every visible test."""
+
+
 class Linted(NamedTuple):
-    """What was found."""
+    """Findings and mutation results of a benchmark."""
 
     benchmark: str
     tasks: int
     findings: tuple[Finding, ...]
     """In the order of `CHECKS`, then of the tasks."""
     trials: tuple[Trial, ...]
-    """What the programs did, one a task."""
+    """One per task."""
 
     @property
     def errors(self) -> int:
@@ -59,9 +86,9 @@ class Linted(NamedTuple):
 
         Of the visible side, only mutants of tasks that have visible tests count.
         """
-        counted = [trial for trial in self.trials if trial.mutants and (side == "hidden" or trial.sees)]
+        counted = [trial for trial in self.trials if trial.mutants and (side == "hidden" or trial.has_visible_tests)]
         total = sum(trial.mutants for trial in counted)
-        killed = total - sum(len(trial.survivors) if side == "hidden" else trial.unseen for trial in counted)
+        killed = total - sum(len(trial.survivors) if side == "hidden" else trial.visible_survivors for trial in counted)
         if not total:
             return Rate.of(0, 0)
         low, high = clustered(killed / total, [trial.mutants for trial in counted])
@@ -89,26 +116,217 @@ def lint(
         The sandbox is broken.
     """
 
-    def finding(task: Task) -> Trial:
-        trial = tried(task, executor, mutants, seed)
+    def trial_of(task: Task) -> Trial:
+        trial = run_programs(task, executor, mutants, seed)
         each()
         return trial
 
     with ThreadPoolExecutor(workers) as pool:
-        trials = tuple(pool.map(finding, tasks))
-    by_check = {
-        "ids unique": ids(tasks),
-        "prompts unique": prompts(tasks),
-        "code parses": parses(tasks),
-        "tests there": suites(tasks),
-        "entry point tested": entry_points(tasks),
-        "hidden not shown": disjoint(tasks),
-    }
-    findings = [Finding(check, *row) for check, rows in by_check.items() for row in rows]
-    findings += [Finding(*row) for trial in trials for row in trial.said]
+        trials = tuple(pool.map(trial_of, tasks))
+    findings = [Finding(check, *row) for check, read in READERS.items() for row in read(tasks)]
+    findings += [finding for trial in trials for finding in trial.findings]
     if strict:
         findings = [
             finding._replace(severity="error") if finding.severity == "warning" else finding for finding in findings
         ]
     findings.sort(key=lambda finding: CHECKS.index(finding.check))
     return Linted(benchmark, len(tasks), tuple(findings), trials)
+
+
+def ids(tasks: Sequence[Task]) -> Iterator[Row]:
+    yield from _twice(tasks, lambda task: task.task_id, "error", "the id")
+
+
+def prompts(tasks: Sequence[Task]) -> Iterator[Row]:
+    yield from _twice(tasks, lambda task: " ".join(task.prompt.split()), "warning", "the prompt")
+
+
+def parses(tasks: Sequence[Task]) -> Iterator[Row]:
+    for task in tasks:
+        named = [("the canonical solution", task.canonical_program), ("the setup", task.setup)]
+        named += [(f"visible test {i}", test) for i, test in enumerate(task.visible_tests, 1)]
+        named += [(f"hidden test {i}", test) for i, test in enumerate(task.hidden_tests, 1)]
+        for name, code in named:
+            if parsed(code) is None:
+                yield "error", task.task_id, f"{name} is no Python: {line(code, DETAIL_CHARS)}"
+
+
+def suites(tasks: Sequence[Task]) -> Iterator[Row]:
+    for task in tasks:
+        if not task.hidden_tests:
+            yield "error", task.task_id, "no hidden test: nothing can be judged"
+        if not task.visible_tests:
+            yield "warning", task.task_id, "no visible test: the loop gets no feedback"
+        for test in (*task.visible_tests, *task.hidden_tests):
+            if not test.strip():
+                yield "error", task.task_id, "an empty test passes every program"
+            elif (tree := parsed(test)) and not _can_fail(tree):
+                yield "warning", task.task_id, f"nothing is asserted or called by {line(test, DETAIL_CHARS)}"
+
+
+def entry_points(tasks: Sequence[Task]) -> Iterator[Row]:
+    for task in tasks:
+        name = task.entry_point
+        if not name.isidentifier():
+            yield "error", task.task_id, f"{name!r} is no name of a function"
+            continue
+        solution = parsed(task.canonical_program)
+        if task.canonical_solution.strip() and solution and name not in bound_names(solution):
+            yield "error", task.task_id, f"the canonical solution does not define {name}"
+        for side, tests in (("visible", task.visible_tests), ("hidden", task.hidden_tests)):
+            silent = [test for test in tests if not _mentions(test, name)]
+            if silent and len(silent) == len(tests):
+                yield "error", task.task_id, f"no {side} test speaks of {name}"
+            elif silent:
+                count = f"{len(silent)} of {len(tests)} {side} tests"
+                yield "warning", task.task_id, f"{count} without {name}, such as {line(silent[0], DETAIL_CHARS)}"
+
+
+def disjoint(tasks: Sequence[Task]) -> Iterator[Row]:
+    """Equal text, spaces aside; an equal assert, however it is laid out and quoted; the same call, however compared."""
+    for task in tasks:
+        visible = [_claims(test, task.entry_point) for test in task.visible_tests]
+        again = dict[int, str]()
+        for i, test in enumerate(task.hidden_tests):
+            own = _claims(test, task.entry_point)
+            for kind, claims in own.items():
+                if any(claims & other[kind] for other in visible):
+                    again.setdefault(i, f"the {kind} of a visible test: {line(test, DETAIL_CHARS)}")
+        if again and len(again) == len(task.hidden_tests):
+            yield "error", task.task_id, f"every hidden test is shown, such as {next(iter(again.values()))}"
+        elif again:
+            count = f"{len(again)} of {len(task.hidden_tests)} hidden tests"
+            yield "warning", task.task_id, f"{count}, such as {next(iter(again.values()))}"
+
+
+READERS = {
+    "ids unique": ids,
+    "prompts unique": prompts,
+    "code parses": parses,
+    "tests there": suites,
+    "entry point tested": entry_points,
+    "hidden not shown": disjoint,
+}
+"""Checks that only read the tasks."""
+
+
+def parsed(code: str) -> ast.Module | None:
+    """The tree of `code`, within bounds."""
+    return Parser().parse(code)
+
+
+def _twice(
+    tasks: Sequence[Task], key: Callable[[Task], str], severity: Literal["error", "warning"], what: str
+) -> Iterator[Row]:
+    groups = defaultdict[str, list[str]](list)
+    for task in tasks:
+        groups[key(task)].append(task.task_id)
+    for first, *others in groups.values():
+        for other in others:
+            yield severity, other, f"has {what} of {first}"
+
+
+def _claims(test: str, entry_point: str) -> dict[str, set[str]]:
+    tree = parsed(test)
+    nodes = list(ast.walk(tree)) if tree else []
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id == "candidate":
+            node.id = entry_point
+    calls = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == entry_point
+    ]
+    return {
+        "text": {" ".join(test.split())},
+        "assert": {ast.dump(node.test) for node in nodes if isinstance(node, ast.Assert)},
+        "call (compared otherwise)": {_arguments(node) for node in calls if node.args or node.keywords},
+    }
+
+
+def _arguments(call: ast.Call) -> str:
+    """Literal arguments by value, so that `[1,2]` and `[1, 2]`, `"a"` and `'a'`, `1_000` and `1000` are the same."""
+    return ", ".join(ast.dump(node) for node in (*call.args, *call.keywords))
+
+
+def _can_fail(tree: ast.Module) -> bool:
+    return any(isinstance(node, ast.Assert | ast.Call | ast.Raise) for node in ast.walk(tree))
+
+
+def _mentions(test: str, name: str) -> bool:
+    return bool(re.search(rf"\b(?:candidate|{re.escape(name)})\b", test))
+
+
+def run_programs(task: Task, executor: Sandbox, limit: int, seed: int) -> Trial:
+    """Run all programs of `task`. Raises HarnessError."""
+    findings = list[Finding]()
+    if task.hidden_tests:
+        stub = f"def {task.entry_point}(*arguments, **named):\n    return None\n"
+        if _passes(_run(executor, task, stub, task.hidden_tests).checks):
+            findings.append(Finding("stub fails", "error", task.task_id, "returning None passes every hidden test"))
+    else:
+        findings.append(Finding("stub fails", "not checked", task.task_id, "no hidden tests"))
+    tests = (*task.visible_tests, *task.hidden_tests)
+    reason = "no canonical solution" if not task.canonical_solution.strip() else "" if tests else "no tests"
+    if reason:
+        findings += [
+            Finding(check, "not checked", task.task_id, reason) for check in ("canonical passes", "mutants fail")
+        ]
+        return Trial(tuple(findings))
+    execution = _run(executor, task, task.canonical_program, tests)
+    failing = [check for check in execution.checks if check.outcome != "pass"]
+    if failing:
+        detail = f"{len(failing)} of {len(tests)} tests, such as {failing[0].name}: {failing[0].outcome}"
+        findings.append(Finding("canonical passes", "error", task.task_id, f"the canonical solution fails {detail}"))
+        findings.append(Finding("mutants fail", "not checked", task.task_id, "the canonical solution fails"))
+        return Trial(tuple(findings))
+    return _mutated(task, executor, sampled_mutants(task, limit, seed), execution.cpu_seconds, findings)
+
+
+def sampled_mutants(task: Task, limit: int, seed: int) -> list[Mutant]:
+    """At most `limit` mutants of the canonical solution, in the order of their places; the prompt's part stays."""
+    program = task.canonical_program
+    if parsed(program) is None:
+        return []
+    first_line = 1 if program == task.canonical_solution else 1 + task.prompt.count("\n")
+    try:
+        return list(mutants(program, first_line, limit, random.Random(f"{seed}:{task.task_id}")))
+    except MISTAKES:
+        return []
+
+
+def difference(program: str, mutant: Mutant) -> str:
+    """The first line in which `mutant` differs from `program`, as `line 3: old -> new`."""
+    old, new = ast.unparse(tree_of(program)).splitlines(), mutant.program.splitlines()
+    i = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)) - 1)
+    added = " (added)" if len(new) > len(old) else ""
+    return f"line {mutant.line}: {old[i].strip()} -> {new[i].strip()}{added}"
+
+
+def _mutated(task: Task, executor: Sandbox, sample: list[Mutant], cpu_seconds: float, findings: list[Finding]) -> Trial:
+    survivors, visible_survivors = list[Mutant](), 0
+    n_visible = len(task.visible_tests)
+    tests = (*task.visible_tests, *task.hidden_tests)
+    for mutant in sample:
+        checks = _run(executor, task, mutant.program, tests, cpu_seconds).checks
+        visible_survivors += bool(n_visible) and _passes(checks[:n_visible])
+        if task.hidden_tests and _passes(checks[n_visible:]):
+            survivors.append(mutant)
+            detail = f"{mutant.kind}, {difference(task.canonical_program, mutant)}"
+            findings.append(Finding("mutants fail", "warning", task.task_id, detail))
+    if not sample:
+        findings.append(
+            Finding("mutants fail", "not checked", task.task_id, "no mutants were made of the canonical solution")
+        )
+    return Trial(tuple(findings), len(sample), tuple(survivors), bool(n_visible), visible_survivors)
+
+
+def _run(executor: Sandbox, task: Task, program: str, tests: Sequence[str], cpu_seconds: float = 0.0) -> Execution:
+    execution = executor.run(program, task.entry_point, tests, task.setup, cpu_seconds)
+    if any(check.outcome == "harness_error" for check in execution.checks):
+        raise HarnessError(f"{task.task_id}: the sandbox has no verdict; run `reflexion-lab doctor`")
+    return execution
+
+
+def _passes(checks: Sequence[Check]) -> bool:
+    return all(check.outcome == "pass" for check in checks)

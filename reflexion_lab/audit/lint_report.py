@@ -1,4 +1,4 @@
-"""What the check of a benchmark found, as a table, as lines and as JSON; and how far it has got."""
+"""Findings of a benchmark check as a table, as lines and as JSON; its progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis.report.cells import line, rate, table
 from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted
-from reflexion_lab.runner.progress import LOG_EVERY, in_notebook
+from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,7 @@ PIPED = 120
 
 
 def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
-    """A row a check, the findings that matter, and what the tests are worth."""
+    """Print a row per check, the findings and the mutation scores."""
     if not console.is_terminal:
         console.width = PIPED
     columns = ("check", "tasks", "errors", "warnings", "not checked", "first tasks")
@@ -81,18 +81,16 @@ def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], None]]:
-    """Call what is yielded when a task is done: a bar in a terminal or a notebook, a line now and then in a log."""
-    from tqdm.auto import tqdm
-
+    """A function to call after each task: updates a bar in a terminal or notebook, prints lines in a log."""
     is_log = not (sys.stderr.isatty() or in_notebook())
     lock, logged, done = threading.Lock(), time.monotonic(), 0
-    with tqdm(total=total, unit="task", disable=is_log, dynamic_ncols=True, leave=False) as bar:
+    with bar(total=total, unit="task", disable=is_log) as tasks:
 
         def step() -> None:
             nonlocal logged, done
             with lock:
                 done += 1
-                bar.update()
+                tasks.update()
                 if is_log and time.monotonic() - logged > LOG_EVERY:
                     logged = time.monotonic()
                     print(f"{done}/{total} tasks checked", file=sys.stderr, flush=True)
@@ -101,11 +99,7 @@ def progress(total: int) -> Iterator[Callable[[], None]]:
 
 
 def _show_findings(findings: Sequence[Finding], console: Console, all_findings: bool) -> None:
-    """Errors first; what could not be looked at only where all is asked for."""
-    ranked = sorted(
-        (finding for finding in findings if all_findings or finding.severity in WORST),
-        key=lambda finding: _rank(finding.severity),
-    )
+    ranked = _ranked(findings, tuple(STYLES) if all_findings else WORST)
     listed = ranked if all_findings else ranked[:FIRST]
     for finding in listed:
         text = f"{finding.severity}  {finding.check}  {finding.task_id}  {finding.detail}"
@@ -114,15 +108,14 @@ def _show_findings(findings: Sequence[Finding], console: Console, all_findings: 
         console.print(line(f"... and {len(ranked) - len(listed)} more of {findings[0].check}; --all shows them", "dim"))
 
 
-def _rank(severity: str) -> int:
-    return list(STYLES).index(severity)
+def _ranked(findings: Sequence[Finding], severities: Sequence[str]) -> list[Finding]:
+    """Findings of these severities, worst first."""
+    chosen = (finding for finding in findings if finding.severity in severities)
+    return sorted(chosen, key=lambda finding: list(STYLES).index(finding.severity))
 
 
 def _first_ids(findings: Sequence[Finding]) -> str:
-    ranked = sorted(
-        (finding for finding in findings if finding.severity in WORST), key=lambda finding: _rank(finding.severity)
-    )
-    ids = list(dict.fromkeys(finding.task_id for finding in ranked))
+    ids = list(dict.fromkeys(finding.task_id for finding in _ranked(findings, WORST)))
     return ", ".join(ids[:IDS]) + (f" and {len(ids) - IDS} more" if len(ids) > IDS else "")
 
 

@@ -1,4 +1,4 @@
-"""Run folders of ours as samples: attempts, their hidden verdicts, and the tests of the benchmark they name."""
+"""Run folders of the lab as samples: attempts, hidden verdicts, and tests of the benchmark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS = "reflexion_lab.tasks.benchmarks."
 
 
 def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
-    """What each task submitted, or every attempt, with its grade as the logged verdict.
+    """The submitted attempt of each task, or every attempt, with its grade as the logged verdict.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def _same_benchmark(path: Path, manifest: Manifest) -> Benchmark:
 
 
 def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
-    """The benchmark that a run names, as it is here. A folder of a stranger's may name nothing else.
+    """The benchmark of a run, loaded from this package; any other target is refused.
 
     Raises
     ------
@@ -97,6 +97,6 @@ def _harmless(load: dict[str, Any]) -> bool:
 
 
 def _attributes(node: dict[str, Any], seed: int) -> Any:
-    """What `load_benchmark` reads of a config."""
+    """The attributes of a config that `load_benchmark` reads."""
     chosen = {name: node.get(name) for name in ("name", "load", "ids", "sample", "limit")}
     return SimpleNamespace(benchmark=SimpleNamespace(**chosen), seed=seed)

@@ -1,4 +1,4 @@
-"""Other people's samples: whatever the format of their file, one record a program.
+"""Samples of other systems: one record per program, for every file format.
 
 Formats, told apart by the fields of a row:
 
@@ -20,9 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reflexion_lab.audit.known_tasks import task_of
-from reflexion_lab.audit.rows import Row, read_rows
-from reflexion_lab.audit.transcripts import Step, Transcript
+from reflexion_lab.audit.transcripts import Row, Step, Transcript, read_rows, task_of
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record, Task
 
@@ -32,11 +30,11 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from functools import reduce
 from heapq import *
 """
-"""What harnesses usually import in front of a program."""
+"""Imports that harnesses usually put in front of a program."""
 
 
 class Sample(Record, frozen=True, kw_only=True):
-    """A program, the tests that its log judged it by, and what the log said."""
+    """A program, the tests of its log, and the logged verdict."""
 
     id: str
     """Unique in its file."""
@@ -44,12 +42,12 @@ class Sample(Record, frozen=True, kw_only=True):
     entry_point: str
     prompt: str = ""
     program: str
-    """As it has to stand on its own; "" where the log holds none."""
+    """Complete program; "" if the log has none."""
     tests: tuple[str, ...]
     """Check sources, run in order in one namespace; () where the log has none."""
     setup: str = ""
     logged: bool | None = None
-    """The verdict in the log; None where there is none to compare with."""
+    """The verdict in the log; None if it has none."""
     feedback: tuple[str, ...] = ()
     """Asserts that the loop saw."""
     run: str = ""

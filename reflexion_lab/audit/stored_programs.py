@@ -1,4 +1,4 @@
-"""Executes programs that were written earlier: for audits, imports, verifications and the studies of transcripts."""
+"""Execution of stored programs, for audits, imports, verifications and studies of transcripts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 LIMITS = Limits(wall_seconds=5.0, cpu_seconds=5)
-"""At least what published verdicts were made with."""
+"""Not below the limits of published verdicts."""
 PATIENT = Limits(wall_seconds=30.0, cpu_seconds=10)
-"""Time of the second execution of a program that timed out: a slow or busy machine is no verdict."""
+"""Limits of the second execution after a time-out: a slow machine must not change a verdict."""
 
 
 def counter(name: str, unit: str, total: int, quiet: bool = False) -> Any:
@@ -44,7 +44,7 @@ def never(*_: object) -> bool:
 
 
 def graded(sandbox: protocols.Sandbox, task: Task, number: int, program: str, sealed: bool = True) -> Grade:
-    """The hidden verdict on attempt `number`; `sealed` as a run that has ended would say it."""
+    """The hidden verdict on attempt `number`; `sealed` as in a run that has ended."""
     judge = HiddenTests(sandbox)
     if sealed:
         judge.seal()

@@ -1,25 +1,142 @@
-"""Transcripts of other systems: one JSON object per problem and run, with its attempts in order.
+"""Rows of a log, their tasks, and transcripts: one JSON object per problem and run, with its attempts in order.
 
 Audits, imports and the studies in `experiments/_tools` read them here, so a field means the same to all of them.
-Nothing is executed or parsed as Python here but the lines of a recorded feedback.
+Errors name file, line and field. Nothing is executed here.
 """
 
 from __future__ import annotations
 
+import codecs
+import functools
+import json
 import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reflexion_lab.audit.known_tasks import task_of
-from reflexion_lab.audit.rows import Row, read_rows
-from reflexion_lab.records import Task
+from msgspec.structs import replace
+
+from reflexion_lab.errors import DataError
+from reflexion_lab.io.files import content
+from reflexion_lab.io.gunzip import GZIP, gunzipped
+from reflexion_lab.records import Record, Task
 from reflexion_lab.text.replies.syntax import Parser
 
 
+class Row(Record, frozen=True, kw_only=True):
+    """One JSON object of a file."""
+
+    file: str
+    line: int
+    fields: dict[str, Any]
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """The text of a field; `default` where it is absent or null.
+
+        Raises
+        ------
+        DataError
+            It is no text, or absent with nothing to stand in.
+        """
+        value: object = self.fields.get(name)
+        value = default if value is None else value
+        if not isinstance(value, str):
+            raise self.wrong(name, "nothing" if value is None else repr(value)[:60], "text")
+        return value
+
+    def verdict(self, name: str) -> bool | None:
+        """True, False, or None where the field is absent or null."""
+        value = self.fields.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.wrong(name, repr(value)[:60], "true, false or null")
+        return value
+
+    def wrong(self, name: str, got: str, expected: str) -> DataError:
+        return DataError(f"{self.file}, line {self.line}, field {name}", got, expected)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The objects of a `.jsonl` file, gzipped or not; blank lines are skipped.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read or unpacked, or a line is no JSON object.
+    """
+    for number, line in enumerate(_unpacked(path).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            reason = str(problem)[:120]
+            raise DataError(f"{path}, line {number}", f"no JSON ({reason})", "one JSON object a line") from None
+        if not isinstance(fields, dict):
+            raise DataError(f"{path}, line {number}", f"a {type(fields).__name__}", "one JSON object a line")
+        yield Row(file=str(path), line=number, fields=fields)
+
+
+def _unpacked(path: Path) -> bytes:
+    data = content(path, "rows of a log (.jsonl, .jsonl.gz)")
+    try:
+        return (gunzipped(data) if data.startswith(GZIP) else data).removeprefix(codecs.BOM_UTF8)
+    except ValueError as problem:
+        raise DataError(path, problem, "a whole gzip file") from None
+
+
+def task_of(row: Row, task_id: str) -> Task:
+    """The row's own prompt, test and entry point; where it lacks one, HumanEval's by that id.
+
+    Raises
+    ------
+    ValueError
+        There is neither.
+    """
+    own = [name for name in ("prompt", "test", "entry_point") if isinstance(row.fields.get(name), str)]
+    if len(own) == 3:
+        entry_point, test = row.text("entry_point"), row.text("test")
+        if not entry_point.isidentifier():
+            raise row.wrong("entry_point", repr(entry_point)[:60], "the name of a function")
+        checks = _checks(test, entry_point)
+        return Task(task_id=task_id, prompt=row.text("prompt"), entry_point=entry_point, hidden_tests=checks)
+    known = human_eval_tasks().get(task_id)
+    if known is None:
+        expected = "a HumanEval task, or `prompt`, `test` and `entry_point` in the row"
+        raise row.wrong("task_id", repr(task_id)[:60], expected)
+    if "test" not in own:
+        return known
+    return replace(known, hidden_tests=_checks(row.text("test"), known.entry_point))
+
+
+@functools.cache
+def human_eval_tasks() -> dict[str, Task]:
+    from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+
+    return {task.task_id: task for task in humaneval()}
+
+
+@functools.cache
+def _checks(test: str, entry_point: str) -> tuple[str, ...]:
+    """The test, split into its asserts; whole where it cannot be split.
+
+    So also where its `check` has the name of a function under test: it then calls itself, and no program can pass.
+    """
+    from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
+
+    try:
+        checks = hidden_checks(test)
+    except (LookupError, SyntaxError, StopIteration, ValueError, RecursionError, MemoryError):
+        checks = ()
+    calls_itself = entry_point == "check" or any(re.search(r"\bcheck\(", check) for check in checks)
+    if not test.strip() or (checks and not calls_itself):
+        return checks
+    defined, called = (re.search(rf"^{word}check\(", test, re.MULTILINE) for word in ("def ", ""))
+    return (f"{test}\ncheck({entry_point})" if defined and not called else test,)
+
+
 class Feedback(NamedTuple):
-    """The tests that an attempt passed, and those that it failed, as far as its record lists them."""
+    """The recorded feedback of an attempt: tests it passed and tests it failed."""
 
     passing: tuple[str, ...] = ()
     failing: tuple[str, ...] = ()
@@ -85,7 +202,7 @@ class Step(Row, frozen=True, kw_only=True):
 
 
 class Transcript(Row, frozen=True, kw_only=True):
-    """What one run recorded of one problem."""
+    """The record of one problem in one run."""
 
     steps: tuple[Step, ...]
     """Its attempts, oldest first."""

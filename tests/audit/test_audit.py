@@ -31,35 +31,35 @@ def audited(path, **options):
     return audit(path, workers=2, quiet=True, **options)
 
 
-def causes(found):
-    return {verdict.sample.id: (verdict.outcome, verdict.cause) for verdict in found.disagreements}
+def causes(result):
+    return {verdict.sample.id: (verdict.outcome, verdict.cause) for verdict in result.disagreements}
 
 
 def test_verdicts_are_counted_and_those_without_a_log_are_scored(log):
-    found = audited(log(row("a", RIGHT, True), row("b", WRONG, False), row("c", WRONG, True), row("d", RIGHT)))
-    assert (found.n, found.compared, found.logged_pass, found.agree) == (4, 3, 2, 2)
-    assert (found.rate.k, found.rate.n) == (2, 4)
-    assert [(verdict.sample.id, verdict.outcome) for verdict in found.disagreements] == [("c", "fail")]
-    assert found.disagreements[0].detail.startswith("assert candidate(1) == 2")
+    result = audited(log(row("a", RIGHT, True), row("b", WRONG, False), row("c", WRONG, True), row("d", RIGHT)))
+    assert (result.n, result.compared, result.logged_pass, result.agree) == (4, 3, 2, 2)
+    assert (result.rate.k, result.rate.n) == (2, 4)
+    assert [(verdict.sample.id, verdict.outcome) for verdict in result.disagreements] == [("c", "fail")]
+    assert result.disagreements[0].detail.startswith("assert candidate(1) == 2")
 
 
 def test_no_program_is_seen_by_another(log):
     spoils = "import builtins\nbuiltins.len = lambda x: 0\ndef f(x):\n    return x + 1\n"
     uses = "def f(x):\n    return x + len('a')\n"
-    found = audited(
+    result = audited(
         log(row("a", spoils, True), row("b", uses, True), row("c", "def g(): pass\n", True), row("d", uses))
     )
-    assert [verdict.passed for verdict in found.verdicts] == [True, True, False, True]
+    assert [verdict.passed for verdict in result.verdicts] == [True, True, False, True]
 
 
 def test_a_failure_that_only_a_shared_namespace_makes_names_the_program_that_did_it(log):
     takes_sum = "def sum(a, b):\n    return a\n\ndef f(x):\n    return x + 1\n"
     uses_sum = "def f(x):\n    return sum([x, 1])\n"
-    found = audited(log(row("before", uses_sum, True), row("thief", takes_sum, True), row("victim", uses_sum, False)))
-    ((outcome, cause),) = causes(found).values()
+    result = audited(log(row("before", uses_sum, True), row("thief", takes_sum, True), row("victim", uses_sum, False)))
+    ((outcome, cause),) = causes(result).values()
     assert outcome == "pass"
     assert cause.startswith("passes alone; fails once `sum` of thief shares the namespace (TypeError: ")
-    assert list(findings(found)) == [
+    assert list(findings(result)) == [
         "shared namespace: logged verdicts that fall alone and hold beside an earlier program: 1, after thief (1)"
     ]
 
@@ -69,16 +69,16 @@ def test_earlier_programs_are_replayed_in_the_order_of_the_file(log):
     mends = f"import builtins\nsorted = builtins.sorted\n{RIGHT}"
     uses = "def f(x):\n    return sorted([x + 1])[len('')]\n"
     earlier = [row("a", spoils, True), row("b", spoils_and_more, True), row("c", mends, True)]
-    found = audited(log(*earlier, row("d", uses, False)))
-    assert causes(found) == {"d": ("pass", "passes alone; nothing in this log says why it was logged as failed")}
+    result = audited(log(*earlier, row("d", uses, False)))
+    assert causes(result) == {"d": ("pass", "passes alone; nothing in this log says why it was logged as failed")}
 
 
 def test_a_pass_that_needs_names_of_others_names_them(log):
     imports = "import math\ndef f(x):\n    return x + 1\n"
     lacks = "def f(x):\n    return math.floor(x) + 1\n"
     forgot = "def g(x):\n    return x + 1\n"
-    found = audited(log(row("a", lacks, True), row("b", imports, True), row("d", forgot, True), row("c", lacks, True)))
-    assert causes(found) == {
+    result = audited(log(row("a", lacks, True), row("b", imports, True), row("d", forgot, True), row("c", lacks, True)))
+    assert causes(result) == {
         "a": ("error", "passes with the usual imports"),
         "c": ("error", "passes with the usual imports; passes once `math` of b shares the namespace"),
         "d": ("error", "passes once `f` of b shares the namespace"),
@@ -87,20 +87,20 @@ def test_a_pass_that_needs_names_of_others_names_them(log):
 
 def test_a_pass_that_needs_its_prompt_says_so(log):
     prompt = "def one():\n    return 1\n\ndef f(x):\n    pass\n"
-    found = audited(log(row("a", "def f(x):\n    return x + one()\n", True, prompt=prompt)))
-    assert causes(found) == {"a": ("error", "passes behind its prompt")}
+    result = audited(log(row("a", "def f(x):\n    return x + one()\n", True, prompt=prompt)))
+    assert causes(result) == {"a": ("error", "passes behind its prompt")}
 
 
 def test_only_programs_of_the_same_run_share_a_namespace(log):
     defines = row("a", "import os\nlate = 1\ndef f(x):\n    return x + 1\n", True, run="one")
-    found = audited(log(defines, row("b", "def f(x):\n    return x + late\n", True, run="two")))
-    assert causes(found) == {"two/b": ("error", "")}
+    result = audited(log(defines, row("b", "def f(x):\n    return x + late\n", True, run="two")))
+    assert causes(result) == {"two/b": ("error", "")}
 
 
 def test_solved_without_a_program_or_without_a_test_is_never_a_pass(log):
-    found = audited(log(row("a", "", True), row("b", RIGHT, True, test="pass")))
-    assert causes(found)["a"] == ("extraction_failed", "logged as solved, and no program is stored")
-    assert found.leaks.unstored == ("a",)
+    result = audited(log(row("a", "", True), row("b", RIGHT, True, test="pass")))
+    assert causes(result)["a"] == ("extraction_failed", "logged as solved, and no program is stored")
+    assert result.leaks.unstored == ("a",)
     empty = {**row("c", RIGHT, True), "test": ""}
     assert causes(audited(log(empty))) == {"c": ("no_tests", "there is no test to hold it against")}
 
@@ -118,17 +118,17 @@ def test_solved_without_a_program_or_without_a_test_is_never_a_pass(log):
     ],
 )
 def test_a_hostile_program_is_a_failure_and_no_harness_error(log, program):
-    found = audited(log(row("a", program, True), row("b", RIGHT, True)))
-    assert [verdict.passed for verdict in found.verdicts] == [False, True]
-    assert found.harness_errors == 0
-    assert json.loads(json.dumps(as_json([found], 1.0)))["agree"] == 1
+    result = audited(log(row("a", program, True), row("b", RIGHT, True)))
+    assert [verdict.passed for verdict in result.verdicts] == [False, True]
+    assert result.harness_errors == 0
+    assert json.loads(json.dumps(as_json([result], 1.0)))["agree"] == 1
 
 
 def test_every_time_out_gets_more_time_whatever_the_log_says(monkeypatch, log):
     slow = "import time\ndef f(x):\n    time.sleep(0.5)\n    return x + 1\n"
     monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=0.2, cpu_seconds=1))
-    found = audited(log(row("a", slow, True), row("b", slow + "\n", False), row("c", RIGHT, True)))
-    assert [(verdict.passed, verdict.outcome, verdict.differs) for verdict in found.verdicts] == [
+    result = audited(log(row("a", slow, True), row("b", slow + "\n", False), row("c", RIGHT, True)))
+    assert [(verdict.passed, verdict.outcome, verdict.differs) for verdict in result.verdicts] == [
         (True, "pass", False),
         (True, "pass", True),
         (True, "pass", False),
@@ -136,13 +136,13 @@ def test_every_time_out_gets_more_time_whatever_the_log_says(monkeypatch, log):
 
 
 def test_equal_programs_run_once_and_keep_their_own_verdicts(log):
-    found = audited(log(row("a", RIGHT, True), row("b", RIGHT, False), row("c", RIGHT)))
-    assert [(verdict.sample.id, verdict.sample.logged) for verdict in found.verdicts] == [
+    result = audited(log(row("a", RIGHT, True), row("b", RIGHT, False), row("c", RIGHT)))
+    assert [(verdict.sample.id, verdict.sample.logged) for verdict in result.verdicts] == [
         ("a", True),
         ("b", False),
         ("c", None),
     ]
-    assert found.rate.k == 3
+    assert result.rate.k == 3
 
 
 def test_a_broken_harness_is_no_verdict(monkeypatch, log):
@@ -150,9 +150,9 @@ def test_a_broken_harness_is_no_verdict(monkeypatch, log):
         raise HarnessError("The sandbox could not run a program: no fork")
 
     monkeypatch.setattr(Sandbox, "run", broken)
-    found = audited(log(row("a", RIGHT, True), row("b", WRONG, False)))
-    assert (found.harness_errors, found.compared, found.disagreements, found.rate.n) == (2, 0, [], 0)
-    assert "HARNESS ERRORS: 2 samples have no verdict" in harness_line(found)
+    result = audited(log(row("a", RIGHT, True), row("b", WRONG, False)))
+    assert (result.harness_errors, result.compared, result.disagreements, result.rate.n) == (2, 0, [], 0)
+    assert "HARNESS ERRORS: 2 samples have no verdict" in harness_line(result)
     sample = Sample(id="a", task_id="a", entry_point="f", program=RIGHT, tests=("assert candidate(1) == 2",))
     with Sandbox(servers=1) as sandbox:
         assert execute(sandbox, sample).outcome == "harness_error"
@@ -160,16 +160,16 @@ def test_a_broken_harness_is_no_verdict(monkeypatch, log):
 
 def test_passes_that_a_program_could_have_forged_are_counted(log):
     loop = "for i in (1, 2):\n        assert candidate(i) == i + 1"
-    found = audited(log(row("a", RIGHT, True), row("b", RIGHT, True, loop), row("c", WRONG, False, loop)))
-    assert [verdict.in_place for verdict in found.verdicts] == [False, True, True]
-    assert list(findings(found)) == ["judged in place: 1 of 2 passes rest on checks that only run beside the program"]
+    result = audited(log(row("a", RIGHT, True), row("b", RIGHT, True, loop), row("c", WRONG, False, loop)))
+    assert [verdict.in_place for verdict in result.verdicts] == [False, True, True]
+    assert list(findings(result)) == ["judged in place: 1 of 2 passes rest on checks that only run beside the program"]
 
 
 def test_a_limit_takes_the_first_samples_and_rows_are_still_missed_in_the_whole_file(log):
     rows = [{"task_id": f"HumanEval/{n}", "completion": ""} for n in range(164) if n not in (3, 99)]
-    found = audited(log(*rows, rows[0]), limit=2)
-    assert found.n == 2
-    assert (found.leaks.missing, found.leaks.repeated) == (("HumanEval/3", "HumanEval/99"), ("HumanEval/0 (2 rows)",))
+    result = audited(log(*rows, rows[0]), limit=2)
+    assert result.n == 2
+    assert (result.leaks.missing, result.leaks.repeated) == (("HumanEval/3", "HumanEval/99"), ("HumanEval/0 (2 rows)",))
     for name in ("limit", "workers"):
         with pytest.raises(ValueError, match=f"{name}: got 0"):
             audit(log(rows[0]), **{name: 0})
@@ -200,7 +200,7 @@ def test_several_files_are_added_up_and_ids_carry_their_name(log, capsys):
 def test_two_files_of_one_name_are_told_apart_by_their_paths(tmp_path, log):
     (tmp_path / "other").mkdir()
     paths = [str(log(row("a", RIGHT, True), name=name)) for name in ("log.jsonl", "other/log.jsonl")]
-    assert [found.name for found in audit_files(paths, workers=1)] == paths
+    assert [result.name for result in audit_files(paths, workers=1)] == paths
 
 
 def test_an_absent_file_is_one_line_before_anything_runs(tmp_path, log, capsys):
@@ -219,16 +219,16 @@ def first_rows(path, target, first, last):
 
 def test_mbpps_lost_sum_is_found_in_the_published_log(recorded_runs, tmp_path):
     log = recorded_runs / "published_logs" / "reflexion_mbpp_py.jsonl.gz"
-    found = audited(first_rows(log, tmp_path / "part.jsonl", 120, 300))
-    assert found.disagreements
-    assert {(verdict.sample.logged, verdict.leaked_from) for verdict in found.disagreements} == {
+    result = audited(first_rows(log, tmp_path / "part.jsonl", 120, 300))
+    assert result.disagreements
+    assert {(verdict.sample.logged, verdict.leaked_from) for verdict in result.disagreements} == {
         (False, "mbpp_126_sum")
     }
 
 
 def test_the_headline_log_holds_to_the_last_verdict(recorded_runs):
-    found = audited(recorded_runs / "published_logs" / "reflexion_humaneval_py_pass_at_1.jsonl.gz")
-    assert (found.n, found.logged_pass, found.rate.k, found.agree) == (164, 150, 150, 164)
+    result = audited(recorded_runs / "published_logs" / "reflexion_humaneval_py_pass_at_1.jsonl.gz")
+    assert (result.n, result.logged_pass, result.rate.k, result.agree) == (164, 150, 150, 164)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +236,6 @@ def test_the_headline_log_holds_to_the_last_verdict(recorded_runs):
 )
 def test_known_verdicts_of_recorded_attempts_are_met(recorded_runs, tmp_path, name):
     log = recorded_runs / "transcripts" / f"{name}.jsonl.gz"
-    found = audited(first_rows(log, tmp_path / "part.jsonl", 50, 110), attempts=True)
-    assert found.compared == found.n >= 60
-    assert causes(found) == {}
+    result = audited(first_rows(log, tmp_path / "part.jsonl", 50, 110), attempts=True)
+    assert result.compared == result.n >= 60
+    assert causes(result) == {}

@@ -22,7 +22,7 @@ def verdict(number, logged, passed, **fields):
 
 
 @pytest.fixture
-def found():
+def audit_of_ten():
     verdicts = [verdict(n, logged=n < 9, passed=n < 8) for n in range(10)]
     return Audit(name="log.jsonl.gz", verdicts=tuple(verdicts), leaks=Leaks(), seconds=1.0)
 
@@ -33,18 +33,18 @@ def printed(audits):
     return console.export_text()
 
 
-def test_a_row_holds_logged_and_re_executed_with_the_interval(found):
-    assert overview([found]).rows == (("log", "10", "9/10", "8/10", "80.0", "[49.0, 94.3]", "9/10"),)
-    paper = against_paper({"k": Printed("A method", 91.0)}, {"k": found})
+def test_a_row_holds_logged_and_re_executed_with_the_interval(audit_of_ten):
+    assert overview([audit_of_ten]).rows == (("log", "10", "9/10", "8/10", "80.0", "[49.0, 94.3]", "9/10"),)
+    paper = against_paper({"k": Printed("A method", 91.0)}, {"k": audit_of_ten})
     assert paper.rows == (("A method", "91.0", "9/10", "90.0", "8/10", "80.0", "[49.0, 94.3]"),)
-    assert against_paper({"k": Printed("A method")}, {"k": found}).rows[0][1] == "—"
+    assert against_paper({"k": Printed("A method")}, {"k": audit_of_ten}).rows[0][1] == "—"
 
 
-def test_every_disagreement_and_finding_is_printed(found):
-    text = printed([found])
+def test_every_disagreement_and_finding_is_printed(audit_of_ten):
+    text = printed([audit_of_ten])
     assert "1 of 10 logged verdicts are not met" in text
     assert "8: logged pass, re-executed fail" in text
-    assert disagreements(found).rows == (("8", "pass", "fail", "fail", ""),)
+    assert disagreements(audit_of_ten).rows == (("8", "pass", "fail", "fail", ""),)
 
 
 def test_harness_errors_are_loud_and_no_verdicts():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from reflexion_lab.audit.lint_dataset import CHECKS, Linted, lint
-from reflexion_lab.audit.lint_programs import difference, drawn
+from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted, difference, lint, sampled_mutants
 from reflexion_lab.audit.lint_report import as_json, show
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
@@ -27,23 +27,25 @@ SOUND = Task(
 
 
 @pytest.fixture
-def found(sandbox: Sandbox):
+def findings(sandbox: Sandbox):
     """Lint tasks: severity, task and detail of what one check says."""
 
     def run(check: str, *tasks: Task, **options):
         linted = lint(tasks, sandbox, **options)
-        return [(one.severity, one.task_id, one.detail) for one in linted.findings if one.check == check]
+        return [
+            (finding.severity, finding.task_id, finding.detail) for finding in linted.findings if finding.check == check
+        ]
 
     return run
 
 
-def of(check: str, linted: Linted) -> list[str]:
-    return [one.severity for one in linted.findings if one.check == check]
+def severities(check: str, linted: Linted) -> list[str]:
+    return [finding.severity for finding in linted.findings if finding.check == check]
 
 
 def test_a_sound_task_has_nothing_but_the_mutants_that_mean_the_same(sandbox):
     linted = lint([SOUND], sandbox)
-    assert [(one.check, one.severity, one.detail) for one in linted.findings] == [
+    assert [(finding.check, finding.severity, finding.detail) for finding in linted.findings] == [
         ("mutants fail", "warning", "comparison, line 6: if n > 10: -> if n >= 10:"),
         ("mutants fail", "warning", "constant, line 6: if n > 10: -> if n > 9:"),
     ]
@@ -61,10 +63,10 @@ def test_tasks_of_basics_are_without_a_finding(sandbox):
     assert linted.score("hidden").n == sum(trial.mutants for trial in linted.trials) > 20
 
 
-def test_a_second_task_of_an_id_or_a_prompt_is_named(found):
+def test_a_second_task_of_an_id_or_a_prompt_is_named(findings):
     again = replace(SOUND, prompt=SOUND.prompt.replace("  ", "    "))
-    assert found("ids unique", SOUND, again) == [("error", "own/limit", "has the id of own/limit")]
-    assert found("prompts unique", SOUND, replace(again, task_id="b")) == [
+    assert findings("ids unique", SOUND, again) == [("error", "own/limit", "has the id of own/limit")]
+    assert findings("prompts unique", SOUND, replace(again, task_id="b")) == [
         ("warning", "b", "has the prompt of own/limit")
     ]
 
@@ -78,28 +80,30 @@ def test_a_second_task_of_an_id_or_a_prompt_is_named(found):
         ({"hidden_tests": (SOUND.hidden_tests[0], "assert =")}, "hidden test 2"),
     ],
 )
-def test_code_that_is_no_python_is_an_error_that_names_it(found, change, name):
-    ((severity, _, detail),) = found("code parses", replace(SOUND, **change))
+def test_code_that_is_no_python_is_an_error_that_names_it(findings, change, name):
+    ((severity, _, detail),) = findings("code parses", replace(SOUND, **change))
     assert severity == "error"
     assert detail.startswith(f"{name} is no Python: ")
 
 
-def test_missing_and_empty_tests_are_told_apart(found):
-    assert found("tests there", replace(SOUND, hidden_tests=()))[0][0] == "error"
-    assert found("tests there", replace(SOUND, visible_tests=()))[0][0] == "warning"
-    assert found("tests there", replace(SOUND, hidden_tests=("  \n",)))[0][2] == "an empty test passes every program"
-    idle = found("tests there", replace(SOUND, hidden_tests=("limit == 3",)))
+def test_missing_and_empty_tests_are_told_apart(findings):
+    assert findings("tests there", replace(SOUND, hidden_tests=()))[0][0] == "error"
+    assert findings("tests there", replace(SOUND, visible_tests=()))[0][0] == "warning"
+    assert findings("tests there", replace(SOUND, hidden_tests=("  \n",)))[0][2] == "an empty test passes every program"
+    idle = findings("tests there", replace(SOUND, hidden_tests=("limit == 3",)))
     assert idle == [("warning", "own/limit", "nothing is asserted or called by limit == 3")]
 
 
-def test_an_entry_point_must_be_defined_and_tested(found):
+def test_an_entry_point_must_be_defined_and_tested(findings):
     other = replace(SOUND, canonical_solution="def other(n):\n    return n\n", prompt="import math\n")
-    assert ("error", "own/limit", "the canonical solution does not define limit") in found("entry point tested", other)
+    assert ("error", "own/limit", "the canonical solution does not define limit") in findings(
+        "entry point tested", other
+    )
     silent = replace(SOUND, hidden_tests=("assert other(3)",))
-    assert found("entry point tested", silent) == [("error", "own/limit", "no hidden test speaks of limit")]
+    assert findings("entry point tested", silent) == [("error", "own/limit", "no hidden test speaks of limit")]
     partly = replace(SOUND, hidden_tests=("assert other(3)", "assert limit(3) == 3"))
-    assert found("entry point tested", partly)[0][0] == "warning"
-    ((severity, _, detail),) = found("entry point tested", replace(SOUND, entry_point="lim it"))
+    assert findings("entry point tested", partly)[0][0] == "warning"
+    ((severity, _, detail),) = findings("entry point tested", replace(SOUND, entry_point="lim it"))
     assert (severity, detail) == ("error", "'lim it' is no name of a function")
 
 
@@ -112,52 +116,54 @@ def test_an_entry_point_must_be_defined_and_tested(found):
         ("assert limit(0xC) == 11 - 1", "call (compared otherwise)"),
     ],
 )
-def test_a_hidden_test_that_is_shown_is_seen_through_its_spelling(found, hidden, kind):
+def test_a_hidden_test_that_is_shown_is_seen_through_its_spelling(findings, hidden, kind):
     some = replace(SOUND, hidden_tests=(*SOUND.hidden_tests, hidden))
-    ((severity, _, detail),) = found("hidden not shown", some)
+    ((severity, _, detail),) = findings("hidden not shown", some)
     assert severity == "warning"
     assert detail.startswith(f"1 of 4 hidden tests, such as the {kind} of a visible test: ")
-    assert found("hidden not shown", replace(SOUND, hidden_tests=(hidden,)))[0][0] == "error"
+    assert findings("hidden not shown", replace(SOUND, hidden_tests=(hidden,)))[0][0] == "error"
 
 
-def test_a_call_with_another_argument_is_another_test(found):
-    assert not found(
+def test_a_call_with_another_argument_is_another_test(findings):
+    assert not findings(
         "hidden not shown", replace(SOUND, hidden_tests=("assert limit(12.5) == 10", "assert limit([12])"))
     )
 
 
 @pytest.mark.parametrize("side", ["visible_tests", "hidden_tests"])
-def test_a_canonical_solution_that_fails_a_test_of_either_side_is_an_error(found, side):
+def test_a_canonical_solution_that_fails_a_test_of_either_side_is_an_error(findings, side):
     wrong = replace(SOUND, **{side: (*getattr(SOUND, side), "assert limit(3) == 4")})
-    ((severity, task_id, detail),) = found("canonical passes", wrong)
+    ((severity, task_id, detail),) = findings("canonical passes", wrong)
     assert (severity, task_id) == ("error", "own/limit")
     assert "fails 1 of 6 tests" in detail
     assert "limit(3) == 4" in detail
-    assert found("mutants fail", wrong) == [("not checked", "own/limit", "the canonical solution fails")]
+    assert findings("mutants fail", wrong) == [("not checked", "own/limit", "the canonical solution fails")]
 
 
 def test_without_a_canonical_solution_a_task_is_not_checked_rather_than_wrong(sandbox):
     linted = lint([replace(SOUND, canonical_solution="")], sandbox)
-    assert of("canonical passes", linted) == of("mutants fail", linted) == ["not checked"]
-    assert of("stub fails", linted) == []
+    assert severities("canonical passes", linted) == severities("mutants fail", linted) == ["not checked"]
+    assert severities("stub fails", linted) == []
     assert linted.errors == 0
     assert linted.score("hidden").n == 0
 
 
-def test_hidden_tests_that_none_passes_are_an_error(found):
+def test_hidden_tests_that_none_passes_are_an_error(findings):
     weak = replace(SOUND, hidden_tests=("assert candidate(3) is None or True", "candidate(2)"))
-    assert found("stub fails", weak) == [("error", "own/limit", "returning None passes every hidden test")]
+    assert findings("stub fails", weak) == [("error", "own/limit", "returning None passes every hidden test")]
 
 
 def test_survivors_are_listed_with_their_place_and_lower_the_score(sandbox):
     weak = replace(SOUND, hidden_tests=("assert candidate(3) == 3",))
     linted = lint([SOUND, replace(weak, task_id="weak")], sandbox)
-    survivors = [one for one in linted.findings if one.check == "mutants fail" and one.task_id == "weak"]
-    assert "constant, line 7: return 10 -> return 11" in [one.detail for one in survivors]
+    survivors = [
+        finding for finding in linted.findings if finding.check == "mutants fail" and finding.task_id == "weak"
+    ]
+    assert "constant, line 7: return 10 -> return 11" in [finding.detail for finding in survivors]
     score = linted.score("hidden")
     assert score.n - score.k == 2 + len(survivors)
     assert score.low < score.share < score.high
-    assert linted.score("visible").k == sum(trial.mutants - trial.unseen for trial in linted.trials)
+    assert linted.score("visible").k == sum(trial.mutants - trial.visible_survivors for trial in linted.trials)
 
 
 @pytest.mark.slow
@@ -169,34 +175,34 @@ def test_a_mutant_that_never_ends_counts_as_failed():
     )
     with Sandbox(Limits(wall_seconds=1.0, cpu_seconds=1), servers=1) as impatient:
         linted = lint([endless], impatient)
-    assert {one.kind for one in linted.trials[0].survivors} <= {"comparison"}
+    assert {finding.kind for finding in linted.trials[0].survivors} <= {"comparison"}
     assert linted.trials[0].mutants >= 6
 
 
 def test_the_prompts_own_part_is_not_mutated():
     task = replace(SOUND, prompt="def twice(n):\n    return n + n\n\n\n" + SOUND.prompt)
-    chosen = drawn(task, 100, 0)
+    chosen = sampled_mutants(task, 100, 0)
     assert len(chosen) > 5
     assert all("return n + n" in mutant.program for mutant in chosen)
 
 
 def test_mutants_are_drawn_by_seed_and_no_more_than_asked_for():
-    every = [mutant.program for mutant in drawn(SOUND, 100, 0)]
-    some = [mutant.program for mutant in drawn(SOUND, 3, 0)]
+    every = [mutant.program for mutant in sampled_mutants(SOUND, 100, 0)]
+    some = [mutant.program for mutant in sampled_mutants(SOUND, 3, 0)]
     assert len(some) == 3
     assert [program for program in every if program in some] == some
-    assert some == [mutant.program for mutant in drawn(SOUND, 3, 0)]
-    assert some != [mutant.program for mutant in drawn(SOUND, 3, 1)]
-    assert drawn(SOUND, 0, 0) == []
+    assert some == [mutant.program for mutant in sampled_mutants(SOUND, 3, 0)]
+    assert some != [mutant.program for mutant in sampled_mutants(SOUND, 3, 1)]
+    assert sampled_mutants(SOUND, 0, 0) == []
 
 
 def test_programs_that_are_too_deep_to_write_have_no_mutants():
     deep = replace(SOUND, prompt="", canonical_solution=f"def limit(n):\n    return {'+'.join(['n'] * 3000)}\n")
-    assert drawn(deep, 5, 0) == []
+    assert sampled_mutants(deep, 5, 0) == []
 
 
 def test_a_difference_names_line_and_both_texts():
-    (added,) = (one for one in drawn(SOUND, 100, 0) if one.kind == "early return")
+    (added,) = (finding for finding in sampled_mutants(SOUND, 100, 0) if finding.kind == "early return")
     assert difference(SOUND.canonical_program, added) == "line 1: if n > 10: -> return 0 (added)"
 
 
@@ -210,13 +216,23 @@ def test_table_and_json_agree(sandbox):
     linted = lint([SOUND, replace(SOUND, canonical_solution="")], sandbox, benchmark="own")
     text = io.StringIO()
     show(linted, Console(file=text), all_findings=True)
-    told = as_json(linted, 1.0)
-    assert json.loads(json.dumps(told)) == told
-    assert told["errors"] == 1
-    assert told["checks"]["ids unique"] == {"error": 1}
-    assert told["checks"]["mutants fail"] == {"warning": 2, "not checked": 1}
+    report = as_json(linted, 1.0)
+    assert json.loads(json.dumps(report)) == report
+    assert report["errors"] == 1
+    assert report["checks"]["ids unique"] == {"error": 1}
+    assert report["checks"]["mutants fail"] == {"warning": 2, "not checked": 1}
     for check in CHECKS:
         assert check in text.getvalue()
     assert "error  ids unique  own/limit  has the id of own/limit" in text.getvalue()
     assert "not checked  mutants fail  own/limit  no canonical solution" in text.getvalue()
     assert "no mutants of 1 tasks: no canonical solution" in text.getvalue()
+
+
+def test_findings_are_printed_worst_first_and_all_on_request():
+    severities = ("not checked", "warning", "error")
+    linted = Linted("own", 3, tuple(Finding("stub fails", name, f"t/{name}", "why") for name in severities), ())
+    for all_findings, printed in ((False, ["error", "warning"]), (True, ["error", "warning", "not checked"])):
+        text = io.StringIO()
+        show(linted, Console(file=text), all_findings)
+        assert re.findall(r"^([\w ]+)  stub fails  t/", text.getvalue(), re.MULTILINE) == printed
+        assert "t/error, t/warning" in text.getvalue()

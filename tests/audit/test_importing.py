@@ -10,7 +10,7 @@ import pytest
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.audit.import_files import import_files
+from reflexion_lab.audit.import_runs import import_files
 from reflexion_lab.audit.importing import read_recordings
 from reflexion_lab.cli.main import main
 from reflexion_lab.loop.selection import submitted_at
@@ -24,20 +24,21 @@ FIELDS = "ROOT_CAUSE: x itself\nWHAT_WENT_WRONG: 1\nWHAT_TO_CHANGE: twice\nCONFI
 
 def step(code=RIGHT, passed=True, own=None, **fields):
     own = code == RIGHT if own is None else own
-    told = {"recomputed_passed": ["assert double(1) == 2"] * passed}
-    told["recomputed_failed"] = ["assert double(1) == 2"] * (not passed)
-    return {"code": code, "feedback": told, "own_pass": own, "own_lenient": own, **fields}
+    test = "assert double(1) == 2"
+    feedback = {"recomputed_passed": [test] * passed, "recomputed_failed": [test] * (not passed)}
+    return {"code": code, "feedback": feedback, "own_pass": own, "own_lenient": own, **fields}
 
 
 def transcript(*attempts, problem="own/1", **fields):
-    row = {
-        "source": "somebody/else",
-        "run": "m/run1",
-        "model": "m",
-        "strategy": "reflexion(max_iters=2)",
+    row = {"source": "somebody/else", "run": "m/run1", "model": "m", "strategy": "reflexion(max_iters=2)"}
+    row |= {
         "bench": "own",
+        "problem": problem,
+        "entry_point": "double",
+        "prompt": PROMPT,
+        "test": TEST,
+        "visible_tests": None,
     }
-    row |= {"problem": problem, "entry_point": "double", "prompt": PROMPT, "test": TEST, "visible_tests": None}
     return row | {"attempts": list(attempts), "logged_is_solved": True, "solution_is_attempt": 0} | fields
 
 
@@ -59,8 +60,8 @@ def read(imported):
 
 
 def test_a_recording_becomes_a_finished_run_that_says_what_it_was(take):
-    (one,) = take(transcript(step(WRONG, passed=False, reflection="It is x."), step()))
-    log = read(one)
+    (run,) = take(transcript(step(WRONG, passed=False, reflection="It is x."), step()))
+    log = read(run)
     manifest, first, second = log.manifest, *log.attempts["own/1"]
     assert (manifest.config["arm"], manifest.feedback_source, manifest.seed) == ("reflexion", "self_tests", 1)
     assert manifest.model_fingerprint == "recorded:somebody/else/m"
@@ -76,32 +77,32 @@ def test_a_recording_becomes_a_finished_run_that_says_what_it_was(take):
 
 
 def test_our_verdicts_stand_and_differences_to_the_record_are_counted(take):
-    (one,) = take(transcript(step(WRONG, passed=True, own=True), step(own=True)))
-    found = one.account
-    assert not read(one).attempts["own/1"][0].evaluation.passed
-    assert (found.feedback.compared, found.feedback.agree, found.feedback.recorded_alone) == (2, 1, 1)
-    assert (found.hidden.agree, found.hidden.differing) == (1, ("own/1/1",))
+    (run,) = take(transcript(step(WRONG, passed=True, own=True), step(own=True)))
+    account = run.account
+    assert not read(run).attempts["own/1"][0].evaluation.passed
+    assert (account.feedback.compared, account.feedback.agree, account.feedback.recorded_alone) == (2, 1, 1)
+    assert (account.hidden.agree, account.hidden.differing) == (1, ("own/1/1",))
 
 
 def test_what_the_source_submitted_stands_apart_from_what_our_rule_submits(take):
-    (one,) = take(
+    (run,) = take(
         transcript(step(WRONG, passed=False), step(), solution_is_attempt=0),
         transcript(step(), problem="own/2", solution_is_attempt=None),
         transcript(step(), problem="own/3", solution_is_attempt=None, solution=f"{RIGHT}\n\n"),
     )
-    assert one.account.submitted_by_source == {"own/1": 1, "own/2": None, "own/3": 1}
-    assert read(one).results["own/1"].submitted == 2
-    assert one.account.submissions_differ == 1
-    assert (one.account.source_pass.k, one.account.source_pass.n) == (1, 2)
+    assert run.account.submitted_by_source == {"own/1": 1, "own/2": None, "own/3": 1}
+    assert read(run).results["own/1"].submitted == 2
+    assert run.account.submissions_differ == 1
+    assert (run.account.source_pass.k, run.account.source_pass.n) == (1, 2)
 
 
 def test_loops_keep_the_length_that_they_had_and_odd_ends_are_counted(take):
     went_on = transcript(step(), step(WRONG, passed=False), step(WRONG, passed=False))
     early = transcript(step(WRONG, passed=False), problem="own/2")
-    (one,) = take(went_on, early)
-    log = read(one)
-    assert [len(made) for made in log.attempts.values()] == [3, 1]
-    assert (one.account.went_on, one.account.ended_early) == (1, 1)
+    (run,) = take(went_on, early)
+    log = read(run)
+    assert [len(attempts) for attempts in log.attempts.values()] == [3, 1]
+    assert (run.account.went_on, run.account.ended_early) == (1, 1)
     assert {r.task_id: r.stop_reason for r in log.results.values()} == {
         "own/1": "max_attempts",
         "own/2": "recorded_end",
@@ -112,9 +113,9 @@ def test_loops_keep_the_length_that_they_had_and_odd_ends_are_counted(take):
 def test_a_loop_that_ended_before_the_longest_of_another_run_gave_up(take):
     wrong = step(WRONG, passed=False)
     long, short = take(transcript(*[wrong] * 3, run="m/run1"), transcript(*[wrong] * 2, run="m/run2"))
-    ends = [(one.account.ended_early, read(one).results["own/1"].stop_reason) for one in (long, short)]
+    ends = [(run.account.ended_early, read(run).results["own/1"].stop_reason) for run in (long, short)]
     assert ends == [(0, "max_attempts"), (1, "recorded_end")]
-    assert {read(one).manifest.config["loop"]["max_attempts"] for one in (long, short)} == {3}
+    assert {read(run).manifest.config["loop"]["max_attempts"] for run in (long, short)} == {3}
 
 
 @pytest.mark.parametrize("lenient", [True, False])
@@ -126,51 +127,49 @@ def test_a_prompt_in_prose_spoils_no_program(take, lenient):
         strategy="simple_repeat",
         visible_tests=["assert double(1) == 2"],
     )
-    (one,) = take(prose, lenient=lenient)
-    log = read(one)
+    (run,) = take(prose, lenient=lenient)
+    log = read(run)
     assert [attempt.evaluation.outcome for attempt in log.attempts["own/1"]] == ["fail", "pass"]
     assert log.grades["own/1", 2].passed and summary(log).pass_at_1.k == 1
 
 
-def test_a_whole_program_as_reply_to_a_prompt_in_prose_stands_alone(take):
-    reply = {"code": None, "raw": RIGHT, "visible_pass": True, "own_lenient": True}
-    (one,) = take(transcript(reply, prompt="It's twice its argument.", visible_tests=["assert double(1) == 2"]))
-    acted = read(one).attempts["own/1"][0].trajectory
-    assert (acted.solution, acted.extraction) == (RIGHT, "recorded: reply")
-    assert read(one).grades["own/1", 1].passed
-
-
-def test_a_reply_behind_a_prompt_without_a_line_break_begins_a_line(take):
-    reply = {"code": None, "raw": "    return x + x\n", "visible_pass": True, "own_lenient": True}
-    (one,) = take(transcript(reply, prompt=PROMPT.rstrip("\n"), visible_tests=["assert double(1) == 2"]))
-    log = read(one)
-    assert log.attempts["own/1"][0].trajectory.solution == f"{PROMPT}    return x + x\n"
-    assert log.attempts["own/1"][0].evaluation.passed and log.grades["own/1", 1].passed
+BODY = "return x + x\n"
 
 
 @pytest.mark.parametrize(
-    "raw", ["return x + x\n", "y = x + x\n    return y\n", "    return x + x\n", f"\n{RIGHT}", RIGHT]
+    ("prompt", "reply", "solution"),
+    [
+        ("It's twice its argument.", RIGHT, RIGHT),
+        (PROMPT.rstrip("\n"), f"    {BODY}", f"{PROMPT}    {BODY}"),
+        (f"{PROMPT}    ", BODY, f"{PROMPT}    {BODY}"),
+        (f"{PROMPT}    ", "y = x + x\n    return y\n", f"{PROMPT}    y = x + x\n    return y\n"),
+        (f"{PROMPT}    ", f"    {BODY}", f"{PROMPT}    {BODY}"),
+        (f"{PROMPT}    ", f"\n{RIGHT}", f"{PROMPT}\n{RIGHT}"),
+        (f"{PROMPT}    ", RIGHT, f"{PROMPT}{RIGHT}"),
+    ],
 )
-def test_a_reply_goes_on_behind_the_indentation_that_ends_its_prompt(take, raw):
-    reply = {"code": None, "raw": raw, "visible_pass": True, "own_lenient": True}
-    (one,) = take(transcript(reply, prompt=f"{PROMPT}    ", visible_tests=["assert double(1) == 2"]))
-    log = read(one)
-    assert log.attempts["own/1"][0].evaluation.passed and log.grades["own/1", 1].passed
+def test_a_reply_completes_its_prompt_or_stands_alone(take, prompt, reply, solution):
+    step = {"code": None, "raw": reply, "visible_pass": True, "own_lenient": True}
+    (run,) = take(transcript(step, prompt=prompt, visible_tests=["assert double(1) == 2"]))
+    (attempt,) = read(run).attempts["own/1"]
+    extraction = "recorded: reply" if solution == reply else "recorded: prompt + reply"
+    assert (attempt.trajectory.solution, attempt.trajectory.extraction) == (solution, extraction)
+    assert attempt.evaluation.passed and read(run).grades["own/1", 1].passed
 
 
 def test_rows_that_cannot_be_used_are_listed_with_their_reason(take):
-    (one,) = take(
+    (run,) = take(
         transcript(step()),
         transcript(step(WRONG)),
         transcript(problem="own/2"),
         transcript({"code": 3}, problem="own/3"),
     )
-    assert one.account.excluded == (
+    assert run.account.excluded == (
         ("line 2, own/1", "a second row of this task and run; the first, line 1, counts"),
         ("line 3, own/2", "attempts: got none, expected one at least"),
         ("line 4, own/3", "code: got 3, expected text"),
     )
-    assert read(one).manifest.n_expected == one.account.tasks == 1
+    assert read(run).manifest.n_expected == run.account.tasks == 1
 
 
 def test_a_run_of_which_nothing_can_be_used_is_said_and_printed(write, tmp_path, capsys):
@@ -179,30 +178,30 @@ def test_a_run_of_which_nothing_can_be_used_is_said_and_printed(write, tmp_path,
 
 
 def test_an_attempt_without_a_program_is_kept_and_fails(take):
-    (one,) = take(transcript(step(WRONG, passed=False), step(None, own=False, feedback=None)))
-    log = read(one)
-    assert one.account.without_program == ("own/1/2",)
+    (run,) = take(transcript(step(WRONG, passed=False), step(None, own=False, feedback=None)))
+    log = read(run)
+    assert run.account.without_program == ("own/1/2",)
     assert log.attempts["own/1"][1].evaluation.outcome == "extraction_failed"
     assert not log.grades["own/1", 2].passed
 
 
 def test_the_judge_alone_is_lenient_and_strict_is_strict(take, tmp_path):
     needs = "def double(x: Optional[int]):\n    return x + x\n"
-    (one,) = take(transcript(step(needs, passed=False, own_pass=False, own_lenient=True)))
-    assert not read(one).attempts["own/1"][0].evaluation.passed  # the loop's tests met the program as it was
-    assert read(one).grades["own/1", 1].passed
+    (run,) = take(transcript(step(needs, passed=False, own_pass=False, own_lenient=True)))
+    assert not read(run).attempts["own/1"][0].evaluation.passed  # the loop's tests met the program as it was
+    assert read(run).grades["own/1", 1].passed
     (strict,) = take(transcript(step(needs, passed=False, own_pass=False, own_lenient=True)), lenient=False)
     assert not read(strict).grades["own/1", 1].passed
-    assert strict.folder != one.folder
-    assert [found.account.hidden.agree for found in (one, strict)] == [1, 1]
+    assert strict.folder != run.folder
+    assert [run.account.hidden.agree for run in (run, strict)] == [1, 1]
 
 
 def test_a_cut_ends_every_loop_and_says_so(take):
-    (one,) = take(transcript(step(WRONG, passed=False), step(WRONG, passed=False), step()), cut=2)
-    log = read(one)
+    (run,) = take(transcript(step(WRONG, passed=False), step(WRONG, passed=False), step()), cut=2)
+    log = read(run)
     assert len(log.attempts["own/1"]) == 2
     assert (log.manifest.config["recorded"]["cut"], log.manifest.config["loop"]["max_attempts"]) == (2, 2)
-    assert one.folder.name.endswith("-a2-s1")
+    assert run.folder.name.endswith("-a2-s1")
 
 
 def test_a_cut_loop_is_tried_on_the_tests_that_it_had_seen(take):
@@ -218,37 +217,41 @@ def test_a_cut_loop_is_tried_on_the_tests_that_it_had_seen(take):
 def test_usage_and_words_are_those_recorded_and_no_more(take):
     paid = {"raw": "    return x + x\n", "code": None, "prompt_tokens": 9, "completion_tokens": 4, "latency_s": 0.5}
     row = transcript({**paid, "visible_pass": False, "reflection": FIELDS, "own_lenient": True}, step())
-    (one,) = take(row)
-    first, second = read(one).attempts["own/1"]
+    (run,) = take(row)
+    first, second = read(run).attempts["own/1"]
     usage = first.trajectory.usage
     assert (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.seconds) == (1, 9, 4, 0.5)
     assert first.trajectory.solution == PROMPT + "    return x + x\n"
     assert first.trajectory.reply == "    return x + x\n"
     assert (first.reflection.source, first.reflection.what_to_change) == ("recorded", "twice")
     assert (second.reflection, second.trajectory.usage.tokens) == (None, 0)
-    assert "tokens of reflections" in read(one).manifest.config["recorded"]["not_recorded"]
+    assert "tokens of reflections" in read(run).manifest.config["recorded"]["not_recorded"]
 
 
 def test_words_without_our_fields_are_kept_as_text_and_claim_nothing(take):
-    (one,) = take(transcript(step(WRONG, passed=False, reflection="It returns x itself.")))
-    said = read(one).attempts["own/1"][0].reflection
-    assert (said.text, said.root_cause, said.confidence_source) == ("It returns x itself.", "", "none")
+    (run,) = take(transcript(step(WRONG, passed=False, reflection="It returns x itself.")))
+    reflection = read(run).attempts["own/1"][0].reflection
+    assert (reflection.text, reflection.root_cause, reflection.confidence_source) == (
+        "It returns x itself.",
+        "",
+        "none",
+    )
 
 
 def test_a_single_shot_has_no_feedback_even_where_its_row_shows_tests(take):
-    (one,) = take(transcript(step(WRONG), strategy="simple", visible_tests=["assert double(1) == 2"]))
-    log = read(one)
+    (run,) = take(transcript(step(WRONG), strategy="simple", visible_tests=["assert double(1) == 2"]))
+    log = read(run)
     assert (log.manifest.feedback_source, log.manifest.config["arm"]) == ("none", "simple")
     assert log.attempts["own/1"][0].evaluation.outcome == "no_tests"
-    assert (log.results["own/1"].stop_reason, one.account.ended_early) == ("no_feedback", 0)
+    assert (log.results["own/1"].stop_reason, run.account.ended_early) == ("no_feedback", 0)
 
 
 def test_an_unknown_strategy_asks_what_drove_its_loop(take):
     row = transcript(step(), strategy="tree of thoughts", visible_tests=["assert double(1) == 2"])
     with pytest.raises(ValueError, match=r"got strategy 'tree of thoughts', .*expected .*--feedback-source"):
         take(row)
-    (one,) = take(row, feedback_source="visible")
-    assert (read(one).manifest.config["arm"], read(one).manifest.feedback_source) == ("tree of thoughts", "visible")
+    (run,) = take(row, feedback_source="visible")
+    assert (read(run).manifest.config["arm"], read(run).manifest.feedback_source) == ("tree of thoughts", "visible")
 
 
 def test_runs_of_one_variant_are_seeds_of_one_arm(take):
@@ -257,13 +260,13 @@ def test_runs_of_one_variant_are_seeds_of_one_arm(take):
         for n in (1, 2)
     ]
     imported = take(*rows)
-    (arm,) = arms([one.folder for one in imported])
+    (arm,) = arms([run.folder for run in imported])
     assert (arm.label, arm.seeds, arm.feedback_source) == ("retry", (1, 2), "visible")
 
 
 def test_the_same_attempts_under_two_names_are_told(take):
     imported = take(transcript(step(), run="a/run1"), transcript(step(), run="b/run1"))
-    assert [one.account.same_as for one in imported] == ["", "a/run1"]
+    assert [run.account.same_as for run in imported] == ["", "a/run1"]
 
 
 def test_every_run_of_a_file_has_its_own_folder(take):
@@ -272,10 +275,10 @@ def test_every_run_of_a_file_has_its_own_folder(take):
     models = [transcript(step(), run="delta/run1", model=model) for model in ("m", "n")]
     rows = [*lone, *numbered, *models, transcript(step(), run="alone", model="o")]
     imported = take(*rows)
-    names = [one.folder.name.removeprefix("recorded-reflexion-").removesuffix("-log-s1") for one in imported]
+    names = [run.folder.name.removeprefix("recorded-reflexion-").removesuffix("-log-s1") for run in imported]
     assert len(set(names)) == len(names) == 8
     assert (names[0], names[1], names[2], names[-1]) == ("alpha", "beta", "x-gamma", "o")
-    assert all(one.is_new for one in imported)
+    assert all(run.is_new for run in imported)
     (again,) = take(*rows, only=["beta"])
     assert (again.folder, again.is_new) == (imported[1].folder, False)
 
@@ -327,16 +330,16 @@ def test_a_test_over_several_lines_is_one(take):
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ("{", "line 1"),
         ('{"solution": ""}', "solution, expected a transcript"),
         ("", "got no row, expected one JSON object a line"),
     ],
 )
-def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, said):
+def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, message):
     path = write(row)
-    with pytest.raises(ValueError, match=said) as raised:
+    with pytest.raises(ValueError, match=message) as raised:
         read_recordings([path])
     assert str(raised.value).startswith(f"{path}")
 
@@ -344,31 +347,26 @@ def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, said):
 def test_rows_without_tests_need_humanevals_and_a_stranger_to_it_is_left_out(take):
     row = transcript(step("def add(x: int, y: int):\n    return x + y\n"), problem="HumanEval/53", entry_point="add")
     bare = {key: value for key, value in row.items() if key not in ("prompt", "test")}
-    (one,) = take(bare, {**bare, "problem": "own/9"})
-    assert one.account.excluded == (("line 2, own/9", "no task of humaneval"),)
-    assert one.account.tasks == 1 and len(one.account.absent) == 163
-    assert read(one).grades["HumanEval/53", 1].passed
+    (run,) = take(bare, {**bare, "problem": "own/9"})
+    assert run.account.excluded == (("line 2, own/9", "no task of humaneval"),)
+    assert run.account.tasks == 1 and len(run.account.absent) == 163
+    assert read(run).grades["HumanEval/53", 1].passed
     with pytest.raises(ValueError, match="--hidden humaneval"):
         take(bare, hidden="own")
 
 
 def test_imported_runs_go_through_show_and_compare(take, capsys):
+    steps, tests = (step(WRONG, passed=False), step()), ["assert double(1) == 2"]
     rows = [
-        transcript(
-            step(WRONG, passed=False),
-            step(),
-            run=f"{name}/run{n}",
-            strategy=name,
-            visible_tests=["assert double(1) == 2"],
-        )
+        transcript(*steps, run=f"{name}/run{n}", strategy=name, visible_tests=tests)
         for n in (1, 2)
         for name in ("reflexion", "simple_repeat")
     ]
-    folders = [str(one.folder) for one in take(*rows)]
+    folders = [str(run.folder) for run in take(*rows)]
     assert main(["show", folders[0]]) == 0
     assert main(["compare", *folders, "--baseline", "retry", "--unit", "calls"]) == 0
-    told = capsys.readouterr().out
-    assert "self_tests" in told and "visible" in told
+    output = capsys.readouterr().out
+    assert "self_tests" in output and "visible" in output
 
 
 def test_the_command_names_what_went_wrong_in_one_line(write, tmp_path, capsys):
@@ -381,18 +379,26 @@ def test_the_command_names_what_went_wrong_in_one_line(write, tmp_path, capsys):
 def gpt4_on_mbpp(recorded_runs, tmp_path_factory):
     path = recorded_runs / "transcripts" / "noah_mbpp_gpt4.jsonl.gz"
     with contextlib.redirect_stderr(io.StringIO()):
-        (one,) = import_files([path], tmp_path_factory.mktemp("runs"), quiet=True)
-    return one, read(one)
+        (run,) = import_files([path], tmp_path_factory.mktemp("runs"), quiet=True)
+    return run, read(run)
 
 
 @pytest.mark.slow
 def test_the_published_curves_of_gpt4_on_mbpp_come_out_of_our_own_execution(gpt4_on_mbpp):
     """By current attempt: a task whose loop has ended keeps its last verdict."""
     _, log = gpt4_on_mbpp
-    passed = {task_id: [log.grades[task_id, a.number].passed for a in made] for task_id, made in log.attempts.items()}
+    passed = {
+        task_id: [log.grades[task_id, a.number].passed for a in attempts] for task_id, attempts in log.attempts.items()
+    }
     assert len(passed) == 377
-    assert [sum(one[min(t, len(one)) - 1] for one in passed.values()) for t in range(1, 6)] == [311, 278, 292, 279, 295]
-    assert [sum(any(one[:t]) for one in passed.values()) for t in range(1, 6)] == [311, 326, 329, 329, 330]
+    assert [sum(of_task[min(t, len(of_task)) - 1] for of_task in passed.values()) for t in range(1, 6)] == [
+        311,
+        278,
+        292,
+        279,
+        295,
+    ]
+    assert [sum(any(of_task[:t]) for of_task in passed.values()) for t in range(1, 6)] == [311, 326, 329, 329, 330]
 
 
 @pytest.mark.slow
@@ -402,11 +408,11 @@ def test_what_would_have_been_submitted_falls_with_every_cut_but_the_last(gpt4_o
 
 @pytest.mark.slow
 def test_first_feedback_against_hidden_tests_is_as_published_when_executed_again(gpt4_on_mbpp):
-    one, log = gpt4_on_mbpp
+    run, log = gpt4_on_mbpp
     crossed = Counter(
-        (made[0].evaluation.passed, log.grades[task_id, 1].passed) for task_id, made in log.attempts.items()
+        (attempts[0].evaluation.passed, log.grades[task_id, 1].passed) for task_id, attempts in log.attempts.items()
     )
     assert crossed == {(True, True): 212, (True, False): 27, (False, True): 99, (False, False): 39}
-    assert (one.account.feedback.compared, one.account.feedback.agree) == (836, 836)
-    assert (one.account.hidden.compared, one.account.hidden.agree) == (836, 836)
-    assert (one.account.went_on, one.account.ended_early, one.account.excluded) == (5, 0, ())
+    assert (run.account.feedback.compared, run.account.feedback.agree) == (836, 836)
+    assert (run.account.hidden.compared, run.account.hidden.agree) == (836, 836)
+    assert (run.account.went_on, run.account.ended_early, run.account.excluded) == (5, 0, ())

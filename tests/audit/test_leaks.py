@@ -14,9 +14,9 @@ def sample(number, run="", feedback=(), logged=None, program="x", task_id=None):
 
 def test_hidden_asserts_among_feedback_are_counted_however_they_are_written():
     shown = ("assert f( 7 )==8", 'assert f("a, b") == "c"', "assert f(1) == 2  # output: 3", "assert f(3) == 4")
-    found = leaks([sample(0, feedback=shown), sample(1, feedback=("assert f(1) == 2",)), sample(2)])
-    assert (found.shown, found.shown_hidden) == (5, 4)
-    assert (found.shown_beyond_prompt, found.samples_beyond_prompt) == (2, 1)
+    findings = leaks([sample(0, feedback=shown), sample(1, feedback=("assert f(1) == 2",)), sample(2)])
+    assert (findings.shown, findings.shown_hidden) == (5, 4)
+    assert (findings.shown_beyond_prompt, findings.samples_beyond_prompt) == (2, 1)
 
 
 def test_a_longer_assert_is_not_the_shorter_one_it_begins_with():
@@ -30,8 +30,8 @@ def test_a_prompt_that_is_no_python_has_no_examples():
 
 def test_rows_are_missed_by_run():
     whole = [sample(n, "a") for n in range(164)]
-    found = leaks([*whole, *(sample(n, "b") for n in range(164) if n != 10)])
-    assert found.missing == ("b/HumanEval/10",)
+    findings = leaks([*whole, *(sample(n, "b") for n in range(164) if n != 10)])
+    assert findings.missing == ("b/HumanEval/10",)
     assert leaks(whole).missing == ()
 
 

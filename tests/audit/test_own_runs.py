@@ -18,24 +18,24 @@ def folder(tmp_path, monkeypatch, capsys):
     run = ["run", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "reflector=rules"]
     assert main([*run, "benchmark.limit=2", "loop.max_attempts=2"]) == 0
     capsys.readouterr()
-    (found,) = (tmp_path / "runs").glob("*-reflexion-*")
-    return found
+    (result,) = (tmp_path / "runs").glob("*-reflexion-*")
+    return result
 
 
 def test_a_run_agrees_with_its_grades(folder):
-    one, every = audit(folder, quiet=True), audit(folder, attempts=True, quiet=True)
-    assert (one.n, one.agree, one.harness_errors) == (2, 2, 0)
+    submitted, every = audit(folder, quiet=True), audit(folder, attempts=True, quiet=True)
+    assert (submitted.n, submitted.agree, submitted.harness_errors) == (2, 2, 0)
     assert every.n == every.agree > 2
     assert every.verdicts[0].sample.id.endswith("/1")
-    assert one.verdicts[0].sample.tests
+    assert submitted.verdicts[0].sample.tests
 
 
 def test_a_forged_grade_is_found_out(folder):
     grades = folder / "grades.jsonl"
     grades.write_text(grades.read_text().replace('"passed":false', '"passed":true'))
-    found = audit(folder, quiet=True)
-    assert len(found.disagreements) == 2
-    assert {verdict.passed for verdict in found.disagreements} == {False}
+    result = audit(folder, quiet=True)
+    assert len(result.disagreements) == 2
+    assert {verdict.passed for verdict in result.disagreements} == {False}
 
 
 @pytest.mark.parametrize(
@@ -76,23 +76,16 @@ def test_another_version_of_the_benchmark_is_no_ground_for_a_verdict(folder):
 
 def test_a_run_on_a_benchmark_that_computes_its_values_is_audited_too(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "script.json").write_text(
-        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return x + 1"}])
-    )
+    script = [{"when": "", "scope": "conversation", "reply": "\n    return x + 1"}]
+    (tmp_path / "script.json").write_text(json.dumps(script))
     row = {"task_id": "HumanEval/0", "prompt": 'def f(x):\n    """One more.\n    >>> f(1)\n    2\n    """\n'}
     row |= {"entry_point": "f", "canonical_solution": "    return x + 1\n", "contract": "", "atol": 0}
     (tmp_path / "plus.jsonl").write_text(json.dumps(row | {"base_input": [[1]], "plus_input": [[5]]}) + "\n")
-    run = [
-        "run",
-        "model=scripted",
-        f"model.path={tmp_path / 'script.json'}",
-        "tracker=none",
-        "quiet=true",
-        "reflector=rules",
-    ]
+    path = f"model.path={tmp_path / 'script.json'}"  # models are cached by their path
+    run = ["run", "model=scripted", path, "tracker=none", "quiet=true", "reflector=rules"]
     run += ["benchmark=humaneval_plus", "benchmark.load.path=plus.jsonl", "evaluator=combined"]
     assert main(run) == 0, capsys.readouterr().err
     (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
-    found = audit(folder, quiet=True)
-    assert (found.n, found.logged_pass, found.agree) == (1, 1, 1)
-    assert found.verdicts[0].sample.feedback == ("assert f(1) == 2",)  # no finding of a linter among the asserts
+    result = audit(folder, quiet=True)
+    assert (result.n, result.logged_pass, result.agree) == (1, 1, 1)
+    assert result.verdicts[0].sample.feedback == ("assert f(1) == 2",)  # no finding of a linter among the asserts

@@ -118,7 +118,7 @@ def test_given_ids_are_kept_and_made_unique(write):
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ("{", ", line 2: got no JSON (Expecting property name"),
         ("[1]", ", line 2: got a list, expected one JSON object a line"),
@@ -135,11 +135,11 @@ def test_given_ids_are_kept_and_made_unique(write):
         (transcript(solution_is_attempt=2), ", line 2, field solution_is_attempt: got 2, expected a number below 2"),
     ],
 )
-def test_a_bad_row_is_named_by_file_line_and_field(write, row, said):
+def test_a_bad_row_is_named_by_file_line_and_field(write, row, message):
     path = write("", row)
     with pytest.raises(ValueError) as raised:
         read_samples(path)
-    assert str(raised.value).startswith(f"{path}{said}")
+    assert str(raised.value).startswith(f"{path}{message}")
     assert "\n" not in str(raised.value)
 
 

@@ -41,11 +41,13 @@ def test_a_time_out_is_judged_again_when_nothing_else_runs_and_with_more_time():
 
 def test_the_second_time_is_never_shorter_than_the_first_and_other_limits_stay():
     limits = Limits(wall_seconds=90.0, cpu_seconds=3.0, memory_mb=99)
-    given = []
+    limits_used = []
     with StoredPrograms(1, limits) as programs:
-        programs.map(lambda sandbox, _: given.append(sandbox.limits) or verdict("timeout"), ["endless"])
-        programs.map(lambda sandbox, _: given.append(sandbox.limits) or verdict("timeout"), ["endless"], again=never)
-    assert given == [limits, Limits(wall_seconds=90.0, cpu_seconds=10, memory_mb=99), limits]
+        programs.map(lambda sandbox, _: limits_used.append(sandbox.limits) or verdict("timeout"), ["endless"])
+        programs.map(
+            lambda sandbox, _: limits_used.append(sandbox.limits) or verdict("timeout"), ["endless"], again=never
+        )
+    assert limits_used == [limits, Limits(wall_seconds=90.0, cpu_seconds=10, memory_mb=99), limits]
 
 
 def test_an_error_of_one_stops_the_rest():

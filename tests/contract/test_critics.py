@@ -44,13 +44,13 @@ def reviser(request) -> Reviser:
 
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_every_draft_gets_a_critique_in_range(critic, task, draft):
-    said = critic.critique(task.public, DRAFTS[draft])
-    assert 0 <= said.severity <= 1
-    assert 0 <= said.confidence <= 1
-    assert said.score is None or 0 <= said.score <= 1
-    assert said.source
-    assert said.severity < 0.3 or said.issues  # whoever asks for a revision says what for
-    assert said.usage == Usage() or said.messages
+    critique = critic.critique(task.public, DRAFTS[draft])
+    assert 0 <= critique.severity <= 1
+    assert 0 <= critique.confidence <= 1
+    assert critique.score is None or 0 <= critique.score <= 1
+    assert critique.source
+    assert critique.severity < 0.3 or critique.issues  # whoever asks for a revision says what for
+    assert critique.usage == Usage() or critique.messages
 
 
 @pytest.mark.parametrize("draft", DRAFTS)

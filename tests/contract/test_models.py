@@ -1,12 +1,11 @@
 """One contract for all models: what `Model` promises, whoever keeps it."""
 
 import json
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from model_server import ModelServer, completion
 
 from reflexion_lab.agent.models.cache import CachedModel, Draws
 from reflexion_lab.agent.models.openai import OpenAIModel
@@ -19,33 +18,15 @@ KEY = "sk-planted-0123456789abcdef"
 GREEDY = Sampling()
 
 
-class Echo(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        said = request["messages"][-1]["content"]
-        choice = {"message": {"content": f"echo {said}"}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": len(said), "completion_tokens": 2}
-        body = json.dumps({"model": "tiny", "choices": [choice], "usage": usage}).encode()
-        self.send_response(200 if said != "unanswerable" else 400)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *parts):
-        pass
+def respond(body, headers):
+    text = body["messages"][-1]["content"]
+    return 200 if text != "unanswerable" else 400, completion(f"echo {text}", (len(text), 2))
 
 
 @pytest.fixture(scope="module")
 def address():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    server.server_close()
+    with ModelServer(respond) as server:
+        yield server.url
 
 
 def says(text):

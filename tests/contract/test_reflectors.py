@@ -98,12 +98,12 @@ ODD = [
 @EVERY
 @pytest.mark.parametrize("attempt", ODD)
 def test_odd_evidence_gives_one_reflection_or_none(name: str, attempt: Attempt, pool: Path) -> None:
-    said = MAKE[name](pool).reflect(secret(), attempt, [])
-    assert said is None or isinstance(said, Reflection)
-    assert (said is None) == (name == "none")
-    if said:
-        assert 0 <= said.confidence <= 1
-        assert (said.about_attempt, said.reflection_id) == (attempt.number, f"t/1#{attempt.number}")
+    reflection = MAKE[name](pool).reflect(secret(), attempt, [])
+    assert reflection is None or isinstance(reflection, Reflection)
+    assert (reflection is None) == (name == "none")
+    if reflection:
+        assert 0 <= reflection.confidence <= 1
+        assert (reflection.about_attempt, reflection.reflection_id) == (attempt.number, f"t/1#{attempt.number}")
 
 
 @EVERY
@@ -123,12 +123,12 @@ def test_any_evidence_gives_the_same_words_again(name: str, texts: list[str], ou
 @EVERY
 def test_a_loop_of_attempts_gives_the_same_words_again(name: str, pool: Path) -> None:
     def loop() -> list[Reflection | None]:
-        reflector, episodes, said = MAKE[name](pool), list[Episode](), list[Reflection | None]()
+        reflector, episodes, reflections = MAKE[name](pool), list[Episode](), list[Reflection | None]()
         for number in range(1, 5):
             attempt = failed("t/1", Check(name="assert f(1) == 2", outcome="fail"), number=number)
-            said.append(reflector.reflect(secret(), attempt, episodes))
-            episodes.append(make.episode(number, reflection=said[-1]))
-        return said
+            reflections.append(reflector.reflect(secret(), attempt, episodes))
+            episodes.append(make.episode(number, reflection=reflections[-1]))
+        return reflections
 
     assert loop() == loop()
 
@@ -136,15 +136,12 @@ def test_a_loop_of_attempts_gives_the_same_words_again(name: str, pool: Path) ->
 @EVERY
 def test_hidden_tests_and_the_solution_are_never_told(name: str, pool: Path) -> None:
     for attempt in ODD:
-        said = MAKE[name](pool).reflect(secret(), attempt, [])
-        written = repr(said)
-        assert "xyzzy" not in written
-        assert "90210" not in written
-        assert "plugh" not in written
+        reflection = MAKE[name](pool).reflect(secret(), attempt, [])
+        assert not any(mark in repr(reflection) for mark in ("xyzzy", "90210", "plugh"))
 
 
 @EVERY
 def test_a_control_names_itself(name: str, pool: Path) -> None:
-    said = MAKE[name](pool).reflect(secret(), ODD[0], [])
+    reflection = MAKE[name](pool).reflect(secret(), ODD[0], [])
     controls = {"feedback_only", "generic", "length_matched", "keywords", "shuffled"}
-    assert (said is not None and said.source == f"control:{name}") == (name in controls)
+    assert (reflection is not None and reflection.source == f"control:{name}") == (name in controls)

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import builders
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,6 +30,7 @@ from reflexion_lab.records import (
 from reflexion_lab.storage.kinds import matching
 from reflexion_lab.storage.place import opened
 from reflexion_lab.storage.portable import dump, load
+from tests import builders
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")
 LASTING = STORES[1:]
@@ -95,7 +95,8 @@ def reflection(**fields):
 
 
 def episode(name, **fields):
-    return builders.episode(name, **{"timestamp": 100.0, "code": "c", "test_results": "r"} | fields)
+    defaults = {"task_id": "t", "timestamp": 100.0, "code": "c", "test_results": "r", "reflection": None}
+    return builders.episode(episode_id=name, **defaults | fields)
 
 
 def mistake(name, **fields):

@@ -5,12 +5,11 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from model_server import ModelServer, completion
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -183,30 +182,8 @@ def assert_shown(shown, said, what):
 def server():
     """An OpenAI-compatible server on the loopback, which always gives the same program."""
     program = "```python\ndef answer(*arguments):\n    return arguments[0]\n```"
-    choice = {"index": 0, "message": {"role": "assistant", "content": program}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
-    reply = {"id": "1", "object": "chat.completion", "created": 0, "choices": [choice], "usage": usage}
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            data = json.dumps({"model": asked["model"], **reply}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *parts):
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
-    yield f"http://127.0.0.1:{http.server_port}/v1"
-    http.shutdown()
-    http.server_close()
+    with ModelServer(lambda body, headers: (200, completion(program, (9, 9), body["model"]))) as running:
+        yield running.url
 
 
 @pytest.fixture

@@ -62,8 +62,8 @@ def by_type(failures):
 
 
 def test_only_attempts_that_their_log_calls_failed_are_read(transcript):
-    found = read_failures([transcript(row("a", "return 0", "return x + 1", passes=("return x + 1",)))])
-    assert [one.sample.id for one in found] == ["r/a/0"]
+    result = read_failures([transcript(row("a", "return 0", "return x + 1", passes=("return x + 1",)))])
+    assert [one.sample.id for one in result] == ["r/a/0"]
     path = transcript(row("a", "return 0", "return 1"), row("b", "return 2"))
     assert len(read_failures([path])) == 3
     assert [one.sample.id for one in read_failures([path], limit=1)] == ["r/a/0"]
@@ -134,10 +134,10 @@ def test_cutting_the_type_leaves_the_message():
 
 
 def test_the_labs_rules_name_what_was_raised_and_the_keywords_often_do_not(executed):
-    found = {(one.evidence, one.typed): one for one in compare(executed, {}) if one.against == "executed"}
+    result = {(one.evidence, one.typed): one for one in compare(executed, {}) if one.against == "executed"}
     for evidence in EVIDENCE:
-        assert found[evidence, True].score(OURS).accuracy.share == 1.0
-    guesses = {case.kind: case.guesses["ten keywords"] for case in found["traceback", True].cases}
+        assert result[evidence, True].score(OURS).accuracy.share == 1.0
+    guesses = {case.kind: case.guesses["ten keywords"] for case in result["traceback", True].cases}
     assert guesses["KeyError"] == guesses["ZeroDivisionError"] == guesses["NameError"] == "import"
     assert guesses["AssertionError"] == "assertion"
 
@@ -217,14 +217,14 @@ def test_scores_agree_with_scikit_learn():
     names = ["a", "b", "c", "unknown"]
     rows = [(str(n % 40), chance.choice(names[:3]), chance.choice(names), chance.choice(names)) for n in range(200)]
     made = cases(*rows)
-    found = score(made, OURS)
+    result = score(made, OURS)
     truths, guesses = [one.truth for one in made], [one.guesses[OURS] for one in made]
     classes = sorted(set(truths))
     expected = f1_score(truths, guesses, labels=classes, average=None)
-    assert {one.name: one.f1 for one in found.classes} == pytest.approx(dict(zip(classes, expected, strict=True)))
-    assert found.macro_f1.value == pytest.approx(expected.mean())
-    assert found.macro_f1.low < found.macro_f1.value < found.macro_f1.high
-    assert found.accuracy.share == pytest.approx(sum(map(str.__eq__, truths, guesses)) / 200)
+    assert {one.name: one.f1 for one in result.classes} == pytest.approx(dict(zip(classes, expected, strict=True)))
+    assert result.macro_f1.value == pytest.approx(expected.mean())
+    assert result.macro_f1.low < result.macro_f1.value < result.macro_f1.high
+    assert result.accuracy.share == pytest.approx(sum(map(str.__eq__, truths, guesses)) / 200)
 
 
 def test_cases_of_one_problem_count_for_little():
@@ -245,12 +245,12 @@ def test_rules_are_compared_case_by_case():
 
 def test_a_draw_holds_one_case_a_problem_and_the_rare_types_first(transcript):
     rows = [row(f"a{n}", "return 0") for n in range(12)] + [row("k", "return 0", "return {}[x]"), row("i", "import z1")]
-    found = execute(read_failures([transcript(*rows)]), workers=2, quiet=True)
-    drawn = draw(found, seed=3, cases=5)
+    result = execute(read_failures([transcript(*rows)]), workers=2, quiet=True)
+    drawn = draw(result, seed=3, cases=5)
     assert sorted(one.raised for one in drawn) == ["AssertionError"] * 3 + ["KeyError", "ModuleNotFoundError"]
     assert len({one.sample.task_id for one in drawn}) == 5
-    assert drawn == draw(list(reversed(found)), seed=3, cases=5) != draw(found, seed=4, cases=5)
-    assert "k" not in {one.sample.task_id for one in draw(found, cases=100, known={"k"})}
+    assert drawn == draw(list(reversed(result)), seed=3, cases=5) != draw(result, seed=4, cases=5)
+    assert "k" not in {one.sample.task_id for one in draw(result, cases=100, known={"k"})}
 
 
 def test_a_reader_sees_no_type_and_labels_come_back(executed, tmp_path):
@@ -274,12 +274,12 @@ def test_a_reader_sees_no_type_and_labels_come_back(executed, tmp_path):
 def test_labels_are_what_counts_where_there_are_some(executed, tmp_path):
     table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
     table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,timeout,"))
-    found = compare(executed, read_labels(table))
-    second = [one for one in found if one.against == "labels, second"]
+    result = compare(executed, read_labels(table))
+    second = [one for one in result if one.against == "labels, second"]
     assert {case.truth for one in second for case in one.cases} == {"timeout"}
     assert all(own.accuracy.k == 0 for one in second for own in one.scores)
     assert [one.typed for one in second] == [False] * len(EVIDENCE)
-    held = [one for one in found if one.against == "labels, held out"]
+    held = [one for one in result if one.against == "labels, held out"]
     assert [len(one.cases) for one in held] == [len(executed) // 2] * len(EVIDENCE)
     with pytest.raises(ValueError, match=r"labels: got 1, none of them about .*, expected one that is"):
         compare(executed[:1], {("x", "y"): next(iter(read_labels(table).values()))})
@@ -288,17 +288,17 @@ def test_labels_are_what_counts_where_there_are_some(executed, tmp_path):
 def test_the_report_holds_every_score_and_the_figure_its_facts(executed, tmp_path):
     table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
     table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,index,"))
-    found = compare(executed, read_labels(table))
+    result = compare(executed, read_labels(table))
     console = Console(file=io.StringIO(), width=250)
-    show(executed, found, console)
+    show(executed, result, console)
     printed = console.file.getvalue()
     assert all(kind in printed for kind in BODIES)
-    rows = list(as_rows(found))
-    assert len([one for one in rows if one["group"] == "all"]) == len(found) * len(RULES)
-    written, picture = save(found, executed, tmp_path / "out")
+    rows = list(as_rows(result))
+    assert len([one for one in rows if one["group"] == "all"]) == len(result) * len(RULES)
+    written, picture = save(result, executed, tmp_path / "out")
     assert len(list(csv.DictReader(io.StringIO(written.read_text())))) == len(rows)
-    assert picture.read_bytes() == save(found, executed, tmp_path / "again")[1].read_bytes()
-    typed, read = plot(found, executed, Figure()).axes
+    assert picture.read_bytes() == save(result, executed, tmp_path / "again")[1].read_bytes()
+    typed, read = plot(result, executed, Figure()).axes
     assert [label.get_text() for label in read.get_yticklabels()] == [f"index\nn = {len(executed) // 2}"]
     assert any(METHOD in text.get_text() and "9 failing attempts" in text.get_text() for text in typed.texts)
 
@@ -307,10 +307,10 @@ def test_no_name_and_no_figure_is_cut_in_a_narrow_terminal(executed, tmp_path):
     table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
     table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,index,"))
     console = Console(file=io.StringIO(), width=80)
-    show(executed, found := compare(executed, read_labels(table)), console)
+    show(executed, result := compare(executed, read_labels(table)), console)
     text = console.file.getvalue()
     assert "…" not in text
-    for cells in (line for sheet in (overall(found), by_class(found[-1])) for line in sheet.rows):
+    for cells in (line for sheet in (overall(result), by_class(result[-1])) for line in sheet.rows):
         assert all(part in text for cell in cells for part in cell.split("\n"))
 
 
@@ -319,9 +319,9 @@ def test_the_command_writes_what_it_is_asked_for(transcript, tmp_path, capsys):
     drawn, out = str(tmp_path / "cases.csv"), str(tmp_path / "out")
     options = command.parser().parse_args([path, "--out", out, "--draw", drawn, "--json"])
     assert command.failures(options) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (told["failing"], told["problems"], told["pass_here"]) == (2, 2, 0)
-    assert {one["rules"] for one in told["rows"]} == set(RULES) == {OURS, *SYSTEMS}
+    output = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (output["failing"], output["problems"], output["pass_here"]) == (2, 2, 0)
+    assert {one["rules"] for one in output["rows"]} == set(RULES) == {OURS, *SYSTEMS}
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "cases.csv").read_text())))) == 2
     for wrong in (["nowhere.jsonl"], [path, "--out", path]):
         options = command.parser().parse_args(wrong)
@@ -348,7 +348,7 @@ def test_labels_that_cannot_be_read_are_named(tmp_path, content):
 
 
 def test_what_is_wrong_with_a_draw_or_labels_shows_before_anything_runs(transcript, tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments._tools.failing_attempts.execute", lambda found: pytest.fail("executed"))
+    monkeypatch.setattr("experiments._tools.failing_attempts.execute", lambda result: pytest.fail("executed"))
     path, read, shown = str(transcript(row("a", "return 0"))), tmp_path / "read.csv", tmp_path / "shown.txt"
     read.write_text(",".join(FIELDS) + "\nother.jsonl,r/b/0,m,first,index,read by hand\n")
     shown.write_text("shown to a reader")
@@ -359,27 +359,27 @@ def test_what_is_wrong_with_a_draw_or_labels_shows_before_anything_runs(transcri
         "in a folder that exists": ["--draw", str(tmp_path / "none" / "cases.csv")],
         "read.csv: got 1 labels of other failures, expected some": ["--labels", str(read)],
     }
-    for told, given in wrong.items():
+    for output, given in wrong.items():
         options = command.parser().parse_args([path, *given])
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=output):
             command.failures(options)
     assert (shown.read_text(), "read by hand" in read.read_text()) == ("shown to a reader", True)
 
 
 def test_recorded_runs_hold_the_failures_that_their_readme_counts(recorded_runs):
     paths = sorted((recorded_runs / "transcripts").glob("*.jsonl.gz"))
-    found = read_failures(paths)
-    assert len(found) == 6239
-    assert sum(one.recorded == "AssertionError" for one in found) == 5527
-    assert len({one.sample.task_id for one in found}) == 507
+    result = read_failures(paths)
+    assert len(result) == 6239
+    assert sum(one.recorded == "AssertionError" for one in result) == 5527
+    assert len({one.sample.task_id for one in result}) == 507
 
 
 def test_recorded_failures_raise_again_what_their_log_says(recorded_runs):
     path = recorded_runs / "transcripts" / "agentevals_reflexion_humaneval.jsonl.gz"
     with gzip.open(path) as file:
         assert file.readline()
-    found = execute(read_failures([path], limit=40), workers=2, quiet=True)
-    assert [one.raised for one in found] == [one.recorded for one in found]
-    typed, *_ = compare(found, {})
+    result = execute(read_failures([path], limit=40), workers=2, quiet=True)
+    assert [one.raised for one in result] == [one.recorded for one in result]
+    typed, *_ = compare(result, {})
     assert typed.score(OURS).accuracy.k == 40
     assert typed.score("ten keywords").accuracy.k < 40

@@ -101,8 +101,8 @@ def test_what_the_prompt_defines_is_a_cause(read):
 
 
 def test_a_program_that_only_needs_time_is_no_riddle(read, monkeypatch):
-    slow = "import time\n\n\ndef double(x):\n    time.sleep(3)\n    return 2 * x\n"
-    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
+    slow = "import time\n\n\ndef double(x):\n    time.sleep(0.7)\n    return 2 * x\n"
+    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=0.5, cpu_seconds=1))
     (reply,) = read(row(answer(fenced(slow), code=slow, passed=False))).replies
     assert (reply.passed, reply.cause) == (True, "time")
 
@@ -224,8 +224,8 @@ def test_the_command_prints_json_last(tmp_path, capsys):
         file.write("\n".join(map(json.dumps, lines)))
     assert command_line(tmp_path / "log.jsonl.gz", "--out", tmp_path / "out", "--json") == 0
     printed = capsys.readouterr().out
-    told = json.loads(printed.splitlines()[-1])
-    assert (told["reflections"], told["completions"], told["executed"]) == (1, 1, 1)
+    output = json.loads(printed.splitlines()[-1])
+    assert (output["reflections"], output["completions"], output["executed"]) == (1, 1, 1)
     assert (tmp_path / "out" / "table.csv").exists()
     assert str(tmp_path / "out" / "figure.svg") in printed
     assert command_line(tmp_path / "log.jsonl.gz", "--limit", 1, "--json") == 0
@@ -253,11 +253,11 @@ def test_recorded_replies_go_through_without_an_exception_and_mostly_as_logged(r
 
 
 def test_all_recorded_words_and_code_get_through(recorded_runs):
-    found = [one for path in sorted((recorded_runs / "transcripts").glob("*.jsonl.gz")) for one in recorded(path)]
-    words = [parsed(one) for one in found if isinstance(one, Words)]
+    result = [one for path in sorted((recorded_runs / "transcripts").glob("*.jsonl.gz")) for one in recorded(path)]
+    words = [parsed(one) for one in result if isinstance(one, Words)]
     assert len(words) == 1020
     assert not any(one.crash or one.parsed for one in words)
     assert all(one.kept for one in words)
-    programs = [extracted(one) for one in found[::16] if not isinstance(one, Words)]
+    programs = [extracted(one) for one in result[::16] if not isinstance(one, Words)]
     assert len(programs) > 500
     assert all(one.program and not one.crash for one in programs)

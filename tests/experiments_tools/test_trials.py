@@ -34,19 +34,19 @@ def log(tmp_path):
 
 
 def test_the_published_curves_come_out_of_the_logs(recorded_runs):
-    found = {one.label: [rate.k for rate in one.curve] for one in read_trials([recorded_runs / "trials"])}
-    assert found == PUBLISHED
+    result = {one.label: [rate.k for rate in one.curve] for one in read_trials([recorded_runs / "trials"])}
+    assert result == PUBLISHED
     assert {one.label: len(one.solved) for one in read_trials([recorded_runs / "trials"])} == {
         label: 134 if label.startswith("alfworld") else 100 for label in PUBLISHED
     }
 
 
 def test_published_runs_and_their_baselines_begin_with_one_and_the_same_trial(recorded_runs):
-    found = {pairing.second: pairing for pairing in pairings(read_trials([recorded_runs / "trials"]))}
-    assert all(pairing.same_start for pairing in found.values())
-    alfworld = found["alfworld/reflexion_run_logs"].by_trial
+    result = {pairing.second: pairing for pairing in pairings(read_trials([recorded_runs / "trials"]))}
+    assert all(pairing.same_start for pairing in result.values())
+    alfworld = result["alfworld/reflexion_run_logs"].by_trial
     assert [(pair.repaired, pair.damaged) for pair in alfworld][-1] == (23, 1)
-    assert all(pair.low <= 0 <= pair.high for name in found if "webshop" in name for pair in found[name].by_trial)
+    assert all(pair.low <= 0 <= pair.high for name in result if "webshop" in name for pair in result[name].by_trial)
 
 
 def test_runs_are_paired_by_environment_at_each_trial_that_both_have(log, tmp_path):
@@ -92,8 +92,8 @@ def test_the_command_prints_curves_and_writes_figure_and_table(log, tmp_path, ca
     log("a", "ab", "abc", name="mine")
     log("a", "a", name="base")
     assert main([str(tmp_path), "--out", str(tmp_path / "out")]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "world/mine: 1 2 3; 75.0 %" in told and "world/mine against world/base" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "world/mine: 1 2 3; 75.0 %" in output and "world/mine against world/base" in output
     rows = list(csv.DictReader((tmp_path / "out" / "trials.csv").open()))
     assert [(row["run"], row["trial"], row["solved"], row["gained"]) for row in rows][2:4] == [
         ("mine", "1", "1", "0"),

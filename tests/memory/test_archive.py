@@ -1,6 +1,5 @@
 """What loops learn from each other: when it becomes known, what of it is shown, and what a store keeps of it."""
 
-import builders
 import pytest
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
+from tests import builders
 
 CAUSE = "The loop stops one item too early"
 
@@ -43,11 +43,11 @@ def attempt(name, number=1, *, passed=False, cause=CAUSE, change="use the whole 
         key_insight=f"insight of {name}",
     )
     return builders.attempt(
-        number,
+        number=number,
         task_id=name,
         recalled_wisdom=wisdom,
         trajectory=Trajectory(solution=f"def f(x):  # {name}", strategy="s"),
-        evaluation=builders.evaluation(passed, checks=(check,)),
+        evaluation=builders.evaluation(check),
         reflection=None if passed else reflection,
     )
 

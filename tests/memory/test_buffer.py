@@ -3,17 +3,18 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import builders
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.memory.episodic import EpisodeBuffer
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from tests import builders
 
 
 def made(name="", agent="a", task="t", **fields):
-    return builders.episode(name, agent_id=agent, task_id=task, **fields)
+    defaults = {"code": "x", "reflection": None}
+    return builders.episode(episode_id=name, agent_id=agent, task_id=task, **defaults | fields)
 
 
 def filled(*episodes, capacity=1000, **fields):

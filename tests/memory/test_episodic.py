@@ -1,6 +1,5 @@
 import threading
 
-import builders
 import pytest
 from msgspec.structs import replace
 
@@ -8,6 +7,7 @@ from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.records import MemoryState, Recollection, Task, Trajectory
+from tests import builders
 
 PASSED = builders.evaluation(passed=True)
 
@@ -17,7 +17,7 @@ def task(task_id):
 
 
 def attempt(task_id, number, code="x"):
-    return builders.attempt(number, task_id=task_id, trajectory=Trajectory(solution=code, strategy="s"))
+    return builders.attempt(number=number, task_id=task_id, trajectory=Trajectory(solution=code, strategy="s"))
 
 
 def filled(recall, numbers, max_episodes=1000):

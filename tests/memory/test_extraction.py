@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import builders
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.memory import extraction
 from reflexion_lab.memory.extraction import Extraction, extract, normalised
+from tests import builders
 
 
 def reflection(cause="the loop ends too early", change="loop on", confidence=0.5):
@@ -26,7 +26,7 @@ def episode(number, cause="the loop ends too early", session="s", confidence=0.5
         "confidence": confidence,
         "timestamp": float(number),
     }
-    return builders.episode(**{"episode_id": f"ep-{number}"} | known | fields)
+    return builders.episode(number, **known | fields)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-import builders
 import pytest
 
 from reflexion_lab.memory.episodic import session_after
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.records import Session
+from tests import builders
 
 
 def reflected(**fields):
@@ -49,7 +49,7 @@ CHANGES = (
 def test_changes_in_the_words_that_the_labs_grammar_asks_for_are_all_kept():
     session, book = Session(session_id="s"), Insights()
     for number, change in enumerate(CHANGES):
-        about = builders.attempt(number, reflection=reflected(what_to_change=change))
+        about = builders.attempt(number=number, reflection=reflected(what_to_change=change))
         session = session_after(session, about)
         book.add(f"t{number}", change)
     assert session.key_insights == book.newest() == CHANGES

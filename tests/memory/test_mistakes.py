@@ -2,7 +2,6 @@ import hashlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import builders
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +9,7 @@ from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Check, Evaluation, MemoryState, Mistake, Task
 from reflexion_lab.text.prompts.render import render
+from tests import builders
 
 STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
 TASK = Task(task_id="own/double", prompt="Double a number", entry_point="f")
@@ -35,7 +35,7 @@ def attempt(number, message="", change="", outcome="fail", **fields):
     checks = (Check(name="assert f(1) == 2", outcome=outcome if message else "pass", message=message),)
     judged = {"passed": not message, "outcome": outcome if message else "pass", "reward": 0.25 if message else 1.0}
     return builders.attempt(
-        number,
+        number=number,
         task_id=TASK.task_id,
         evaluation=Evaluation(**{**judged, "checks": checks, **fields}),
         reflection=builders.reflection(about_attempt=number, what_to_change=change) if change else None,

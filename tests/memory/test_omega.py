@@ -1,11 +1,11 @@
 """Ω: how many of a task's newest episodes are shown."""
 
-import builders
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.memory.recall import Window, adapted, by_verification_type, capacity, dynamic
 from reflexion_lab.records import Task
+from tests import builders
 
 
 def task(*tags):
@@ -14,7 +14,7 @@ def task(*tags):
 
 def episode(number=1, *, passed=False, reward=0.6, category="", kind="unit_tests"):
     return builders.episode(
-        attempt_number=number,
+        number,
         reflection=builders.reflection(about_attempt=number, category=category) if category else None,
         passed=passed,
         reward=reward,

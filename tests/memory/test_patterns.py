@@ -1,6 +1,5 @@
-import builders
-
 from reflexion_lab.memory.insights import extract_patterns
+from tests import builders
 
 
 def reflected(name, *lessons, **fields):

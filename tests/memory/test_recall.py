@@ -1,6 +1,5 @@
 """Recall: what is shown, in which order, and within which budget."""
 
-import builders
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +9,15 @@ from reflexion_lab.memory.episodic import NothingKnown
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar, packed, words
 from reflexion_lab.records import Task
 from reflexion_lab.text.shorten import estimated
+from tests import builders
 
 TASK = Task(task_id="t", prompt="", entry_point="f")
 
 
 def episode(number, code="x", task_id="t"):
-    return builders.episode(f"{task_id}{number}", task_id=task_id, attempt_number=number, code=code)
+    return builders.episode(
+        number, episode_id=f"{task_id}{number}", task_id=task_id, code=code, test_results="", reflection=None
+    )
 
 
 class Others(NothingKnown):

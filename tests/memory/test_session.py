@@ -1,4 +1,3 @@
-import builders
 import pytest
 
 from reflexion_lab.memory.episodic import (
@@ -10,6 +9,7 @@ from reflexion_lab.memory.episodic import (
 )
 from reflexion_lab.records import Check, Evaluation, MemoryState, Session, Step, Trajectory
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
+from tests import builders
 
 STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
 FAILED = Evaluation(passed=False, outcome="fail", reward=0.655, issues=("no tests",), suggestions=("add tests",))
@@ -29,7 +29,7 @@ def reflected(number, **fields):
 def attempt(number, reflection=None, evaluation=FAILED):
     steps = tuple(Step(action=action) for action in ACTIONS)
     trajectory = Trajectory(solution="x", strategy="react", steps=steps)
-    return builders.attempt(number, trajectory=trajectory, evaluation=evaluation, reflection=reflection)
+    return builders.attempt(number=number, trajectory=trajectory, evaluation=evaluation, reflection=reflection)
 
 
 def over(*reflections):

@@ -5,10 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import builders
 import pytest
 
 import reflexion_lab
+from tests import builders
 
 FULL_DISK = """
 import resource, sys
@@ -29,7 +29,8 @@ except StoreError as error:
 @pytest.fixture
 def episode():
     def build(name, **fields):
-        return builders.episode(name, **{"timestamp": 100.0, "code": "c"} | fields)
+        defaults = {"task_id": "t", "timestamp": 100.0, "code": "c", "reflection": None}
+        return builders.episode(episode_id=name, **defaults | fields)
 
     return build
 

@@ -120,7 +120,7 @@ def within(seconds: int) -> Iterator[None]:
 
 def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
     """By name: what is there, how large, when written, and for a file a digest of its content."""
-    found: dict[str, tuple[object, ...]] = {}
+    result: dict[str, tuple[object, ...]] = {}
     for top, folders, files in os.walk(folder):
         for name in (*folders, *files):
             if name.endswith("-shm"):
@@ -131,11 +131,11 @@ def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
             if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()
             size, written = (0, 0) if path.is_dir() else (state.st_size, state.st_mtime_ns)
-            found[str(path.relative_to(folder))] = (state.st_mode, size, written, digest)
-    return found
+            result[str(path.relative_to(folder))] = (state.st_mode, size, written, digest)
+    return result
 
 
-def said(arguments: tuple[str, ...]) -> SimpleNamespace:
+def command_result(arguments: tuple[str, ...]) -> SimpleNamespace:
     """What a command line says: exit code, standard output, standard error."""
     out, err = io.StringIO(), io.StringIO()
     with within(LONGEST), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -176,7 +176,7 @@ def world(tmp_path_factory):
     os.chdir(folder)
     try:
         for more in (("store=sqlite", "store.place=memory.sqlite", "study=study.yaml"), ("arm=other",)):
-            assert said((*RUN, "run_root=old", "loop.max_attempts=2", *more)).code == 0
+            assert command_result((*RUN, "run_root=old", "loop.max_attempts=2", *more)).code == 0
         for run in (folder / "old").glob("*-s0"):
             run.rename(run.with_name("good" if "reflexion" in run.name else "other"))
         for arguments in (
@@ -185,7 +185,7 @@ def world(tmp_path_factory):
             ("memory", "export", "export.json", "--store", "memory.sqlite"),
             ("memory", "import", "export.jsonl", "--store", "memory"),
         ):
-            assert said(arguments).code == 0
+            assert command_result(arguments).code == 0
     finally:
         os.chdir(before)
     return folder
@@ -206,13 +206,13 @@ def refused(work):
 
     def refuse(*arguments: str) -> str:
         before = snapshot(work)
-        found = said(arguments)
+        result = command_result(arguments)
         assert snapshot(work) == before
-        assert found.code == 2, found
-        assert "Traceback" not in found.err
-        usage, _, line = found.err.rstrip().replace("\n  ", "; ").rpartition("\n")
-        assert line.startswith("error: ") or (usage.startswith("usage: ") and "error: " in line), found.err
-        assert usage == "" or usage.startswith("usage: "), found.err
+        assert result.code == 2, result
+        assert "Traceback" not in result.err
+        usage, _, line = result.err.rstrip().replace("\n  ", "; ").rpartition("\n")
+        assert line.startswith("error: ") or (usage.startswith("usage: ") and "error: " in line), result.err
+        assert usage == "" or usage.startswith("usage: "), result.err
         assert len(line) < 1000
         return line
 
@@ -230,8 +230,8 @@ def gone_well(work):
     """A run that would go well, with these overrides: it does."""
 
     def run(*overrides: str) -> None:
-        found = said((*RUN, *overrides))
-        assert found.code == 0, found
+        result = command_result((*RUN, *overrides))
+        assert result.code == 0, result
 
     return run
 

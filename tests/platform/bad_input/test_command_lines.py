@@ -55,10 +55,10 @@ def test_words_that_cannot_be_are_refused(refused, words):
 
 
 def damage(work, name, **fields):
-    told = json.loads((work / "old" / "other" / name).read_text())
+    fields_of_file = json.loads((work / "old" / "other" / name).read_text())
     for key, value in fields.items():
-        told[key] = value if not isinstance(value, dict) else told[key] | value
-    (work / "old" / "other" / name).write_text(json.dumps(told))
+        fields_of_file[key] = value if not isinstance(value, dict) else fields_of_file[key] | value
+    (work / "old" / "other" / name).write_text(json.dumps(fields_of_file))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def damage(work, name, **fields):
 )
 def test_runs_of_different_tasks_are_not_compared(work, refused, fields):
     damage(work, "manifest.json", **fields)
-    assert "old/other" in (said := refused("compare", "old/good", "old/other")) or "benchmark" in said
+    assert "old/other" in (message := refused("compare", "old/good", "old/other")) or "benchmark" in message
 
 
 STUDIES = {
@@ -112,8 +112,8 @@ PRICES = [
 @pytest.mark.parametrize("text", PRICES, ids=range(len(PRICES)))
 def test_a_price_file_that_is_none_is_named(work, refused_run, text):
     (work / "prices.yaml").write_text(text)
-    said = refused_run("prices.path=prices.yaml")
-    assert "prices.yaml" in said
+    message = refused_run("prices.path=prices.yaml")
+    assert "prices.yaml" in message
 
 
 def rewritten(work, change):

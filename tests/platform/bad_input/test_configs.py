@@ -145,14 +145,14 @@ OWN_CONFIGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("override", WRONG_VALUES)
-def test_a_wrong_value_is_named_by_its_key(refused_run, override):
-    assert WRONG_VALUES[override] in refused_run(override)
+REFUSED = WRONG_VALUES | UNREADABLE | NO_SUCH_PARTS
+"""By overrides, what the refusal names."""
 
 
-@pytest.mark.parametrize("override", UNREADABLE, ids=lambda override: override[:40].encode("unicode_escape").decode())
-def test_an_override_that_cannot_be_read_is_named(refused_run, override):
-    assert UNREADABLE[override] in refused_run(override)
+@pytest.mark.parametrize("overrides", REFUSED, ids=lambda text: text[:40].encode("unicode_escape").decode())
+def test_overrides_that_cannot_be_are_named(refused_run, overrides):
+    words = overrides.split(" ") if overrides.startswith("stop=[plateau]") else [overrides]
+    assert REFUSED[overrides] in refused_run(*words)
 
 
 @pytest.mark.parametrize("overrides", NOBODY_READS)
@@ -185,11 +185,6 @@ def test_keys_of_ones_own_that_a_value_or_an_own_part_reads_are_taken(work, gone
     gone_well(*own, *part, "run_root=own")
     (manifest,) = (json.loads(path.read_text()) for path in work.glob("own/*/manifest.json"))
     assert (manifest["config"]["temperature"], manifest["config"]["loop"]["reflect_below"]) == (0.25, 0.5)
-
-
-@pytest.mark.parametrize("overrides", NO_SUCH_PARTS)
-def test_a_part_that_is_none_is_named(refused_run, overrides):
-    assert NO_SUCH_PARTS[overrides] in refused_run(*overrides.split())
 
 
 @pytest.mark.parametrize("key", ["actor", "benchmark.load", "model", "tracker"])

@@ -28,11 +28,11 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_in_python_is_a_value_error_of_one_line(work, snapshot_of, name):
     before = snapshot_of(work)
-    with pytest.raises(ValueError) as found:
+    with pytest.raises(ValueError) as raised:
         MISTAKES[name]()
-    said = str(found.value)
-    assert said and "\n" not in said
-    assert "hydra" not in said.casefold() and "omegaconf" not in said.casefold()
+    message = str(raised.value)
+    assert message and "\n" not in message
+    assert "hydra" not in message.casefold() and "omegaconf" not in message.casefold()
     assert snapshot_of(work) == before
 
 

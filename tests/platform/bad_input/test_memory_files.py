@@ -148,8 +148,8 @@ def test_a_folder_of_lines_that_is_no_store_is_named(work, refused, name, reader
     ids=lambda place: place[:20].encode("unicode_escape").decode(),
 )
 def test_a_place_that_is_none_is_named(refused, place):
-    said = refused("memory", "show", "--store", place)
-    assert "store" in said or "postgresql" in said or place[:200] in said
+    message = refused("memory", "show", "--store", place)
+    assert "store" in message or "postgresql" in message or place[:200] in message
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_place_that_is_none_is_named(refused, place):
     ],
 )
 def test_a_run_names_a_store_that_is_none(refused_run, store):
-    said = refused_run("store=sqlite", store)
-    assert "store" in said
+    message = refused_run("store=sqlite", store)
+    assert "store" in message
 
 
 @pytest.mark.parametrize(

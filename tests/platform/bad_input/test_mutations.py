@@ -65,49 +65,40 @@ def swapped(draw, text: bytes) -> bytes:
     return b"".join(lines)
 
 
-def endures(
-    world: Path, name: str, change: bytes, words: tuple[str, ...], within, snapshot, carried_out, monkeypatch
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder) / "work"
-        shutil.copytree(world, work)
-        (work / name).write_bytes(change)
-        monkeypatch.chdir(work)
-        before = snapshot(work)
-        with within():
-            try:
-                code = carried_out(words)
-            except SystemExit as stopped:
-                code = stopped.code
-        assert code in (0, 1, 2, 3)
-        assert snapshot(work).items() >= before.items()
-        monkeypatch.chdir(world)
+@pytest.fixture
+def endures(world, bounded, snapshot_of, carried_out, monkeypatch):
+    """Carries a command line out beside a changed file: it ends with a code, and leaves what was there."""
+
+    def endure(words, name="study.yaml", content=None):
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder) / "work"
+            shutil.copytree(world, work)
+            if content is not None:
+                (work / name).write_bytes(content)
+            monkeypatch.chdir(work)
+            before = snapshot_of(work)
+            with bounded():
+                try:
+                    code = carried_out(tuple(words))
+                except SystemExit as stopped:
+                    code = stopped.code
+            assert code in (0, 1, 2, 3)
+            assert snapshot_of(work).items() >= before.items()
+            monkeypatch.chdir(world)
+
+    return endure
 
 
-@st.composite
-def changes(draw, world: Path, names: list[str]):
-    name = draw(st.sampled_from(names))
-    change = draw(st.sampled_from([flipped, torn, without_a_line, swapped]))
-    return name, change(draw, (world / name).read_bytes())
-
-
-def check(world, names, examples, bounded, snapshot_of, carried_out, monkeypatch):
+@pytest.mark.parametrize(("names", "examples"), [(LIGHT, 25), pytest.param([*READERS], 2000, marks=pytest.mark.soak)])
+def test_a_file_that_was_changed_at_random_breaks_nothing(world, endures, names, examples):
     @settings(max_examples=examples, deadline=None, database=None)
     @given(data=st.data())
     def every(data):
-        name, change = data.draw(changes(world, names))
-        endures(world, name, change, READERS[name], bounded, snapshot_of, carried_out, monkeypatch)
+        name = data.draw(st.sampled_from(names))
+        change = data.draw(st.sampled_from([flipped, torn, without_a_line, swapped]))
+        endures(READERS[name], name, change(data.draw, (world / name).read_bytes()))
 
     every()
-
-
-def test_a_file_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, carried_out, monkeypatch):
-    check(world, LIGHT, 40, bounded, snapshot_of, carried_out, monkeypatch)
-
-
-@pytest.mark.soak
-def test_any_file_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, carried_out, monkeypatch):
-    check(world, list(READERS), 2000, bounded, snapshot_of, carried_out, monkeypatch)
 
 
 LINES = [
@@ -118,34 +109,17 @@ LINES = [
 ]  # fmt: skip
 WORDS = st.one_of(
     st.sampled_from(
-        [
-            "",
-            "-",
-            "--",
-            "-1",
-            "--json",
-            "--limit",
-            "old/good",
-            "*",
-            "=",
-            "a=b",
-            "~x",
-            "+x=1",
-            "[",
-            "{",
-            "${x}",
-            "\x00",
-            "é",
-            "--all",
-            "nan",
-        ]
+        ["", "-", "--", "-1", "--json", "--limit", "old/good", "*", "=", "a=b", "~x", "+x=1", "[", "{", "${x}", "\x00",
+         "é", "--all", "nan"]
     ),
     st.text(max_size=8),
-)
+)  # fmt: skip
 HEAVY = {"retrieval", "failures", "replay", "lint-dataset", "demo", "doctor", "run"}
+LIGHT_LINES = [line for line in LINES if line[0] not in HEAVY]
 
 
-def lines(world, heads, examples, bounded, snapshot_of, carried_out, monkeypatch):
+@pytest.mark.parametrize(("heads", "examples"), [(LIGHT_LINES, 25), pytest.param(LINES, 1000, marks=pytest.mark.soak)])
+def test_a_line_that_was_changed_at_random_breaks_nothing(endures, heads, examples):
     @settings(max_examples=examples, deadline=None, database=None)
     @given(data=st.data())
     def every(data):
@@ -154,24 +128,6 @@ def lines(world, heads, examples, bounded, snapshot_of, carried_out, monkeypatch
             place = data.draw(st.integers(1, len(words)))
             new = [data.draw(WORDS)] if data.draw(st.booleans()) else []
             words[place : place + data.draw(st.integers(0, 1))] = new
-        endures(
-            world,
-            "study.yaml",
-            (world / "study.yaml").read_bytes(),
-            tuple(words),
-            bounded,
-            snapshot_of,
-            carried_out,
-            monkeypatch,
-        )
+        endures(words)
 
     every()
-
-
-def test_a_line_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, carried_out, monkeypatch):
-    lines(world, [line for line in LINES if line[0] not in HEAVY], 40, bounded, snapshot_of, carried_out, monkeypatch)
-
-
-@pytest.mark.soak
-def test_any_line_that_was_changed_at_random_breaks_nothing(world, bounded, snapshot_of, carried_out, monkeypatch):
-    lines(world, LINES, 1000, bounded, snapshot_of, carried_out, monkeypatch)

@@ -27,9 +27,9 @@ def write(name, content):
 
 def manifest(**fields):
     def damage(folder):
-        told = json.loads((folder / "manifest.json").read_text()) | fields
+        fields_of_file = json.loads((folder / "manifest.json").read_text()) | fields
         (folder / "manifest.json").write_text(
-            json.dumps({key: value for key, value in told.items() if value != "GONE"})
+            json.dumps({key: value for key, value in fields_of_file.items() if value != "GONE"})
         )
 
     return damage
@@ -38,8 +38,8 @@ def manifest(**fields):
 def first_line(name, **fields):
     def damage(folder):
         head, *rest = (folder / name).read_text().splitlines(keepends=True)
-        told = {key: value for key, value in (json.loads(head) | fields).items() if value != "GONE"}
-        (folder / name).write_text("".join([json.dumps(told) + "\n", *rest]))
+        fields_of_file = {key: value for key, value in (json.loads(head) | fields).items() if value != "GONE"}
+        (folder / name).write_text("".join([json.dumps(fields_of_file) + "\n", *rest]))
 
     return damage
 
@@ -130,8 +130,8 @@ def test_every_reader_names_what_is_no_run_folder(work, refused, name, reader):
 @pytest.mark.parametrize("reader", ["show", "compare"])
 def test_a_damaged_log_is_named_by_file_and_line(work, refused, name, reader):
     LOGS[name](work / "old" / "good")
-    said = refused(*(word.format("old/good") for word in READERS[reader]))
-    assert "old/good" in said
+    message = refused(*(word.format("old/good") for word in READERS[reader]))
+    assert "old/good" in message
 
 
 @pytest.mark.parametrize("fields", [{"task_id": "nobody/1"}, {"number": 99}], ids=str)

@@ -57,9 +57,9 @@ def tasks(path: object) -> tuple[str, ...]:
 def test_what_is_no_task_is_named_by_line_and_field(work, refused, name):
     content, where = CONTENTS[name]
     (work / "bad.jsonl").write_bytes(content)
-    said = refused(*tasks("bad.jsonl"))
-    assert "bad.jsonl" in said
-    assert where in said
+    message = refused(*tasks("bad.jsonl"))
+    assert "bad.jsonl" in message
+    assert where in message
 
 
 @pytest.mark.parametrize(
@@ -98,16 +98,16 @@ def test_what_is_no_file_is_named_and_waited_for_by_nobody(work, refused, name):
     os.mkfifo(work / "fifo.jsonl")
     (work / "dir.jsonl").mkdir()
     (work / "loop.jsonl").symlink_to("loop.jsonl")
-    said = refused(*tasks(name))
-    assert name[:20] in said
-    assert "expected" in said or "must name" in said
+    message = refused(*tasks(name))
+    assert name[:20] in message
+    assert "expected" in message or "must name" in message
 
 
 @pytest.mark.parametrize("benchmark", ["mbpp", "multipl_e", "recorded", "humaneval_plus", "humaneval"])
 @pytest.mark.parametrize("content", [b"{}\n", b"\x00\xff\n"], ids=["object", "binary"])
 def test_the_files_of_other_benchmarks_are_checked_alike(work, refused, benchmark, content):
     (work / "bad.jsonl").write_bytes(content)
-    said = refused(
+    message = refused(
         "run",
         "tracker=none",
         "quiet=true",
@@ -116,7 +116,7 @@ def test_the_files_of_other_benchmarks_are_checked_alike(work, refused, benchmar
         f"benchmark={benchmark}",
         "++benchmark.load.path=bad.jsonl",
     )
-    assert "bad.jsonl" in said or "benchmark.load" in said
+    assert "bad.jsonl" in message or "benchmark.load" in message
 
 
 def test_ids_that_are_paths_write_nowhere_else(work):

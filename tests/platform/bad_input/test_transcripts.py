@@ -67,8 +67,8 @@ def test_a_file_without_transcripts_is_named(work, refused, reader, name):
 )
 def test_a_wrong_field_is_named_with_its_line(work, refused, name, reader):
     (work / "bad.jsonl").write_bytes(row() + WRONG_FIELDS[name][0])
-    said = refused(*READERS[reader])
-    assert "bad.jsonl" in said
+    message = refused(*READERS[reader])
+    assert "bad.jsonl" in message
 
 
 @pytest.mark.parametrize("reader", READERS)

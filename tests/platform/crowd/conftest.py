@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -12,7 +11,6 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -24,19 +22,12 @@ from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.tracking import writing
 from reflexion_lab.tasks.benchmarks.basics import basics
+from tests.platform.faults.fault_server import FaultServer
 
 PATIENCE = 900
 """Seconds after which a test gives up on a process; nothing takes so long, on however loaded a machine."""
 CAUSES = "the sign is wrong", "the list is empty", "the border is left out"
 TROUBLE = re.compile(r"Traceback|locked|warning:|disk I/O|malformed", re.IGNORECASE)
-
-
-def _fault_server():
-    path = Path(__file__).parents[1] / "faults" / "fault_server.py"
-    spec = importlib.util.spec_from_file_location("crowd_server", path)
-    module = sys.modules["crowd_server"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def student():
@@ -75,12 +66,12 @@ class Crowd:
             "quiet=true", f"run_root={self.runs}", *self.overrides, *more,
         ]  # fmt: skip
         env = os.environ | {"TMPDIR": str(self.temporary), "NO_PROXY": "*", "OPENAI_API_KEY": f"sk-{key}"}
-        said = self.path / f"process-{self.number}.log"
-        with said.open("wb") as file:
+        output = self.path / f"process-{self.number}.log"
+        with output.open("wb") as file:
             process = subprocess.Popen(
                 command, cwd=self.path, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
-        process.said = said
+        process.said = output
         return process
 
     def all(self, *commands):
@@ -146,7 +137,7 @@ class Crowd:
         with closing(opened(place)) as store:
             episodes, wisdom = list(store.read(Episode)), {one.wisdom_id: one for one in store.read(Wisdom)}
         runs = [RunFolder.existing(path) for path in self.folders]
-        attempts = sum(len(made) for run in runs for made in run.attempts.values())
+        attempts = sum(len(attempts) for run in runs for attempts in run.attempts.values())
         assert len(episodes) == len({one.episode_id for one in episodes}) == attempts
         expected = {one.wisdom_id: one for one in extract(episodes)}
         assert set(wisdom) == set(expected)
@@ -186,15 +177,14 @@ ACROSS_CELLS = "warning: memory.shared.across_cells: true"
 
 def quiet(ended, codes=(0,)):
     """What they said is no trouble, and each ended as it may."""
-    for code, said in ended:
-        assert code in codes, said
-        assert not TROUBLE.search(said.replace(ACROSS_CELLS, "")), said
+    for code, output in ended:
+        assert code in codes, output
+        assert not TROUBLE.search(output.replace(ACROSS_CELLS, "")), output
 
 
 @pytest.fixture(scope="session")
 def server():
-    module = _fault_server()
-    with module.FaultServer(student()) as running:
+    with FaultServer(student()) as running:
         yield running
 
 
@@ -202,13 +192,13 @@ def server():
 def crowd(server, tmp_path):
     """Makes a place of its own; the overrides hold for all that runs there."""
 
-    def made(*overrides):
+    def make(*overrides):
         server.plan = lambda request: ""
         server.requests.clear()
         server.sent.clear()
         return Crowd(tmp_path / f"crowd-{len(list(tmp_path.iterdir()))}", server, overrides)
 
-    return made
+    return make
 
 
 @pytest.fixture(scope="session")

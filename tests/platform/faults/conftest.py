@@ -1,8 +1,6 @@
 """A fault server, and runs against it."""
 
 import functools
-import importlib.util
-import sys
 import time
 from pathlib import Path
 
@@ -17,24 +15,15 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.tasks.benchmarks.basics import basics
+from tests.platform.faults import fault_server
 
 KEY = "sk-planted-0123456789abcdef"
-
-
-def _loaded(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-faulty = _loaded("fault_server")
 
 
 @pytest.fixture(scope="session")
 def faults():
     """The module of the fault server."""
-    return faulty
+    return fault_server
 
 
 @pytest.fixture(scope="session")
@@ -74,9 +63,9 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr("openai._base_client.time", made)
-    return made
+    clock = Clock()
+    monkeypatch.setattr("openai._base_client.time", clock)
+    return clock
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +141,7 @@ def unbroken(student, executions, tmp_path_factory, measured):
 
     @functools.cache
     def made(*overrides):
-        with faulty.FaultServer(student) as server:
+        with fault_server.FaultServer(student) as server:
             cfg = _config(server, tmp_path_factory.mktemp("unbroken"), executions, "sweep_id=unbroken", *overrides)
             folder, problem = _run(cfg)
         assert problem is None

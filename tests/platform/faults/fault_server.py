@@ -16,8 +16,9 @@ import threading
 import time
 from collections import Counter
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
+
+from model_server import ModelServer, completion
 
 SOON = {"retry-after-ms": "1"}
 OVERFLOWS = {
@@ -60,30 +61,34 @@ class Request(NamedTuple):
     authorization: str
 
 
-class FaultServer:
+class FaultServer(ModelServer):
     """Over real HTTP on the loopback. Use as a context manager.
 
     `requests`: each with its fault, as they came. `answered`: by key, how often a chat completion went out in full.
     """
 
+    daemon_threads = False
+
     def __init__(self, student, plan=lambda request: "", model="student"):
         self.student, self.plan, self.model = student, plan, model
         self.requests, self.sent, self.answered = [], Counter(), Counter()
         self.lock, self.ended = threading.Lock(), threading.Event()
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.http.daemon_threads, self.http.block_on_close = False, True
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
-
-    def __enter__(self):
-        self.thread.start()
-        return self
+        super().__init__()
 
     def __exit__(self, *_):
         self.ended.set()
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()
+        super().__exit__()
+
+    def answer(self, handler, raw):
+        key, fault = self.take(raw, handler.headers["Authorization"])
+        body = json.loads(raw)
+        if fault in FAULTS:
+            FAULTS[fault](handler, self, body)
+        else:
+            handler.send(self.completion(body) | CHANGES.get(fault, lambda server, body: {})(self, body))
+        if not fault or fault in ANSWERED:
+            with self.lock:
+                self.answered[key] += 1
 
     @property
     def faults(self):
@@ -99,17 +104,10 @@ class FaultServer:
             self.requests.append((request, fault))
         return key, fault
 
-    def completion(self, body, **changes):
+    def completion(self, body):
         text = self.student(body)
-        message = {"role": "assistant", "content": text, "refusal": None}
         tokens = sum(len(part["content"]) for part in body["messages"]) // 4, len(text) // 4
-        return {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "model": self.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)},
-        } | changes
+        return completion(text, tokens, self.model, refusal=None)
 
 
 def mixed(seed, share, names):
@@ -122,64 +120,24 @@ def mixed(seed, share, names):
     return plan
 
 
-def _handler(server):
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self):
-            raw = self.rfile.read(int(self.headers["Content-Length"]))
-            key, fault = server.take(raw, self.headers["Authorization"])
-            body = json.loads(raw)
-            if fault in FAULTS:
-                FAULTS[fault](self, server, body)
-            else:
-                answer(self, server.completion(body, **CHANGES.get(fault, lambda server, body: {})(server, body)))
-            if not fault or fault in ANSWERED:
-                with server.lock:
-                    server.answered[key] += 1
-
-        def log_message(self, *parts):
-            pass
-
-        def handle(self):
-            try:
-                super().handle()
-            except OSError:  # the client has gone, as a broken connection wants it
-                self.close_connection = True
-
-    return Handler
-
-
-def answer(handler, body, status=200, kind="application/json", headers=(), length=None):
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    handler.send_response(status)
-    handler.send_header("Content-Type", kind)
-    handler.send_header("Content-Length", str(length or len(data)))
-    for name, value in dict(headers).items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(data)
-
-
 def error(status, body=None, **headers):
     said = body or {"error": {"message": f"injected {status}", "type": "server_error", "code": None}}
-    return lambda handler, server, request: answer(handler, said, status, headers=headers or SOON)
+    return lambda handler, server, request: handler.send(said, status, headers=headers or SOON)
 
 
 def plain_error(status):
     """Without a word on when to come again."""
-    return lambda handler, server, request: answer(
-        handler, {"error": {"message": f"injected {status}"}}, status, headers={}
+    return lambda handler, server, request: handler.send(
+        {"error": {"message": f"injected {status}"}}, status, headers={}
     )
 
 
 def says(body, kind="application/json"):
-    return lambda handler, server, request: answer(handler, body, kind=kind)
+    return lambda handler, server, request: handler.send(body, kind=kind)
 
 
 def date(handler, server, request):
-    answer(
-        handler,
+    handler.send(
         {"error": {"message": "slow down"}},
         429,
         headers={"Retry-After": formatdate(time.time() + 1, usegmt=True)},
@@ -200,7 +158,7 @@ def reset_after_headers(handler, server, request):
 
 def torn(handler, server, request):
     data = json.dumps(server.completion(request)).encode()
-    answer(handler, data[: len(data) // 2], length=len(data))
+    handler.send(data[: len(data) // 2], length=len(data))
     handler.close_connection = True
 
 
@@ -210,14 +168,14 @@ def stall(handler, server, request):
 
 
 def endless(handler, server, request):
-    answer(handler, b"{", length=10**9)
+    handler.send(b"{", length=10**9)
     while not server.ended.wait(0.05):
         handler.wfile.write(b" ")
 
 
 def trickle(handler, server, request):
     data = json.dumps(server.completion(request)).encode()
-    answer(handler, b"", length=len(data))
+    handler.send(b"", length=len(data))
     for start in range(0, len(data), -(-len(data) // 20)):
         handler.wfile.write(data[start : start + -(-len(data) // 20)])
         server.ended.wait(0.02)
@@ -230,11 +188,7 @@ def twice(handler, server, request):
 
 
 def choice(text, finish_reason, **message):
-    return {
-        "choices": [
-            {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish_reason}
-        ]
-    }
+    return {"choices": completion(text, finish_reason=finish_reason, **message)["choices"]}
 
 
 def two_choices(server, body):

@@ -13,10 +13,10 @@ import sys
 import threading
 import time
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 import pytest
+from model_server import Handler, ModelServer, completion
 
 from reflexion_lab.analysis.canonical_form import essence, figures
 from reflexion_lab.analysis.run_log import Log
@@ -30,22 +30,27 @@ OURS = re.compile(r"\.lock|\.tracked|\.[0-9a-f]+\.lock")
 """Hidden files that stay."""
 
 
-class Served(ThreadingHTTPServer):
-    """A model that chats: a reply is drawn by the request. `gate`: while it is shut, no reply is given."""
+class Counted(Handler):
+    """Counts the open connections."""
 
-    daemon_threads = True
-    request_queue_size = 64
+    def setup(self):
+        super().setup()
+        self.server.count(1)
+
+    def finish(self):
+        self.server.count(-1)
+        super().finish()
+
+
+class Served(ModelServer):
+    """A model whose reply is drawn by the request. `gate`: while it is shut, no reply is given."""
 
     def __init__(self):
         self.solutions = {task.entry_point: task.canonical_program for task in basics(n=TASKS, seed=0)}
         self.paid, self.open, self.changed = [], 0, threading.Condition()
         self.hold, self.gate = 0.0, threading.Event()
         self.gate.set()
-        super().__init__(("127.0.0.1", 0), Answering)
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+        super().__init__(handler=Counted)
 
     def begin(self):
         self.paid.clear()
@@ -69,6 +74,15 @@ class Served(ThreadingHTTPServer):
             last.getresponse().read()
         self.wait_for(lambda: self.open == 0)
 
+    def answer(self, handler, raw):
+        request = json.loads(raw)
+        with self.changed:
+            self.paid.append(request)
+            self.changed.notify_all()
+        self.gate.wait(PATIENCE)
+        time.sleep(self.hold)
+        handler.send(completion(self.reply(request), model=request["model"]))
+
     def reply(self, request):
         text, drawn = request["messages"][-1]["content"], hashlib.sha256(json.dumps(request).encode()).digest()
         if "ROOT_CAUSE" in text:
@@ -79,48 +93,6 @@ class Served(ThreadingHTTPServer):
         name = next(name for name in re.findall(r"def (\w+)", every) if name in self.solutions)
         wrong = f"def {name}(*values):\n    return {drawn[0]}"
         return f"```python\n{self.solutions[name] if drawn[2] < 80 else wrong}\n```"
-
-
-class Answering(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def setup(self):
-        super().setup()
-        self.server.count(1)
-
-    def finish(self):
-        self.server.count(-1)
-        super().finish()
-
-    def log_message(self, *_):
-        pass
-
-    def do_GET(self):
-        self.send(b"{}")
-
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with self.server.changed:
-            self.server.paid.append(request)
-            self.server.changed.notify_all()
-        self.server.gate.wait(PATIENCE)
-        time.sleep(self.server.hold)
-        message = {"role": "assistant", "content": self.server.reply(request)}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-        whole = {"id": "x", "object": "chat.completion", "created": 0, "model": request["model"]}
-        self.send(json.dumps(whole | {"choices": [choice], "usage": usage}).encode())
-
-    def send(self, body):
-        try:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:  # who asked is dead
-            self.close_connection = True
 
 
 class Place:
@@ -158,9 +130,9 @@ class Place:
     def run(self, *more, code=0, **options):
         """Carry it out; what it said."""
         process = self.start(*more, **options)
-        _, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == code, said
-        return said
+        _, output = process.communicate(timeout=PATIENCE)
+        assert process.returncode == code, output
+        return output
 
     @property
     def folders(self):
@@ -184,8 +156,8 @@ class Place:
     def killed(self, process, seconds):
         """Whether the process was killed so many seconds after its start; False when it had ended before."""
         try:
-            _, said = process.communicate(timeout=seconds)
-            assert process.returncode == 0, said
+            _, output = process.communicate(timeout=seconds)
+            assert process.returncode == 0, output
             return False
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
@@ -236,18 +208,18 @@ def outcome_of(folder):
     """All that a run found, without ids and times."""
     log = Log.read(RunFolder.existing(folder))
     assert len(log.results) == log.manifest.n_expected
-    kept = msgspec.json.decode((folder / "summary.json").read_bytes())
-    return essence(log), figures(log), {key: kept[key] for key in ("pass_at_1", "any_solved", "feedback", "n_logged")}
+    summary = msgspec.json.decode((folder / "summary.json").read_bytes())
+    return (
+        essence(log),
+        figures(log),
+        {key: summary[key] for key in ("pass_at_1", "any_solved", "feedback", "n_logged")},
+    )
 
 
 @pytest.fixture(scope="session")
 def served():
-    server = Served()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with Served() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -274,12 +246,12 @@ def undisturbed(place, outcome):
 
     def find(*overrides):
         if overrides not in known:
-            one = place(*overrides)
+            lab = place(*overrides)
             began = time.monotonic()
-            one.run()
+            lab.run()
             seconds = time.monotonic() - began
-            one.check(kills=0)
-            known[overrides] = [outcome(folder) for folder in one.folders], one.stored, seconds, one
+            lab.check(kills=0)
+            known[overrides] = [outcome(folder) for folder in lab.folders], lab.stored, seconds, lab
         return known[overrides]
 
     return find

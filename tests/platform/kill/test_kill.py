@@ -21,46 +21,46 @@ def moments(n, seed):
     return [(part + drawn.random()) / n for part in range(n)]
 
 
-def remembered(one):
+def remembered(lab):
     """What memory holds, without the run's own id and times; nothing of it twice."""
-    with closing(opened(one.runs / "memory.sqlite")) as store:
-        kept = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom, Mistake, Session)}
-    names = [(episode.task_id, episode.attempt_number) for episode in kept["Episode"]]
+    with closing(opened(lab.runs / "memory.sqlite")) as store:
+        records = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom, Mistake, Session)}
+    names = [(episode.task_id, episode.attempt_number) for episode in records["Episode"]]
     assert len(set(names)) == len(names) > 0
-    return bare(kept, one.folders[0].name)
+    return bare(records, lab.folders[0].name)
 
 
-def disturbed(one, seconds, kills, share, seed):
+def disturbed(lab, seconds, kills, share, seed):
     """Kill the command, and what resumes it, then let it end; how often it was killed."""
-    drawn, is_sweep = random.Random(seed), "-m" in one.overrides
+    drawn, is_sweep = random.Random(seed), "-m" in lab.overrides
     for kill in range(kills):
-        process = one.start(*([] if is_sweep else one.resume))
+        process = lab.start(*([] if is_sweep else lab.resume))
         # what resumes takes less, since its replies are there
-        if not one.killed(process, seconds * (share if kill == 0 else drawn.random())):
+        if not lab.killed(process, seconds * (share if kill == 0 else drawn.random())):
             return kill
-    one.run(*([] if is_sweep else one.resume))
+    lab.run(*([] if is_sweep else lab.resume))
     return kills
 
 
 def check_a_run(place, undisturbed, outcome, overrides, share, kills, seed):
     (whole,), calls, seconds, reference = undisturbed(*overrides)
-    one = place(*overrides)
-    killed = disturbed(one, seconds, kills, share, seed)
-    (folder,) = one.folders
+    lab = place(*overrides)
+    killed = disturbed(lab, seconds, kills, share, seed)
+    (folder,) = lab.folders
     assert outcome(folder) == whole
-    assert one.stored == calls
-    one.check(killed)
+    assert lab.stored == calls
+    lab.check(killed)
     if overrides == LEARNS:
-        assert remembered(one) == remembered(reference)
+        assert remembered(lab) == remembered(reference)
 
 
 def check_a_sweep(place, undisturbed, outcome, share, kills, seed):
     whole, calls, seconds, _ = undisturbed(*SWEEP)
-    one = place(*SWEEP)
-    killed = disturbed(one, seconds, kills, share, seed)
-    assert sorted(map(str, map(outcome, one.folders))) == sorted(map(str, whole))
-    assert one.stored == calls
-    one.check(killed)
+    lab = place(*SWEEP)
+    killed = disturbed(lab, seconds, kills, share, seed)
+    assert sorted(map(str, map(outcome, lab.folders))) == sorted(map(str, whole))
+    assert lab.stored == calls
+    lab.check(killed)
 
 
 @pytest.mark.parametrize(("share", "kills"), [pytest.param(0.55, 2, marks=pytest.mark.slow), (0.9, 1)])
@@ -100,10 +100,10 @@ def test_mlflow_shows_a_run_once_whenever_it_was_killed(place, undisturbed):
     overrides = ("tracker=mlflow", "arm=tracked")
     _, _, seconds, _ = undisturbed(*overrides)
     for share in (0.3 + 0.7 * share for share in moments(12, seed=6)):
-        one = place(*overrides)
-        killed = disturbed(one, seconds, 1, share, seed=7)
-        one.check(killed)
-        client = MlflowClient(f"sqlite:///{one.runs / 'mlflow.db'}")
-        (experiment,) = [found for found in client.search_experiments() if found.name == "reflexion"]
+        lab = place(*overrides)
+        killed = disturbed(lab, seconds, 1, share, seed=7)
+        lab.check(killed)
+        client = MlflowClient(f"sqlite:///{lab.runs / 'mlflow.db'}")
+        (experiment,) = [outcomes for outcomes in client.search_experiments() if outcomes.name == "reflexion"]
         (run,) = client.search_runs([experiment.experiment_id], run_view_type=ViewType.ACTIVE_ONLY)
-        assert (run.info.status, run.data.tags["run_id"]) == ("FINISHED", one.folders[0].name)
+        assert (run.info.status, run.data.tags["run_id"]) == ("FINISHED", lab.folders[0].name)

@@ -13,15 +13,15 @@ import termios
 import pytest
 
 
-def begun(one, served, calls, *more, **options):
+def begun(lab, served, calls, *more, **options):
     """A process that has made so many calls, the last of which have no answer yet."""
     served.gate.clear()
-    process = one.start(*more, **options)
+    process = lab.start(*more, **options)
     served.wait_for(lambda: len(served.paid) >= calls)
     return process
 
 
-def stopped(one, served, process, number):
+def stopped(lab, served, process, number):
     """What the process says after the signal, while its calls are answered only once it has heard it."""
     process.send_signal(number)
     first = process.stderr.readline()
@@ -37,46 +37,46 @@ def test_a_run_that_is_asked_to_stop_ends_its_attempts_and_says_how_to_go_on(
     place, served, undisturbed, outcome, number, code
 ):
     (whole,), calls, _, _ = undisturbed()
-    one = place()
-    process = begun(one, served, 2)
-    said = stopped(one, served, process, number)
+    lab = place()
+    process = begun(lab, served, 2)
+    output = stopped(lab, served, process, number)
     assert process.returncode == code
-    (folder,) = one.folders
-    assert said == f"interrupted; finish it with the same command and resume={folder}\n"
-    assert len(served.paid) == one.stored  # the calls under way were answered, and their attempts are written
+    (folder,) = lab.folders
+    assert output == f"interrupted; finish it with the same command and resume={folder}\n"
+    assert len(served.paid) == lab.stored  # the calls under way were answered, and their attempts are written
     assert (folder / "attempts.jsonl").read_bytes().count(b"\n") >= 1
-    assert list(one.temporary.iterdir()) == []
+    assert list(lab.temporary.iterdir()) == []
     if number == signal.SIGINT:
-        one.run(*one.resume)
-        assert (outcome(folder), one.stored) == (whole, calls)
-        one.check(kills=0)
+        lab.run(*lab.resume)
+        assert (outcome(folder), lab.stored) == (whole, calls)
+        lab.check(kills=0)
 
 
 @pytest.mark.slow
 def test_a_sweep_that_is_asked_to_stop_goes_on_with_the_same_command(place, served, undisturbed, outcome):
     whole, calls, _, _ = undisturbed("-m", "recall.omega=0,1")
-    one = place("-m", "recall.omega=0,1")
-    process = begun(one, served, 2)
-    said = stopped(one, served, process, signal.SIGINT)
+    lab = place("-m", "recall.omega=0,1")
+    process = begun(lab, served, 2)
+    output = stopped(lab, served, process, signal.SIGINT)
     assert process.returncode == 130
-    assert said == "interrupted; what had finished stands; the same command goes on with the sweep\n"
-    one.run()
-    assert sorted(map(str, map(outcome, one.folders))) == sorted(map(str, whole))
-    assert one.stored == calls
-    one.check(kills=0)
+    assert output == "interrupted; what had finished stands; the same command goes on with the sweep\n"
+    lab.run()
+    assert sorted(map(str, map(outcome, lab.folders))) == sorted(map(str, whole))
+    assert lab.stored == calls
+    lab.check(kills=0)
 
 
 @pytest.mark.parametrize("more", [(), pytest.param(("-m", "recall.omega=0,1"), marks=pytest.mark.slow)])
 def test_twice_stops_at_once_while_calls_hang(place, served, more):
-    one = place(*more)
-    process = begun(one, served, 3)  # and no answer is ever given
+    lab = place(*more)
+    process = begun(lab, served, 3)  # and no answer is ever given
     process.send_signal(signal.SIGTERM)
     assert process.stderr.readline().startswith("stopping when")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert not served.gate.is_set()
-    assert (process.returncode, said) == (130, "\nstopped at once; what had finished is written\n")
-    one.check_processes()
+    assert (process.returncode, output) == (130, "\nstopped at once; what had finished is written\n")
+    lab.check_processes()
     served.gate.set()
 
 
@@ -105,7 +105,7 @@ def test_signals_that_a_worker_thread_receives_stop_the_run(tmp_path):
 
 
 def test_a_terminal_that_is_closed_stops_the_run_and_its_attempts_are_written(place, served):
-    one = place()
+    lab = place()
     ours, theirs = pty.openpty()
 
     def take_terminal():
@@ -115,22 +115,22 @@ def test_a_terminal_that_is_closed_stops_the_run_and_its_attempts_are_written(pl
             os.dup2(theirs, descriptor)
 
     served.gate.clear()
-    process = one.start("quiet=false", preexec_fn=take_terminal)
+    process = lab.start("quiet=false", preexec_fn=take_terminal)
     served.wait_for(lambda: len(served.paid) >= 2)
     os.close(theirs)
     os.close(ours)  # the kernel sends SIGHUP
     served.gate.set()
     assert process.wait(timeout=120) == 129
     process.stderr.close()
-    assert (one.folders[0] / "attempts.jsonl").read_bytes().count(b"\n") >= 1
-    one.check_processes()
-    assert list(one.temporary.iterdir()) == []
+    assert (lab.folders[0] / "attempts.jsonl").read_bytes().count(b"\n") >= 1
+    lab.check_processes()
+    assert list(lab.temporary.iterdir()) == []
 
 
 @pytest.mark.soak
 def test_a_run_under_nohup_hears_no_hang_up(place, served):
-    one = place()
-    process = begun(one, served, 1, before=("nohup", *python()), stdin=subprocess.DEVNULL)
+    lab = place()
+    process = begun(lab, served, 1, before=("nohup", *python()), stdin=subprocess.DEVNULL)
     process.send_signal(signal.SIGHUP)
     served.gate.set()
     process.communicate(timeout=120)

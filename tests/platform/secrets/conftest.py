@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import io
-import json
 import re
-import threading
 import zipfile
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from model_server import ModelServer, completion
 
 SECRETS = {
     "OPENAI_API_KEY": "pl-Zq7xOPENAIw3/k9+Vb",
@@ -74,52 +72,21 @@ def scan(folder: Path) -> tuple[int, dict[str, set[str]]]:
     return len(files), held
 
 
-class Echo:
-    """A server that says back every header that it was sent. What it does depends on the model that it is asked for:
-    `said` in the reply, `named` in its own name, `refused` in a refusal, `400` and such in an error of that status,
-    `garbage` in what is no chat completion.
+def respond(body: Mapping[str, str], headers: Mapping[str, str]) -> tuple[int, object]:
+    """Says back every header, in a place that depends on the model: `said` in the reply, `named` in its own name,
+    `refused` in a refusal, `400` and such in an error of that status, `garbage` in what is no chat completion.
     """
-
-    def __init__(self) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["model"]
-                heard = " ".join(self.headers.values())
-                status, body = answer(asked, heard)
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *parts: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
-
-    def close(self) -> None:
-        self.http.shutdown()
-        self.http.server_close()
-
-
-def answer(asked: str, heard: str) -> tuple[int, bytes]:
-    """Status and body."""
-    if asked.isdigit():
+    model, heard = body["model"], " ".join(headers.values())
+    if model.isdigit():
         error = {"message": f"Incorrect API key provided: {heard}", "type": heard, "code": None}
-        return int(asked), json.dumps({"error": error}).encode()
-    if asked == "garbage":
-        return 200, json.dumps(heard).encode()
+        return int(model), {"error": error}
+    if model == "garbage":
+        return 200, heard
+    named, ended = heard if model == "named" else model, heard if model == "ended" else "stop"
+    if model == "refused":
+        return 200, completion(None, (11, 7), named, ended, refusal=heard)
     text = f"I was sent {heard}.\n```python\n# {heard}\ndef f(x):\n    return {heard!r}\n```\nROOT_CAUSE: {heard}\n"
-    said = {"role": "assistant", "content": text} if asked != "refused" else {"content": None, "refusal": heard}
-    choice = {"index": 0, "message": said, "finish_reason": heard if asked == "ended" else "stop"}
-    usage = {"prompt_tokens": 11, "completion_tokens": 7}
-    model = heard if asked == "named" else asked
-    return 200, json.dumps({"model": model, "choices": [choice], "usage": usage}).encode()
+    return 200, completion(text, (11, 7), named, ended)
 
 
 class Planted(NamedTuple):
@@ -149,7 +116,6 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
 
 
 @pytest.fixture(scope="module")
-def echo() -> Iterator[Echo]:
-    server = Echo()
-    yield server
-    server.close()
+def echo() -> Iterator[ModelServer]:
+    with ModelServer(respond) as server:
+        yield server

@@ -81,8 +81,8 @@ def done(tmp_path_factory: pytest.TempPathFactory, echo: Any, planted: Any) -> I
 
     def do(name: str, *arguments: str) -> None:
         nonlocal printed
-        codes[name], said = command(*arguments)
-        printed += said
+        codes[name], output = command(*arguments)
+        printed += output
 
     do("a run", "run", *served, "model.model=said", *tracked)
     (run,) = Path("runs").glob("2*")
@@ -94,11 +94,11 @@ def done(tmp_path_factory: pytest.TempPathFactory, echo: Any, planted: Any) -> I
     do("a key that is refused", "run", *served, "model.model=401", "arm=refused", "hydra.verbose=true")
     do("a sweep", "run", "-m", *served, "model.model=400,500,garbage,named,refused,ended", "arm=swept")
     do("a database that is not there", "run", *served, "model.model=said", database)
-    shown = [str(run), *map(str, Path("runs").glob("2*-gateway-*"))]
+    runs = [str(run), *map(str, Path("runs").glob("2*-gateway-*"))]
     do("show", "show", str(run))
     do("report of one", "report", "--html", str(run))
-    do("report", "report", "--out", "report", *shown)
-    do("compare", "compare", "--one-seed", *shown)
+    do("report", "report", "--out", "report", *runs)
+    do("compare", "compare", "--one-seed", *runs)
     do("export", "memory", "export", "--store", "runs/memory.sqlite", "memory.json")
     do("bundle", "bundle", str(run))
     yield Done(folder, printed, codes)
@@ -153,10 +153,10 @@ def test_a_key_in_the_config_is_refused_and_not_repeated(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "other-0123456789")
     flags, override = override[: 2 * override.startswith("-m")].split(), override.removeprefix("-m ")
-    code, said = command("run", *flags, "model=openai", "model.model=m", "actor=single_shot", override)
+    code, output = command("run", *flags, "model=openai", "model.model=m", "actor=single_shot", override)
     assert code == 2
-    assert field in said
-    assert planted.found_in(said.encode()) == set()
+    assert field in output
+    assert planted.found_in(output.encode()) == set()
     assert planted.scan(tmp_path)[1] == {}
 
 
@@ -167,12 +167,12 @@ def test_keys_do_not_show_in_what_objects_say_of_themselves_or_in_what_launchers
         monkeypatch.setenv(name, value)
     model = OpenAIModel("said", echo.url, api_key_file=str(planted.in_a_file), retries=0)
     cfg = rl.compose("model=openai", "model.model=said", f"model.base_url={echo.url}", "actor=single_shot")
-    said = [repr(model), str(vars(model)), repr(cfg), cloudpickle.dumps((cli.main, cfg)), model.fingerprint]
+    output = [repr(model), str(vars(model)), repr(cfg), cloudpickle.dumps((cli.main, cfg)), model.fingerprint]
     with pytest.raises(ModelError) as caught:
         OpenAIModel("500", echo.url, retries=0).complete(HELLO, sampling=Sampling())
-    said += [full_traceback(caught.value), repr(caught.value), repr(caught.value.__context__)]
+    output += [full_traceback(caught.value), repr(caught.value), repr(caught.value.__context__)]
     model.close()
-    assert planted.found_in(b" ".join(one if isinstance(one, bytes) else one.encode() for one in said)) == set()
+    assert planted.found_in(b" ".join(text if isinstance(text, bytes) else text.encode() for text in output)) == set()
 
 
 def test_a_mistake_is_told_without_keys_wherever_in_its_causes_they_stand(planted, monkeypatch):
@@ -186,18 +186,18 @@ def test_a_mistake_is_told_without_keys_wherever_in_its_causes_they_stand(plante
             raise RuntimeError(words) from inner
     except RuntimeError as problem:
         problem.add_note(f"model.api_key={planted.environment['GATEWAY']}")
-        said = full_traceback(problem)
-    assert planted.found_in(said.encode()) == set()
-    assert "[PGPASSWORD]" in said
-    assert "postgresql://127.0.0.1:1/nothing" in said
+        output = full_traceback(problem)
+    assert planted.found_in(output.encode()) == set()
+    assert "[PGPASSWORD]" in output
+    assert "postgresql://127.0.0.1:1/nothing" in output
 
 
 def test_processes_that_the_lab_starts_get_no_secret(planted, monkeypatch, tmp_path):
     for name, value in planted.environment.items():
         monkeypatch.setenv(name, value)
     for name in ("git", "ruff"):
-        told = "" if name == "git" else "[]"
-        (tmp_path / name).write_text(f"#!/bin/sh\nenv >> {tmp_path}/seen\necho '{told}'\n")
+        reply = "" if name == "git" else "[]"
+        (tmp_path / name).write_text(f"#!/bin/sh\nenv >> {tmp_path}/seen\necho '{reply}'\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(tools, "located", lambda tool: str(tmp_path / tool))
