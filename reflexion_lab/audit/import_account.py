@@ -16,9 +16,8 @@ from reflexion_lab.audit.importing import Recording
 from reflexion_lab.audit.transcripts import Transcript
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Task
-from reflexion_lab.tasks.benchmarks.rows import repeated
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.tasks.benchmarks.overlap import repeated
+from reflexion_lab.tasks.benchmarks.rows import repeated
 from reflexion_lab.text.replies.syntax import Parser
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.runner.folder.manifest import config_digest, git_state, named, versions
-from reflexion_lab.runner.folder.provenance import provenance
+from reflexion_lab.runner.folder.manifest import config_digest, git_state, named, provenance, versions
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.sandbox.cached import VERSION
 from reflexion_lab.text.replies.syntax import Parser

@@ -23,12 +23,9 @@ from reflexion_lab.audit.importing import Recording, read_recordings
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.audit.transcripts import Transcript
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.io.files import UNREADABLE, content
-from reflexion_lab.io.gunzip import gunzipped
+from reflexion_lab.io.files import UNREADABLE, content, gunzipped
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import Attempt, Evaluation, Grade, Manifest, SuiteVerdict, Task, Trajectory, WrittenTests
-from reflexion_lab.runner.folder.folder import RunFolder, seal
 from reflexion_lab.records import (
     Attempt,
     Evaluation,
@@ -40,8 +37,7 @@ from reflexion_lab.records import (
     Trajectory,
     WrittenTests,
 )
-from reflexion_lab.runner.folder.checksums import seal
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder, seal
 from reflexion_lab.runner.progress import Progress
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval

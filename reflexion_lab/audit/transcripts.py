@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.io.files import content
-from reflexion_lab.io.gunzip import GZIP, gunzipped
+from reflexion_lab.io.files import GZIP, content, gunzipped
 from reflexion_lab.records import Record, Task
 from reflexion_lab.text.replies.syntax import Parser
 

@@ -66,8 +66,8 @@ def import_recordings(options: argparse.Namespace) -> int:
     import msgspec
     from rich.console import Console
 
-    from reflexion_lab.audit.import_files import import_files
-    from reflexion_lab.audit.import_report import harness_errors, show
+    from reflexion_lab.audit.import_account import harness_errors, show
+    from reflexion_lab.audit.import_runs import import_files
 
     out = Path(options.out)
     imported = import_files(

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from reflexion_lab.io.jsonl_log import FolderLost
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -221,7 +220,7 @@ def test_a_clock_that_jumps_by_years_changes_nothing(place, undisturbed, outcome
 
 def test_runs_of_the_same_microsecond_get_names_of_their_own(tmp_path, write_run):
     manifest = write_run({"a": [(1.0, True)]}).manifest
-    named = RunFolder.create(tmp_path / "runs", manifest_named(manifest, "20260101-000000-999999-arm-toy-s0"))
+    named = RunFolder.create(tmp_path / "runs", replace(manifest, run_id="20260101-000000-999999-arm-toy-s0"))
     again = [RunFolder.create(tmp_path / "runs", named.manifest) for _ in range(2)]
     assert [run.manifest.run_id for run in again] == [run.path.name for run in again]
     names = ["20260101-000000-000000-arm-toy-s0", "20260101-000000-000001-arm-toy-s0", named.path.name]
