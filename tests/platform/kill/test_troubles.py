@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.io.jsonl_log import FolderLost
 from reflexion_lab.runner.folder.folder import RunFolder
