@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from reflexion_lab.analysis.report.page import unfinished
+from reflexion_lab.analysis.report.history import Sources
+from reflexion_lab.analysis.report.page import RESULTS, unfinished
 from reflexion_lab.analysis.report.sheets import Sheet, said
-from reflexion_lab.analysis.report.sources import Sources
-from reflexion_lab.analysis.report.tasks import RESULTS
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal_text import visible

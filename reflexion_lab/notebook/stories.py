@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from reflexion_lab.analysis.report.page import TaskLine, task_lines
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, listed
-from reflexion_lab.analysis.report.tasks import TaskLine, task_lines
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.records import Attempt

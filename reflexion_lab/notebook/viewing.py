@@ -95,8 +95,7 @@ def task_view(folder: RunFolder, task_id: str) -> View:
     FolderError
         The run has made no attempt at it.
     """
-    from reflexion_lab.analysis.report.history import history
-    from reflexion_lab.analysis.report.sources import Sources
+    from reflexion_lab.analysis.report.history import Sources, history
     from reflexion_lab.analysis.run_log import Log
 
     log = Log.read(folder)

@@ -9,8 +9,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis.report.history import cards, history
+from reflexion_lab.analysis.report.page import RESULTS
 from reflexion_lab.analysis.report.pieces import WORDS, macro, visible
-from reflexion_lab.analysis.report.tasks import RESULTS
 from reflexion_lab.notebook.stories import ANY, Story
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending, at, matched, per_solved, spent
-from reflexion_lab.analysis.comparison.spending import is_known
+from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending, at, is_known, matched, per_solved, spent
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -15,9 +15,9 @@ from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.report.comparison import sheets
+from reflexion_lab.analysis.report.documents import write_table
 from reflexion_lab.analysis.report.page import page
 from reflexion_lab.analysis.report.run_tables import show
-from reflexion_lab.analysis.report.table import write_table
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import summary

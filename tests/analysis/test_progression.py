@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.analysis.learning.progression import (
+from reflexion_lab.analysis.learning.transitions import (
     TRENDS,
     breakthroughs,
     deltas,

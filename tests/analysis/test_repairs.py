@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.learning.repairs import repairs
-from reflexion_lab.analysis.learning.transitions import transitions
+from reflexion_lab.analysis.learning.transitions import repairs, transitions
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import wilson
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.estimators import confusion, feedback_confusion, suite_quality
 from reflexion_lab.analysis.stats.intervals import wilson
-from reflexion_lab.analysis.suite_quality import confusion, feedback_confusion, suite_quality
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.records import Check, SuiteVerdict, Task, Usage, WrittenTests
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reflexion_lab.analysis.estimators import Confusion
 from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.headline import headline
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, as_table, listed, percent
-from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.analysis.summary import Log, Summary, summary
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import OUTCOMES, Usage

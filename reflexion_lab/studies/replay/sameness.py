@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reflexion_lab.analysis.canonical_form import bare, differences, essence, figures
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import bare, differences, essence, figures
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Attempt, Manifest, Record
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.differences import Difference
-from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.estimators import Confusion
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.documents import escaped
-from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
 from reflexion_lab.studies.tracking.parameters import LONGEST_VALUE, UNFIT

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures import repairs as repair_plots
 from reflexion_lab.analysis.figures import similarity as similarity_plots
-from reflexion_lab.analysis.learning.repairs import repairs
+from reflexion_lab.analysis.learning.transitions import repairs
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Message
 

@@ -17,10 +17,9 @@ from reflexion_lab.analysis.comparison.row import Tallies
 from reflexion_lab.analysis.figures.drawing import facts
 from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
 from reflexion_lab.analysis.report.documents import escaped as markdown_escaped
-from reflexion_lab.analysis.report.documents import save_report
+from reflexion_lab.analysis.report.documents import save_report, write_table
 from reflexion_lab.analysis.report.latex import escaped as latex_escaped
 from reflexion_lab.analysis.report.sheets import amount, as_table, p_value, points
-from reflexion_lab.analysis.report.table import write_table
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage

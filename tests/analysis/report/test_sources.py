@@ -1,6 +1,6 @@
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.report.sources import Sources
+from reflexion_lab.analysis.report.history import Sources
 from reflexion_lab.memory.extraction import extract
 from reflexion_lab.notebook.viewing import view
 from reflexion_lab.records import Wisdom
@@ -63,6 +63,6 @@ def test_a_mistake_tells_what_failed_at_its_task_and_room_that_lacked_is_told(at
 
 
 def _episodes(made):
-    from reflexion_lab.analysis.report.sources import _as_episode
+    from reflexion_lab.analysis.report.history import _as_episode
 
     return map(_as_episode, made)

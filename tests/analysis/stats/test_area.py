@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import trapezoid
 
-from reflexion_lab.analysis.stats.hull import area
+from reflexion_lab.analysis.stats.matching import area
 
 
 def test_the_area_is_scipys_over_the_width():

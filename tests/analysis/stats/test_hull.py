@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
-from reflexion_lab.analysis.stats.hull import front, hull
+from reflexion_lab.analysis.stats.matching import front, hull
 
 spots = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=15)
 

@@ -18,8 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from reflexion_lab.analysis.canonical_form import essence, figures
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import essence, figures
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.basics import basics
 

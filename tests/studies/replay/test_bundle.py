@@ -15,8 +15,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
-from reflexion_lab.analysis.summary import Log
+from reflexion_lab.analysis.summary import Log, as_bytes, essence, figures
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.folder import RunFolder
