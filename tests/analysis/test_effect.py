@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from reflexion_lab.analysis.learning.effect import FEWEST, effect
+from reflexion_lab.analysis.learning.effect import effect
 from reflexion_lab.analysis.stats.intervals import apart, clustered, wilson
 
 
@@ -118,10 +117,3 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(tasks, share, is_insid
             runs += 1
             held += found.low <= 0 <= found.high
     assert 0.91 <= held / runs <= 1
-
-
-def test_the_bootstrap_alone_would_not_do_for_few_tasks():
-    assert FEWEST >= 10
-    few = effect(cases(*"+-" * 4), cases(*"+-" * 20, first=50))
-    share = math.sqrt(0.25 / 8)
-    assert few.high - few.low > 2 * share
