@@ -89,7 +89,7 @@ def test_the_dearer_arm_is_cut_to_the_mean_of_the_cheaper(make_arm):
     many = {f"{name} {i}": history for i in range(10) for name, history in HISTORIES.items()}
     cheap, dear = make_arm(many, label="cheap"), make_arm(many, label="dear", change=dearer)
     for found, place in ((matched(cheap, dear, "tokens"), 2), (matched(dear, cheap, "tokens"), 1)):
-        assert found.dearer == place
+        assert found.cut_side == place
         assert found.is_matched
         own, other = (found.first_spend, found.second_spend)[:: 1 if place == 1 else -1]
         assert other == fmean(ends[-1] for ends in spent(cheap, "tokens").values()) == 53.75
@@ -118,7 +118,7 @@ def test_arms_that_spend_the_same_are_not_cut(make_arm):
     one, other = make_arm(HISTORIES, label="one"), make_arm(HISTORIES, label="other")
     for unit in ("tokens", "calls"):
         found = matched(one, other, unit)
-        assert (found.cap, found.dearer, found.is_matched) == (None, 0, True)
+        assert (found.cap, found.cut_side, found.is_matched) == (None, 0, True)
         assert found.first == found.second == one.verdicts()
         assert found.equal.p == 1.0
 
@@ -136,7 +136,7 @@ def test_only_cases_that_both_have_are_matched(make_arm):
     less = make_arm(HISTORIES, label="less")
     found = matched(more, less, "tokens")
     assert found.first.keys() == found.second.keys() == less.attempts.keys()
-    assert found.dearer == 0
+    assert found.cut_side == 0
 
 
 def test_arms_without_a_case_in_common_are_refused(make_arm):

@@ -123,8 +123,8 @@ class Matched(NamedTuple):
 
     unit: str
     cap: float | None
-    """What every case of the dearer arm may have spent; None where both spend the same, and neither is cut."""
-    dearer: int
+    """What every case of the costlier arm may have spent; None where both spend the same, and neither is cut."""
+    cut_side: int
     """1 or 2: the arm that was cut; 0 where neither is."""
     first: dict[Case, bool]
     """Verdicts on what would have been submitted by then: for counts. What they say of chance is too little, since
@@ -134,13 +134,13 @@ class Matched(NamedTuple):
     """Mean over cases, after the cut."""
     second_spend: float
     equal: Equal
-    """share(second) - share(first) with interval and p; the share of the dearer arm is the mean over all toss-ups."""
+    """share(second) - share(first) with interval and p; the share of the costlier arm is the mean over all toss-ups."""
 
     @property
     def is_matched(self) -> bool:
-        """False where the dearer arm's first attempts alone cost more than all of the cheaper arm."""
+        """False where the costlier arm's first attempts alone cost more than all of the cheaper arm."""
         spends = (self.first_spend, self.second_spend)
-        return not self.dearer or spends[self.dearer - 1] <= spends[2 - self.dearer] + CLOSE
+        return not self.cut_side or spends[self.cut_side - 1] <= spends[2 - self.cut_side] + CLOSE
 
 
 def at(arm: Arm, unit: str, cap: float) -> dict[Case, bool]:
@@ -158,9 +158,9 @@ def at(arm: Arm, unit: str, cap: float) -> dict[Case, bool]:
 
 
 def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
-    """Both arms on the cases that both have, the dearer one cut to the mean spending of the cheaper.
+    """Both arms on the cases that both have, the costlier one cut to the mean spending of the cheaper.
 
-    All cases of the dearer arm get one cap: the largest amount that any of them spends at which their mean does not
+    All cases of the costlier arm get one cap: the largest amount that any of them spends at which their mean does not
     exceed the cheaper arm's. Where many cases spend one and the same amount, as in calls, that falls short by a step.
     Cases in an order drawn by `seed` therefore get the next larger amount as their cap, until the next of them would
     exceed the mean.
@@ -188,7 +188,7 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
     return Matched(
         unit=unit,
         cap=cap,
-        dearer=0 if cap is None else 1 if math.inf not in first_caps.values() else 2,
+        cut_side=0 if cap is None else 1 if math.inf not in first_caps.values() else 2,
         first=_cut(first, first_spent, first_caps),
         second=_cut(second, second_spent, second_caps),
         first_spend=_mean(first_spent, first_caps),
@@ -264,7 +264,7 @@ def _mean(by_case: Spent, caps: Caps) -> float:
 
 
 def _matching(first_spent: Spent, second_spent: Spent, seed: int) -> tuple[float | None, Caps, Caps]:
-    """The cap of the dearer side, and those of each case on either side; no cap is an infinite one."""
+    """The cap of the costlier side, and those of each case on either side; no cap is an infinite one."""
     free = dict.fromkeys(first_spent, math.inf)
     first, second = _mean(first_spent, free), _mean(second_spent, free)
     if first > second:

@@ -38,7 +38,7 @@ class Cut(Record, frozen=True, kw_only=True):
     """Mean of what a case of the arm has spent, after the cut."""
     baseline_spend: float
     is_matched: bool
-    """False where the first attempts alone of the dearer arm cost more than all of the cheaper."""
+    """False where the first attempts alone of the costlier arm cost more than all of the cheaper."""
 
 
 class Difference(Record, frozen=True, kw_only=True):
@@ -212,7 +212,7 @@ class Row(Record, frozen=True, kw_only=True):
     as_run: Difference | None
     """Against the baseline; None for the baseline, and where `refused`."""
     matched: Difference | None
-    """The same with the dearer of the two cut to what the cheaper spent."""
+    """The same with the costlier of the two cut to what the cheaper spent."""
     refused: str
     """Why there is no difference; "" where there is one, and for the baseline."""
     unknown: tuple[str, ...]
@@ -327,7 +327,7 @@ def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Diff
     reasons, least = _registered(arm, base, f"{METRIC}_equal_{unit}", study)
     pair = matched(base, arm, unit)
     cut = Cut(
-        shorter=("", base.label, arm.label)[pair.dearer],
+        shorter=("", base.label, arm.label)[pair.cut_side],
         spend=pair.second_spend,
         baseline_spend=pair.first_spend,
         is_matched=pair.is_matched,

@@ -26,8 +26,8 @@ from reflexion_lab.analysis.frames.rows import (
     REFLECTIONS,
     RUNS,
     TASKS,
+    AttemptRow,
     Columns,
-    Made,
     Run,
     attempts,
     checks,
@@ -137,11 +137,11 @@ def _kind(values: Iterable[object]) -> str:
     )
 
 
-def _by_role(rows: Sequence[Made]) -> Columns:
+def _by_role(rows: Sequence[AttemptRow]) -> Columns:
     """Tokens of each role that any attempt has."""
     roles = dict.fromkeys(role for row in rows for role in row.loop.usages[row.place])
     return {f"tokens_{role}": ("int64", functools.partial(_tokens, role)) for role in roles}
 
 
-def _tokens(role: str, row: Made) -> int:
+def _tokens(role: str, row: AttemptRow) -> int:
     return row.loop.usages[row.place].get(role, NO_USAGE).tokens

@@ -97,7 +97,7 @@ class Run:
         return Rate.of(sum(verdicts), len(verdicts)) if is_finished and verdicts else None
 
 
-class Made(NamedTuple):
+class AttemptRow(NamedTuple):
     """An attempt in its loop."""
 
     loop: Loop
@@ -110,7 +110,7 @@ class Made(NamedTuple):
     so_far: Usage
 
 
-class Part(NamedTuple):
+class PartRow(NamedTuple):
     """A check, a reflection or something recalled."""
 
     loop: Loop
@@ -131,33 +131,33 @@ class Recalled(NamedTuple):
     number: int | None
 
 
-def attempts(loops: Iterable[Loop]) -> Iterator[Made]:
+def attempts(loops: Iterable[Loop]) -> Iterator[AttemptRow]:
     for loop in loops:
         for place, attempt in enumerate(loop.attempts):
             spent, so_far = loop.spent[place], loop.so_far[place]
-            yield Made(loop, place, attempt.number, attempt, loop.grades[place], spent, so_far)
+            yield AttemptRow(loop, place, attempt.number, attempt, loop.grades[place], spent, so_far)
 
 
-def checks(rows: Iterable[Made]) -> Iterator[Part]:
+def checks(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         for place, check in enumerate(row.attempt.evaluation.checks, 1):
-            yield Part(row.loop, row.number, place, check)
+            yield PartRow(row.loop, row.number, place, check)
 
 
-def reflections(rows: Iterable[Made]) -> Iterator[Part]:
+def reflections(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         if row.attempt.reflection:
-            yield Part(row.loop, row.number, 1, row.attempt.reflection)
+            yield PartRow(row.loop, row.number, 1, row.attempt.reflection)
 
 
-def memories(rows: Iterable[Made]) -> Iterator[Part]:
+def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         attempt, own = row.attempt, row.loop.run.log.manifest.run_id
         kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
         left_out = attempt.trajectory.left_out
         recalled = [(kind, name, name not in left_out) for kind, names in kinds.items() for name in names]
         for place, (kind, name, was_read) in enumerate(recalled, 1):
-            yield Part(row.loop, row.number, place, Recalled(kind, name, was_read, *_source(name, own)))
+            yield PartRow(row.loop, row.number, place, Recalled(kind, name, was_read, *_source(name, own)))
 
 
 def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:

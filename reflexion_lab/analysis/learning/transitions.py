@@ -170,7 +170,7 @@ def by_task(outcomes: Iterable[tuple[Case, bool]]) -> NDArray[float64]:
     return outcomes_by_task
 
 
-class Mended(Record, frozen=True, kw_only=True):
+class RepairShare(Record, frozen=True, kw_only=True):
     """How many of some failures were put right. The interval takes tasks as clusters."""
 
     k: int
@@ -183,9 +183,9 @@ class Repairs(Record, frozen=True, kw_only=True):
 
     tasks: int
     """Distinct ones: the clusters of the intervals."""
-    next: Mended
+    next: RepairShare
     """The next attempt's program passes the hidden tests."""
-    end: Mended
+    end: RepairShare
     """What the loop submitted in the end passes them."""
 
 
@@ -198,7 +198,7 @@ class RepairRates(Record, frozen=True, kw_only=True):
     by_class: dict[str, Repairs]
     """The most frequent class first."""
     rejected: int
-    """Programs left out, since they pass the hidden tests: the feedback was wrong, and there was nothing to mend."""
+    """Programs left out, since they pass the hidden tests: the feedback was wrong, and there was nothing to repair."""
     unknown: int
     """Left out, since a verdict on it or on what came after says nothing of a program."""
 
@@ -206,8 +206,8 @@ class RepairRates(Record, frozen=True, kw_only=True):
 class _Failure(NamedTuple):
     case: Case
     kind: str
-    mended_next: bool
-    mended_end: bool
+    repaired_next: bool
+    repaired_end: bool
 
 
 def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> RepairRates:
@@ -252,13 +252,15 @@ def _frequent_first(item: tuple[str, list[_Failure]]) -> tuple[int, str]:
 def _repairs(members: list[_Failure], seed: int) -> Repairs:
     return Repairs(
         tasks=len({failure.case.task_id for failure in members}),
-        next=_mended([(failure.case, failure.mended_next) for failure in members], seed),
-        end=_mended([(failure.case, failure.mended_end) for failure in members], seed),
+        next=_repair_share([(failure.case, failure.repaired_next) for failure in members], seed),
+        end=_repair_share([(failure.case, failure.repaired_end) for failure in members], seed),
     )
 
 
-def _mended(outcomes: list[tuple[Case, bool]], seed: int) -> Mended:
-    return Mended(k=sum(passed for _, passed in outcomes), n=len(outcomes), share=interval(by_task(outcomes), seed))
+def _repair_share(outcomes: list[tuple[Case, bool]], seed: int) -> RepairShare:
+    return RepairShare(
+        k=sum(passed for _, passed in outcomes), n=len(outcomes), share=interval(by_task(outcomes), seed)
+    )
 
 
 TRENDS = ("improving", "steady", "declining", "insufficient")

@@ -16,7 +16,7 @@ from reflexion_lab.analysis.figures.drawing import Kind, inert, save_figures
 from reflexion_lab.analysis.report.comparison import sheets, warnings
 from reflexion_lab.analysis.report.latex import latex
 from reflexion_lab.analysis.report.pieces import escaping
-from reflexion_lab.analysis.report.sheets import Document, Drawn, Sheet, listed
+from reflexion_lab.analysis.report.sheets import Document, SavedFigure, Sheet, listed
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
@@ -110,7 +110,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _figure(figure: Drawn) -> str:
+def _figure(figure: SavedFigure) -> str:
     """Its caption stands in the picture, and here for those who cannot see it."""
     return f"![{escaped(figure.caption)}]({figure.path.name})\n\nData: [{figure.table.name}]({figure.table.name})"
 

@@ -12,7 +12,7 @@ from reflexion_lab.analysis.estimators import tokens
 from reflexion_lab.analysis.frames.rows import SOURCE
 from reflexion_lab.analysis.report import pieces
 from reflexion_lab.analysis.report import program_diffs as programs
-from reflexion_lab.analysis.report.pieces import found, verdict
+from reflexion_lab.analysis.report.pieces import check_details, verdict
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Episode, Grade, Wisdom
@@ -24,7 +24,7 @@ Words = list[tuple[str, str]]
 OWN = "this task"
 
 
-class Gift(NamedTuple):
+class MemoryItem(NamedTuple):
     """Something that memory gave."""
 
     kind: str
@@ -65,7 +65,7 @@ class Sources:
     def of(cls, log: Log) -> Sources:
         return cls(log.attempts, log.manifest.run_id, log.beginning.wisdom if log.beginning else ())
 
-    def gifts(self, attempt: Attempt) -> list[Gift]:
+    def memory_items(self, attempt: Attempt) -> list[MemoryItem]:
         """All that the attempt was given, in the order in which it read it."""
         kinds = {
             "episode": (attempt.recalled, self._episode),
@@ -76,7 +76,7 @@ class Sources:
         entries = ((kind, name, of) for kind, (names, of) in kinds.items() for name in names)
         resolved = ((kind, name, *of(name, attempt)) for kind, name, of in entries)
         return [
-            Gift(kind, name, where, words, name not in left_out, where.endswith(OWN))
+            MemoryItem(kind, name, where, words, name not in left_out, where.endswith(OWN))
             for kind, name, where, words in resolved
         ]
 
@@ -86,7 +86,7 @@ class Sources:
             return where, []
         where = f"attempt {last} at {where}"
         source = next((attempt for attempt in attempts if attempt.number == int(last)), None)
-        return where, list(_said(source)) if source else []
+        return where, list(_episode_fields(source)) if source else []
 
     def _mistake(self, name: str, reader: Attempt) -> tuple[str, Words]:
         """Its id names the task, not the attempt: all that failed there is told."""
@@ -139,7 +139,7 @@ def _as_episode(attempt: Attempt) -> Episode:
     )
 
 
-def _said(attempt: Attempt) -> Iterator[tuple[str, str]]:
+def _episode_fields(attempt: Attempt) -> Iterator[tuple[str, str]]:
     """Verdict and reflection of an episode: what a later attempt could learn from it."""
     yield "verdict", verdict(attempt)
     if words := attempt.reflection:
@@ -151,7 +151,7 @@ def _failure(attempt: Attempt) -> str:
     failures = attempt.evaluation.failures
     if not failures:
         return verdict(attempt)
-    sides = ", ".join(f"{label} {text}" for label, text in found(failures[0]))
+    sides = ", ".join(f"{label} {text}" for label, text in check_details(failures[0]))
     return f"{failures[0].name}: {sides}"
 
 
@@ -169,7 +169,7 @@ class Card(NamedTuple):
     heading: str
     """What these lines are."""
     turns: list[programs.Turn]
-    gifts: list[Gift]
+    memory_items: list[MemoryItem]
     """What memory gave."""
 
     @property
@@ -191,8 +191,8 @@ def card(
     lines, remark = programs.program(trajectory.solution, *old)
     drafts = [turn.number for turn in turns if turn.step.program and turn.step.program == trajectory.solution]
     heading = "; ".join(filter(None, [f"the draft of turn {drafts[-1]}" if drafts else "", remark]))
-    gifts = (sources or Sources({attempt.task_id: [attempt]})).gifts(attempt)
-    return Card(attempt, before, grade, is_submitted, lines, heading, turns, gifts)
+    memory_items = (sources or Sources({attempt.task_id: [attempt]})).memory_items(attempt)
+    return Card(attempt, before, grade, is_submitted, lines, heading, turns, memory_items)
 
 
 def cards(

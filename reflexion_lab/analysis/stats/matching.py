@@ -1,6 +1,6 @@
 """Accuracy against cost: the Pareto front, the area under a curve, and two arms at equal mean spending.
 
-Which of two arms is dearer, and by how much, is luck as well: an arm that happens to fail more goes on longer, spends
+Which of two arms is costlier, and by how much, is luck as well: an arm that happens to fail more goes on longer, spends
 more, is cut for it, and fails more. Verdicts matched once, and compared as if they had been given, differ at the level
 of 0.05 in 6 to 11 of 100 simulated pairs of equal arms (60 and 164 tasks, 2 to 5 attempts). Here every draw is matched
 anew: 3 to 6 of 100 then do, and the intervals hold the truth in 93 to 94.
@@ -16,10 +16,10 @@ from reflexion_lab.analysis.stats.bootstrap import (
     are_varied,
     batches,
     difference,
-    drawn,
     ends,
     generator,
-    weighted,
+    resampled_sums,
+    weighted_sums,
 )
 from reflexion_lab.analysis.stats.intervals import RESAMPLES, Estimate
 from reflexion_lab.errors import ConfigError
@@ -132,7 +132,7 @@ class _Mix(NamedTuple):
 
 
 def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: int = RESAMPLES) -> Equal:
-    """Cases of the dearer arm are capped where their mean spending is the cheaper arm's; attempt 1 always counts.
+    """Cases of the costlier arm are capped where their mean spending is the cheaper arm's; attempt 1 always counts.
 
     The interval is the bootstrap over tasks (`bootstrap`), each draw matched anew. p is by the arms changing places at
     tasks (`permutation.sign_flip`), matched anew, too; of random flips: (1 + as extreme) / (1 + draws) (Davison and
@@ -175,7 +175,7 @@ def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
         np.clip(_mixed(sums, at)[:, None], 0, 1) for sums, at in ((first, at_one), (second, at_other))
     )
     if are_varied(second_shares - first_shares):
-        return ends(_differences(drawn(rows, generator(seed, "tasks"), draws)))
+        return ends(_differences(resampled_sums(rows, generator(seed, "tasks"), draws)))
     estimate = difference(first_shares, second_shares)
     return estimate.low, estimate.high
 
@@ -199,7 +199,7 @@ def _flipped(
 
     rng, flipped = generator(seed, "flips"), []
     for size in batches(draws, len(first) + 4 * CAPS):
-        swapped = weighted(rng.integers(0, 2, size=(size, len(first))).astype(float), second - first)
+        swapped = weighted_sums(rng.integers(0, 2, size=(size, len(first))).astype(float), second - first)
         sums = first.sum(axis=0) + swapped, second.sum(axis=0) - swapped, np.full((size, 1), cases)
         flipped.append(_differences(np.hstack(sums)))
     return np.concatenate(flipped)
