@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reflexion_lab.analysis.report import pieces
-from reflexion_lab.analysis.report import program_diffs as programs
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Attempt, Grade, Record, Reflection, Task
 from reflexion_lab.runner.folder.folder import RunFolder, folders
@@ -137,7 +136,9 @@ def _history(attempts: Sequence[Attempt], grades: Any) -> View:
 
 
 def _task(task: Task) -> View:
-    html = pieces.macro("records", "task")(task.public, programs.numbered(programs.lines(task.prompt)))
+    from reflexion_lab.analysis.report.history import lines, numbered
+
+    html = pieces.macro("records", "task")(task.public, numbered(lines(task.prompt)))
     return _made(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
 
 

@@ -7,10 +7,9 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.report.history import Sources
+from reflexion_lab.analysis.report.history import MOST_LINES, Sources
 from reflexion_lab.analysis.report.page import page, save_page, task_lines
 from reflexion_lab.analysis.report.pieces import LONGEST, visible
-from reflexion_lab.analysis.report.program_diffs import MOST_LINES
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.memory.extraction import extract
