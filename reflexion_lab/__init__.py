@@ -18,12 +18,10 @@ import reflexion_lab.moved  # noqa: F401, imports by the names of an earlier ver
 
 if TYPE_CHECKING:
     from reflexion_lab.notebook import plot
-    from reflexion_lab.notebook.compared import compare, report
-    from reflexion_lab.notebook.explorer import explore
-    from reflexion_lab.notebook.exporting import to_dataset
-    from reflexion_lab.notebook.running import compose, estimate, load, run, runs, sweep
-    from reflexion_lab.notebook.stepping import by_hand
-    from reflexion_lab.notebook.viewing import view
+    from reflexion_lab.notebook.compare import compare, report
+    from reflexion_lab.notebook.explore import explore
+    from reflexion_lab.notebook.run import by_hand, compose, estimate, load, run, runs, sweep, to_dataset
+    from reflexion_lab.notebook.view import view
 
 __version__ = "0.1.0"
 
@@ -44,12 +42,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "running": ("compose", "estimate", "load", "run", "runs", "sweep"),
-    "compared": ("compare", "report"),
-    "explorer": ("explore",),
-    "exporting": ("to_dataset",),
-    "stepping": ("by_hand",),
-    "viewing": ("view",),
+    "run": ("by_hand", "compose", "estimate", "load", "run", "runs", "sweep", "to_dataset"),
+    "compare": ("compare", "report"),
+    "explore": ("explore",),
+    "view": ("view",),
 }
 
 

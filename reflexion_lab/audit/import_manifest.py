@@ -12,8 +12,7 @@ from reflexion_lab.audit.importing import Recording
 from reflexion_lab.audit.stored_programs import LIMITS
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Manifest
-from reflexion_lab.runner.folder.manifest import config_digest, git_state, named, versions
-from reflexion_lab.runner.folder.provenance import provenance
+from reflexion_lab.runner.folder.manifest import config_digest, git_state, named, provenance, versions
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.sandbox.cached import VERSION
 

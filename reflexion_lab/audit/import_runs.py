@@ -27,8 +27,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Evaluation, Grade, Manifest, SuiteVerdict, Task, Trajectory, WrittenTests
-from reflexion_lab.runner.folder.checksums import seal
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder, seal
 from reflexion_lab.runner.progress import Progress
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 

@@ -13,7 +13,7 @@ from reflexion_lab.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from reflexion_lab.studies.replay.sameness import Sameness
+    from reflexion_lab.studies.replay.replay import Sameness
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

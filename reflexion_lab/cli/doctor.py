@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import platform
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.cli import place
+
+if TYPE_CHECKING:
+    from reflexion_lab.records import Task
+    from reflexion_lab.tasks.sandbox.attacks import Attack, Verdict
+    from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,7 +38,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def doctor(options: argparse.Namespace) -> int:
     """0, or 1 where the evaluator may not be trusted; how a model repeats itself is no verdict."""
-    from reflexion_lab.cli.doctor_checks import examine
     from reflexion_lab.tasks.sandbox.attacks import QUICK
 
     if options.determinism is None:
@@ -47,3 +58,184 @@ def _determinism(options: argparse.Namespace) -> int:
     if options.json:
         print(msgspec.json.encode(result).decode())
     return 0
+
+
+WITHOUT = {
+    "rlimits": "a program may use all memory, write files of any size and never end by itself",
+    "landlock": "a program may read and write every file that you may, other programs' folders and your keys included",
+    "seccomp": "a program may start processes that outlive it, reach the network, signal and trace your processes",
+}
+"""What is possible where a layer is missing."""
+IN_PLACE = (
+    "checks that can only run beside the candidate (loops, whole functions)\n"
+    "  can be forged by it; they are labelled `in_place`"
+)
+NO_PASS = ("fail", "error", "early_exit")
+"""Where an attack may end in any of these, the table says `no pass`."""
+STYLES = {"right": "green", "possible": "yellow", "open": "bold yellow", "WRONG": "bold red"}
+NARROW, PIPED = 100, 120
+"""Columns of a terminal that is too small for the table, and of the table where there is no terminal."""
+
+
+class Findings(NamedTuple):
+    """The last line of `--json`. What is open for want of a layer, or was forged in place, counts for no total."""
+
+    canonical_passed: int
+    canonical_total: int
+    hostile_passed: int
+    """Attacks that passed and must not."""
+    hostile_total: int
+    hostile_right: int
+    harness_deaths: int
+    """Servers that had to be replaced."""
+    orphans: int
+    files_outside: int
+    isolation: list[str]
+
+    @property
+    def sound(self) -> bool:
+        harm = self.hostile_passed + self.harness_deaths + self.orphans + self.files_outside
+        missed = self.canonical_total - self.canonical_passed + self.hostile_total - self.hostile_right
+        return not (harm or missed)
+
+
+class Visit(NamedTuple):
+    """What a run of attacks brought."""
+
+    verdicts: list[Verdict]
+    layers: tuple[str, ...]
+    harness_deaths: int
+    orphans: tuple[int, ...]
+    files_outside: tuple[str, ...]
+
+
+def examine(place: Path, as_json: bool = False) -> int:
+    """Print what was found, on the attacks of a file or folder; returns 0 when the evaluator may be trusted, else 1."""
+    from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+    from reflexion_lab.tasks.sandbox.attacks import read
+    from reflexion_lab.tasks.sandbox.sandbox import Sandbox
+
+    attacks = read(place)
+    with Sandbox() as sandbox, ThreadPoolExecutor(4) as pool:
+        solutions = list(pool.map(lambda task: (task.task_id, canonical_passes(sandbox, task)), humaneval()))
+    visit = tour(attacks)
+    result = findings([passed for _, passed in solutions], visit)
+    print_table(visit)
+    for task_id in (task_id for task_id, passed in solutions if not passed):
+        print(f"canonical solution failed: {task_id}")
+    print_summary(result, visit)
+    if as_json:
+        print(json.dumps(result._asdict()))
+    return int(not result.sound)
+
+
+def canonical_passes(sandbox: Sandbox, task: Task) -> bool:
+    """Whether the task's own solution passes its own hidden tests."""
+    from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+
+    return run_tests(sandbox, task, task.canonical_program, task.hidden_tests).passed
+
+
+def tour(attacks: Sequence[Attack]) -> Visit:
+    """Judge every attack. Those with a probe go through a single server, each with its own, the others side by side."""
+    from reflexion_lab.tasks.sandbox.attacks import PLANTED, Watch, judge
+    from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+
+    watch = Watch()
+    limits = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)  # endless programs are to end soon
+    os.environ[PLANTED] = "a key that no candidate may see"
+    try:
+        with Sandbox(limits) as crowd, Sandbox(limits, servers=1) as alone:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                verdicts = list(pool.map(lambda attack: judge(crowd, attack), [a for a in attacks if not a.probe]))
+            verdicts += [judge(alone, attack) for attack in attacks if attack.probe]
+            servers = [*crowd._started, *alone._started]
+            deaths = sum(server.process.poll() is not None for server in servers)
+    finally:
+        del os.environ[PLANTED]
+    orphans, files = watch.left(server.folder for server in servers)
+    order = {attack.name: place for place, attack in enumerate(attacks)}
+    verdicts.sort(key=lambda verdict: order[verdict.attack.name])
+    return Visit(verdicts, crowd.layers, deaths, orphans, tuple(map(str, files)))
+
+
+def missing(layers: Sequence[str]) -> list[str]:
+    """The layers that are not in force."""
+    return [layer for layer in WITHOUT if not any(name.startswith(layer) for name in layers)]
+
+
+def standing(verdict: Verdict, layers: Sequence[str]) -> str:
+    """`right`, `WRONG`, `possible` in place, or `open` for want of a layer."""
+    if not verdict.right:
+        return "open" if set(verdict.attack.needs) & set(missing(layers)) else "WRONG"
+    return "possible" if verdict.attack.mode == "in_place" and verdict.outcome == "pass" else "right"
+
+
+def findings(canonical: Sequence[bool], visit: Visit) -> Findings:
+    standings = [(verdict, standing(verdict, visit.layers)) for verdict in visit.verdicts]
+    demanded = [(v, stands) for v, stands in standings if stands not in ("open", "possible")]
+    return Findings(
+        canonical_passed=sum(canonical),
+        canonical_total=len(canonical),
+        hostile_passed=sum(v.outcome == "pass" and "pass" not in v.attack.expected for v, _ in demanded),
+        hostile_total=len(demanded),
+        hostile_right=sum(stands == "right" for _, stands in demanded),
+        harness_deaths=visit.harness_deaths,
+        orphans=len(visit.orphans),
+        files_outside=len(visit.files_outside),
+        isolation=list(visit.layers),
+    )
+
+
+def print_table(visit: Visit) -> None:
+    """One row an attack, below its family's name; what is not as it must be stands out."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = PIPED
+    expected = Column("expected", max_width=None if console.width > NARROW else 18)
+    table = Table("attack", "verdict", expected, "ok", box=SIMPLE_HEAD, pad_edge=False)
+    for family, verdicts in groupby(visit.verdicts, key=lambda verdict: verdict.attack.family):
+        table.add_row(Text(family, "bold"))
+        for verdict in verdicts:
+            attack, stands = verdict.attack, standing(verdict, visit.layers)
+            name = Padding(Text(attack.name.removeprefix(f"{family}: ")), (0, 0, 0, 2))
+            outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
+            table.add_row(name, outcome, in_words(attack.expected), Text(stands, STYLES[stands]))
+    console.print(table, highlight=False)
+
+
+def in_words(expected: Sequence[str]) -> str:
+    """Such as `fail | error`, or `no pass | timeout`."""
+    rest = [outcome for outcome in expected if outcome not in NO_PASS]
+    return " | ".join(["no pass", *rest] if set(expected) >= set(NO_PASS) else expected)
+
+
+def print_summary(result: Findings, visit: Visit) -> None:
+    standings = [standing(verdict, visit.layers) for verdict in visit.verdicts]
+    for verdict in (v for v, stands in zip(visit.verdicts, standings, strict=True) if stands == "WRONG"):
+        print(f"WRONG: {verdict.attack.name}: {verdict.outcome} ({verdict.detail[:100]})")
+    if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in visit.verdicts):
+        print(f"no pass: {', '.join(NO_PASS[:-1])} or {NO_PASS[-1]}")
+    if forged := standings.count("possible"):
+        in_place = sum(verdict.attack.mode == "in_place" for verdict in visit.verdicts)
+        print(f"possible in place: {forged} of {in_place} programs got through;\n  {IN_PLACE}")
+    print(f"canonical solutions passed: {result.canonical_passed} of {result.canonical_total}")
+    print(f"hostile programs judged right: {result.hostile_right} of {result.hostile_total}")
+    print(
+        f"harness deaths: {result.harness_deaths}; orphans: {result.orphans}; files outside: {result.files_outside}"
+        + "".join(f"\n  left behind: {what}" for what in (*visit.orphans, *visit.files_outside))
+    )
+    print(f"isolation on {platform.system()} {platform.machine()}: {', '.join(result.isolation)}")
+    for layer in missing(result.isolation):
+        rows = sum(
+            stands == "open" and layer in v.attack.needs for v, stands in zip(visit.verdicts, standings, strict=True)
+        )
+        print(f"not in force here: {layer}: {WITHOUT[layer]} ({rows} programs got through)")
+    if missing(result.isolation):
+        print("  run model-written code on this machine only if you may lose it")

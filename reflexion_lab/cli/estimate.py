@@ -10,7 +10,7 @@ from reflexion_lab.cli import place
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from reflexion_lab.studies.expected import Estimate
+    from reflexion_lab.studies.estimate import Estimate
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,7 +47,7 @@ def estimate(options: argparse.Namespace) -> int:
 def show(result: Estimate, console: Console) -> None:
     from reflexion_lab.analysis.report.cells import line
     from reflexion_lab.analysis.report.sheets import as_table
-    from reflexion_lab.studies.expected import lines, sheet
+    from reflexion_lab.studies.estimate import lines, sheet
 
     console.print(as_table(sheet(result)))
     for text in lines(result):

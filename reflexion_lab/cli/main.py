@@ -8,18 +8,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from reflexion_lab.io.signals import heeded
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.runner.config.messages import harmless, in_full, in_lines, mendable
 
-if TYPE_CHECKING:
-    pass
-
 COMMANDS = (
-    "run", "show", "demo", "audit", "track", "compare", "estimate", "report", "memory", "wisdom", "recordings",
-    "bundle", "lint_dataset", "verify", "doctor",
+    "run", "show", "demo", "audit", "track", "compare", "estimate", "memory", "wisdom", "bundle", "lint_dataset",
+    "verify", "doctor",
 )  # fmt: skip
 """Modules that each `add` a command or a few, in the order of the help."""
 BUG = """

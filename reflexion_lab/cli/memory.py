@@ -81,8 +81,8 @@ def _sub(kinds: Any, name: str, command: Any, text: str) -> argparse.ArgumentPar
 
 
 def validate(options: argparse.Namespace) -> int:
+    from reflexion_lab.cli.memory_import import problems
     from reflexion_lab.cli.sheets import say
-    from reflexion_lab.cli.validation import problems
 
     total = 0
     for path in options.paths:
@@ -197,7 +197,7 @@ def patterns(options: argparse.Namespace) -> None:
 
 
 def prune(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.intake import old
+    from reflexion_lab.cli.memory_import import old
     from reflexion_lab.cli.sheets import say
 
     if not (math.isfinite(options.days) and options.days >= 0):
@@ -222,11 +222,11 @@ def export(options: argparse.Namespace) -> None:
 
 
 def take_in(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli import intake
+    from reflexion_lab.cli import memory_import
     from reflexion_lab.cli.sheets import say, say_json
 
     with place.kept_at(options.store, new=True) as store:
-        taken = intake.take_in(store, options.files)
+        taken = memory_import.take_in(store, options.files)
     for note in taken.notes:
         say(f"note: {note}")
     for kind in taken.new:

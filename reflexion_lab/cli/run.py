@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from reflexion_lab.analysis.summary import Summary
-    from reflexion_lab.studies.cell_states import CellState
+    from reflexion_lab.runner.config.build import Config
+    from reflexion_lab.studies.finished import CellState
 
 HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
 
@@ -41,7 +37,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    from reflexion_lab.runner.config.compose import CONF
+    from reflexion_lab.runner.config.compose import CONF, hydra_main
 
     if "--help" in arguments or "-h" in arguments:
         groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
@@ -53,7 +49,7 @@ def run(arguments: list[str]) -> int:
         return run_many(overrides)
     results: list[Summary | Exception] = []
 
-    def job(cfg: DictConfig) -> None:
+    def job(cfg: Config) -> None:
         """One run from its config. What goes wrong is kept for later: Hydra would wrap it."""
         from reflexion_lab.studies.run import carry_out
 
@@ -62,7 +58,7 @@ def run(arguments: list[str]) -> int:
         except Exception as problem:
             results.append(problem)
 
-    launch(job, arguments)
+    hydra_main(job, arguments)
     for result in results:  # none, where Hydra only printed the config
         if isinstance(result, Exception):
             raise result
@@ -76,8 +72,8 @@ def run_many(overrides: list[str]) -> int:
 
     from reflexion_lab.studies.scale.launch import Launch
     from reflexion_lab.studies.sweep import Sweep, launched
-    from reflexion_lab.studies.sweep_progress import shown
     from reflexion_lab.studies.sweep_report import show as show_sweep
+    from reflexion_lab.studies.sweep_report import shown
 
     if flags := [part for part in overrides if part.startswith("-")]:
         expected = (
@@ -106,17 +102,3 @@ def exit_code(state: CellState) -> int:
     if state.status == "stopped":
         return 3
     return 2 if state.problem or state.status not in ("done", "kept") else 0
-
-
-def launch(job: Callable[[DictConfig], None], arguments: list[str]) -> None:
-    """Hand over to Hydra."""
-    import hydra
-
-    from reflexion_lab.runner.config.compose import CONF, blamed
-
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors of the config come as they are
-    sys.argv = ["reflexion-lab run", *arguments]
-    try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
-    except Exception as problem:  # of the config: a run's own is kept by its job
-        raise blamed(problem, [word for word in arguments if not word.startswith("-")]) from problem.__cause__

@@ -27,8 +27,8 @@ def verify(options: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from reflexion_lab.studies.replay.verify.report import as_json, show
-    from reflexion_lab.studies.replay.verify.verify import verify as check
+    from reflexion_lab.studies.replay.findings import as_json, show
+    from reflexion_lab.studies.replay.verify import verify as check
 
     console, results = Console(), []
     for path in _paths(options.runs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.cli import place
@@ -12,9 +12,12 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Episode, Wisdom
 
 if TYPE_CHECKING:
+    from reflexion_lab.analysis.learning.transfer import Against, Change, Success, Transfer
     from reflexion_lab.memory.wisdom import WisdomBook
     from reflexion_lab.protocols import Store
 
+NAMED = 20
+"""Maximum number of tasks listed by name."""
 QUOTED = 10
 """Episodes that `show` quotes, the newest."""
 
@@ -162,12 +165,11 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
 def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
     from reflexion_lab.analysis.learning.transfer import transfer
     from reflexion_lab.cli.sheets import say
-    from reflexion_lab.cli.transfer_report import lines
     from reflexion_lab.runner.folder.folder import RunFolder
 
     runs, baseline = ([RunFolder.existing(path) for path in paths] for paths in (options.runs, options.baseline))
     report = transfer(runs, baseline, None if known is None else list(known))
-    say(*lines(report))
+    say(*transfer_lines(report))
     return report
 
 
@@ -192,3 +194,58 @@ def _book(store: Store) -> WisdomBook:
     for entry in store.read(Wisdom):
         book.upsert(entry)
     return book
+
+
+def transfer_lines(transfer: Transfer) -> Iterator[str]:
+    """The transfer report as lines for a terminal."""
+    from reflexion_lab.analysis.report.cells import rate
+
+    yield f"Transfer: {transfer.runs} runs, {transfer.tasks} tasks, {transfer.attempts} attempts"
+    for name, share in transfer.read.items():
+        whose = " of other loops" if name == "episodes" else ""
+        yield f"  attempts whose actor read {name}{whose}: {rate(share, 'attempts')}"
+    if transfer.used:
+        yield f"  wisdom that anybody read: {rate(transfer.used, 'entries')}"
+    yield from _success("with wisdom", transfer.with_wisdom)
+    yield from _success("without wisdom", transfer.without_wisdom)
+    yield "  (attempts of one task are not independent; those with wisdom differ in more than the reading)"
+    if transfer.against:
+        yield from _against(transfer.against)
+
+
+def _success(which: str, success: Success) -> Iterator[str]:
+    from reflexion_lab.analysis.report.cells import rate
+
+    if success.feedback.n:
+        yield f"  {which}, feedback tests passed: {rate(success.feedback, 'attempts')}"
+    if success.hidden.n:
+        yield f"  {which}, hidden tests passed: {rate(success.hidden, 'attempts')}"
+
+
+def _against(comparison: Against) -> Iterator[str]:
+    from reflexion_lab.analysis.report.cells import interval
+
+    solved = comparison.solved
+    yield f"Against the baseline, {solved.n} pairs of loops, {comparison.left_out} loops without a partner left out"
+    points = f"{100 * solved.difference:+.1f} points {interval(solved.low, solved.high, signed=True)}"
+    pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, McNemar's exact test"
+    yield f"  solved: {points} (paired, Newcombe 95 %; {pairs})"
+    yield f"  attempts until solved, where both solve: {_change(comparison.attempts_to_success)}"
+    yield f"  attempts made: {_change(comparison.attempts)}"
+    yield f"  negative transfer, solved without and not with: {_named(comparison.lost)}"
+    yield f"  gained, solved with and not without: {_named(comparison.gained)}"
+    yield f"  the runs differ in: {', '.join(comparison.differs_in) or 'nothing'}"
+
+
+def _change(change: Change) -> str:
+    from reflexion_lab.analysis.report.cells import interval
+
+    if change.low is None or change.high is None:
+        return f"{change.mean:+.2f} (n = {change.n}, too few for an interval)" if change.n else "no such task"
+    ends = interval(change.low, change.high, digits=2, scale=1, signed=True)
+    return f"{change.mean:+.2f} {ends} (n = {change.n} tasks, bootstrap 95 %)"
+
+
+def _named(tasks: Sequence[str]) -> str:
+    more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
+    return f"{len(tasks)}: {', '.join(tasks[:NAMED])}{more}" if tasks else "none"

@@ -1,7 +1,7 @@
-"""How far a model answers alike when it is asked alike: the same prompts, the same sampling, the same seed, repeated.
+"""Determinism of a model: agreement of its replies to equal calls (prompt, sampling, seed).
 
-Asked one at a time and several at once, since batched arithmetic can change even greedy replies. Replies to equal
-prompts are held against each other: a prompt is a cluster, and intervals are for other prompts.
+Calls are made one at a time and several at once, since batched arithmetic can change even greedy replies. A prompt is a
+cluster: intervals are over prompts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import combinations, product, zip_longest
+from itertools import combinations, product
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -21,20 +21,20 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Completion, Message, Recollection, Record, Sampling, Task, Usage
-from reflexion_lab.studies.probe import without_traces
+from reflexion_lab.studies.estimate import without_traces
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
     from rich.console import Console
 
     from reflexion_lab.agent.models.cache import CachedModel
+    from reflexion_lab.runner.config.build import Config
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 ALONE, BETWEEN = "alone", "between the two"
-"""Conditions: one call at a time; and, where there is another, each reply of the one against each of the other."""
+"""Conditions: one call at a time; its replies against those of calls made at once."""
 
 
-class Said(NamedTuple):
+class Reply(NamedTuple):
     """One reply."""
 
     text: str
@@ -43,7 +43,7 @@ class Said(NamedTuple):
     system_fingerprint: str = ""
 
 
-Pair = tuple[Said, Said]
+Pair = tuple[Reply, Reply]
 
 
 class Agreement(Record, frozen=True, kw_only=True):
@@ -52,43 +52,38 @@ class Agreement(Record, frozen=True, kw_only=True):
     name: str
     replies: int
     differing: Rate
-    """Prompts of which any two replies differ."""
+    """Prompts with at least two different replies."""
     pairs: Estimate
-    """Share of the pairs of replies to one prompt that differ, in the mean over prompts."""
+    """Mean over prompts of the share of reply pairs that differ."""
     same_program: Estimate | None
-    """Share of the pairs in which the same program is found; None where the actor needs more than one reply."""
+    """Share of reply pairs with the same program; None if the actor needs more than one reply."""
     first_differences: tuple[int, ...]
-    """For each prompt whose replies differ, the first character, from 0, at which any two of them do."""
+    """For each prompt with different replies, the first character, from 0, at which any two differ."""
     system_fingerprints: dict[str, int]
     """Number of replies by server configuration; {} where the server reports none."""
 
 
-def within(name: str, by_prompt: Sequence[Sequence[Said]]) -> Agreement:
-    """The repeats of one condition, each with each other. Two replies a prompt at least."""
+def within(name: str, by_prompt: Sequence[Sequence[Reply]]) -> Agreement:
+    """Agreement of all pairs of replies within one condition; at least two replies per prompt."""
     return _agreement(name, [list(combinations(of_prompt, 2)) for of_prompt in by_prompt], by_prompt)
 
 
-def across(name: str, first: Sequence[Sequence[Said]], second: Sequence[Sequence[Said]]) -> Agreement:
-    """Each reply of one condition with each of the other, prompt by prompt."""
+def across(name: str, first: Sequence[Sequence[Reply]], second: Sequence[Sequence[Reply]]) -> Agreement:
+    """Agreement of each reply of one condition with each of the other, prompt by prompt."""
     pairs = [list(product(*both)) for both in zip(first, second, strict=True)]
     return _agreement(name, pairs, [*first, *second])
 
 
 def first_difference(first: str, second: str) -> int:
-    """The first character, from 0, at which two texts differ; where one begins the other, the length of the shorter.
-
-    Raises
-    ------
-    ConfigError
-        They are equal.
-    """
-    if first == second:
-        raise ConfigError("the texts are equal", expected="two that differ")
-    return next(place for place, both in enumerate(zip_longest(first, second)) if both[0] != both[1])
+    """The first character, from 0, at which two texts differ; the length of the shorter one if the other extends it."""
+    shorter = min(len(first), len(second))
+    return next((place for place in range(shorter) if first[place] != second[place]), shorter)
 
 
-def _agreement(name: str, by_prompt: Sequence[Sequence[Pair]], replies: Iterable[Sequence[Said]]) -> Agreement:
+def _agreement(name: str, by_prompt: Sequence[Sequence[Pair]], replies: Iterable[Sequence[Reply]]) -> Agreement:
     all_replies = [reply for of_prompt in replies for reply in of_prompt]
+    is_extracted = all(reply.program is not None for reply in all_replies)
+    same_program = [[fmean(a.program == b.program for a, b in pairs)] for pairs in by_prompt]
     differing = [[(a.text, b.text) for a, b in pairs if a.text != b.text] for pairs in by_prompt]
     names = Counter(reply.system_fingerprint for reply in all_replies if reply.system_fingerprint)
     return Agreement(
@@ -96,16 +91,10 @@ def _agreement(name: str, by_prompt: Sequence[Sequence[Pair]], replies: Iterable
         replies=len(all_replies),
         differing=Rate.of(sum(map(bool, differing)), len(by_prompt)),
         pairs=interval([[len(texts) / len(pairs)] for texts, pairs in zip(differing, by_prompt, strict=True)]),
-        same_program=_same_program(by_prompt),
+        same_program=interval(same_program) if is_extracted else None,
         first_differences=tuple(min(first_difference(*both) for both in texts) for texts in differing if texts),
         system_fingerprints=dict(names),
     )
-
-
-def _same_program(by_prompt: Sequence[Sequence[Pair]]) -> Estimate | None:
-    if any(reply.program is None for pairs in by_prompt for pair in pairs for reply in pair):
-        return None
-    return interval([[fmean(a.program == b.program for a, b in pairs)] for pairs in by_prompt])
 
 
 class Determinism(Record, frozen=True, kw_only=True):
@@ -120,7 +109,7 @@ class Determinism(Record, frozen=True, kw_only=True):
     prompts: int
     repeats: int
     conditions: tuple[Agreement, ...]
-    """One call at a time; as many at once as the model has slots; the one against the other."""
+    """One call at a time; as many at once as the model has slots; one against the other."""
     spent: Usage
 
 
@@ -143,15 +132,15 @@ class Plan(NamedTuple):
 
 
 class Prompt(NamedTuple):
-    """What an actor asks first of a task."""
+    """The first model call of an actor on a task."""
 
     task: Task
     messages: tuple[Message, ...]
     sampling: Sampling
 
 
-class Asked(Exception):
-    """An actor's model call that gets no reply."""
+class UnansweredCall(Exception):
+    """A model call of an actor without a recorded reply."""
 
     def __init__(self, messages: Sequence[Message], sampling: Sampling) -> None:
         super().__init__()
@@ -159,8 +148,8 @@ class Asked(Exception):
         self.sampling = sampling
 
 
-class Given:
-    """In the place of `model`: the one reply that it gave before, or none."""
+class Recorded:
+    """Stands in for `model` with at most one recorded reply."""
 
     def __init__(self, model: Model, reply: Completion | None) -> None:
         self.fingerprint = model.fingerprint
@@ -169,29 +158,33 @@ class Given:
         self._replies = [reply] if reply else []
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """Raises Asked: there is no reply, or no other."""
+        """Raises UnansweredCall: no reply is left."""
         if not self._replies:
-            raise Asked(messages, sampling)
+            raise UnansweredCall(messages, sampling)
         return self._replies.pop()
 
 
-def determinism(cfg: DictConfig, prompts: int, repeats: int, announce: Callable[[Plan], None]) -> Determinism:
-    """Ask for first attempts at `prompts` tasks, drawn by the seed: `repeats` times each, in each condition. The call
-    cache is off; the caps hold, for this probe by itself. `announce` is told before the first call.
+def determinism(cfg: Config, prompts: int, repeats: int, announce: Callable[[Plan], None]) -> Determinism:
+    """Request first attempts at `prompts` random tasks, `repeats` times in each condition, without the call cache.
+
+    Parameters
+    ----------
+    announce : Callable[[Plan], None]
+        Is called with the plan before the first model call.
 
     Raises
     ------
     ConfigError
-        Fewer than two repeats, or a config that no run could have.
+        Fewer than two repeats, or an impossible config.
     ModelError
-        A reply could not be had.
+        A call failed.
     CapReached
-        No more may be spent.
+        A spending cap is reached; the caps apply to this probe alone.
     """
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
 
     if repeats < 2:
-        raise ConfigError("--repeats", repeats, "2 or more, since replies are held against each other")
+        raise ConfigError("--repeats", repeats, "2 or more, since replies are compared")
     cfg = without_traces(cfg)
     cfg.cache.mode = "off"
     models = load_models(cfg)
@@ -199,19 +192,19 @@ def determinism(cfg: DictConfig, prompts: int, repeats: int, announce: Callable[
     with closing(models), closing(load_sandbox(cfg, 1)) as sandbox:
         whole, model = load_benchmark(cfg, sandbox), models.of("actor")
         benchmark = whole.sample(min(prompts, len(whole)), cfg.seed)
-        questions = [_asked(cfg, model, sandbox, task) for task in benchmark]
-        announce(Plan(model.fingerprint, model.slots, len(questions), repeats, questions[0].sampling))
+        calls = [_first_prompt(cfg, model, sandbox, task) for task in benchmark]
+        announce(Plan(model.fingerprint, model.slots, len(calls), repeats, calls[0].sampling))
         conditions = []
         for at_once in sorted({1, model.slots}):
-            completions = replies(model, questions, repeats, at_once)
-            answered = zip(questions, completions, strict=True)
-            conditions.append([_said(cfg, model, sandbox, prompt, repeated) for prompt, repeated in answered])
+            completions = replies(model, calls, repeats, at_once)
+            answered = zip(calls, completions, strict=True)
+            conditions.append([_replies_of(cfg, model, sandbox, prompt, repeated) for prompt, repeated in answered])
         return Determinism(
             model=model.fingerprint,
             slots=model.slots,
-            sampling=questions[0].sampling,
+            sampling=calls[0].sampling,
             benchmark=benchmark.name,
-            prompts=len(questions),
+            prompts=len(calls),
             repeats=repeats,
             conditions=tuple(_compared(conditions, model.slots)),
             spent=models.spent,
@@ -219,16 +212,14 @@ def determinism(cfg: DictConfig, prompts: int, repeats: int, announce: Callable[
 
 
 def replies(model: Model, prompts: Sequence[Prompt], repeats: int, at_once: int) -> list[list[Completion]]:
-    """By prompt, its replies. All prompts are asked once before any is asked again: equal calls are never neighbours,
-    unless there is one prompt alone.
-    """
+    """Replies by prompt. Every prompt is sent once before any is repeated, so equal calls are not neighbours."""
     rounds = [prompt for _ in range(repeats) for prompt in prompts]
     with ThreadPoolExecutor(at_once) as pool:
         completions = list(pool.map(lambda prompt: model.complete(prompt.messages, sampling=prompt.sampling), rounds))
     return [completions[number :: len(prompts)] for number in range(len(prompts))]
 
 
-def _compared(conditions: Sequence[Sequence[Sequence[Said]]], slots: int) -> list[Agreement]:
+def _compared(conditions: Sequence[Sequence[Sequence[Reply]]], slots: int) -> list[Agreement]:
     names = [ALONE, _at_once(slots)]
     agreements = [within(name, by_prompt) for name, by_prompt in zip(names, conditions, strict=False)]
     return [*agreements, across(BETWEEN, *conditions)] if len(conditions) > 1 else agreements
@@ -238,37 +229,37 @@ def _at_once(slots: int) -> str:
     return f"{slots} at once"
 
 
-def _actor(cfg: DictConfig, model: Model, sandbox: CachedSandbox) -> Actor:
-    """The actor of a loop of its own, with `model` in every role."""
+def _actor(cfg: Config, model: Model, sandbox: CachedSandbox) -> Actor:
+    """An actor with `model` in every role."""
     from reflexion_lab.runner.config.compose import loop_factory
     from reflexion_lab.runner.config.parts import Models
 
     return loop_factory(cfg, Models({"actor": cast("CachedModel", model)}), sandbox)().actor
 
 
-def _asked(cfg: DictConfig, model: Model, sandbox: CachedSandbox, task: Task) -> Prompt:
-    """Raises ConfigError: the actor asks nothing."""
+def _first_prompt(cfg: Config, model: Model, sandbox: CachedSandbox, task: Task) -> Prompt:
+    """Raises ConfigError: the actor makes no model call."""
     from reflexion_lab.runner.runner import teach
 
     taught = teach(task, "none" if cfg.feedback_source == "none" else "visible")
     try:
-        _actor(cfg, Given(model, None), sandbox).act(taught, Recollection())
-    except Asked as question:
-        return Prompt(taught, question.messages, question.sampling)
-    raise ConfigError("actor", f"{cfg.actor._target_}, which asks its model nothing", "one that does")
+        _actor(cfg, Recorded(model, None), sandbox).act(taught, Recollection())
+    except UnansweredCall as call:
+        return Prompt(taught, call.messages, call.sampling)
+    raise ConfigError("actor", f"{cfg.actor._target_}, which makes no model call", "one that does")
 
 
-def _said(
-    cfg: DictConfig, model: Model, sandbox: CachedSandbox, prompt: Prompt, completions: Sequence[Completion]
-) -> list[Said]:
+def _replies_of(
+    cfg: Config, model: Model, sandbox: CachedSandbox, prompt: Prompt, completions: Sequence[Completion]
+) -> list[Reply]:
     programs: dict[str, str | None] = {}
     for reply in {reply.text: reply for reply in completions}.values():
         try:
-            actor = _actor(cfg, Given(model, reply), sandbox)
+            actor = _actor(cfg, Recorded(model, reply), sandbox)
             programs[reply.text] = actor.act(prompt.task, Recollection()).solution
-        except Asked:
+        except UnansweredCall:
             programs[reply.text] = None
-    return [Said(reply.text, programs[reply.text], reply.system_fingerprint) for reply in completions]
+    return [Reply(reply.text, programs[reply.text], reply.system_fingerprint) for reply in completions]
 
 
 def announced(plan: Plan) -> str:
@@ -287,34 +278,27 @@ def show(result: Determinism, console: Console) -> None:
     columns = ("prompts that\ndiffer", "pairs that\ndiffer", "pairs, same\nprogram", "differ\nfrom")
     table = cells.table(title, "asked", *columns)
     for condition in result.conditions:
-        table.add_row(*map(cells.line, _row(condition)))
+        rate, differences = condition.differing, condition.first_differences
+        row = (
+            condition.name,
+            f"{rate.k} of {rate.n} {cells.interval(rate.low, rate.high)}",
+            _percent(condition.pairs),
+            _percent(condition.same_program) if condition.same_program else "-",
+            f"{median(differences):g}" if differences else "-",
+        )
+        table.add_row(*map(cells.line, row))
     table.caption = "95 % intervals over prompts; differ from: the first character, the median over prompts that differ"
     console.print(table)
     for condition in result.conditions[:2]:
         if condition.system_fingerprints:
-            named = ", ".join(f"{plain(name)} {n}" for name, n in condition.system_fingerprints.items())
+            names = ", ".join(f"{plain(name)} {n}" for name, n in condition.system_fingerprints.items())
             changes = " (IT CHANGED)" if len(condition.system_fingerprints) > 1 else ""
-            console.print(cells.line(f"system_fingerprint, {condition.name}: {named}{changes}"))
+            console.print(cells.line(f"system_fingerprint, {condition.name}: {names}{changes}"))
     spent = result.spent
     console.print(cells.line(f"spent: {spent.calls} calls, {spent.tokens:,} tokens, cost {spent.cost:.4f}"))
 
 
-def _row(condition: Agreement) -> list[str]:
-    from reflexion_lab.analysis.report import cells
-
-    rate = condition.differing
-    share = f"{rate.k} of {rate.n} {cells.interval(rate.low, rate.high)}"
-    at = f"{median(condition.first_differences):g}" if condition.first_differences else "-"
-    return [
-        condition.name,
-        share,
-        _told(condition.pairs),
-        _told(condition.same_program) if condition.same_program else "-",
-        at,
-    ]
-
-
-def _told(share: Estimate) -> str:
+def _percent(share: Estimate) -> str:
     from reflexion_lab.analysis.report import cells
 
     return f"{100 * share.value:.1f} {cells.interval(share.low, share.high)}"

@@ -6,23 +6,27 @@ a sweep are probed on the same tasks, so that what they have in common is counte
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from functools import partial
+from functools import cache, partial
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from reflexion_lab.agent.models.cache import CachedModel, call_key
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import Usage
-from reflexion_lab.studies.expected import Estimate, Part, Range
-from reflexion_lab.studies.probe import Call, Trace, probe, without_traces
+from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Usage
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
+    from reflexion_lab.agent.models.prices import Price
+    from reflexion_lab.analysis.report.sheets import Sheet
+    from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.runner.config.build import Config
+    from reflexion_lab.runner.config.parts import Models
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
@@ -39,7 +43,7 @@ class _Probed(NamedTuple):
     workers: int
 
 
-def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
+def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
     """Probe `tasks` tasks of every cell, and estimate the cost of all of them. Store contents are not used.
 
     Raises
@@ -66,7 +70,7 @@ def estimate(cells: Sequence[DictConfig], tasks: int = 3) -> Estimate:
     return _told(probes)
 
 
-def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
+def _probe_cell(cfg: Config, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
     from reflexion_lab.runner.config.parts import load_benchmark, timed
 
     cfg = without_traces(cfg)
@@ -78,7 +82,7 @@ def _probe_cell(cfg: DictConfig, tasks: int, scope: str, sandbox: CachedSandbox)
     return _Probed(tuple(task.task_id for task in benchmark), benchmark.digest, traces, attempts, workers)
 
 
-def _chosen(cfg: DictConfig, benchmark: Benchmark, tasks: int) -> list[str]:
+def _chosen(cfg: Config, benchmark: Benchmark, tasks: int) -> list[str]:
     """Drawn alike in all cells with the same tasks; of the first round, which knows nothing of others, where tasks
     learn from each other.
     """
@@ -196,3 +200,251 @@ def _notes(cells: list[_Probed]) -> Iterable[str]:
     before = sum(call.cached for trace in cells[0].traces for call in trace.calls)
     if before:
         yield f"{before} calls of the probe were in the cache before; the rest were not looked up"
+
+
+class Range(Record, frozen=True):
+    """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive. A few tasks give no
+    confidence interval.
+    """
+
+    low: float = 0.0
+    mean: float = 0.0
+    high: float = 0.0
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.mean + other.mean, self.high + other.high)
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """The cost of a group of calls."""
+
+    calls: Range = Range()
+    prompt_tokens: Range = Range()
+    completion_tokens: Range = Range()
+    tokens: Range = Range()
+    cost: Range = Range()
+    """Of calls whose price is known."""
+
+    def __add__(self, other: Part) -> Part:
+        return Part(**{field: getattr(self, field) + getattr(other, field) for field in self.__struct_fields__})
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """Expected cost of all cells and seeds; equal calls count once."""
+
+    cells: int
+    tasks: int
+    """Over all cells."""
+    probed: int
+    """Of each cell's tasks; those of cells with the same tasks are the same."""
+    roles: dict[str, Part]
+    first_attempts: Part
+    """With the tests that a model writes, and without any reflection."""
+    retries: Part
+    """Reflections, and attempts after the first."""
+    total: Part
+    apart: Part
+    """The total if every cell paid for all of its calls: the sum of the figures in the run folders."""
+    paid: Usage
+    """New spending of the probe."""
+    to_pay: Part
+    """`total` without the probed tasks."""
+    at_most: Usage
+    """Upper bound: no task passes and every reply has the maximal length; per cell, with the calls per attempt and
+    the prompt lengths of the probe.
+    """
+    seconds: tuple[float, float]
+    """Wall time that is left: every worker always busy; no more at once than in the probe."""
+    prices: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether the price of some role is unknown."""
+        return "unknown" in self.prices.values()
+
+    def __repr__(self) -> str:
+        return "\n".join((repr(sheet(self)), *lines(self)))
+
+    def _repr_html_(self) -> str:
+        from reflexion_lab.analysis.report.sheets import said
+
+        return sheet(self)._repr_html_() + said(lines(self))
+
+
+def sheet(estimate: Estimate) -> Sheet:
+    """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
+    from reflexion_lab.analysis.report.sheets import Sheet
+
+    what = f"{estimate.cells} cells, " if estimate.cells > 1 else ""
+    parts = {
+        "first attempts": estimate.first_attempts,
+        "retries": estimate.retries,
+        **estimate.roles,
+        "all": estimate.total,
+    }
+    if estimate.cells > 1:
+        parts["without sharing"] = estimate.apart
+    parts["still to pay"] = estimate.to_pay
+    return Sheet(
+        title=f"Estimate: {what}{estimate.tasks:,} tasks, from {estimate.probed} probed",
+        columns=("", "calls", "tokens", "cost"),
+        rows=tuple(
+            (name, _counted(part.calls), _counted(part.tokens), _cost(part.cost, estimate.unpriced))
+            for name, part in parts.items()
+        ),
+        caption="By the mean of the probed tasks, and in brackets by the cheapest and by the dearest; no confidence "
+        "interval.",
+    )
+
+
+def lines(estimate: Estimate) -> Iterator[str]:
+    """Lines below the sheet: spending of the probe, bounds, time, prices, notes."""
+    low, high = estimate.seconds
+    yield f"the probe newly spent {_spent(estimate.paid, estimate.unpriced)}; the run finds it in the cache"
+    at_most = _spent(estimate.at_most, estimate.unpriced)
+    yield f"at most, were no task to pass and every reply as long as allowed: {at_most}"
+    yield f"wall time left: {_time(low)} with every worker busy, {_time(high)} with no more at once than in the probe"
+    yield from (f"price of {role}: {price}" for role, price in estimate.prices.items())
+    yield from (f"note: {note}" for note in estimate.notes)
+
+
+def _counted(counts: Range, digits: int = 0) -> str:
+    return f"{counts.mean:,.{digits}f} [{counts.low:,.{digits}f}, {counts.high:,.{digits}f}]"
+
+
+def _cost(cost: Range, unpriced: bool) -> str:
+    return "unknown" if unpriced else _counted(cost, 4)
+
+
+def _spent(usage: Usage, unpriced: bool) -> str:
+    cost = "unknown" if unpriced else f"{usage.cost:,.4f}"
+    return f"{usage.calls:,} calls, {usage.tokens:,} tokens, cost {cost}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
+
+
+class Call(NamedTuple):
+    """One call to a model."""
+
+    key: str
+    role: str
+    attempt: int
+    """1-based; 0 before the first."""
+    usage: Usage
+    max_tokens: int
+    cached: bool
+    """Whether its reply was there before."""
+    priced: Price
+
+    @property
+    def is_retry(self) -> bool:
+        return self.attempt > 1 or self.role == "reflector"
+
+    @property
+    def price(self) -> str:
+        return str(self.priced)
+
+    def cost(self, prompt: int, completion: int) -> float:
+        return self.priced.cost(prompt, completion)
+
+
+class Trace(NamedTuple):
+    """One task's loop."""
+
+    task_id: str
+    calls: list[Call]
+    attempts: list[Attempt]
+
+    def seconds(self, counted: set[int]) -> float:
+        """Of the model in the calls counted, by `id`, and of the evaluations that follow one of them."""
+        calls = [call for call in self.calls if id(call) in counted]
+        fresh = {call.attempt for call in calls}
+        evaluated = sum(attempt.evaluation.seconds for attempt in self.attempts if attempt.number in fresh)
+        return sum(call.usage.seconds for call in calls) + evaluated
+
+
+class Noting:
+    """`model` in `role` of one loop, with every call recorded in `trace`."""
+
+    def __init__(self, model: CachedModel, role: str, trace: Trace) -> None:
+        self.fingerprint = model.fingerprint
+        self.slots = model.slots
+        self.context = model.context
+        self._model = model
+        self._role = role
+        self._trace = trace
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        completion = self._model.complete(messages, sampling=sampling, sample=sample)
+        self._trace.calls.append(
+            Call(
+                key=call_key(self.fingerprint, messages, sampling, sample),
+                role=self._role,
+                attempt=len(self._trace.attempts) + (self._role != "suite_writer"),
+                usage=completion.usage,
+                max_tokens=sampling.max_tokens,
+                cached=completion.cached,
+                priced=self._model.price,
+            )
+        )
+        return completion
+
+
+def without_traces(cfg: Config) -> Config:
+    """A copy of the config that reads and writes no store, and writes no words down."""
+    cfg = copy.deepcopy(cfg)
+    cfg.store, cfg.memory.reflection_files = _no_store(), None
+    return cfg
+
+
+@cache
+def _no_store() -> Any:
+    """Composed once: it takes Hydra a tenth of a second, and a sweep has a hundred cells."""
+    from reflexion_lab.runner.config.compose import compose
+
+    return compose("store=none").store
+
+
+def probe(cfg: Config, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
+    """The loops of `tasks`, and the number of workers of a run. New spending counts towards the caps of `scope`. `cfg`
+    is a result of `without_traces`.
+
+    Raises
+    ------
+    CapReached
+        No more may be spent.
+    """
+    from reflexion_lab.runner.config.parts import load_archive, load_models
+
+    models, archive = load_models(cfg), load_archive(cfg)
+    models.meter.scope = scope
+    workers = cfg.workers or models.of("actor").slots
+    try:
+        if archive:
+            archive.begin()
+        with ThreadPoolExecutor(min(workers, len(tasks))) as pool:
+            return list(pool.map(lambda task: trace(cfg, models, sandbox, archive, task), tasks)), workers
+    finally:
+        models.close()
+        if archive:
+            archive.close()
+
+
+def trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
+    """One task's loop, from the tests that a model writes for it to its last attempt."""
+    from reflexion_lab.runner.config.compose import loop_factory, suite_writer_factory
+    from reflexion_lab.runner.config.parts import ROLES
+    from reflexion_lab.runner.runner import teach
+
+    noted_trace = Trace(task.task_id, [], [])
+    noted = {role: cast(CachedModel, Noting(models.of(role), role, noted_trace)) for role in ROLES}
+    written: tuple[str, ...] = ()
+    if cfg.feedback_source == "self_tests":
+        written = suite_writer_factory(cfg, noted["suite_writer"], sandbox)().write(task.public).tests
+    loop = loop_factory(cfg, models._replace(by_role=noted), sandbox, archive)()
+    for attempt in loop.attempts(teach(task, cfg.feedback_source, written)):
+        noted_trace.attempts.append(attempt)
+    return noted_trace

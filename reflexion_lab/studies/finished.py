@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,7 @@ import msgspec
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import FolderError
 from reflexion_lab.io.secrets import without_logins
-from reflexion_lab.records import Beginning, Manifest
+from reflexion_lab.records import Beginning, Manifest, Record, Usage
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import draws_from_runs, pool_digests
 from reflexion_lab.runner.config.grid import digest_of
@@ -29,14 +32,12 @@ from reflexion_lab.runner.config.parts import (
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
-from reflexion_lab.runner.folder.manifest import differences, prices_of, store_place
-from reflexion_lab.runner.folder.provenance import own_parts
+from reflexion_lab.runner.folder.manifest import differences, own_parts, prices_of, store_place
 from reflexion_lab.storage.in_memory import InMemory
-from reflexion_lab.studies.cell_states import CellState
 from reflexion_lab.text.prompts.render import digests
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
+    from reflexion_lab.runner.config.build import Config
 
 
 class What(NamedTuple):
@@ -51,7 +52,7 @@ class What(NamedTuple):
     """Path of the store, relative to the run root."""
 
     @classmethod
-    def of(cls, cfg: DictConfig) -> What:
+    def of(cls, cfg: Config) -> What:
         """Raises ValueError: the study's file cannot be read."""
         study = registration.read(cfg.study).digest if cfg.study else ""
         snapshot, place = snapshot_path(cfg), store_place(without_logins(plain(cfg)))
@@ -118,16 +119,16 @@ class Runs:
         self.runs = list(_read(root))
         self._now = _Now()
 
-    def finished(self, cfg: DictConfig) -> Run | None:
+    def finished(self, cfg: Config) -> Run | None:
         """The first finished run of this config whose inputs are unchanged."""
         return next((run for run in self._finished(cfg) if not self._now.changes(cfg, run)), None)
 
-    def why_again(self, cfg: DictConfig) -> str:
+    def why_again(self, cfg: Config) -> str:
         """Why no finished run of this config is kept: `benchmark_digest changed`; "" if there is no such run."""
         changes = [self._now.changes(cfg, run) for run in self._finished(cfg)]
         return ", ".join(changes[-1]) if changes and all(changes) else ""
 
-    def _finished(self, cfg: DictConfig) -> list[Run]:
+    def _finished(self, cfg: Config) -> list[Run]:
         what = What.of(cfg)
         return [run for run in self.runs if what.is_met(run) and run.summary]
 
@@ -162,7 +163,7 @@ class _Now:
         self._benchmarks: dict[bytes, str] = {}
         self._models: dict[bytes, _Asked] = {}
 
-    def changes(self, cfg: DictConfig, run: Run) -> list[str]:
+    def changes(self, cfg: Config, run: Run) -> list[str]:
         """Inputs that differ between `run` and a new run of `cfg`, such as `benchmark_digest changed`."""
         try:
             before = RunFolder.existing(run.folder).manifest
@@ -172,7 +173,7 @@ class _Now:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
             return []
 
-    def _applied(self, cfg: DictConfig, before: Manifest) -> Manifest:
+    def _applied(self, cfg: Config, before: Manifest) -> Manifest:
         """`before` with the current benchmark, prompts, models and own parts."""
         models, provenance = self._asked(cfg), before.provenance
         embedder = ""
@@ -191,14 +192,14 @@ class _Now:
             ),
         )
 
-    def _benchmark_digest(self, cfg: DictConfig) -> str:
+    def _benchmark_digest(self, cfg: Config) -> str:
         key = msgspec.json.encode(plain(cfg.benchmark.load), order="sorted")
         if key not in self._benchmarks:
             with contextlib.closing(load_sandbox(cfg)) as sandbox:
                 self._benchmarks[key] = load_benchmark(cfg, sandbox).digest
         return self._benchmarks[key]
 
-    def _asked(self, cfg: DictConfig) -> _Asked:
+    def _asked(self, cfg: Config) -> _Asked:
         nodes = [plain(cfg.model), plain(cfg.roles), plain(cfg.prices)]
         if "'_partial_': True" in str(nodes):  # a model whose constructor receives the tasks
             nodes += [plain(cfg.benchmark), cfg.seed]
@@ -224,3 +225,58 @@ def _read(root: Path) -> Iterator[Run]:
         except (OSError, msgspec.MsgspecError):
             continue  # of another version, or not a run: nothing to reuse
         yield Run(path.parent, What(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config)))
+
+
+class CellState(Record, frozen=True, kw_only=True):
+    """How one cell stands; the newest line on it counts."""
+
+    number: int
+    status: str
+    """`waiting`, `running`, `done`, `failed`; `kept`: finished by an earlier run; `stopped`: by a cap; `elsewhere`:
+    another process has it under way; `lost`: its process is gone, and said nothing."""
+    digest: str = ""
+    """Of what the cell measures: another grid may have been given the same `sweep_id`."""
+    folder: str = ""
+    problem: str = ""
+    """In one line; the whole is in `cell-NUMBER.log` beside this file."""
+    again: str = ""
+    """Why it was run although a finished run of its config was there, such as `benchmark_digest changed`."""
+    feedback_source: str = ""
+    pass_at_1: Rate | None = None
+    """Of an oracle's cell an upper bound, and no pass@1."""
+    made: int = 0
+    """Model calls that were paid for."""
+    stored: int = 0
+    """Model calls that were answered by what an equal one had got, in this cell or in another."""
+    spent: Usage = Usage()
+    """What the calls that were made took."""
+    seconds: float = 0.0
+    at: float = 0.0
+    """When this was written, seconds since the epoch."""
+
+
+_DECODER = msgspec.json.Decoder(CellState)
+
+
+def record(folder: Path, state: CellState) -> None:
+    """Add a line to `cells.jsonl`; one write, so that processes may share the file.
+
+    The lock is for processes on several machines: without one, a network file system lets them overwrite each other.
+    """
+    line = msgspec.json.encode(msgspec.structs.replace(state, at=time.time())) + b"\n"
+    with (folder / "cells.jsonl").open("a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if file.seek(0, 2) and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+            line = b"\n" + line  # behind one that a kill left torn
+        file.write(line)
+
+
+def read_states(folder: Path) -> list[CellState]:
+    """The lines of `cells.jsonl`, oldest first; a torn one is skipped."""
+    path, states = folder / "cells.jsonl", []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            states.append(_DECODER.decode(line))
+        except msgspec.MsgspecError:
+            continue
+    return states

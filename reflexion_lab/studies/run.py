@@ -21,13 +21,12 @@ from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.progress import in_notebook
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
+    from reflexion_lab.runner.config.build import Config
 
 
-def carry_out(cfg: DictConfig) -> Summary:
+def carry_out(cfg: Config) -> Summary:
     """Run the experiment of `cfg`.
 
     After any failure, everything finished is in the run folder, and the last line says how to resume.
@@ -35,7 +34,7 @@ def carry_out(cfg: DictConfig) -> Summary:
     return finish(assemble(cfg), cfg)
 
 
-def finish(lab: Lab, cfg: DictConfig) -> Summary:
+def finish(lab: Lab, cfg: Config) -> Summary:
     """Run the assembled experiment, close it, and present its results."""
     try:
         with contextlib.ExitStack() as hold:  # no other process may resume the run until its summary is written
@@ -61,7 +60,7 @@ def _tell(problem: BaseException, how: str) -> None:
         print(f"stopped; {how}", file=sys.stderr)
 
 
-def present(lab: Lab, cfg: DictConfig) -> Summary:
+def present(lab: Lab, cfg: Config) -> Summary:
     """Summary, figures and MLflow, all from the folder; printed unless `quiet`.
 
     The cells of a sweep get no figures here: they are drawn when they are viewed together.
@@ -124,7 +123,7 @@ def track(lab: Lab, log: Log | None = None) -> str:
         return ""
 
 
-def track_arms(cfg: DictConfig, runs: Sequence[Path]) -> dict[str, str]:
+def track_arms(cfg: Config, runs: Sequence[Path]) -> dict[str, str]:
     """Send the arms of `runs` to the tracker; returns their links. As with a run, a failure loses no data."""
     try:
         tracker: Tracker = build(cfg.tracker, "tracker")

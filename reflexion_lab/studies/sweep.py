@@ -29,13 +29,11 @@ from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
 from reflexion_lab.runner.config.messages import harmless, in_full, mendable, one_line
 from reflexion_lab.runner.config.parts import snapshot_path
-from reflexion_lab.studies.cell_states import CellState, read_states, record
-from reflexion_lab.studies.finished import Run, Runs, What, harness_problem, kept
+from reflexion_lab.studies.finished import CellState, Run, Runs, What, harness_problem, kept, read_states, record
 from reflexion_lab.studies.run import finish, track_arms
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
+    from reflexion_lab.runner.config.build import Config
 TRIES = 2
 """Starts of a cell whose process is lost. Its finished tasks are kept, so the second start is shorter."""
 
@@ -171,7 +169,7 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     KeyboardInterrupt
         Finished cells are kept; the same call resumes the sweep.
     """
-    from reflexion_lab.studies.sweep_progress import shown
+    from reflexion_lab.studies.sweep_report import shown
 
     new_sweep = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
     with shown(new_sweep, quiet):
@@ -190,7 +188,7 @@ def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [wave for wave in (first, second) if wave]
 
 
-def carry_out_cell(cfg: DictConfig, number: int) -> float:
+def carry_out_cell(cfg: Config, number: int) -> float:
     """Run one cell, or reuse its finished run; returns its pass@1, NaN where it has none.
 
     Errors of the cell are recorded and not raised: the sweep continues.
@@ -208,7 +206,7 @@ def elsewhere(number: int) -> CellState:
     return CellState(number=number, status="elsewhere", problem="another process runs this very cell")
 
 
-def _carried_out(cfg: DictConfig, number: int, folder: Path) -> CellState:
+def _carried_out(cfg: Config, number: int, folder: Path) -> CellState:
     began, cfg.quiet, lab = time.monotonic(), True, None
     try:
         runs, what = Runs(Path(cfg.run_root)), What.of(cfg)
@@ -239,7 +237,7 @@ def _ended(state: CellState, lab: Lab | None, began: float) -> CellState:
     return replace(state, made=lab.models.made, stored=lab.models.stored, spent=lab.models.spent)
 
 
-def _assembled(cfg: DictConfig, unfinished: Run | None) -> Lab:
+def _assembled(cfg: Config, unfinished: Run | None) -> Lab:
     """Resume the interrupted run, unless its data or weights have changed."""
     if unfinished:
         cfg.resume = str(unfinished.folder)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import Sheet, as_table, percents, said
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.records import Usage
+from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
+from reflexion_lab.studies.finished import CellState
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from reflexion_lab.runner.config.grid import Cell
-    from reflexion_lab.studies.cell_states import CellState
+    from reflexion_lab.studies.finished import CellState
     from reflexion_lab.studies.sweep import Sweep
 
 ROWS = 40
@@ -109,3 +119,100 @@ def swept(sweep: Sweep) -> list[str]:
             key, _, value = override.partition("=")
             values.setdefault(key, set()).add(value)
     return [key for key, distinct in values.items() if len(distinct) > 1]
+
+
+EVERY = 0.5
+"""Seconds between two updates."""
+
+
+@contextmanager
+def shown(sweep: Sweep, quiet: bool = False) -> Iterator[None]:
+    """Show the progress of `sweep`, from a thread, until the end of the block."""
+    if quiet:
+        yield
+        return
+    view, ended = SweepProgress(sweep), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(EVERY):
+            view.look()
+
+    thread = threading.Thread(target=look, name="sweep progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        view.close()
+
+
+class SweepProgress:
+    """A bar in a terminal or a notebook, a line now and then in a log."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self._began = self._logged = time.monotonic()
+        self._former = {(state.number, state.at) for state in sweep.lines}
+        self._expected: dict[str, int] = {}
+        self._is_log = not (sys.stderr.isatty() or in_notebook())
+        layout = "{l_bar}{bar}| {n:.1f}/{total} cells [{elapsed}{postfix}]"
+        self._bar = bar(total=len(sweep), disable=self._is_log, bar_format=layout)
+
+    def look(self) -> None:
+        states = list(self.sweep.states.values())
+        self._bar.n = min(len(self.sweep), self.done(states))
+        self._bar.set_postfix_str(self.line(states))
+        if self._is_log and time.monotonic() - self._logged > LOG_EVERY:
+            self._log(states)
+
+    def done(self, states: list[CellState]) -> float:
+        """Number of cells that have ended, plus the finished fraction of each running cell."""
+        return sum(self._share(state) for state in states)
+
+    def line(self, states: list[CellState]) -> str:
+        """The text after the progress bar."""
+        ended = (state for state in states if state.status in ("done", "failed", "stopped"))
+        new = [state for state in ended if (state.number, state.at) not in self._former]
+        calls, stored = sum(state.made for state in new), sum(state.stored for state in new)
+        cost = sum((state.spent for state in new), Usage()).cost
+        counts = Counter(state.status for state in states)
+        parts = [
+            f"{counts[status]} {status}"
+            for status in ("kept", "failed", "lost", "stopped", "elsewhere")
+            if counts[status]
+        ]
+        parts.append(f"{calls} calls made, {stored} saved" + (f" ({stored / (calls + stored):.0%})" if stored else ""))
+        if cost:
+            parts.append(f"cost {cost:.4f}")
+        return ", ".join((*parts, f"{self._left(states)} left"))
+
+    def close(self) -> None:
+        self.look()
+        self._bar.close()
+        if self._is_log:
+            self._log(list(self.sweep.states.values()))
+
+    def _log(self, states: list[CellState]) -> None:
+        self._logged = time.monotonic()
+        print(f"{self.done(states):.1f}/{len(self.sweep)} cells, {self.line(states)}", file=sys.stderr, flush=True)
+
+    def _share(self, state: CellState) -> float:
+        if state.status != "running":
+            return float(state.status != "waiting")
+        run = Path(state.folder)
+        try:
+            if state.folder not in self._expected:
+                manifest = msgspec.json.decode((run / "manifest.json").read_bytes())
+                self._expected[state.folder] = max(1, manifest["n_expected"])
+            return min(1.0, (run / "results.jsonl").read_bytes().count(b"\n") / self._expected[state.folder])
+        except OSError:
+            return 0.0  # not started yet
+
+    def _left(self, states: list[CellState]) -> str:
+        skipped = sum(state.status in ("kept", "elsewhere") for state in states)
+        new = self.done(states) - skipped
+        if new <= 0:
+            return "unknown time"
+        seconds = (time.monotonic() - self._began) / new * (len(self.sweep) - skipped - new)
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"

@@ -20,7 +20,7 @@ from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.studies.tracking import arm_view, run_view
+from reflexion_lab.studies.tracking import arm_runs, run_view
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)], "c": [(0.0, False), (0.0, False)]}
 
@@ -51,7 +51,7 @@ def views(runs, folder):
         "table": "\n".join(map(repr, sheets(comparison))),
         "csv": next(iter(csv.DictReader(write_table(folder / "t.csv", comparison).open()))),
         "run in MLflow": {one.name: one.value for one in run_view.metrics(log, summary(log))},
-        "arm in MLflow": {one.name: one.value for one in arm_view.metrics(row, comparison, Curve.over(made[1], 2))},
+        "arm in MLflow": {one.name: one.value for one in arm_runs.metrics(row, comparison, Curve.over(made[1], 2))},
         "runs": frames.runs,
         "tasks": frames.tasks,
         "attempts": frames.attempts,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflexion_lab.cli.doctor_checks import Visit, findings, in_words, print_summary, print_table, standing
+from reflexion_lab.cli.doctor import Visit, findings, in_words, print_summary, print_table, standing
 from reflexion_lab.cli.main import main
 from reflexion_lab.tasks.sandbox.attacks import HOME, QUICK, Attack, Verdict, read
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import FolderError
-from reflexion_lab.notebook.compared import compare, report
+from reflexion_lab.notebook.compare import compare, report
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}

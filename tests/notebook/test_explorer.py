@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from reflexion_lab.notebook.explorer import explore
+from reflexion_lab.notebook.explore import explore
 from reflexion_lab.records import Attempt, Evaluation, MemoryState, Trajectory
 
 RIGHT, WRONG = (1, True), (0, False)
@@ -120,6 +120,6 @@ def test_only_one_run_can_be_explored(write_run):
 
 def test_the_module_costs_no_widgets_until_it_shows_itself():
     code = (
-        "import sys, reflexion_lab.notebook.explorer; assert not {'ipywidgets', 'numpy', 'jinja2'} & sys.modules.keys()"
+        "import sys, reflexion_lab.notebook.explore; assert not {'ipywidgets', 'numpy', 'jinja2'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -156,9 +156,9 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
         "records/__init__",
         "runner/folder/folder",
         "analysis/report/sheets",
-        "notebook/running",
-        "notebook/compared",
-        "notebook/explorer",
+        "notebook/run",
+        "notebook/compare",
+        "notebook/explore",
     ):
         path = tmp_path / "copy" / "reflexion_lab" / f"{name}.py"
         path.write_text(f"{path.read_text()}\nRELOADED = True\n")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import reflexion_lab as rl
 from reflexion_lab.errors import ConfigError, FolderError
-from reflexion_lab.notebook.running import Run
+from reflexion_lab.notebook.run import Run
 from reflexion_lab.runner.folder.folder import RunFolder, folders
 
 

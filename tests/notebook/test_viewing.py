@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.report import pieces as views
 from reflexion_lab.errors import FolderError
-from reflexion_lab.notebook import viewing as notebook
-from reflexion_lab.notebook.stepping import by_hand
-from reflexion_lab.notebook.viewing import view
+from reflexion_lab.notebook import view as notebook
+from reflexion_lab.notebook.run import by_hand
+from reflexion_lab.notebook.view import view
 from reflexion_lab.records import (
     OUTCOMES,
     Attempt,

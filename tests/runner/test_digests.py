@@ -23,7 +23,7 @@ GROUPS = [
 CONFIGS = [tuple(filter(None, choices)) for choices in zip_longest(*GROUPS)]
 """Every choice of every group once, as many at once as there are groups: to compose a config takes its time."""
 EXECUTION = re.compile(
-    rf"({'|'.join(manifest.HOW_NOT_WHAT)})(\..*)?|{'|'.join(map(re.escape, manifest.PLACED))}"
+    rf"({'|'.join(manifest.EXECUTION_KEYS)})(\..*)?|{'|'.join(map(re.escape, manifest.PLACED))}"
     rf"|(model|roles\.\w+)\.({'|'.join(manifest.HOW_ASKED)})"
 )
 OPENAI = "reflexion_lab.agent.models.openai.OpenAIModel"
@@ -77,7 +77,7 @@ def test_the_table_of_keys_in_the_documentation_is_that_of_the_code():
     rows = re.findall(r"^\| (`.*?) \| (\S.*?) \|", page.partition("## Keys and digests")[2].partition("\n## ")[0], re.M)
     by_keys = {tuple(re.findall(r"`([^`]+)`", keys)): answer for keys, answer in rows}
     no = {key for keys, answer in by_keys.items() if answer == "no" for key in keys} - {"model=openai"}
-    assert no == {*manifest.HOW_NOT_WHAT, *manifest.PLACED, *manifest.HOW_ASKED} - {"prices"}
+    assert no == {*manifest.EXECUTION_KEYS, *manifest.PLACED, *manifest.HOW_ASKED} - {"prices"}
     assert by_keys["prices",] == "if a stop rule has a `cost`"
     assert by_keys[manifest.DATA,] == "yes"
 
@@ -89,7 +89,7 @@ OLD = json.loads((Path(__file__).parent / "manifest_of_an_earlier_version.json")
 
 
 def test_the_digest_of_an_earlier_version_is_no_disagreement():
-    from reflexion_lab.studies.replay.verify.digests import of_config
+    from reflexion_lab.studies.replay.verify import of_config
 
     (finding,) = of_config(manifest_of(OLD))
     assert finding.disagreements == ()

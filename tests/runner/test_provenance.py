@@ -18,10 +18,9 @@ from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Provenance
 from reflexion_lab.runner.config.compose import assemble, compose
-from reflexion_lab.runner.folder import provenance as source
+from reflexion_lab.runner.folder import manifest as source
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import differences
-from reflexion_lab.runner.folder.provenance import code_digest, file_digest, own_parts, provenance
+from reflexion_lab.runner.folder.manifest import code_digest, differences, file_digest, own_parts, provenance
 from reflexion_lab.tasks.sandbox.cached import VERSION
 
 SMALL = ("model=simulated", "actor=single_shot", "benchmark.load.n=2", "tracker=none", "quiet=true")

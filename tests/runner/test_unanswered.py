@@ -16,10 +16,9 @@ from reflexion_lab.loop.stop import FirstOf, MaxAttempts, Passed
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.records import Completion, Sampling
-from reflexion_lab.runner.deferred import DeferredTasks
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import describe
-from reflexion_lab.runner.runner import PATIENCE, Runner
+from reflexion_lab.runner.runner import PATIENCE, DeferredTasks, Runner
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 

@@ -10,11 +10,11 @@ import pytest
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.check import arm_warnings
-from reflexion_lab.runner.config.compose import CONF, assemble, compose
+from reflexion_lab.runner.config.compose import CONF, compose
+from tests.studies.small_runs import REFLECTION, run_lab, script
 
-REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return {0}\nCONFIDENCE: 0.5\n"
 RULES = [
-    {"when": "^My Python program failed", "scope": "conversation", "reply": REFLECTION.format(1)},
+    {"when": "^My Python program failed", "scope": "conversation", "reply": REFLECTION.format("return 1")},
     {"when": "return 1", "scope": "conversation", "reply": "\n    return 1\n"},
     {"when": "", "reply": "\n    return None\n"},
 ]
@@ -24,47 +24,37 @@ ARMS = [name for name in EXPERIMENTS if not name.endswith("_sweep")]
 
 @pytest.fixture
 def run(tmp_path):
-    """Carry out an experiment with a call cache of its own; returns its log, and its calls in their order."""
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(RULES))
-    root = tmp_path / "runs"
+    """Run an experiment with a call cache of its own; returns its log, and its calls in their order."""
 
-    def carried_out(name, *overrides):
+    def run_experiment(name, *overrides):
         calls = tmp_path / f"{name}.sqlite"
-        lab = assemble(
-            compose(
-                *(f"experiment={name}", "model=scripted", f"model.path={script}", f"run_root={root}", "workers=1"),
-                *("benchmark.limit=3", "tracker=none", "quiet=true", f"cache.path={calls}", *overrides),
-            )
-        )
-        lab.runner.run()
-        lab.close()
-        with closing(sqlite3.connect(calls)) as stored:
-            rows = stored.execute("SELECT key, request FROM calls ORDER BY rowid")
-            asked = [(key, json.loads(request)) for key, request in rows]
-        return Log.read(lab.folder), asked
+        where = (f"model.path={script(tmp_path, RULES)}", f"run_root={tmp_path / 'runs'}", f"cache.path={calls}")
+        small = ("model=scripted", "workers=1", "benchmark.limit=3", "tracker=none", "quiet=true")
+        lab = run_lab(compose(f"experiment={name}", *small, *where, *overrides))
+        with closing(sqlite3.connect(calls)) as store:
+            rows = store.execute("SELECT key, request FROM calls ORDER BY rowid")
+            return Log.read(lab.folder), [(key, json.loads(request)) for key, request in rows]
 
-    return carried_out
+    return run_experiment
 
 
-def firsts(log, asked):
+def first_calls(log, calls):
     """By task: the first program, the first prompt and the key of the first call."""
-    found = {}
-    for task_id, attempts in log.attempts.items():
-        first = attempts[0].trajectory
-        said = [message.content for message in first.messages]
-        key = next(key for key, request in asked if [m["content"] for m in request["messages"]] == said)
-        found[task_id] = (first.solution, first.messages, key)
-    return found
+    keys = {tuple(message["content"] for message in request["messages"]): key for key, request in reversed(calls)}
+    by_task = {task_id: attempts[0].trajectory for task_id, attempts in log.attempts.items()}
+    return {
+        task_id: (first.solution, first.messages, keys[tuple(message.content for message in first.messages)])
+        for task_id, first in by_task.items()
+    }
 
 
 @pytest.mark.filterwarnings("ignore:temperature:RuntimeWarning")
-def test_every_arm_begins_with_the_very_same_calls(run):
-    wanted = firsts(*run("reflexion"))
-    assert len(wanted) == 3
+def test_every_arm_begins_with_the_same_calls(run):
+    expected = first_calls(*run("reflexion"))
+    assert len(expected) == 3
     for name in EXPERIMENTS:
-        log, asked = run(name)
-        assert firsts(log, asked) == wanted, name
+        log, calls = run(name)
+        assert first_calls(log, calls) == expected, name
         assert log.is_graded, name
         lengths = {len(attempts) for attempts in log.attempts.values()}
         assert lengths == {4 if name == "omega_sweep" else 1 if name == "simple" else 3}, name
@@ -72,14 +62,14 @@ def test_every_arm_begins_with_the_very_same_calls(run):
 
 @pytest.mark.slow
 def test_arms_at_one_temperature_share_their_first_calls(run):
-    wanted = firsts(*run("reflexion", "temperature=0.8"))
+    expected = first_calls(*run("reflexion", "temperature=0.8"))
     for name in ARMS:
-        assert firsts(*run(name, "temperature=0.8")) == wanted, name
+        assert first_calls(*run(name, "temperature=0.8")) == expected, name
 
 
-def test_warming_begins_at_the_temperature_of_all_arms(run):
-    _, asked = run("warming", "temperature=0.7", "actor.temperatures=[0.0,0.1,0.2]")
-    assert {request["sampling"]["temperature"] for _, request in asked} == {0.7, 0.8, 0.9}
+def test_the_first_temperature_of_warming_is_that_of_all_arms(run):
+    _, calls = run("warming", "temperature=0.7", "actor.temperatures=[0.0,0.1,0.2]")
+    assert {request["sampling"]["temperature"] for _, request in calls} == {0.7, 0.8, 0.9}
 
 
 @pytest.mark.filterwarnings("ignore:temperature:RuntimeWarning")
@@ -87,10 +77,10 @@ def test_warming_begins_at_the_temperature_of_all_arms(run):
 def test_an_arm_is_called_as_its_experiment(name):
     cfg = compose(f"experiment={name}")
     assert cfg.arm == name
-    assert [doubt for doubt in arm_warnings(plain(cfg)) if doubt.startswith("arm:")] == []
+    assert [message for message in arm_warnings(plain(cfg)) if message.startswith("arm:")] == []
 
 
-def test_retries_that_cannot_differ_are_told(run):
+def test_retries_that_cannot_differ_are_warned_of(run):
     with pytest.warns(RuntimeWarning, match="draws the same program at every attempt"):
         run("retry")
     with warnings.catch_warnings():
@@ -108,13 +98,13 @@ def test_retries_that_cannot_differ_are_told(run):
         ("reflexion_generic", "reflector=llm"),
     ],
 )
-def test_an_override_that_makes_an_arm_another_one_is_told(name, override):
+def test_an_override_that_makes_an_arm_another_one_is_warned_of(name, override):
     messages = list(arm_warnings(plain(compose(f"experiment={name}", *override.split()))))
     group = override.split()[-1].partition("=")[0]
     assert any(f"arm: got {name} with {group}" in message for message in messages)
 
 
-def test_an_actor_that_is_no_escalation_is_refused_for_it():
+def test_an_actor_that_is_no_escalation_is_refused():
     with pytest.raises(Exception, match="Could not override 'actor@actor"):
         compose("experiment=escalation", "actor=single_shot")
 

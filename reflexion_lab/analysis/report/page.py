@@ -20,10 +20,9 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from reflexion_lab.analysis.report import cells, pieces
-from reflexion_lab.analysis.report.headline import facts
 from reflexion_lab.analysis.report.history import Sources, history
 from reflexion_lab.analysis.report.pieces import WORDS
-from reflexion_lab.analysis.report.run_tables import usage, warnings
+from reflexion_lab.analysis.report.run_tables import facts, usage, warnings
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.loop.selection import submitted_at

@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -18,7 +18,12 @@ from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.limits import Above0, Count, Positive, PositiveShare
 from reflexion_lab.records import Record, Sampling
 
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
 T = TypeVar("T")
+Config: TypeAlias = "DictConfig"
+"""A composed config."""
 
 METHODS = {
     "model": "complete",

@@ -1,4 +1,9 @@
-"""The composition root: from a Hydra config to the parts of a run. The one module, beside the CLI, that knows Hydra."""
+"""The composition root: from overrides to a config, from a config to the parts of a run.
+
+`compose` serves Python and most commands, `hydra_main` the command `run` with Hydra's flags, `grid.cells` sweeps. Every
+config, that of a manifest too, is checked and assembled by `assemble`. Only this room, and the launchers of
+`studies.scale`, know Hydra.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,14 @@ import contextlib
 import copy
 import fcntl
 import functools
+import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +28,7 @@ from reflexion_lab.protocols import Begun, Executor, Model, Sandbox, Stop, Suite
 from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
+    Config,
     LoopValues,
     asked,
     build,
@@ -49,13 +57,17 @@ from reflexion_lab.runner.config.parts import (
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
-from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT, describe, differences, resumption
-from reflexion_lab.runner.folder.provenance import file_digest, provenance
+from reflexion_lab.runner.folder.manifest import (
+    EXECUTION_KEYS,
+    describe,
+    differences,
+    file_digest,
+    provenance,
+    resumption,
+)
 from reflexion_lab.runner.pool import Shuffled, pool_runs
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from reflexion_lab.agent.models.cache import CachedModel, Draws
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
@@ -97,12 +109,26 @@ class Lab(NamedTuple):
                     last_first.callback(part.close)
 
 
-def compose(*overrides: str) -> DictConfig:
+def compose(*overrides: str) -> Config:
     """The config that `reflexion-lab run *overrides` would use; works in a notebook."""
     try:
         return _composed(*overrides)
     except Exception as problem:
         raise blamed(problem, overrides) from problem.__cause__
+
+
+def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
+    """Call `job` with the config of the command line `arguments`, unless Hydra's flags only print something: `--cfg`,
+    `--info`, `--shell-completion`. Inside `job`, Hydra knows the overrides.
+    """
+    import hydra
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors of the config come as they are
+    sys.argv = ["reflexion-lab run", *arguments]
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+    except Exception as problem:
+        raise blamed(problem, [word for word in arguments if not word.startswith("-")]) from problem.__cause__
 
 
 def blamed(problem: Exception, overrides: Sequence[str]) -> Exception:
@@ -138,11 +164,11 @@ def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:
         problem.add_note(f"did you mean {nearest(unknown[1], settings.places(plain(cfg, resolve=False)))!r}?")
 
 
-def _composed(*overrides: str) -> DictConfig:
+def _composed(*overrides: str) -> Config:
     from hydra import compose as hydra_compose
 
     with hydra_initialized():
-        cfg: DictConfig = hydra_compose("config", overrides=list(overrides))
+        cfg: Config = hydra_compose("config", overrides=list(overrides))
     return cfg
 
 
@@ -162,27 +188,31 @@ def hydra_initialized() -> Iterator[None]:
             GlobalHydra.instance().hydra = outer
 
 
-def restored(config: Mapping[str, Any]) -> DictConfig:
+def restored(config: Mapping[str, Any]) -> Config:
     """The config that a manifest holds; keys of how a run is carried out that it lacks are null."""
     from omegaconf import OmegaConf
 
-    return OmegaConf.create({**dict.fromkeys(HOW_NOT_WHAT), **config})
+    return OmegaConf.create({**dict.fromkeys(EXECUTION_KEYS), **config})
 
 
-def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
-    """One component a line, in the order of the data.
+def assemble(config: Config | Mapping[str, Any]) -> Lab:
+    """Check a config and build the parts of its run.
 
     Parameters
     ----------
-    is_recorded : bool, default False
-        The config is that of an earlier run, perhaps of an earlier version: unused keys may be
-        in it.
+    config : Config | Mapping[str, Any]
+        A composed config; or a plain mapping, the config of a manifest, perhaps of an earlier version: it may hold
+        unused keys.
 
     Raises
     ------
     ConfigError
         A value is invalid, a key is unused, or a resumed run began with another config.
     """
+    from omegaconf import OmegaConf
+
+    is_recorded = not OmegaConf.is_config(config)
+    cfg = restored(config) if is_recorded else cast("Config", config)
     settings.check(cfg)
     settings.check_keys(cfg) if not is_recorded else check_targets("", plain(cfg), is_recorded)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
@@ -203,7 +233,7 @@ def assemble(cfg: DictConfig, *, is_recorded: bool = False) -> Lab:
     return lab
 
 
-def load_executor(cfg: DictConfig) -> Executor:
+def load_executor(cfg: Config) -> Executor:
     """What the config names; this process, where it names nothing, as an old manifest."""
     executor: Executor = build(
         cfg.executor or {"_target_": "reflexion_lab.studies.scale.local_executor.Local"}, "executor"
@@ -211,7 +241,7 @@ def load_executor(cfg: DictConfig) -> Executor:
     return executor
 
 
-def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) -> Lab:
+def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> Lab:
     from omegaconf import OmegaConf
 
     from reflexion_lab.runner.runner import Runner
@@ -264,7 +294,7 @@ def _assembled(cfg: DictConfig, executor: Executor, held: contextlib.ExitStack) 
     return Lab(runner, folder, tracker, sandbox, models, archive, executor)
 
 
-def begin(archive: Archive | None, cfg: DictConfig, folder: RunFolder, executor: Executor) -> Rounds | OneRound:
+def begin(archive: Archive | None, cfg: Config, folder: RunFolder, executor: Executor) -> Rounds | OneRound:
     """Read the store as it stood when the run in `folder` began, which a resumed run does again. Cells of a sweep begin
     with the same snapshot, which the first of them takes.
     """
@@ -297,7 +327,7 @@ def _locked(path: Path | None) -> Iterator[None]:
 
 
 def loop_factory(
-    cfg: DictConfig, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
+    cfg: Config, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
 ) -> Callable[[], Reflexion]:
     """Makes the loop of one task: parts are shared, memory and draw counts are the task's own."""
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
@@ -354,7 +384,7 @@ def draws_by_role(models: Models) -> dict[str, Draws]:
     return {role: draws[id(models.of(role))] for role in ROLES}
 
 
-def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
+def stop_rules(cfg: Config, stuck: Stuck) -> Stop:
     """Default stop rules, followed by those of the group `stop`."""
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
 
@@ -368,7 +398,7 @@ def stop_rules(cfg: DictConfig, stuck: Stuck) -> Stop:
     )
 
 
-def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
+def suite_writer_factory(cfg: Config, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
     """Makes the writer of one task's tests. Its draws are counted apart, from `SUITE_DRAWS`: the loop's stay those of
     every other arm, and no draft that vouches for a test is a candidate of the loop itself.
     """
@@ -387,7 +417,7 @@ def suite_writer_factory(cfg: DictConfig, model: Model, sandbox: Sandbox) -> Cal
     return writer
 
 
-def _provenance(cfg: DictConfig, archive: Archive | None) -> Provenance:
+def _provenance(cfg: Config, archive: Archive | None) -> Provenance:
     from reflexion_lab.tasks.sandbox.cached import VERSION
 
     overrides, launcher = asked()
@@ -396,7 +426,7 @@ def _provenance(cfg: DictConfig, archive: Archive | None) -> Provenance:
 
 
 def described(
-    cfg: DictConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
+    cfg: Config, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
 ) -> Manifest:
     """What the run is. Raises ConfigError: the run to resume began as another one."""
     manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
@@ -411,12 +441,12 @@ def described(
     return manifest
 
 
-def draws_from_runs(cfg: DictConfig) -> bool:
+def draws_from_runs(cfg: Config) -> bool:
     """Whether the reflector reads what earlier runs wrote."""
     return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
 
 
-def pool_digests(cfg: DictConfig, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
+def pool_digests(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
     """By run id, the digest of the attempts of each run that `reflector=shuffled` draws from in the run of `manifest`.
 
     Parameters
@@ -429,7 +459,7 @@ def pool_digests(cfg: DictConfig, manifest: Manifest, known: Collection[str]) ->
     return {RunFolder(run).manifest.run_id: file_digest(run / "attempts.jsonl") for run in folders}
 
 
-def open_folder(cfg: DictConfig, manifest: Manifest) -> RunFolder:
+def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:
     """A new run folder with its manifest, or the one to resume."""
     if cfg.resume is not None:
         return RunFolder.existing(cfg.resume)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
-from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.build import Config, plain
 from reflexion_lab.runner.config.compose import hydra_initialized, suggest_key
 from reflexion_lab.runner.folder.manifest import config_digest, store_place
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
-    from omegaconf import DictConfig
 
 
 class Cell(NamedTuple):
@@ -29,20 +28,20 @@ class Cell(NamedTuple):
     """Index from 0 in Hydra's order: the last swept key varies fastest."""
     overrides: tuple[str, ...]
     """Swept or not; what only concerns Hydra is left out."""
-    cfg: DictConfig
+    cfg: Config
 
     @property
     def digest(self) -> str:
         return cell_digest(self.cfg)
 
 
-def cell_digest(cfg: DictConfig) -> str:
+def cell_digest(cfg: Config) -> str:
     """`digest_of`, with a suffix for a store: what it holds differs from place to place, and cells learn from it."""
     place = store_place(without_logins(plain(cfg)))
     return digest_of(cfg) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
 
 
-def digest_of(cfg: DictConfig) -> str:
+def digest_of(cfg: Config) -> str:
     """The `config_digest` that the manifest of a run with this config has."""
     return config_digest(without_logins(plain(cfg)))
 
@@ -72,7 +71,7 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
             searched + [override.input_line or "" for override in own if not override.is_sweep_override()]
         )
         grid = itertools.product(*map(_each, parser.parse_overrides(params) + own))
-        composed: dict[tuple[str, ...], DictConfig] = {}
+        composed: dict[tuple[str, ...], Config] = {}
         return [
             Cell(
                 number,
@@ -165,8 +164,8 @@ def _of_cell(
     chosen: Sequence[Override],
     searched: Sequence[str],
     is_group: Callable[[str], bool],
-    composed: dict[tuple[str, ...], DictConfig],
-) -> DictConfig:
+    composed: dict[tuple[str, ...], Config],
+) -> Config:
     try:
         return _composed(chosen, searched, is_group, composed)
     except Exception as problem:
@@ -180,8 +179,8 @@ def _composed(
     chosen: Sequence[Override],
     searched: Sequence[str],
     is_group: Callable[[str], bool],
-    composed: dict[tuple[str, ...], DictConfig],
-) -> DictConfig:
+    composed: dict[tuple[str, ...], Config],
+) -> Config:
     """`searched`: where else Hydra looks for configs."""
     from hydra import compose
     from omegaconf import OmegaConf

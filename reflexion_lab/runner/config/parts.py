@@ -18,12 +18,10 @@ from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.protocols import Embedder, Model, Pool, Store
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.build import build, capability, construct, converted, plain, takes
+from reflexion_lab.runner.config.build import Config, build, capability, construct, converted, plain, takes
 from reflexion_lab.storage.ledger import Caps
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from reflexion_lab.agent.models.cache import CachedModel, Counts
     from reflexion_lab.agent.models.prices import Entry
     from reflexion_lab.memory.archive import Archive
@@ -91,7 +89,7 @@ ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
 """Roles of models. Each but the actor may have its own model, `roles.NAME`; the last two serve escalation."""
 
 
-def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
+def load_archive(cfg: Config, store: Store | None = None) -> Archive | None:
     """What all loops share; None where the config has no actor read of other loops and no store keep them. `store`:
     goes in the place of the config's.
     """
@@ -115,7 +113,7 @@ def load_archive(cfg: DictConfig, store: Store | None = None) -> Archive | None:
     )
 
 
-def shares(cfg: DictConfig) -> bool:
+def shares(cfg: Config) -> bool:
     """Whether an actor reads from other loops, or a store keeps their memory."""
     from reflexion_lab.memory.archive import Shown
 
@@ -124,12 +122,12 @@ def shares(cfg: DictConfig) -> bool:
     return shows or shared.priors or capability(cfg.recall, "reads_other_tasks", True, is_inherited=False) or keeps(cfg)
 
 
-def keeps(cfg: DictConfig) -> bool:
+def keeps(cfg: Config) -> bool:
     """Whether the memory of a run is stored beyond its end."""
     return bool(capability(cfg.store, "is_durable", True, is_inherited=False))
 
 
-def snapshot_path(cfg: DictConfig) -> Path | None:
+def snapshot_path(cfg: Config) -> Path | None:
     """The file with the state of the store that every cell of a sweep begins with; None where a run reads the store as
     it is.
     """
@@ -139,7 +137,7 @@ def snapshot_path(cfg: DictConfig) -> Path | None:
     return Path(cfg.run_root, "sweeps", cfg.sweep_id, f"memory-{digest}.json")
 
 
-def load_embedder(cfg: DictConfig) -> Embedder:
+def load_embedder(cfg: Config) -> Embedder:
     """The embedder behind its cache; its weights are read when it is first asked."""
     from reflexion_lab.memory.embedders.cached import CachedEmbedder
 
@@ -147,7 +145,7 @@ def load_embedder(cfg: DictConfig) -> Embedder:
     return CachedEmbedder(build(cfg.embedder, "embedder"), path)
 
 
-def embedder_fingerprint(cfg: DictConfig, archive: Archive | None) -> str:
+def embedder_fingerprint(cfg: Config, archive: Archive | None) -> str:
     """Fingerprint of the embedder that retrieval uses; "" if it uses none."""
     if archive is None or not takes(plain(cfg.retriever), "embedder"):
         return ""
@@ -157,14 +155,14 @@ def embedder_fingerprint(cfg: DictConfig, archive: Archive | None) -> str:
         return ""
 
 
-def load_sandbox(cfg: DictConfig, servers: int | None = None) -> CachedSandbox:
+def load_sandbox(cfg: Config, servers: int | None = None) -> CachedSandbox:
     """The sandbox behind its execution cache."""
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
     return cached(cfg, Sandbox(load_limits(cfg), servers or cfg.sandbox.servers))
 
 
-def cached(cfg: DictConfig, sandbox: Pool) -> CachedSandbox:
+def cached(cfg: Config, sandbox: Pool) -> CachedSandbox:
     """`sandbox` behind the execution cache."""
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
@@ -194,7 +192,7 @@ def timed(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = Fal
     return tasks
 
 
-def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
+def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
     """The selected tasks, under the digest of the whole data set. `sandbox` computes what a data set leaves out."""
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
@@ -215,7 +213,7 @@ def load_benchmark(cfg: DictConfig, sandbox: CachedSandbox | None = None) -> Ben
     return chosen
 
 
-def load_models(cfg: DictConfig, clock: Callable[[], float] = time.monotonic) -> Models:
+def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Models:
     """The model of every role: within the caps, behind the call cache. Roles of equal config share one instance in a
     process.
     """
@@ -243,7 +241,7 @@ def load_models(cfg: DictConfig, clock: Callable[[], float] = time.monotonic) ->
 
 
 def _cached(
-    cfg: DictConfig, role: str, node: dict[str, Any], meter: Meter, lists: Sequence[Sequence[Entry]]
+    cfg: Config, role: str, node: dict[str, Any], meter: Meter, lists: Sequence[Sequence[Entry]]
 ) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.agent.models.capped import CappedModel, longest_reply
@@ -276,7 +274,7 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
             )
 
 
-def _check_style(cfg: DictConfig, role: str, node: DictConfig) -> None:
+def _check_style(cfg: Config, role: str, node: Config) -> None:
     """Raises ConfigError: a model that chats would be given the beginning of a file."""
     reason = capability(node, "only_chats", "")
     if not reason or role in ("reflector", "critic", "suite_writer"):
@@ -306,7 +304,7 @@ def _model(node: bytes) -> Model:
     return model
 
 
-def load_limits(cfg: DictConfig) -> Any:
+def load_limits(cfg: Config) -> Any:
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
     return converted("sandbox.limits", cfg.sandbox.limits, Limits)

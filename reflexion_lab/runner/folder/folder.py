@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -42,9 +43,38 @@ from reflexion_lab.records import (
     TaskResult,
     WrittenTests,
 )
+from reflexion_lab.runner.folder import registration
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
+
+DIGESTS = "digests.json"
+SEALED = (
+    "manifest.json",
+    "attempts.jsonl",
+    "results.jsonl",
+    "grades.jsonl",
+    "written_tests.jsonl",
+    "suite_verdicts.jsonl",
+    "set_aside.jsonl",
+    "resumptions.jsonl",
+    "memory.json",
+    "recorded.json",
+    registration.FILE,
+)
+"""Of these, the files that a run has; all else in its folder is a view of them."""
+
+
+class Digest(Record, frozen=True, kw_only=True):
+    """One file."""
+
+    sha256: str
+    """In hex."""
+    lines: int
+    """Line breaks."""
+
+
+_DECODER = msgspec.json.Decoder(dict[str, Digest])
 
 
 class _Place(Record, frozen=True):
@@ -311,3 +341,46 @@ def _matching(run: str) -> list[RunFolder]:
     if matches := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:
         return matches
     raise FolderError(run, "no manifest.json in any folder", "a pattern that fits run folders")
+
+
+def seal(folder: RunFolder) -> None:
+    """Write the digests of a finished run. A run that was finished before, and added nothing, keeps those that it has:
+    a second look may not bless what was changed meanwhile.
+    """
+    if folder.is_untouched and is_sealed(folder):
+        return
+    folder.write_json(DIGESTS, msgspec.to_builtins(digests(folder.path)))
+
+
+def is_sealed(folder: RunFolder) -> bool:
+    """Whether the run was finished once."""
+    return (folder.path / DIGESTS).exists()
+
+
+def digests(folder: Path) -> dict[str, Digest]:
+    """Current digests of the files of a run, by name."""
+    return {name: _digest(folder / name) for name in SEALED if (folder / name).is_file()}
+
+
+def sealed(folder: Path) -> dict[str, Digest] | None:
+    """Digests of the files at the end of the run, by name; None if they were not recorded.
+
+    Raises
+    ------
+    FolderError
+        The seal cannot be read.
+    """
+    path = folder / DIGESTS
+    try:
+        return _DECODER.decode(path.read_bytes()) if path.exists() else None
+    except msgspec.MsgspecError as problem:
+        raise FolderError(f"{path}: {problem}", expected="sha256 and lines of each file of records") from None
+
+
+def _digest(path: Path) -> Digest:
+    sha256, lines = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            sha256.update(part)
+            lines += part.count(b"\n")
+    return Digest(sha256=sha256.hexdigest(), lines=lines)

@@ -23,14 +23,12 @@ from reflexion_lab.protocols import Store
 from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import HOW_NOT_WHAT
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.postgresql import is_url, with_login
 from reflexion_lab.studies.replay import bundle
-from reflexion_lab.studies.replay.bundle import About, BundleError
-from reflexion_lab.studies.replay.recorded_files import CALLS, VECTORS, Call, as_file, as_lines, copied
-from reflexion_lab.studies.replay.replay import Supplies, keeps, pools, rerun
-from reflexion_lab.studies.replay.sameness import Sameness, compare
+from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, Call, as_file, as_lines, copied
+from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, keeps, pools, rerun
 from reflexion_lab.tasks.benchmarks.datasets_in import HUB
 
 if TYPE_CHECKING:
@@ -226,7 +224,7 @@ def _members(run: RunFolder, manifest: Manifest, supplies: Supplies, again: Path
     for path in sorted(supplies.memory.glob("*.jsonl")):
         yield f"memory/{path.name}", path.read_bytes()
     if supplies.data:
-        name = re.sub(r"[^\w.+-]", "_", Path(supplies.data).name)[-200:].lstrip(".")
+        name = re.sub(r"[/\\\x00-\x1f]", "_", Path(supplies.data).name)[-200:].lstrip(".")
         yield f"data/{name or 'tasks'}", Path(supplies.data).read_bytes()
     for number, folder in enumerate(supplies.pool):
         earlier = RunFolder.existing(folder)
@@ -242,7 +240,7 @@ def portable(manifest: Manifest) -> Manifest:
     """The manifest without places: of an absolute path its last part is left, and what says where a run lay is empty.
     The digests stay those of the run.
     """
-    config = {key: value for key, value in manifest.config.items() if key not in HOW_NOT_WHAT or key in KEPT}
+    config = {key: value for key, value in manifest.config.items() if key not in EXECUTION_KEYS or key in KEPT}
     config = {key: _without_places(value) for key, value in without_logins(config).items()}
     provenance = replace(manifest.provenance, overrides=())  # they hold places too, and the config says it all
     return replace(manifest, config=config, provenance=provenance)

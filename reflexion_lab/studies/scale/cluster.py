@@ -20,8 +20,7 @@ from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.limits import NotNegative, Positive, validated
 from reflexion_lab.protocols import Begun, Loop, Stored
 from reflexion_lab.records import Episode, Mistake, Record
-from reflexion_lab.studies.scale.crew import Crew
-from reflexion_lab.studies.scale.programs import Programs
+from reflexion_lab.studies.scale.crew import Crew, Programs
 from reflexion_lab.studies.scale.worker import Sent, Worker
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
 
-from reflexion_lab.studies.scale.lost import lost
+from reflexion_lab.studies.scale.launch import lost
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn

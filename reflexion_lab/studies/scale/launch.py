@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.compose import CONF
-from reflexion_lab.studies.scale.lost import Lost
 from reflexion_lab.studies.sweep import carry_out_cell
 
 if TYPE_CHECKING:
@@ -166,3 +165,14 @@ def _failure(job_return: JobReturn) -> str:
     problem = job_return._return_value
     text = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
     return text if isinstance(problem, Lost) else f"{type(problem).__name__}: {text}"
+
+
+class Lost(Exception):
+    """Says all there is to say of it."""
+
+
+def lost(problem: Exception) -> JobReturn:
+    """What Hydra would be told of a job that failed with `problem`."""
+    from hydra.core.utils import JobReturn, JobStatus
+
+    return JobReturn(status=JobStatus.FAILED, _return_value=problem)

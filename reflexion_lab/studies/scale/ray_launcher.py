@@ -10,7 +10,7 @@ from hydra_plugins.hydra_ray_launcher.ray_launcher import RayLauncher
 
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.studies.scale.cluster import Cluster
-from reflexion_lab.studies.scale.lost import lost
+from reflexion_lab.studies.scale.launch import lost
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn

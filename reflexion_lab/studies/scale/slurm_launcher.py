@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 from hydra_plugins.hydra_submitit_launcher.submitit_launcher import SlurmLauncher
 
-from reflexion_lab.studies.scale.lost import Lost, lost
+from reflexion_lab.studies.scale.launch import Lost, lost
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn

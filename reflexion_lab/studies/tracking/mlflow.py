@@ -17,9 +17,8 @@ from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.io.secrets import without_keys, without_login
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import writing
-from reflexion_lab.studies.tracking.arm_runs import Compared, seed_differences
+from reflexion_lab.studies.tracking.arm_runs import Compared, group_keys, seed_differences
 from reflexion_lab.studies.tracking.arm_runs import write as write_arms
-from reflexion_lab.studies.tracking.arm_view import group_keys
 from reflexion_lab.studies.tracking.saved_views import BY_ARM, Page, missing
 from reflexion_lab.studies.tracking.traces import TraceWriter
 

@@ -18,7 +18,7 @@ from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.records import Manifest
 from reflexion_lab.studies.tracking import run_view as view
 from reflexion_lab.studies.tracking import traces
-from reflexion_lab.studies.tracking.parameters import params
+from reflexion_lab.studies.tracking.run_view import params
 
 RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")
 """Of runs in charts: those of our figures, then some of Paul Tol's and grey."""

@@ -21,7 +21,7 @@ from reflexion_lab.memory.extraction import extract
 from reflexion_lab.records import UNKNOWN, Episode, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
-from reflexion_lab.studies.replay.verify.verify import verify
+from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.tracking import writing
 from reflexion_lab.tasks.benchmarks.basics import basics
 

@@ -1,4 +1,4 @@
-"""A run that nobody touched verifies; whatever is changed in its folder is found, and named with its place."""
+"""Verification: an untouched run verifies; every change in its folder is found and located."""
 
 import json
 import re
@@ -14,42 +14,32 @@ from reflexion_lab.studies.replay.bundle import read as read_bundle
 from reflexion_lab.studies.replay.bundle import unpack
 from reflexion_lab.studies.replay.packing import pack
 from reflexion_lab.studies.replay.replay import replay
-from reflexion_lab.studies.replay.verify.verify import verify
-from reflexion_lab.studies.run import finish
+from reflexion_lab.studies.replay.verify import verify
+from reflexion_lab.studies.run import carry_out, finish
+from tests.studies.small_runs import script
 
-REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"
-SCRIPT = [
-    {"when": "ROOT_CAUSE", "reply": REFLECTION},
-    {"when": "What to change", "scope": "conversation", "reply": "\n    return 0\n"},
-    {"when": "", "scope": "conversation", "reply": "\n    return None\n"},
-]
 SMALL = ("model=scripted", "benchmark.limit=3", "loop.max_attempts=2", "tracker=none", "quiet=true")
 RECORDS = ("attempts.jsonl", "results.jsonl", "grades.jsonl", "manifest.json")
 
 
 def composed(folder, *overrides):
-    folder.mkdir(exist_ok=True, parents=True)
-    (folder / "script.json").write_text(json.dumps(SCRIPT))
-    return compose(
-        *SMALL, "workers=1", f"model.path={folder / 'script.json'}", f"run_root={folder / 'runs'}", *overrides
-    )
+    return compose(*SMALL, "workers=1", f"model.path={script(folder)}", f"run_root={folder / 'runs'}", *overrides)
 
 
-def carried_out(folder, *overrides):
-    cfg = composed(folder, *overrides)
-    lab = assemble(cfg)
-    finish(lab, cfg)
-    return lab.folder.path
+def run_in(folder, *overrides):
+    """The folder of a whole run."""
+    carry_out(composed(folder, *overrides))
+    return max((folder / "runs").glob("*/manifest.json")).parent
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return carried_out(tmp_path_factory.mktemp("made"))
+def original(tmp_path_factory):
+    return run_in(tmp_path_factory.mktemp("original"))
 
 
 @pytest.fixture
-def run(made, tmp_path):
-    return shutil.copytree(made, tmp_path / made.name)
+def run(original, tmp_path):
+    return shutil.copytree(original, tmp_path / original.name)
 
 
 def unsealed(run):
@@ -57,27 +47,28 @@ def unsealed(run):
     return run
 
 
-def edited(path, change, line=0):
-    lines = path.read_text().splitlines()
-    record = json.loads(lines[line])
-    change(record)
-    lines[line] = json.dumps(record)
+def edit(path, change, line=0):
+    """Change the JSON value in one line of a file, or a file that is one value."""
+    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    value = json.loads(lines[line])
+    change(value)
+    lines[line] = json.dumps(value)
     path.write_text("\n".join(lines) + "\n")
 
 
-def places(found):
-    return " | ".join(map(str, found.disagreements))
+def places(verification):
+    return " | ".join(map(str, verification.disagreements))
 
 
-def test_a_run_that_nobody_touched_verifies_and_every_part_of_it_was_checked(run, capsys):
-    found = verify(run, execute=True)
-    assert found.holds, places(found)
-    assert [finding.name for finding in found.findings if finding.unchecked] == []
+def test_an_untouched_run_verifies_in_every_part(run, capsys):
+    verification = verify(run, execute=True)
+    assert verification.holds, places(verification)
+    assert [finding.name for finding in verification.findings if finding.unchecked] == []
     assert main(["verify", str(run), "--execute", "2", "--json"]) == 0
     out = capsys.readouterr().out
-    told = json.loads(out.splitlines()[-1])
-    assert told["agrees"] is True
-    assert {finding["verdict"] for finding in told["runs"][0]["findings"]} == {"agrees"}
+    printed = json.loads(out.splitlines()[-1])
+    assert printed["agrees"] is True
+    assert {finding["verdict"] for finding in printed["runs"][0]["findings"]} == {"agrees"}
     assert "2 of 6 programs" in out
 
 
@@ -102,14 +93,13 @@ NOISY = "evaluator=noisy", "evaluator.false_negative=0.5", "evaluator.false_posi
     ],
 )
 def test_runs_of_every_kind_verify(tmp_path, overrides):
-    found = verify(carried_out(tmp_path, *overrides), execute=True)
-    assert found.holds, places(found)
+    verification = verify(run_in(tmp_path, *overrides), execute=True)
+    assert verification.holds, places(verification)
 
 
-def test_any_single_changed_byte_of_the_records_is_found(run, made):
-    """Within words that no figure is made of, too: the seal knows every byte."""
+def test_any_changed_byte_of_the_records_is_found(run, original):
     for name in RECORDS:
-        content = (made / name).read_bytes()
+        content = (original / name).read_bytes()
         for place in range(1, len(content), max(1, len(content) // 7)):
             (run / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
             assert main(["verify", str(run)]) in (1, 2), f"{name}, byte {place}"
@@ -117,8 +107,12 @@ def test_any_single_changed_byte_of_the_records_is_found(run, made):
     assert verify(run).holds
 
 
-def test_a_reply_that_moves_no_figure_is_found_by_the_seal_and_without_it_is_not(run):
-    edited(run / "attempts.jsonl", lambda one: one["trajectory"].update(rationale="another"))
+def reword(attempt):
+    attempt["trajectory"]["rationale"] = "another"
+
+
+def test_a_change_that_moves_no_figure_is_found_by_the_seal(run):
+    edit(run / "attempts.jsonl", reword)
     assert re.search(r"attempts\.jsonl: got \w{16}…, 6 lines, expected \w{16}…, 6 lines", places(verify(run)))
     earlier = verify(unsealed(run))
     assert earlier.holds
@@ -126,88 +120,95 @@ def test_a_reply_that_moves_no_figure_is_found_by_the_seal_and_without_it_is_not
 
 
 CHANGES = [
-    ("attempts.jsonl", lambda one: one.update(number=4), "attempt after 0: got 4, expected 1"),
-    ("attempts.jsonl", lambda one: one.update(stop_reason="passed"), "stop_reason: got passed"),
-    ("attempts.jsonl", lambda one: one["evaluation"].update(passed=True, outcome="pass"), "passed: got True"),
-    ("attempts.jsonl", lambda one: one["evaluation"].update(reward=0.99), "reward: got 0.99"),
-    ("attempts.jsonl", lambda one: one["delta"].update(reward_change=0.5), "delta"),
-    ("attempts.jsonl", lambda one: one["trajectory"]["usage"].update(prompt_tokens=1), "usage.actor.prompt_tokens"),
-    ("results.jsonl", lambda one: one.update(submitted=2), "submitted: got 2, expected 1"),
-    ("results.jsonl", lambda one: one.update(stop_reason="plateau"), "stop_reason: got plateau"),
-    ("results.jsonl", lambda one: one.update(attempts=3), "expected 1 to 3, as its result says"),
-    ("grades.jsonl", lambda one: one.update(passed=True), "passed=True"),
-    ("grades.jsonl", lambda one: one.update(sealed=True), "sealed: got True, expected False"),
-    ("grades.jsonl", lambda one: one.update(number=7), "grade of attempt 7: got no such attempt, expected"),
-    ("grades.jsonl", lambda one: one.update(checks_total=99), "hidden tests: got 99"),
-    ("grades.jsonl", lambda one: one.update(checks_total="many"), "grades.jsonl, line 1"),
+    ("attempts.jsonl", lambda record: record.update(number=4), "attempt after 0: got 4, expected 1"),
+    ("attempts.jsonl", lambda record: record.update(stop_reason="passed"), "stop_reason: got passed"),
+    ("attempts.jsonl", lambda record: record["evaluation"].update(passed=True, outcome="pass"), "passed: got True"),
+    ("attempts.jsonl", lambda record: record["evaluation"].update(reward=0.99), "reward: got 0.99"),
+    ("attempts.jsonl", lambda record: record["delta"].update(reward_change=0.5), "delta"),
+    (
+        "attempts.jsonl",
+        lambda record: record["trajectory"]["usage"].update(prompt_tokens=1),
+        "usage.actor.prompt_tokens",
+    ),
+    ("results.jsonl", lambda record: record.update(submitted=2), "submitted: got 2, expected 1"),
+    ("results.jsonl", lambda record: record.update(stop_reason="plateau"), "stop_reason: got plateau"),
+    ("results.jsonl", lambda record: record.update(attempts=3), "expected 1 to 3, as its result says"),
+    ("grades.jsonl", lambda record: record.update(passed=True), "passed=True"),
+    ("grades.jsonl", lambda record: record.update(sealed=True), "sealed: got True, expected False"),
+    ("grades.jsonl", lambda record: record.update(number=7), "grade of attempt 7: got no such attempt, expected"),
+    ("grades.jsonl", lambda record: record.update(checks_total=99), "hidden tests: got 99"),
+    ("grades.jsonl", lambda record: record.update(checks_total="many"), "grades.jsonl, line 1"),
 ]
 
 
-@pytest.mark.parametrize(("file", "change", "said"), CHANGES, ids=[said for *_, said in CHANGES])
-def test_records_that_contradict_each_other_are_named_even_without_a_seal(run, file, change, said):
-    edited(unsealed(run) / file, change)
-    assert said in places(verify(run))
+@pytest.mark.parametrize(("file", "change", "message"), CHANGES, ids=[message for *_, message in CHANGES])
+def test_contradicting_records_are_located_without_a_seal(run, file, change, message):
+    edit(unsealed(run) / file, change)
+    assert message in places(verify(run))
 
 
-def test_a_figure_that_the_records_do_not_give_is_named_to_the_last_digit(run):
-    told = json.loads((run / "summary.json").read_text())
-    told["pass_at_1"]["high"] += 1e-15
-    (run / "summary.json").write_text(json.dumps(told))
-    (one,) = verify(run).disagreements
-    assert one.where == "summary.json, pass_at_1.high"
+def test_a_figure_that_differs_in_the_last_digit_is_located(run):
+    edit(run / "summary.json", lambda summary: summary["pass_at_1"].update(high=summary["pass_at_1"]["high"] + 1e-15))
+    (disagreement,) = verify(run).disagreements
+    assert disagreement.where == "summary.json, pass_at_1.high"
 
 
-def test_a_summary_of_an_earlier_version_lacks_fields_and_that_is_said(run):
-    told = json.loads((run / "summary.json").read_text())
-    del told["withheld"], told["usage"]["actor"]["retries"]
-    (run / "summary.json").write_text(json.dumps(told))
-    found = verify(run)
-    assert found.holds
-    assert any("usage.actor.retries, withheld: not in summary.json" in note for note in found.notes)
+def test_fields_missing_in_an_earlier_summary_are_noted(run):
+    def earlier(summary):
+        del summary["withheld"], summary["usage"]["actor"]["retries"]
+
+    edit(run / "summary.json", earlier)
+    verification = verify(run)
+    assert verification.holds
+    assert any("usage.actor.retries, withheld: not in summary.json" in note for note in verification.notes)
 
 
-def test_a_missing_grade_result_or_attempt_is_named(run, made):
-    for name, said in {"grades": "grades: got 0, expected 1", "results": "tasks with a result: got 2, expected 3",
-                       "attempts": "attempts: got [1]"}.items():  # fmt: skip
-        path = run / f"{name}.jsonl"
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-        assert said in places(verify(run)), name
-        shutil.copy(made / path.name, path)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("grades", "grades: got 0, expected 1"),
+        ("results", "tasks with a result: got 2, expected 3"),
+        ("attempts", "attempts: got [1]"),
+    ],
+)
+def test_a_missing_record_is_located(run, name, message):
+    path = run / f"{name}.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    assert message in places(verify(run))
 
 
-def test_another_prompt_benchmark_or_config_than_the_manifest_says_is_named(run):
-    unsealed(run)
-    told = json.loads((run / "manifest.json").read_text())
-    told["prompt_digests"]["solve"] = "0" * 16
-    told["benchmark_digest"] = "0" * 64
-    told["config"]["temperature"] = 0.5
-    told["seed"] = 9
-    (run / "manifest.json").write_text(json.dumps(told))
-    found = places(verify(run))
-    for said in ("prompt solve", "benchmark_digest", "config_digest", "manifest.json, seed: got 9"):
-        assert said in found
+def test_a_manifest_that_differs_from_what_is_here_is_located(run):
+    def differ(manifest):
+        manifest["prompt_digests"]["solve"] = "0" * 16
+        manifest["benchmark_digest"] = "0" * 64
+        manifest["config"]["temperature"] = 0.5
+        manifest["seed"] = 9
+
+    edit(unsealed(run) / "manifest.json", differ)
+    disagreements = places(verify(run))
+    for message in ("prompt solve", "benchmark_digest", "config_digest", "manifest.json, seed: got 9"):
+        assert message in disagreements
 
 
-def test_a_verdict_that_the_sandbox_does_not_reach_again_is_named(run):
-    """A whole forged run: records and figures agree with each other, and only executing tells."""
+def test_forged_verdicts_are_found_by_executing_the_programs(run):
+    """Records and figures agree with each other; only the sandbox disagrees."""
     grades = [json.loads(line) for line in (unsealed(run) / "grades.jsonl").read_text().splitlines()]
-    forged = [one | {"passed": True, "outcome": "pass", "checks_passed": one["checks_total"]} for one in grades]
-    (run / "grades.jsonl").write_text("".join(json.dumps(one) + "\n" for one in forged))
+    forged = [grade | {"passed": True, "outcome": "pass", "checks_passed": grade["checks_total"]} for grade in grades]
+    (run / "grades.jsonl").write_text("".join(json.dumps(grade) + "\n" for grade in forged))
     (run / "summary.json").unlink()
     assert verify(run).holds
-    found = verify(run, execute=True)
-    assert "passed: got True, expected False, executed here" in places(found)
+    assert "passed: got True, expected False, executed here" in places(verify(run, execute=True))
 
 
-def test_a_torn_line_is_named_and_counts_for_nothing(run):
+def test_a_torn_line_is_noted_and_counts_for_nothing(run):
     path = unsealed(run) / "attempts.jsonl"
     path.write_bytes(path.read_bytes() + b'{"task_id": "to')
-    found = verify(run)
-    assert any("attempts.jsonl, line 7" in note for note in found.notes)
-    assert "summary.json, torn: got 0, expected 1" in places(found)
+    verification = verify(run)
+    assert any("attempts.jsonl, line 7" in note for note in verification.notes)
+    assert "summary.json, torn: got 0, expected 1" in places(verification)
 
 
-def test_a_run_that_was_cut_off_does_not_verify_before_it_is_resumed(tmp_path):
+def test_an_interrupted_run_verifies_once_it_is_resumed(tmp_path):
     cfg = composed(tmp_path)
     lab = assemble(cfg)
     append, lab.folder.append = lab.folder.append, None
@@ -223,45 +224,49 @@ def test_a_run_that_was_cut_off_does_not_verify_before_it_is_resumed(tmp_path):
     path = lab.folder.path
     assert not (path / "digests.json").exists()
     assert "grades: got 0, expected 1" in places(verify(path))
-    carried_out(tmp_path, f"resume={path}")
+    run_in(tmp_path, f"resume={path}")
     assert verify(path).holds, places(verify(path))
 
 
-def test_resuming_a_finished_run_does_not_bless_what_was_changed(made, run, tmp_path):
-    edited(run / "attempts.jsonl", lambda one: one["trajectory"].update(rationale="another"))
-    config = json.loads((run / "manifest.json").read_text())["config"]
-    cfg = compose(*SMALL, f"model.path={config['model']['path']}", f"run_root={config['run_root']}", f"resume={run}")
-    finish(assemble(cfg), cfg)
+def test_resuming_a_finished_run_does_not_seal_changes(run):
+    edit(run / "attempts.jsonl", reword)
+    assert main([*resume(run), f"resume={run}"]) == 0
     assert "attempts.jsonl" in places(verify(run))
 
 
 def test_a_resumed_run_with_a_store_keeps_its_seal(tmp_path):
-    path = carried_out(tmp_path, "store=sqlite", "recall=window_then_similar", "recall.min_score=0")
+    path = run_in(tmp_path, "store=sqlite", "recall=window_then_similar", "recall.min_score=0")
     before = (path / "digests.json").read_bytes()
-    carried_out(tmp_path, "store=sqlite", "recall=window_then_similar", "recall.min_score=0", f"resume={path}")
+    run_in(tmp_path, "store=sqlite", "recall=window_then_similar", "recall.min_score=0", f"resume={path}")
     assert (path / "digests.json").read_bytes() == before
     assert verify(path).holds, places(verify(path))
 
 
-def cut_off(run, **changed):
-    """As a kill leaves it after the first task; its manifest names another program where `changed` says so."""
-    for name, kept in {"attempts.jsonl": 2, "results.jsonl": 1, "grades.jsonl": 1}.items():
-        lines = (run / name).read_text().splitlines(keepends=True)
-        (run / name).write_text("".join(lines[:kept]))
-    for name in ("digests.json", "summary.json"):
-        (run / name).unlink()
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["provenance"].update(changed.pop("provenance", {}))
-    manifest["package_versions"].update(changed.pop("package_versions", {}))
-    (run / "manifest.json").write_text(json.dumps({**manifest, **changed}))
-    config = manifest["config"]
+def resume(run):
+    config = json.loads((run / "manifest.json").read_text())["config"]
     return ["run", *SMALL, "workers=1", f"model.path={config['model']['path']}", f"run_root={config['run_root']}"]
 
 
-def test_a_run_resumed_by_another_program_says_so_and_keeps_it(run, tmp_path, capsys):
-    command = cut_off(
-        run, provenance={"code_digest": "0" * 16}, package_versions={"msgspec": "0.1"}, isolation=["none"]
-    )
+def interrupt(run, provenance=(), package_versions=(), **fields):
+    """As a kill leaves it after the first task, begun by a program with these differences."""
+    for name, count in {"attempts.jsonl": 2, "results.jsonl": 1, "grades.jsonl": 1}.items():
+        lines = (run / name).read_text().splitlines(keepends=True)
+        (run / name).write_text("".join(lines[:count]))
+    for name in ("digests.json", "summary.json"):
+        (run / name).unlink()
+
+    def differ(manifest):
+        manifest["provenance"].update(provenance)
+        manifest["package_versions"].update(package_versions)
+        manifest.update(fields)
+
+    edit(run / "manifest.json", differ)
+    return resume(run)
+
+
+def test_a_run_resumed_by_another_program_records_that(run, tmp_path, capsys):
+    changed = {"provenance": {"code_digest": "0" * 16}, "package_versions": {"msgspec": "0.1"}}
+    command = interrupt(run, **changed, isolation=["none"])
     assert main([*command, f"resume={run}"]) == 0
     (warning,) = (line for line in capsys.readouterr().err.splitlines() if "is resumed with changes" in line)
     changes = [f"code digest {'0' * 16} → ", "msgspec 0.1 → ", "isolation none → "]
@@ -278,8 +283,8 @@ def test_a_run_resumed_by_another_program_says_so_and_keeps_it(run, tmp_path, ca
         assert all(change in out for change in changes), out
 
 
-def test_a_run_resumed_by_the_same_program_is_not_warned_of(run, capsys):
-    command = cut_off(run)
+def test_a_run_resumed_by_the_same_program_has_no_warning(run, capsys):
+    command = interrupt(run)
     assert main([*command, f"resume={run}"]) == 0
     assert "resumed" not in capsys.readouterr().err
     assert main(["verify", str(run)]) == 0
@@ -288,9 +293,9 @@ def test_a_run_resumed_by_the_same_program_is_not_warned_of(run, capsys):
 
 def test_a_bundle_verifies_packed_unpacked_and_replayed(run, tmp_path):
     packed = pack(RunFolder.existing(run), tmp_path / "a.zip").path
-    found = verify(packed, execute=True)
-    assert found.holds, places(found)
-    assert "members of the bundle" in found.findings[0].told
+    verification = verify(packed, execute=True)
+    assert verification.holds, places(verification)
+    assert "members of the bundle" in verification.findings[0].told
     _, members = read_bundle(packed)
     unpack(members, tmp_path / "there")
     assert verify(tmp_path / "there").holds
@@ -298,7 +303,7 @@ def test_a_bundle_verifies_packed_unpacked_and_replayed(run, tmp_path):
     assert verify(again, execute=True).holds, places(verify(again))
 
 
-def test_what_is_no_run_ends_with_2_and_says_so(tmp_path, capsys):
+def test_a_folder_or_file_that_is_no_run_exits_with_2(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 2
     (tmp_path / "manifest.json").write_text("{}")
     assert main(["verify", str(tmp_path)]) == 2
@@ -309,8 +314,8 @@ def test_what_is_no_run_ends_with_2_and_says_so(tmp_path, capsys):
     assert "Traceback" not in errors
 
 
-def test_disagreements_end_with_1_and_a_line_each(run, capsys):
-    edited(run / "results.jsonl", lambda one: one.update(submitted=2))
+def test_disagreements_exit_with_1_and_a_line_each(run, capsys):
+    edit(run / "results.jsonl", lambda record: record.update(submitted=2))
     assert main(["verify", str(run), "--json"]) == 1
     out = capsys.readouterr().out
     assert len(re.findall(r"^DISAGREES: ", out, re.MULTILINE)) == len(verify(run).disagreements)

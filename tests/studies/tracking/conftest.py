@@ -11,19 +11,10 @@ from typing import Any
 import pytest
 
 import reflexion_lab
-from reflexion_lab.records import (
-    Attempt,
-    Evaluation,
-    Grade,
-    Manifest,
-    MemoryState,
-    Reflection,
-    TaskResult,
-    Trajectory,
-    Usage,
-)
+from reflexion_lab.records import Grade, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
+from tests.builders import attempt, manifest, reflection
 
 CONFIG: dict[str, object] = {
     "arm": "reflexion",
@@ -53,15 +44,12 @@ CONFIG: dict[str, object] = {
 }
 
 
-SETTINGS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
-}
+SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_ENABLE_ASYNC_LOGGING": "false"}
 TRACK = """
 import sys
 from pathlib import Path
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
+from tests.builders import attempt, manifest, reflection
 sys.stdin.readline()
 print(MlflowTracker(sys.argv[1]).track(Path(sys.argv[2])))
 """
@@ -80,41 +68,33 @@ def with_values(**values: object) -> dict[str, object]:
 
 
 def write_run(
-    path: Path,
-    solved_at: tuple[int, ...] = (1, 2, 3, 0),
-    n_expected: int = 4,
-    is_drawn: bool = True,
-    **values: object,
+    path: Path, solved_at: tuple[int, ...] = (1, 2, 3, 0), n_expected: int = 4, is_drawn: bool = True, **values: object
 ) -> Path:
     """A run in which task i passes its feedback and hidden tests at attempt `solved_at[i]`; 0 is never.
 
-    is_drawn: its figures are there, so that nobody draws them.
+    is_drawn: its figures are there, so they are not drawn.
     """
     config = with_values(**values)
-    allowed = config["loop"]["max_attempts"]  # type: ignore[index]
     folder = RunFolder(path)
     folder.write_manifest(
-        Manifest(
-            run_id=f"{path.name}-id",
+        manifest(
+            f"{path.name}-id",
             created_at="2025-03-01T10:00:00Z",
             seed=int(str(config["seed"])),
             config=config,
             config_digest="c0ffee",
             git_commit="0123456789abcdef",
             dirty=True,
-            package_versions={},
             benchmark="basics",
             benchmark_digest="d" * 64,
             n_expected=n_expected,
-            prompt_digests={},
             model_fingerprint="tiny:1234",
-            slots=1,
             feedback_source=str(config["feedback_source"]),
             isolation=("process", "rlimits"),
         )
     )
     for task, solved in enumerate(solved_at):
-        write_task(folder, f"t/{task}", solved, allowed)
+        write_task(folder, f"t/{task}", solved, config["loop"]["max_attempts"])  # type: ignore[index]
     folder.close()
     for name in ("convergence.png", "reflections.png") if is_drawn else ():
         (path / name).write_bytes(b"drawn")
@@ -125,42 +105,24 @@ def write_task(folder: RunFolder, task_id: str, solved: int, allowed: int) -> No
     last = solved or allowed
     for number in range(1, last + 1):
         passed = number == solved
-        reflection = None
-        if not passed:
-            reflection = Reflection(
-                reflection_id=f"{task_id}#{number}",
-                about_attempt=number,
-                root_cause="c",
-                what_went_wrong="w",
-                what_to_change=f"try {number}",
-                confidence=0.5,
-                source="llm" if number == 1 else "fallback:unknown",
-                usage=Usage(calls=1, prompt_tokens=7, completion_tokens=3),
-            )
-        attempt = Attempt(
-            task_id=task_id,
-            number=number,
-            recalled=(),
-            trajectory=Trajectory(
-                solution="x", strategy="s", usage=Usage(calls=1, prompt_tokens=80, completion_tokens=20)
-            ),
-            evaluation=Evaluation(passed=passed, outcome="pass" if passed else "fail", reward=1.0 if passed else 0.5),
-            reflection=reflection,
-            memory=MemoryState(capacity=10, size=0, in_context=0, total=0),
-            stop_reason="passed" if passed else "max_attempts" if number == last else "",
-        )
-        folder.append("attempts.jsonl", attempt)
         outcome = "pass" if passed else "fail"
-        grade = Grade(
-            task_id=task_id,
-            number=number,
-            passed=passed,
-            outcome=outcome,
-            checks_passed=int(passed),
-            checks_total=1,
-            sealed=number != last,
+        source, usage = (
+            "llm" if number == 1 else "fallback:unknown",
+            Usage(calls=1, prompt_tokens=7, completion_tokens=3),
         )
-        folder.append("grades.jsonl", grade)
+        folder.append(
+            "attempts.jsonl",
+            attempt(
+                task_id=task_id,
+                number=number,
+                acted={"solution": "x", "usage": Usage(calls=1, prompt_tokens=80, completion_tokens=20)},
+                judged={"passed": passed, "outcome": outcome, "reward": 1.0 if passed else 0.5},
+                reflection=None if passed else reflection(number, source=source, usage=usage),
+                stop_reason="passed" if passed else "max_attempts" if number == last else "",
+            ),
+        )
+        checks = {"passed": passed, "outcome": outcome, "checks_passed": int(passed), "checks_total": 1}
+        folder.append("grades.jsonl", Grade(task_id=task_id, number=number, sealed=number != last, **checks))
     result = TaskResult(
         task_id=task_id,
         attempts=last,
@@ -207,16 +169,11 @@ def born_together(
     place = tmp_path_factory.mktemp("born")
     database = place / "new" / "mlflow.db"
     folders = [write_run(place / f"run-{seed}", seed=seed) for seed in range(4)]
-    pipe = subprocess.PIPE
-    root = str(Path(reflexion_lab.__file__).parents[1])
+    env = {**os.environ, **settings, "PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", TRACK, f"sqlite:///{database}", str(folder)],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-            env={**os.environ, **settings, "PYTHONPATH": root},
+            [sys.executable, "-c", TRACK, f"sqlite:///{database}", str(folder)], text=True, env=env, **pipes
         )
         for folder in folders
     ]

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.studies.tracking import arm_view
+from reflexion_lab.studies.tracking import arm_runs
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
-from reflexion_lab.studies.tracking.parameters import params
+from reflexion_lab.studies.tracking.run_view import params
 from reflexion_lab.studies.tracking.saved_views import TAG
 
 Run = Callable[..., Path]
@@ -25,7 +26,7 @@ SOLVED = {
 }
 
 
-class Shown(NamedTuple):
+class Tracked(NamedTuple):
     """What MLflow holds after arms were tracked."""
 
     tracker: MlflowTracker
@@ -42,8 +43,8 @@ class Shown(NamedTuple):
         return list(self.client.search_runs([self.experiment.experiment_id], filter_string=where))
 
     def arm(self, label: str) -> Any:
-        (found,) = (run for run in self.runs("arm") if run.data.params["summary_of"] == label)
-        return found
+        (arm,) = (run for run in self.runs("arm") if run.data.params["summary_of"] == label)
+        return arm
 
 
 @pytest.fixture
@@ -53,63 +54,56 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory, migrated: Path, write: Run) -> Shown:
+def tracked(tmp_path_factory: pytest.TempPathFactory, migrated: Path, write: Run) -> Tracked:
     """Three arms of two seeds; the first run was there before."""
     from mlflow import MlflowClient
 
     place = tmp_path_factory.mktemp("arms")
     shutil.copy(migrated, place / "mlflow.db")
     tracker = MlflowTracker(f"sqlite:///{place / 'mlflow.db'}", experiment="trial")
+    source = {"oracle": "oracle"}
     folders = [
-        write(
-            place / f"{arm}-{seed}",
-            solved,
-            arm=arm,
-            seed=seed,
-            feedback_source="oracle" if arm == "oracle" else "visible",
-        )
+        write(place / f"{arm}-{seed}", solved, arm=arm, seed=seed, feedback_source=source.get(arm, "visible"))
         for arm, by_seed in SOLVED.items()
         for seed, solved in enumerate(by_seed)
     ]
     tracker.track(folders[0])
-    return Shown(tracker, MlflowClient(tracker.uri), tracker.track_arms(folders), folders)
+    return Tracked(tracker, MlflowClient(tracker.uri), tracker.track_arms(folders), folders)
 
 
-def test_every_arm_has_one_summary_and_every_run_is_there_once(shown: Shown) -> None:
-    assert sorted(run.data.params["summary_of"] for run in shown.runs("arm")) == sorted(SOLVED)
-    ids = sorted(run.data.tags["run_id"] for run in shown.runs("job"))
-    assert ids == sorted(f"{folder.name}-id" for folder in shown.folders)
+def test_every_arm_has_one_summary_and_every_run_is_there_once(tracked: Tracked) -> None:
+    assert sorted(run.data.params["summary_of"] for run in tracked.runs("arm")) == sorted(SOLVED)
+    ids = sorted(run.data.tags["run_id"] for run in tracked.runs("job"))
+    assert ids == sorted(f"{folder.name}-id" for folder in tracked.folders)
+    assert not [run for run in tracked.runs("arm") if "arm" in run.data.params], "grouping by arm takes jobs alone"
+    assert all("arm" in run.data.params for run in tracked.runs("job"))
+    assert len({run.data.tags["mlflow.runColor"] for run in tracked.runs("arm")}) == len(SOLVED)
 
 
-def test_to_group_by_arm_takes_single_runs_alone(shown: Shown) -> None:
-    assert not [run for run in shown.runs("arm") if "arm" in run.data.params]
-    assert all("arm" in run.data.params for run in shown.runs("job"))
-
-
-def test_runs_of_a_group_have_every_curve_at_every_step(shown: Shown) -> None:
+def test_runs_of_a_group_have_every_curve_at_every_step(tracked: Tracked) -> None:
     for arm in ("feedback_only", "reflexion"):
-        runs = [run for run in shown.runs("job") if run.data.params["arm"] == arm]
+        runs = [run for run in tracked.runs("job") if run.data.params["arm"] == arm]
         for key in ("curve/pass_at_1", "curve/reward", "curve/visible_pass", "usage/tokens_cum"):
-            histories = [shown.client.get_metric_history(run.info.run_id, key) for run in runs]
+            histories = [tracked.client.get_metric_history(run.info.run_id, key) for run in runs]
             assert [[point.step for point in history] for history in histories] == [[1, 2, 3], [1, 2, 3]]
 
 
-def test_a_summary_has_mean_and_interval_at_every_attempt(shown: Shown) -> None:
-    run_id = shown.arm("reflexion").info.run_id
+def test_a_summary_has_mean_and_interval_at_every_attempt(tracked: Tracked) -> None:
+    run_id = tracked.arm("reflexion").info.run_id
     low, mean, high = (
-        [(point.step, point.value) for point in shown.client.get_metric_history(run_id, f"curve/pass_at_1{end}")]
+        [(point.step, point.value) for point in tracked.client.get_metric_history(run_id, f"curve/pass_at_1{end}")]
         for end in ("_low", "", "_high")
     )
     assert mean == [(1, 0.25), (2, 0.5), (3, 0.75)]
     assert all(a[1] < b[1] < c[1] for a, b, c in zip(low, mean, high, strict=True))
 
 
-def test_differences_are_those_of_the_comparison(shown: Shown) -> None:
-    row = next(row for row in compare(arms(shown.folders)).rows if row.arm == "reflexion")
-    found = shown.arm("reflexion").data.metrics
+def test_differences_are_those_of_the_comparison(tracked: Tracked) -> None:
+    row = next(row for row in compare(arms(tracked.folders)).rows if row.arm == "reflexion")
+    metrics = tracked.arm("reflexion").data.metrics
     assert row.as_run
     assert row.matched
-    assert found["final/difference"] == 0.375
+    assert metrics["final/difference"] == 0.375
     pairs = {
         "final/difference": row.as_run.estimate.value,
         "final/difference_low": row.as_run.estimate.low,
@@ -122,23 +116,24 @@ def test_differences_are_those_of_the_comparison(shown: Shown) -> None:
         "final/repair": 4 / 6,
         "usage/tokens": row.spent.usage.tokens,
     }
-    assert {key: found[key] for key in pairs} == pytest.approx(pairs, rel=1e-5)
-    assert shown.arm("reflexion").data.tags["baseline"] == "feedback_only"
+    assert {key: metrics[key] for key in pairs} == pytest.approx(pairs, rel=1e-5)
+    assert tracked.arm("reflexion").data.tags["baseline"] == "feedback_only"
+    assert not [key for key in tracked.arm("feedback_only").data.metrics if "difference" in key]
 
 
-def test_columns_of_text_say_interval_difference_and_p_of_the_comparison(shown: Shown) -> None:
-    row = next(row for row in compare(arms(shown.folders)).rows if row.arm == "reflexion")
+def test_text_columns_have_interval_difference_and_p(tracked: Tracked) -> None:
+    row = next(row for row in compare(arms(tracked.folders)).rows if row.arm == "reflexion")
     assert row.as_run
-    tags, said = shown.arm("reflexion").data.tags, row.as_run.estimate
+    tags, estimate = tracked.arm("reflexion").data.tags, row.as_run.estimate
     assert tags["interval"] == f"[{row.final.low:.3f}, {row.final.high:.3f}]"
-    assert tags["difference"] == f"+0.375 [{said.low:+.3f}, {said.high:+.3f}]"
+    assert tags["difference"] == f"+0.375 [{estimate.low:+.3f}, {estimate.high:+.3f}]"
     assert tags["p_holm"] == f"{row.as_run.p_holm:.2g}"
-    assert shown.arm("oracle").data.tags["difference"].startswith("bound +0.625 [")
-    assert "p_holm" not in shown.arm("oracle").data.tags
+    assert tracked.arm("oracle").data.tags["difference"].startswith("bound +0.625 [")
+    assert "p_holm" not in tracked.arm("oracle").data.tags
 
 
-def test_a_run_has_its_difference_to_the_baselines_run_of_its_seed(shown: Shown) -> None:
-    found = {(run.data.params["arm"], run.data.params["seed"]): run.data.metrics for run in shown.runs("job")}
+def test_a_run_has_its_difference_to_the_baselines_run_of_its_seed(tracked: Tracked) -> None:
+    found = {(run.data.params["arm"], run.data.params["seed"]): run.data.metrics for run in tracked.runs("job")}
     assert found["reflexion", "0"]["final/difference"] == 0.5
     assert found["reflexion", "1"]["final/difference"] == 0.25
     assert found["oracle", "0"]["final/upper_bound_difference"] == 0.75
@@ -147,12 +142,8 @@ def test_a_run_has_its_difference_to_the_baselines_run_of_its_seed(shown: Shown)
     assert not [key for key in found["reflexion", "0"] if key.startswith("final/difference_")]  # one seed: no p
 
 
-def test_the_baseline_has_no_difference(shown: Shown) -> None:
-    assert not [key for key in shown.arm("feedback_only").data.metrics if "difference" in key]
-
-
-def test_no_figure_of_an_upper_bound_is_called_pass_at_1_or_a_mere_difference(shown: Shown) -> None:
-    found = shown.arm("oracle").data
+def test_figures_of_an_upper_bound_are_named_so(tracked: Tracked) -> None:
+    found = tracked.arm("oracle").data
     assert not [key for key in found.metrics if "pass_at_1" in key or key.startswith("final/difference")]
     assert found.metrics["final/upper_bound"] == 1.0
     assert found.metrics["final/upper_bound_difference"] == 0.625
@@ -160,37 +151,33 @@ def test_no_figure_of_an_upper_bound_is_called_pass_at_1_or_a_mere_difference(sh
     assert "upper bound, no pass@1" in found.tags["mlflow.note.content"]
 
 
-def test_the_note_says_what_was_not_detected_and_that_it_was_not_registered(shown: Shown) -> None:
-    note = shown.arm("reflexion").data.tags["mlflow.note.content"]
+def test_the_note_says_not_detected_and_exploratory(tracked: Tracked) -> None:
+    note = tracked.arm("reflexion").data.tags["mlflow.note.content"]
     assert "pass@1 **0.750**" in note
     assert "**not detected**" in note
     assert "Exploratory" in note
 
 
-def test_a_summary_holds_report_and_figures(shown: Shown) -> None:
-    for run in shown.runs("arm"):
-        names = {item.path for item in shown.client.list_artifacts(run.info.run_id)}
+def test_a_summary_holds_report_and_figures(tracked: Tracked) -> None:
+    for run in tracked.runs("arm"):
+        names = {item.path for item in tracked.client.list_artifacts(run.info.run_id)}
         assert {"report.md", "report.html"} <= names
         assert [name for name in names if name.endswith((".svg", ".png"))]
 
 
-def test_arms_have_colours_of_their_own(shown: Shown) -> None:
-    assert len({run.data.tags["mlflow.runColor"] for run in shown.runs("arm")}) == len(SOLVED)
-
-
 @pytest.mark.usefixtures("undrawn")
-def test_to_track_arms_again_renews_summaries_and_leaves_runs(shown: Shown) -> None:
-    jobs = sorted(run.info.run_id for run in shown.runs("job"))
-    former = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in shown.runs("arm")}
-    assert shown.tracker.track_arms(shown.folders) == shown.links
-    renewed = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in shown.runs("arm")}
-    assert sorted(run.info.run_id for run in shown.runs("job")) == jobs
+def test_tracking_arms_again_renews_summaries_alone(tracked: Tracked) -> None:
+    jobs = sorted(run.info.run_id for run in tracked.runs("job"))
+    former = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in tracked.runs("arm")}
+    assert tracked.tracker.track_arms(tracked.folders) == tracked.links
+    renewed = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in tracked.runs("arm")}
+    assert sorted(run.info.run_id for run in tracked.runs("job")) == jobs
     assert not former.keys() & renewed.keys()
     assert sorted(former.values()) == sorted(renewed.values())
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_difference_names_its_baseline_and_never_outlives_its_comparison(tracker: MlflowTracker, run: Run) -> None:
+def test_a_difference_belongs_to_the_newest_comparison(tracker: MlflowTracker, run: Run) -> None:
     def differences() -> dict[str, tuple[float | None, str | None]]:
         client = MlflowClient(tracker.uri)
         where = [client.get_experiment_by_name("trial").experiment_id]
@@ -214,7 +201,7 @@ def test_a_difference_names_its_baseline_and_never_outlives_its_comparison(track
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_summaries_of_another_benchmark_stay_and_those_of_the_same_runs_go(tracker: MlflowTracker, run: Run) -> None:
+def test_only_summaries_of_the_same_runs_are_replaced(tracker: MlflowTracker, run: Run) -> None:
     from mlflow import MlflowClient
 
     def summaries() -> list[str]:
@@ -236,50 +223,44 @@ def test_summaries_of_another_benchmark_stay_and_those_of_the_same_runs_go(track
     assert summaries() == ["d reflexion Ω=1, 2 seeds", "d reflexion Ω=3, 2 seeds", "e reflexion, 2 seeds"]
 
 
-def test_links_lead_to_views_that_are_there(shown: Shown) -> None:
-    assert set(shown.links) == {"arms", "runs", "charts"}
-    for link in shown.links.values():
+def test_links_lead_to_views_that_are_there(tracked: Tracked) -> None:
+    assert set(tracked.links) == {"arms", "runs", "charts"}
+    for link in tracked.links.values():
         key = link.partition("viewStateShareKey=")[2]
-        assert f"{TAG}{key}" in shown.experiment.tags
-    assert "compareRunsMode=CHART" in shown.links["charts"]
+        assert f"{TAG}{key}" in tracked.experiment.tags
+    assert "compareRunsMode=CHART" in tracked.links["charts"]
 
 
-def test_charts_group_by_all_keys_that_tell_arms_apart(run: Run) -> None:
+def test_charts_group_by_all_keys_that_distinguish_arms(run: Run) -> None:
     paths = [run(f"{omega}-{seed}", seed=seed, recall__omega=omega) for omega in (0, 3) for seed in (0, 1)]
-    assert arm_view.group_keys(arms(paths)) == ("arm", "recall.omega")
+    assert arm_runs.group_keys(arms(paths)) == ("arm", "recall.omega")
 
 
-def test_a_group_of_parts_is_told_apart_by_its_class(run: Run) -> None:
+def test_arms_that_differ_in_a_part_group_by_its_class(run: Run) -> None:
     paths = [run(f"{name}", recall___target_=f"reflexion_lab.memory.recall.{name}") for name in ("Window", "Recency")]
-    keys = arm_view.group_keys(arms(paths))
+    keys = arm_runs.group_keys(arms(paths))
     assert keys == ("arm", "recall")
     assert all(key in params(RunFolder.existing(path).manifest) for key in keys for path in paths)
 
 
 def test_a_difference_from_one_seed_is_refused_until_asked_for(run: Run) -> None:
-    made = arms([run("a", arm="feedback_only"), run("b", solved_at=(1, 1, 2, 2))])
+    both = arms([run("a", arm="feedback_only"), run("b", solved_at=(1, 1, 2, 2))])
     for one_seed in (False, True):
-        found = compare(made, one_seed=one_seed)
-        row = found.rows[1]
-        shown = {metric.name for metric in arm_view.metrics(row, found, curve_of(made[1]))}
-        assert ("final/difference" in shown) is one_seed
-        assert ("No difference: one seed" in arm_view.note(row, found)) is not one_seed
+        comparison = compare(both, one_seed=one_seed)
+        row = comparison.rows[1]
+        names = {metric.name for metric in arm_runs.metrics(row, comparison, Curve.over(both[1], 3))}
+        assert ("final/difference" in names) is one_seed
+        assert ("No difference: one seed" in arm_runs.note(row, comparison)) is not one_seed
 
 
 def test_runs_of_several_studies_are_refused(tracker: MlflowTracker, run: Run) -> None:
-    one, other = run("one", seed=0), run("other", seed=1)
-    folder = RunFolder.existing(other)
+    first, second = run("first", seed=0), run("second", seed=1)
+    folder = RunFolder.existing(second)
     folder.write_manifest(replace(folder.manifest, study="another"))
     with pytest.raises(ValueError, match="another, none, expected runs of one study"):
-        tracker.track_arms([one, other])
+        tracker.track_arms([first, second])
 
 
 def test_a_run_that_is_not_finished_makes_no_arm(tracker: MlflowTracker, run: Run) -> None:
     with pytest.raises(ValueError, match="finish it with resume="):
         tracker.track_arms([run(n_expected=5)])
-
-
-def curve_of(arm: Any) -> Any:
-    from reflexion_lab.analysis.figures.curves import Curve
-
-    return Curve.over(arm, 3)

@@ -15,17 +15,14 @@ def state(name: str, sweep_id: str = "", group_by: tuple[str, ...] = ("arm",)) -
     return dict(json.loads(view["state"]))
 
 
-def test_tables_sort_by_pass_at_1_the_best_first() -> None:
+def test_views_hide_no_run_and_sort_by_pass_at_1() -> None:
     for name in ("runs", "arms", "charts"):
-        shown = state(name)
-        assert (shown["orderByKey"], shown["orderByAsc"]) == ("metrics.`final/pass_at_1`", False)
+        page = state(name)
+        assert (page["orderByKey"], page["orderByAsc"]) == ("metrics.`final/pass_at_1`", False)
+        assert page["runsHiddenMode"] == "SHOW_ALL"
 
 
-def test_no_run_is_hidden() -> None:
-    assert {state(name)["runsHiddenMode"] for name in ("runs", "arms", "charts")} == {"SHOW_ALL"}
-
-
-def test_columns_are_what_a_reader_must_not_scroll_for() -> None:
+def test_the_columns_fit_into_a_window() -> None:
     runs, arms = state("runs")["selectedColumns"], state("arms")["selectedColumns"]
     shared = ["params.`feedback_source`", "metrics.`final/n`", "metrics.`final/pass_at_1`", "tags.`interval`"]
     for columns in (runs, arms):
@@ -40,20 +37,14 @@ def test_columns_are_what_a_reader_must_not_scroll_for() -> None:
 
 
 def test_charts_draw_one_mean_and_band_an_arm_of_single_runs() -> None:
-    shown = state("charts")
-    assert shown["searchFilter"] == "tags.kind = 'job'"
-    assert shown["groupBy"] == {
-        "aggregateFunction": "average",
-        "groupByKeys": [{"mode": "param", "groupByData": "arm"}],
-    }
-    assert shown["useGroupedValuesInCharts"] is True
-    first = shown["compareRunCharts"][0]
-    assert (first["metricKey"], first["lineSmoothness"], first["useGlobalLineSmoothing"]) == (
-        "curve/pass_at_1",
-        0,
-        False,
-    )
-    assert first["metricSectionId"] in {one["uuid"] for one in shown["compareRunSections"] if one["display"]}
+    page = state("charts")
+    assert page["searchFilter"] == "tags.kind = 'job'"
+    assert page["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "arm"}]}
+    assert page["useGroupedValuesInCharts"] is True
+    first = page["compareRunCharts"][0]
+    assert first["metricKey"] == "curve/pass_at_1"
+    assert (first["lineSmoothness"], first["useGlobalLineSmoothing"]) == (0, False)
+    assert first["metricSectionId"] in {section["uuid"] for section in page["compareRunSections"] if section["display"]}
 
 
 def test_a_sweep_has_views_of_its_own() -> None:
@@ -70,11 +61,11 @@ def test_links_name_the_views() -> None:
     assert Page("http://host:5000", "7").runs.endswith("viewStateShareKey=runs")
 
 
-def test_what_is_there_stays_but_for_a_grouping_that_says_more() -> None:
-    there = [key for key, _ in missing((), "s-1", ("arm",))]
-    assert len(there) == 6
-    assert missing(there, "s-1", ("arm",)) == []
-    finer = missing(there, "s-1", ("arm", "recall.omega"))
+def test_existing_views_stay_unless_arms_need_a_finer_grouping() -> None:
+    existing = [key for key, _ in missing((), "s-1", ("arm",))]
+    assert len(existing) == 6
+    assert missing(existing, "s-1", ("arm",)) == []
+    finer = missing(existing, "s-1", ("arm", "recall.omega"))
     assert [key for key, _ in finer] == [f"{TAG}{name}-s-1" for name in ("charts", "runs", "arms")]
 
 

@@ -26,9 +26,9 @@ RUN = ["benchmark.limit=2", "loop.max_attempts=2", "model=simulated", "actor=sin
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +64,11 @@ def wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(log.read_text())
 
 
-def shown(site: str, experiment: str) -> list[Any]:
+def runs_of(site: str, experiment: str) -> list[Any]:
     from mlflow import MlflowClient
 
     client = MlflowClient(site)
-    found = client.get_experiment_by_name(experiment)
-    return list(client.search_runs([found.experiment_id])) if found else []
+    return list(client.search_runs([client.get_experiment_by_name(experiment).experiment_id]))
 
 
 @pytest.mark.slow
@@ -82,7 +81,7 @@ def test_a_run_and_a_sweep_are_tracked_over_http_into_postgresql(
     assert f"MLflow: {address}/#/experiments/" in capsys.readouterr().out
     assert cli.main(["run", "-m", "seed=1,2", *RUN, *where]) == 0
     assert f"{address}/#/experiments/" in capsys.readouterr().out
-    runs = shown(address, "wide")
+    runs = runs_of(address, "wide")
     assert sorted(run.data.params["seed"] for run in runs if run.data.tags.get("kind") != "arm") == ["0", "1", "2"]
     assert all(run.info.status == "FINISHED" for run in runs)
     assert len(runs) == 4, "and one summary of the arm"
@@ -93,18 +92,18 @@ def test_a_run_and_a_sweep_are_tracked_over_http_into_postgresql(
     (first,) = [run for run in runs if run.data.params.get("seed") == "0"]
     from mlflow import MlflowClient
 
-    held = {item.path for item in MlflowClient(address).list_artifacts(first.info.run_id)}
-    assert {"manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl"} <= held
+    files = {item.path for item in MlflowClient(address).list_artifacts(first.info.run_id)}
+    assert {"manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl"} <= files
 
 
 @pytest.mark.slow
-def test_who_comes_second_to_make_an_experiment_on_a_server_takes_the_first_ones(site: tuple[str, str]) -> None:
+def test_an_experiment_that_several_create_is_created_once(site: tuple[str, str]) -> None:
     from mlflow import MlflowClient
 
     tracker, client = MlflowTracker(site[0], "born together"), MlflowClient(site[0])
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: tracker._create(client, "born together"), range(4)))
-    assert set(made) == {tracker.prepare()}
+        created = list(pool.map(lambda _: tracker._create(client, "born together"), range(4)))
+    assert set(created) == {tracker.prepare()}
 
 
 @pytest.mark.slow
@@ -114,19 +113,20 @@ def test_links_to_a_server_hold_no_log_in(site: tuple[str, str], run: Run) -> No
 
 
 @pytest.mark.slow
-def test_a_server_that_is_away_costs_no_run_and_track_shows_it_later(
+def test_a_run_whose_server_was_away_can_be_tracked_later(
     site: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     dead = f"http://someone:hunter2@127.0.0.1:{free_port()}"
     where = [f"run_root={tmp_path}", f"storage.tracking={dead}", "tracker.experiment=late"]
     assert cli.main(["run", *RUN, *where]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "not tracked: " in said and "the run is safe in its folder; show it later with `reflexion-lab track" in said
-    assert "hunter2" not in said
+    errors = " ".join(capsys.readouterr().err.split())
+    assert "not tracked: " in errors
+    assert "the run is safe in its folder; show it later with `reflexion-lab track" in errors
+    assert "hunter2" not in errors
     (folder,) = (path.parent for path in tmp_path.glob("*/summary.json"))
     assert cli.main(["track", str(folder), "--uri", site[0], "--experiment", "late"]) == 0
-    assert [run.data.tags["run_id"] for run in shown(site[0], "late")] == [folder.name]
+    assert [run.data.tags["run_id"] for run in runs_of(site[0], "late")] == [folder.name]
 
 
 def test_a_server_that_is_away_is_given_up_in_seconds(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,125 @@
+"""Traces: spans of attempts, and what MLflow holds of them."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.records import Attempt, Critique, Message, Step, Usage
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
-from reflexion_lab.studies.tracking.traces import TraceWriter
+from reflexion_lab.studies.tracking.traces import AFTER, Trace, TraceWriter, sampled, traces
 
 Run = Callable[..., Path]
+Traced = Callable[[], list[Any]]
+BEGAN = 1_740_823_200_000_000_000
+
+
+def log_of(path: Path) -> Log:
+    return Log.read(RunFolder.existing(path))
+
+
+def changed(log: Log, attempt: Attempt) -> Log:
+    return replace(log, attempts={attempt.task_id: [attempt]}, results={})
+
+
+def traces_of(log: Log, tasks: Sequence[str]) -> list[Trace]:
+    return list(traces(log, tasks, BEGAN))
+
+
+def timed(attempt: Attempt, acted: float, evaluated: float, reflected: float) -> Attempt:
+    assert attempt.reflection
+    return replace(
+        attempt,
+        trajectory=replace(attempt.trajectory, usage=replace(attempt.trajectory.usage, seconds=acted)),
+        evaluation=replace(attempt.evaluation, seconds=evaluated),
+        reflection=replace(attempt.reflection, usage=replace(attempt.reflection.usage, seconds=reflected)),
+    )
+
+
+def test_an_attempt_is_actor_evaluator_and_reflector(run: Run) -> None:
+    first, second, last = traces_of(log_of(run(solved_at=(3,), n_expected=1)), ["t/0"])
+    assert [inner.name for inner in first.span.inner] == ["actor", "evaluator", "reflector"]
+    assert [inner.name for inner in last.span.inner] == ["actor", "evaluator"]  # nothing to reflect on
+    assert (first.tags["attempt"], second.tags["attempt"], last.tags["attempt"]) == ("1", "2", "3")
+
+
+def test_steps_follow_each_other_without_a_gap(run: Run) -> None:
+    log = log_of(run(solved_at=(0,), n_expected=1))
+    log = changed(log, timed(log.attempts["t/0"][0], 1.0, 0.25, 0.5))
+    (trace,) = traces_of(log, ["t/0"])
+    times = [(placed.began - BEGAN, placed.began - BEGAN + placed.span.lasted) for placed in trace.placed]
+    assert times == [(0, 1_750_000_000), (0, 10**9), (10**9, 1_250_000_000), (1_250_000_000, 1_750_000_000)]
+    assert [placed.parent for placed in trace.placed] == [None, 0, 0, 0]
+
+
+def test_turns_of_an_actor_are_within_it_and_cost_is_counted_once(run: Run) -> None:
+    log = log_of(run(solved_at=(1,), n_expected=1))
+    attempt = log.attempts["t/0"][0]
+    own, critics = Usage(calls=1, prompt_tokens=5, completion_tokens=2, seconds=1.0), Usage(calls=1, prompt_tokens=3)
+    critique = Critique(severity=0.5, issues=("off by one",), source="llm", usage=critics)
+    step = Step(action="run_tests", observation="boom", messages=(Message(role="user", content="go"),), usage=own)
+    steps = (step, replace(step, critique=critique))
+    trajectory = replace(attempt.trajectory, steps=steps, usage=own + own, others={"critic": critics})
+    (trace,) = traces_of(changed(log, replace(attempt, trajectory=trajectory)), ["t/0"])
+    actor = trace.span.inner[0]
+    assert [inner.name for inner in actor.inner] == ["step 1: run_tests", "step 2: run_tests"]
+    assert sum((placed.span.usage for placed in trace.placed), Usage()) == own + own + critics
+    assert json.loads(actor.inner[0].inputs)["messages"] == [{"role": "user", "content": "go"}]
+    assert json.loads(actor.inner[1].outputs)["critique"]["issues"] == ["off by one"]
+    assert actor.lasted == 2 * 10**9
+
+
+def test_the_hidden_verdict_is_a_tag_and_nowhere_in_the_spans(run: Run) -> None:
+    log = log_of(run(solved_at=(0,), n_expected=1))
+    grades = {key: replace(grade, outcome="hidden-word") for key, grade in log.grades.items()}
+    for trace in traces_of(replace(log, grades=grades), ["t/0"]):
+        assert trace.tags[AFTER] == "hidden-word"
+        assert "hidden-word" not in "".join(placed.span.inputs + placed.span.outputs for placed in trace.placed)
+
+
+def test_prompt_reply_and_feedback_are_there_word_for_word(run: Run) -> None:
+    log = log_of(run(solved_at=(0,), n_expected=1))
+    attempt = log.attempts["t/0"][0]
+    prompt = (Message(role="user", content="Write ‘f’\nnow"),)
+    trajectory = replace(attempt.trajectory, messages=prompt, reply="def f(): …")
+    evaluation = replace(attempt.evaluation, feedback="f(1) was 2")
+    (trace,) = traces_of(changed(log, replace(attempt, trajectory=trajectory, evaluation=evaluation)), ["t/0"])
+    actor, evaluator, reflector = trace.span.inner
+    assert json.loads(actor.inputs)["messages"][0]["content"] == "Write ‘f’\nnow"
+    assert json.loads(actor.outputs)["reply"] == "def f(): …"
+    assert json.loads(evaluator.outputs)["feedback"] == json.loads(reflector.inputs)["feedback"] == "f(1) was 2"
+
+
+def test_no_log_in_of_an_address_is_in_a_trace(run: Run) -> None:
+    log = log_of(run(solved_at=(0,), n_expected=1))
+    attempt = log.attempts["t/0"][0]
+    trajectory = replace(attempt.trajectory, reply="see http://someone:hunter2@host:8000/v1")
+    (trace,) = traces_of(changed(log, replace(attempt, trajectory=trajectory)), ["t/0"])
+    text = "".join(placed.span.inputs + placed.span.outputs for placed in trace.placed)
+    assert "http://host:8000/v1" in text
+    assert "hunter2" not in text + "".join(trace.tags.values())
+
+
+def test_samples_of_tasks_are_nested_and_depend_on_the_seed_alone() -> None:
+    tasks = [f"t/{number}" for number in range(40)]
+    samples = [sampled(tasks, share, seed=3) for share in (0.0, 0.1, 0.5, 1.0)]
+    assert [len(sample) for sample in samples] == [0, 4, 20, 40]
+    assert all(set(smaller) <= set(larger) for smaller, larger in pairwise(samples))
+    assert len(sampled(tasks, 7, seed=3)) == 7
+    assert len(sampled(tasks, 0.001, seed=3)) == 1
+    assert sampled(tasks, 0.2, seed=1) == sampled(tasks[::-1], 0.2, seed=1) != sampled(tasks, 0.2, seed=2)
 
 
 @pytest.fixture
-def traced(tracker: MlflowTracker) -> Callable[[], list[Any]]:
+def traced(tracker: MlflowTracker) -> Traced:
     """Reads back the traces of the experiment, spans included."""
     from mlflow import MlflowClient
 
@@ -29,25 +135,23 @@ def showing(tracker: MlflowTracker, traces: float, most: int = 1000) -> MlflowTr
     return MlflowTracker(tracker.uri, experiment="trial", traces=traces, max_traces=most)
 
 
-def test_nothing_is_traced_unless_asked_for(tracker: MlflowTracker, run: Run, traced: Callable[[], list[Any]]) -> None:
+def test_nothing_is_traced_by_default(tracker: MlflowTracker, run: Run, traced: Traced) -> None:
     tracker.track(run())
     assert traced() == []
 
 
-def test_every_attempt_of_the_drawn_tasks_is_a_trace_of_its_run(
-    tracker: MlflowTracker, run: Run, traced: Callable[[], list[Any]], logged: Callable[..., list[Any]]
+def test_every_attempt_of_the_sampled_tasks_is_a_trace(
+    tracker: MlflowTracker, run: Run, traced: Traced, logged: Callable[..., list[Any]]
 ) -> None:
     showing(tracker, 1.0).track(run(solved_at=(1, 2, 3, 0)))
-    (job,), found = logged(), traced()
-    assert len(found) == 9
-    assert {trace.info.trace_metadata["mlflow.sourceRun"] for trace in found} == {job.info.run_id}
-    assert {(trace.info.tags["task_id"], trace.info.tags["attempt"]) for trace in found} >= {("t/2", "3"), ("t/3", "1")}
-    assert {str(trace.info.state.value) for trace in found} == {"OK"}
+    (job,), infos = logged(), [trace.info for trace in traced()]
+    assert len(infos) == 9
+    assert {info.trace_metadata["mlflow.sourceRun"] for info in infos} == {job.info.run_id}
+    assert {(info.tags["task_id"], info.tags["attempt"]) for info in infos} >= {("t/2", "3"), ("t/3", "1")}
+    assert {str(info.state.value) for info in infos} == {"OK"}
 
 
-def test_a_trace_reads_back_with_roles_tokens_and_verdicts(
-    tracker: MlflowTracker, run: Run, traced: Callable[[], list[Any]]
-) -> None:
+def test_a_trace_reads_back_with_roles_tokens_and_verdicts(tracker: MlflowTracker, run: Run, traced: Traced) -> None:
     showing(tracker, 1.0).track(run(solved_at=(2,), n_expected=1))
     first = next(trace for trace in traced() if trace.info.tags["attempt"] == "1")
     root, *inner = first.data.spans
@@ -65,7 +169,7 @@ def test_a_trace_reads_back_with_roles_tokens_and_verdicts(
 
 
 def test_traces_of_tasks_with_long_names_keep_to_their_sessions(
-    tracker: MlflowTracker, run: Run, traced: Callable[[], list[Any]]
+    tracker: MlflowTracker, run: Run, traced: Traced
 ) -> None:
     folder = run(solved_at=(0, 0), n_expected=2)
     for path in folder.glob("*.jsonl"):
@@ -75,9 +179,7 @@ def test_traces_of_tasks_with_long_names_keep_to_their_sessions(
     assert len(sessions) == len(set(sessions.values())) == 2
 
 
-def test_no_secret_of_the_config_is_in_a_trace(
-    tracker: MlflowTracker, run: Run, traced: Callable[[], list[Any]]
-) -> None:
+def test_no_secret_of_the_config_is_in_a_trace(tracker: MlflowTracker, run: Run, traced: Traced) -> None:
     showing(tracker, 1.0).track(run(solved_at=(0,), n_expected=1))
     text = "".join(trace.to_json() for trace in traced())
     assert "t/0" in text
@@ -85,7 +187,7 @@ def test_no_secret_of_the_config_is_in_a_trace(
 
 
 def test_tracking_again_replaces_the_traces(
-    tracker: MlflowTracker, run: Run, traced: Callable[[], list[Any]], logged: Callable[..., list[Any]]
+    tracker: MlflowTracker, run: Run, traced: Traced, logged: Callable[..., list[Any]]
 ) -> None:
     path = run(solved_at=(1, 2), n_expected=2)
     showing(tracker, 1.0).track(path)
@@ -97,7 +199,7 @@ def test_tracking_again_replaces_the_traces(
 
 
 def test_a_cap_ends_them_and_says_so(
-    tracker: MlflowTracker, run: Run, traced: Callable[[], list[Any]], capsys: pytest.CaptureFixture[str]
+    tracker: MlflowTracker, run: Run, traced: Traced, capsys: pytest.CaptureFixture[str]
 ) -> None:
     showing(tracker, 1.0, most=4).track(run(solved_at=(1, 2, 3, 0)))
     assert len(traced()) == 4
@@ -117,15 +219,10 @@ def test_a_failure_within_traces_leaves_the_former_run(
     monkeypatch.setattr(TraceWriter, "write", broken)
     with pytest.raises(TrackerError, match=r"no space left.*the run is safe in its folder"):
         showing(tracker, 1.0).track(path)
-    assert [found.info.run_id for found in logged()] == [former.info.run_id]
+    assert [job.info.run_id for job in logged()] == [former.info.run_id]
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.5])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=r"tracker\.traces"):
-        TraceWriter(share)
-
-
-def test_a_cap_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"tracker\.max_traces"):
-        TraceWriter(1.0, 0)
+@pytest.mark.parametrize(("arguments", "key"), [((-0.1,), "traces"), ((1.5,), "traces"), ((1.0, 0), "max_traces")])
+def test_an_impossible_share_or_cap_is_refused(arguments: tuple[float, int], key: str) -> None:
+    with pytest.raises(ValueError, match=rf"tracker\.{key}: "):
+        TraceWriter(*arguments)

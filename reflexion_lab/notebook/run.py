@@ -6,25 +6,36 @@ Where a function takes *overrides*, these are the words that follow `reflexion-l
 
 from __future__ import annotations
 
+import atexit
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.sheets import NONE, Sheet, percent
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, as_lines, plainly
 from reflexion_lab.runner.config.messages import hydras_own
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.tasks.benchmarks.datasets_in import INSTALL
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
+    import datasets
 
     from reflexion_lab.analysis.frames import Frames
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
-    from reflexion_lab.notebook.found import Found
+    from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.records import Attempt, Grade
-    from reflexion_lab.studies.expected import Estimate
+    from reflexion_lab.runner.config.build import Config
+    from reflexion_lab.studies.estimate import Estimate
     from reflexion_lab.studies.sweep import Sweep
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+    from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
 
 class Run:
@@ -82,12 +93,12 @@ class Run:
         return f"{begin}{self.path.name}: {what} {figures}; feedback source: {summary.feedback_source}"
 
     def _repr_html_(self) -> str:
-        from reflexion_lab.notebook.viewing import run_view
+        from reflexion_lab.notebook.view import run_view
 
         return run_view(self.folder).html
 
 
-def compose(*overrides: Override) -> DictConfig:
+def compose(*overrides: Override) -> Config:
     """The config of `reflexion-lab run *overrides`, without running it; `print(OmegaConf.to_yaml(cfg))` reads well.
 
     Raises
@@ -189,8 +200,148 @@ def load(*runs: object, texts: bool = False) -> Frames:
     return loaded(*runs, texts=texts)
 
 
-def runs(root: Path | str = "runs") -> Found:
-    """The run folders in `root`, oldest first, with what each was and how it ended; `load(runs())` loads them all."""
-    from reflexion_lab.notebook.found import found
+CAPTION = "pass@1 with its 95 % Wilson interval; UPPER BOUND: the hidden tests drove the loop. -: not finished."
 
-    return found(Path(root))
+
+class _Ended(msgspec.Struct):
+    """What a table of runs needs of a `summary.json`."""
+
+    n_logged: int
+    n_expected: int
+    is_upper_bound: bool
+    pass_at_1: Rate
+
+
+class RunTable(NamedTuple):
+    """The runs in a folder; shows itself as a table."""
+
+    sheet: Sheet
+    runs: list[RunFolder]
+
+    def __repr__(self) -> str:
+        return repr(self.sheet)
+
+    def _repr_html_(self) -> str:
+        return self.sheet._repr_html_()
+
+
+def runs(root: Path | str = "runs") -> RunTable:
+    """The run folders in `root`, oldest first, with what each was and how it ended; `load(runs())` loads them all.
+
+    Only manifests and summaries are read; folders that cannot be read are named below the table.
+    """
+    root = Path(root)
+    run_folders, broken = [], []
+    for path in sorted(root.glob("[!.]*/manifest.json")):
+        try:
+            run_folders.append(RunFolder.existing(path.parent))
+        except (ValueError, OSError) as problem:
+            broken.append(f"Not read: {problem}.")
+    sheet = Sheet(
+        title=f"{len(run_folders)} runs" if run_folders else f"no runs in {root}/",
+        columns=("run", "arm", "benchmark", "feedback source", "seed", "tasks", "pass@1, %"),
+        rows=tuple(map(_row, run_folders)),
+        names=4,
+        caption=" ".join([CAPTION] * bool(run_folders) + broken),
+    )
+    return RunTable(sheet, run_folders)
+
+
+def _row(run: RunFolder) -> tuple[str, ...]:
+    manifest, ended = run.manifest, _ended(run)
+    arm = str(manifest.config.get("arm", NONE))
+    tasks = f"{ended.n_logged if ended else _so_far(run)} of {manifest.n_expected}{'' if ended else ', unfinished'}"
+    rate = _rate(ended) if ended and ended.pass_at_1.n else NONE
+    return str(run.path), arm, manifest.benchmark, manifest.feedback_source, str(manifest.seed), tasks, rate
+
+
+def _rate(ended: _Ended) -> str:
+    rate = ended.pass_at_1
+    return f"{'UPPER BOUND ' * ended.is_upper_bound}{percent(rate.share)} {cells.interval(rate.low, rate.high)}"
+
+
+def _so_far(run: RunFolder) -> int:
+    """Tasks whose loops have ended."""
+    try:
+        return (run.path / "results.jsonl").read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def _ended(run: RunFolder) -> _Ended | None:
+    try:
+        return msgspec.json.decode((run.path / "summary.json").read_bytes(), type=_Ended)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+class Parts(NamedTuple):
+    """What a run is made of, without a run folder and without a tracker."""
+
+    tasks: Benchmark
+    """Whole tasks; a loop gets `task.public`."""
+    loop: Callable[[], Reflexion]
+    """Makes one task's loop, with an empty memory: `.memory`, `.actor`, `.evaluator`, `.reflector`, `.attempts`."""
+    judge: HiddenTests
+    """Grades one submission a task; any attempt once it is sealed."""
+
+    def __repr__(self) -> str:
+        return f"{len(self.tasks)} tasks of {self.tasks.name}; .tasks .loop() .judge"
+
+
+def by_hand(*overrides: Override) -> Parts:
+    """The parts of `reflexion-lab run *overrides`.
+
+    Raises
+    ------
+    ConfigError
+        A value is impossible.
+    """
+    from reflexion_lab.runner.config.compose import compose, loop_factory
+    from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
+    from reflexion_lab.tasks.evaluators.judge import HiddenTests
+
+    with plainly():
+        cfg = compose(*as_lines(overrides))
+        sandbox = load_sandbox(cfg, servers=1)
+        atexit.register(sandbox.close)
+        return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_models(cfg), sandbox), HiddenTests(sandbox))
+
+
+def to_dataset(*runs: object, table: str = "attempts", texts: bool = True) -> datasets.Dataset:
+    """A table of some runs as a `datasets.Dataset`.
+
+    Its methods write it: `save_to_disk`, `to_parquet`, `to_json`, `push_to_hub`. Verdicts of hidden tests stand in
+    columns whose names begin with `hidden_`; the hidden tests themselves are in none.
+
+    Parameters
+    ----------
+    runs : Path, str, Run or list of these
+        Run folders, patterns such as `runs/*`, or sweeps, as of `load`.
+    table : str, default "attempts"
+        `runs`, `tasks`, `attempts`, `checks`, `reflections` or `memory`.
+    texts : bool, default True
+        With programs, prompts, replies, feedback and reflections.
+
+    Returns
+    -------
+    datasets.Dataset
+        One row per row of the table.
+
+    Raises
+    ------
+    ConfigError
+        There is no such table, or the package `datasets` is not installed.
+    FolderError
+        No run is named, or a folder cannot be read.
+    """
+    try:
+        from datasets import Dataset
+    except ImportError:
+        raise ConfigError("to_dataset", "no package datasets", INSTALL) from None
+    frames = load(*runs, texts=texts)
+    if table not in frames._fields:
+        raise ConfigError("table", repr(table), f"one of {', '.join(frames._fields)}")
+    frame = getattr(frames, table)
+    categories = frame.select_dtypes("category").columns  # Arrow cannot cast a category without values
+    return Dataset.from_pandas(frame.astype(dict.fromkeys(categories, "string")), preserve_index=False)

@@ -1,20 +1,186 @@
-"""Widgets of an explorer: filters, a list of tasks, and a page for the selected attempt."""
+"""A run to look around in: choose tasks by result, outcome, category or words, and step through their attempts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reflexion_lab.analysis.report.history import cards, history
-from reflexion_lab.analysis.report.page import RESULTS
+from reflexion_lab.analysis.report.history import Sources, cards, history
+from reflexion_lab.analysis.report.page import RESULTS, TaskLine, task_lines, unfinished
 from reflexion_lab.analysis.report.pieces import WORDS, macro, visible
-from reflexion_lab.notebook.stories import ANY, Story
+from reflexion_lab.analysis.report.sheets import NONE, Sheet, listed, said
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import Attempt
+from reflexion_lab.runner.folder.folder import folders
 
-if TYPE_CHECKING:
-    from reflexion_lab.notebook.explorer import Explorer
+MISSING = "Filters and stepping need ipywidgets: pip install 'reflexion_lab[notebooks]'. This is the run without them."
+PAGE = 20
+"""Number of tasks shown without widgets."""
+
+
+class Explorer:
+    """Shows itself with widgets; as tables where there are none. Only the attempt that is looked at is rendered."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.stories = stories(log)
+        self.chosen = self.stories
+        """Those that the filters leave."""
+        self.sources = Sources.of(log)
+        self._widgets: Widgets | None = None
+
+    @property
+    def task_ids(self) -> list[str]:
+        """The tasks that the filters leave, in the order of the list."""
+        return [story.task_id for story in self.chosen]
+
+    @property
+    def sheet(self) -> Sheet:
+        """The tasks that the filters leave, a row each."""
+        return overview(self.heading, self.chosen, self.log.manifest.feedback_source)
+
+    @property
+    def heading(self) -> str:
+        """The run in a line, with how its tasks came out."""
+        manifest, results = self.log.manifest, Counter(story.result for story in self.stories)
+        counts = (
+            ", ".join(f"{results[result]} {result}" for result in RESULTS if results[result])
+            or "how they came out is not known yet"
+        )
+        bound = "UPPER BOUND, not pass@1; " if manifest.feedback_source == "oracle" else ""
+        arm = manifest.config.get("arm", "run")
+        run = f"{arm}, seed {manifest.seed}, {manifest.benchmark}, feedback source {manifest.feedback_source}"
+        return visible(f"{unfinished(self.log)}{run}: {bound}{len(self.stories)} tasks, {counts}")
+
+    @property
+    def widgets(self) -> Widgets:
+        """Made when they are first asked for. Raises ImportError: ipywidgets is missing."""
+        if self._widgets is None:
+            self._widgets = Widgets(self)
+        return self._widgets
+
+    def __repr__(self) -> str:
+        return repr(self.sheet)
+
+    def _repr_html_(self) -> str:
+        some = overview(self.heading, self.chosen[:PAGE], self.log.manifest.feedback_source)
+        more = len(self.chosen) - PAGE
+        return some._repr_html_() + said([f"{more} more tasks in .sheet"] if more > 0 else [])
+
+    def _repr_mimebundle_(self, **_options: object) -> dict[str, Any]:
+        try:
+            bundle: dict[str, Any] = self.widgets.box._repr_mimebundle_()
+        except ImportError:
+            return {"text/plain": f"{MISSING}\n{self!r}", "text/html": said([MISSING], loud=True) + self._repr_html_()}
+        return {**bundle, "text/plain": repr(self)}
+
+
+def explore(run: object) -> Explorer:
+    """Look around in one run: filter its tasks by how they came out, by outcome, failure category, number of attempts
+    and words; step through the attempts of one, each with its difference to the one before.
+
+    Parameters
+    ----------
+    run : object
+        A run folder, or what `run` returned.
+
+    Raises
+    ------
+    FolderError
+        The folder is none, or a file in it cannot be read.
+    ConfigError
+        Several runs.
+    """
+    run_folders = folders(run)
+    if len(run_folders) != 1:
+        raise ConfigError("explore", f"{len(run_folders)} runs", "one, such as `sweep.runs[0]`")
+    return Explorer(Log.read(run_folders[0]))
+
+
+ANY = "any"
+"""Option of a filter that matches all tasks."""
+
+
+class Story:
+    """One task's loop: its line, and its attempts."""
+
+    def __init__(self, line: TaskLine, attempts: Sequence[Attempt]) -> None:
+        self.task_id = line.task_id
+        self.result = line.result
+        """One of `views.tasks.RESULTS`."""
+        self.submitted = line.submitted
+        self.strip = "".join(marks for marks, _ in line.marks)
+        """Hidden verdicts, attempt by attempt: ✗✗✓."""
+        self.attempts = attempts
+
+    @cached_property
+    def outcomes(self) -> frozenset[str]:
+        """Outcomes of its attempts, by the feedback tests."""
+        return frozenset(attempt.evaluation.outcome for attempt in self.attempts)
+
+    @cached_property
+    def categories(self) -> frozenset[str]:
+        """Failure categories named in its reflections."""
+        return frozenset(attempt.reflection.category for attempt in self.attempts if attempt.reflection)
+
+    @cached_property
+    def text(self) -> str:
+        """Searchable text, casefolded."""
+        return "\n".join((self.task_id, *(part for attempt in self.attempts for part in _texts(attempt)))).casefold()
+
+    def fits(
+        self, result: str = ANY, outcome: str = ANY, category: str = ANY, attempts: int = 0, text: str = ""
+    ) -> bool:
+        """Whether it has this result, such an attempt, such a reflection, this number of attempts (0 for any), and
+        holds `text` in its name, programs, replies, failing checks or reflections; case does not matter.
+        """
+        return (
+            result in (ANY, self.result)
+            and (outcome == ANY or outcome in self.outcomes)
+            and (category == ANY or category in self.categories)
+            and attempts in (0, len(self.attempts))
+            and (not text.strip() or text.strip().casefold() in self.text)
+        )
+
+
+def stories(log: Log) -> list[Story]:
+    """The hardest first, as `task_lines` has them."""
+    return [Story(line, log.attempts[line.task_id]) for line in task_lines(log)]
+
+
+def overview(title: str, chosen: Sequence[Story], feedback_source: str) -> Sheet:
+    """A row a task."""
+    rows = (
+        (
+            visible(story.task_id),
+            story.result,
+            story.strip,
+            str(story.submitted),
+            listed(sorted(story.categories)) or NONE,
+        )
+        for story in chosen
+    )
+    return Sheet(
+        title=title,
+        columns=("task", "result", "hidden verdicts", "submitted", "categories"),
+        rows=tuple(rows),
+        caption=f"Feedback source: {feedback_source}. ✓ ✗: the hidden tests on each attempt, ? no verdict.",
+        names=5,
+    )
+
+
+def _texts(attempt: Attempt) -> Iterator[str]:
+    yield from (attempt.trajectory.solution, attempt.trajectory.reply, attempt.trajectory.rationale)
+    for check in attempt.evaluation.failures:
+        yield from (check.name, check.error_type, check.message)
+    if words := attempt.reflection:
+        yield from (words.root_cause, words.what_went_wrong, words.what_to_change, words.text)
+
 
 TALL = "720px"
 ONE, ALL = "one attempt", "whole history"

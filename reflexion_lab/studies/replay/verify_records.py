@@ -26,7 +26,7 @@ from reflexion_lab.records import (
     TaskResult,
     WrittenTests,
 )
-from reflexion_lab.studies.replay.verify.finding import Disagreement, Finding, unlike
+from reflexion_lab.studies.replay.findings import Disagreement, Finding, unlike
 from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
 
 R = TypeVar("R", bound=Record)

