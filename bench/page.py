@@ -16,9 +16,8 @@ from analysis import write_run
 from msgspec.structs import replace
 
 import reflexion_lab
-from reflexion_lab.analysis.report.history import history
+from reflexion_lab.analysis.report.history import Sources, history
 from reflexion_lab.analysis.report.page import overview, save_page
-from reflexion_lab.analysis.report.sources import Sources
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Message
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -181,7 +181,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     configs = [dict(flat(measured(log.manifest.config))) for log in logs]
-    keys = by or _telling(
+    keys = by or _distinguishing_keys(
         [{key: value for key, value in config.items() if not _is_place(key, logs)} for config in configs]
     )
     groups: dict[str, list[Log]] = {}
@@ -191,7 +191,7 @@ def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     return [Arm(label, members) for label, members in groups.items()]
 
 
-def _telling(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys in which the configs differ but for the seed; the one with the shortest values where it tells as much as
     all of them.
     """

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from reflexion_lab.analysis.estimators import Paired, paired
+from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
-from reflexion_lab.analysis.suite_quality import feedback_confusion, suite_quality
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.selection import submitted_at, verdicts_at
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record

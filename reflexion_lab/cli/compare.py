@@ -47,8 +47,8 @@ def compare(options: argparse.Namespace) -> None:
 
     from reflexion_lab.analysis.report.cells import line
     from reflexion_lab.analysis.report.comparison import sheets, warnings
+    from reflexion_lab.analysis.report.documents import write_table
     from reflexion_lab.analysis.report.sheets import as_table
-    from reflexion_lab.analysis.report.table import write_table
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.io.files import writable
 
@@ -69,7 +69,7 @@ def compare(options: argparse.Namespace) -> None:
 
 def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     """Raises ValueError: the runs cannot be compared; what is wrong, and of which run."""
-    from reflexion_lab.analysis.comparison.side_by_side import side_by_side
+    from reflexion_lab.analysis.comparison import side_by_side
     from reflexion_lab.runner.folder.folder import folders
 
     by = tuple(key.strip() for key in options.by.split(",") if key.strip())

@@ -43,7 +43,7 @@ class Compared(NamedTuple):
         """One row an arm, shares in [0, 1], as `reflexion-lab compare --csv` writes it; unknown values are missing."""
         import pandas as pd
 
-        from reflexion_lab.analysis.report.table import rows
+        from reflexion_lab.analysis.report.documents import rows
 
         return pd.DataFrame(rows(self.comparison)).replace("", pd.NA).convert_dtypes()
 
@@ -110,7 +110,7 @@ def compare(
     ConfigError
         The runs cannot be compared; what is wrong, and of which run.
     """
-    from reflexion_lab.analysis.comparison.side_by_side import side_by_side
+    from reflexion_lab.analysis.comparison import side_by_side
 
     keys = (by,) if isinstance(by, str) else tuple(by)
     return Compared(*side_by_side(some_folders(*runs), baseline, keys, unit, one_seed))

@@ -9,12 +9,10 @@ from functools import cached_property
 from html import escape
 from typing import Any
 
-from reflexion_lab.analysis.report.history import cards, history
-from reflexion_lab.analysis.report.page import unfinished
+from reflexion_lab.analysis.report.history import Sources, cards, history
+from reflexion_lab.analysis.report.page import RESULTS, TaskLine, task_lines, unfinished
 from reflexion_lab.analysis.report.pieces import WORDS, macro, visible
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, listed, said
-from reflexion_lab.analysis.report.sources import Sources
-from reflexion_lab.analysis.report.tasks import RESULTS, TaskLine, task_lines
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt

@@ -79,7 +79,7 @@ def differences(
     """
     from reflexion_lab.analysis.comparison import compare
     from reflexion_lab.analysis.figures.differences import drawing
-    from reflexion_lab.analysis.figures.saved import readable, renamed
+    from reflexion_lab.analysis.figures.drawing import readable, renamed
 
     arms = _read(runs)
     comparison, names = compare(arms, baseline, unit, one_seed), readable(arms)
@@ -207,13 +207,13 @@ def _read(runs: Sequence[object]) -> list[Arm]:
 
 
 def _arms(runs: Sequence[object]) -> list[Arm]:
-    from reflexion_lab.analysis.figures.saved import readable
+    from reflexion_lab.analysis.figures.drawing import readable
 
     return list(readable(_read(runs)).values())
 
 
 def _one(runs: Sequence[object], name: str | None) -> Arm:
-    from reflexion_lab.analysis.figures.saved import readable
+    from reflexion_lab.analysis.figures.drawing import readable
 
     by_name = readable(_read(runs))
     if name is None and len(by_name) == 1:
@@ -227,7 +227,7 @@ def _one(runs: Sequence[object], name: str | None) -> Arm:
 def _drawn(
     name: str, drawing: Drawing | None, ax: Axes | None, caption: bool, missing: tuple[str, str] = ("", "")
 ) -> Axes:
-    from reflexion_lab.analysis.figures.axes import on_axes
+    from reflexion_lab.analysis.figures.drawing import on_axes
 
     if drawing is None:
         raise ConfigError(name, *missing)

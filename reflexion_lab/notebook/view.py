@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reflexion_lab.analysis.report import pieces
-from reflexion_lab.analysis.report import program_diffs as programs
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Attempt, Grade, Record, Reflection, Task
 from reflexion_lab.runner.folder.folder import RunFolder, folders
@@ -95,8 +94,7 @@ def task_view(folder: RunFolder, task_id: str) -> View:
     FolderError
         The run has made no attempt at it.
     """
-    from reflexion_lab.analysis.report.history import history
-    from reflexion_lab.analysis.report.sources import Sources
+    from reflexion_lab.analysis.report.history import Sources, history
     from reflexion_lab.analysis.run_log import Log
 
     log = Log.read(folder)
@@ -138,7 +136,9 @@ def _history(attempts: Sequence[Attempt], grades: Any) -> View:
 
 
 def _task(task: Task) -> View:
-    html = pieces.macro("records", "task")(task.public, programs.numbered(programs.lines(task.prompt)))
+    from reflexion_lab.analysis.report.history import lines, numbered
+
+    html = pieces.macro("records", "task")(task.public, numbered(lines(task.prompt)))
     return _view(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
 
 

@@ -32,20 +32,28 @@ def test_runs_of_one_arm_are_put_together_over_their_seeds(run):
     assert arm.outcomes(arm.verdicts(1)).tolist() == [[1, 1], [0, 0]]
 
 
-def test_a_swept_key_makes_arms_of_their_own(run):
-    found = arms([run("x", recall={"omega": 0}), run("y", recall={"omega": 3})])
-    assert [arm.label for arm in found] == ["reflexion recall.omega=0", "reflexion recall.omega=3"]
+FIRST = {"path": "a very long place, the first", "name": "p"}
+SECOND = {"path": "a very long place, the second", "name": "q"}
 
 
-def test_replays_from_recordings_of_their_own_are_one_arm(run):
-    (arm,) = arms([run(str(seed), seed=seed, model={"path": f"recording {seed}"}) for seed in (0, 1)])
+@pytest.mark.parametrize(
+    ("configs", "by", "labels"),
+    [
+        ([{"recall": {"omega": 0}}, {"recall": {"omega": 3}}], (), ["recall.omega=0", "recall.omega=3"]),
+        ([{"model": FIRST}, {"model": SECOND}], (), ["model.name=p", "model.name=q"]),
+        ([{"recall": {"omega": o, "k": o + 1}} for o in (0, 3)], ["recall.k"], ["recall.k=1", "recall.k=4"]),
+    ],
+    ids=["one key", "the shorter of two", "chosen"],
+)
+def test_arms_are_named_by_the_key_in_which_they_differ(run, configs, by, labels):
+    found = arms([run(str(place), **config) for place, config in enumerate(configs)], by=by)
+    assert [arm.label for arm in found] == [f"reflexion {label}" for label in labels]
+
+
+@pytest.mark.parametrize("key", [lambda seed: {"model": {"path": f"{seed}"}}, lambda seed: {"actor": {"seed": seed}}])
+def test_seeds_and_recordings_of_their_own_are_one_arm(run, key):
+    (arm,) = arms([run(str(seed), seed=seed, **key(seed)) for seed in (0, 1)])
     assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
-
-
-def test_one_key_names_what_several_tell_alike(run):
-    long = {"path": "a very long place, the first", "name": "p"}, {"path": "a very long place, the second", "name": "q"}
-    found = arms([run("x", model=long[0]), run("y", model=long[1])])
-    assert [arm.label for arm in found] == ["reflexion model.name=p", "reflexion model.name=q"]
 
 
 def test_two_keys_name_what_none_tells_alone(run):
@@ -53,16 +61,6 @@ def test_two_keys_name_what_none_tells_alone(run):
     found = arms([run(str(number), **cell) for number, cell in enumerate(cells)])
     assert [arm.label for arm in found][1] == "reflexion loop.max_attempts=2 recall.omega=0"
     assert len(found) == 4
-
-
-def test_keys_may_be_chosen(run):
-    found = arms([run("x", recall={"omega": 0, "k": 1}), run("y", recall={"omega": 3, "k": 2})], by=["recall.k"])
-    assert [arm.label for arm in found] == ["reflexion recall.k=1", "reflexion recall.k=2"]
-
-
-def test_a_seed_of_a_part_is_a_seed(run):
-    (arm,) = arms([run("x", seed=0, actor={"seed": 0}), run("y", seed=1, actor={"seed": 1})])
-    assert arm.seeds == (0, 1)
 
 
 def test_two_runs_of_one_seed_are_no_arm(run):

@@ -89,21 +89,6 @@ def test_a_perfect_forecaster_scores_nothing():
     assert found.resolution == pytest.approx(found.uncertainty)
 
 
-def test_naming_the_share_every_time_scores_the_uncertainty():
-    found = calibration(told((0.25, 1), (0.25, 0), (0.25, 0), (0.25, 0)))
-    assert found.brier.value == pytest.approx(found.uncertainty)
-    assert (found.reliability, found.resolution) == (0, 0)
-
-
-def test_forecasts_that_share_tasks_widen_the_interval():
-    each = drawn(3, 30)
-    repeated = [f for f in each for _ in range(6)]
-    alone = [Forecast(f"{f.task_id}/{n}", f.confidence, f.came_true) for n, f in enumerate(repeated)]
-    together, apart = calibration(repeated).brier, calibration(alone).brier
-    assert together.value == pytest.approx(apart.value)
-    assert together.high - together.low > 1.8 * (apart.high - apart.low)
-
-
 def test_the_seed_alone_decides_the_interval():
     forecasts = drawn(1, 50)
     assert calibration(forecasts) == calibration(forecasts)

@@ -11,7 +11,6 @@ from reflexion_lab.analysis.comparison.budgets import matched
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import mcnemar, paired_difference, wilson
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import Budget, Registration
 
 RIGHT, WRONG = (1, True), (0, False)
@@ -19,19 +18,6 @@ BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRO
 WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
 """Repairs b and c; damages d, whose feedback tests reject the right program and accept the wrong one."""
 SIMPLE = {name: made[:1] for name, made in BASE.items()}
-
-
-@pytest.fixture
-def run(write_run, tmp_path):
-    """Writes one run of an arm; what is left out is as in the other runs."""
-
-    def write(arm, verdicts=None, seed=7, made=None, feedback_source="visible", **manifest):
-        folder = write_run(verdicts, made=made, seed=seed, feedback_source=feedback_source)
-        known = {"config": {"arm": arm}, "run_id": f"{arm}-s{seed}"} | manifest
-        folder.write_manifest(replace(folder.manifest, **known))
-        return RunFolder(folder.path.rename(tmp_path / f"{arm}-{seed}"))
-
-    return write
 
 
 @pytest.fixture
@@ -132,16 +118,9 @@ def test_cost_is_no_budget_where_nothing_has_a_price(two_seeds):
 
 
 @pytest.fixture
-def unrecorded(run, records):
+def unrecorded(run, respent):
     """An arm of two seeds whose calls are on record, and not what they took."""
-    made, _ = records(WORDS)
-    silent = {
-        task_id: [
-            replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None) for one in history
-        ]
-        for task_id, history in made.items()
-    }
-    return [run("silent", made=silent, seed=seed) for seed in (7, 8)]
+    return [run("silent", made=respent(WORDS, Usage(calls=1)), seed=seed) for seed in (7, 8)]
 
 
 def test_tokens_that_nobody_recorded_are_not_taken_for_free(two_seeds, unrecorded):
@@ -174,39 +153,25 @@ def test_one_role_without_tokens_makes_them_unknown(run, records):
     assert compare(arms([run("partly", made=partly)])).rows[0].unknown == ("tokens", "cost")
 
 
-def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, records):
-    made, _ = records(BASE)
-    paid = {
-        task_id: [
-            replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1, completion_tokens=9, cost=0.5)))
-            for one in history
-        ]
-        for task_id, history in made.items()
-    }
-    row = compare(arms([run("feedback_only", made=paid)]), unit="cost").rows[0]
+PAID = Usage(calls=1, prompt_tokens=9, cost=0.5)
+
+
+def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, respent):
+    row = compare(arms([run("feedback_only", made=respent(BASE, PAID))]), unit="cost").rows[0]
     assert row.spent.usage.cost == 3.5
     assert row.cost_per_solved.value == 1.75
 
 
-def test_a_role_of_unknown_price_makes_the_cost_unknown(run, records):
-    made, _ = records(SIMPLE)
-    paid = {
-        task_id: [replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1, prompt_tokens=9, cost=0.5)))]
-        for task_id, (one, *_) in made.items()
-    }
-    folder = run("feedback_only", made=paid, prices={"actor": "1/2 USD per million", "reflector": "unknown"})
+def test_a_role_of_unknown_price_makes_the_cost_unknown(run, respent):
+    prices = {"actor": "1/2 USD per million", "reflector": "unknown"}
+    folder = run("feedback_only", made=respent(SIMPLE, PAID), prices=prices)
     with pytest.raises(ValueError, match="cost, but feedback_only has no prices, expected runs with them"):
         compare(arms([folder]), unit="cost")
 
 
-def test_money_of_two_currencies_is_not_compared(run, records):
-    made, _ = records(SIMPLE)
-    paid = {
-        task_id: [replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1, prompt_tokens=9, cost=0.5)))]
-        for task_id, (one, *_) in made.items()
-    }
+def test_money_of_two_currencies_is_not_compared(run, respent):
     both = [
-        run(arm, made=paid, seed=seed, prices={"actor": f"1/2 {currency} per million, as of today"})
+        run(arm, made=respent(SIMPLE, PAID), seed=seed, prices={"actor": f"1/2 {currency} per million, as of today"})
         for arm, currency in (("feedback_only", "USD"), ("words", "EUR"))
         for seed in (7, 8)
     ]
@@ -338,17 +303,12 @@ def test_only_the_registered_comparison_is_not_exploratory(run, study):
     assert named(compare(both), "words").as_run.exploratory
 
 
-def test_a_difference_below_the_registered_minimum_is_not_detected(run, study):
-    demanding = Registration(
-        **{**{f: getattr(study, f) for f in study.__struct_fields__}, "minimum_detectable_effect": 0.5}
-    )
-    for one, is_detected in ((study, True), (demanding, False)):
-        known = {"study": one.name, "study_digest": one.digest}
-        runs = [run(arm, many(won), s, **known) for arm, won in (("feedback_only", 10), ("words", 24)) for s in (1, 2)]
-        found = named(compare(arms(runs), study=one), "words").as_run
-        assert found.is_detected is is_detected
-        for folder in runs:
-            folder.path.rename(folder.path.with_name(f"{folder.path.name}-{is_detected}"))
+@pytest.mark.parametrize(("minimum", "is_detected"), [(0.1, True), (0.5, False)])
+def test_a_difference_below_the_registered_minimum_is_not_detected(run, study, minimum, is_detected):
+    study = replace(study, minimum_detectable_effect=minimum)
+    known = {"study": study.name, "study_digest": study.digest}
+    runs = [run(arm, many(won), s, **known) for arm, won in (("feedback_only", 10), ("words", 24)) for s in (1, 2)]
+    assert named(compare(arms(runs), study=study), "words").as_run.is_detected is is_detected
 
 
 def test_without_an_arm_or_with_an_unknown_unit_there_is_no_comparison(run):

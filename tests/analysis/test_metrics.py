@@ -6,7 +6,6 @@ import csv
 from io import StringIO
 
 import pytest
-from msgspec.structs import replace
 from rich.console import Console
 
 from reflexion_lab.analysis import metrics
@@ -15,13 +14,12 @@ from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.report.comparison import sheets
+from reflexion_lab.analysis.report.documents import write_table
 from reflexion_lab.analysis.report.page import page
 from reflexion_lab.analysis.report.run_tables import show
-from reflexion_lab.analysis.report.table import write_table
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import arm_runs, run_view
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)], "c": [(0.0, False), (0.0, False)]}
@@ -34,13 +32,8 @@ def registry(monkeypatch):
 
 
 @pytest.fixture
-def runs(write_run, tmp_path):
-    def run(arm, seed):
-        folder = write_run(VERDICTS, seed=seed)
-        folder.write_manifest(replace(folder.manifest, config={"arm": arm}, run_id=f"{arm}-{seed}"))
-        return RunFolder(folder.path.rename(tmp_path / f"{arm}-{seed}"))
-
-    return [run(arm, seed) for arm in ("feedback_only", "words") for seed in (1, 2)]
+def runs(run):
+    return [run(arm, VERDICTS, seed) for arm in ("feedback_only", "words") for seed in (1, 2)]
 
 
 def views(runs, folder):

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, Summary, summary
 from reflexion_lab.errors import FolderError
-from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Check, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -76,13 +75,6 @@ def test_roles_of_an_actor_with_several_are_costed_apart(write_run, attempt):
     assert figures.usage["actor"].calls == 2
 
 
-def test_every_role_names_its_model(write_run):
-    folder = write_run(RUN)
-    assert summary(Log.read(folder)).models == {"actor": "scripted"}
-    folder.write_manifest(replace(folder.manifest, role_fingerprints={"critic": "big:1"}))
-    assert summary(Log.read(folder)).models == {"actor": "scripted", "critic": "big:1"}
-
-
 def test_reflections_are_counted_by_source_and_repeats_within_a_task(write_run, attempt, reflection):
     made = {
         "a": [
@@ -121,14 +113,6 @@ def test_a_harness_error_behind_another_failure_is_counted_too(write_run, attemp
     assert summary(Log.read(write_run(made={"a": [judged_by(attempt("a", 1, 0.0), *checks)]}))).harness_errors == 1
 
 
-def test_verdicts_that_a_program_can_forge_are_counted(write_run, attempt):
-    checks = [Check(name=mode, outcome="fail", mode=mode) for mode in ("apart", "apart", "in_place", "")]
-    tool = Check(name="lint", kind="lint", outcome="fail")
-    made = {"a": [judged_by(attempt("a", n, 0.0), *checks, tool) for n in (1, 2)]}
-    figures = summary(Log.read(write_run(made=made)))
-    assert (figures.feedback_in_place, figures.feedback_tests) == (2, 6)
-
-
 def test_parts_left_out_of_a_combined_reward_are_counted_by_name(write_run, attempt):
     issues = ("types by ty did not run: not installed", "tests did not run: the task shows none")
     combined = judged_by(attempt("a", 1, 0.0), verification_type="combined", issues=issues)
@@ -146,12 +130,6 @@ def test_single_feedback_tests_are_set_against_the_hidden_verdict(write_run, att
     ).feedback_asserts
     assert (single.false_positives, single.true_negatives, single.unknown) == (1, 1, 1)
     assert (single.true_positives, single.false_negatives) == (0, 0)
-
-
-@pytest.mark.parametrize(("source", "is_upper_bound"), [("visible", False), ("oracle", True), ("none", False)])
-def test_an_oracle_run_is_an_upper_bound(write_run, source, is_upper_bound):
-    figures = summary(Log.read(write_run(RUN, feedback_source=source)))
-    assert figures.is_upper_bound is is_upper_bound
 
 
 def test_a_summary_survives_json(figures):
@@ -192,12 +170,6 @@ def test_a_result_without_attempts_is_refused_by_name(write_run):
     (folder.path / "attempts.jsonl").unlink()
     with pytest.raises(FolderError, match="got no attempt at damaged"):
         Log.read(RunFolder(folder.path))
-
-
-def test_what_the_runner_submitted_is_what_the_estimator_picks(write_run):
-    log = Log.read(write_run(RUN))
-    for task_id, result in log.results.items():
-        assert submitted_at(log.attempts[task_id]).number == result.submitted
 
 
 def test_points_end_at_the_longest_loop(write_run):

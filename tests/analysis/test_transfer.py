@@ -127,11 +127,6 @@ def test_the_bootstrap_agrees_with_scipys(make_run):
     assert (change.low, change.high) == pytest.approx((expected.low, expected.high), abs=0.09)
 
 
-def test_the_same_seed_gives_the_same_interval(make_run):
-    one, other = make_run("with", WITH), make_run("without", BASELINE)
-    assert transfer([one], [other]) == transfer([one], [other])
-
-
 def test_runs_are_named_as_everywhere(make_run, tmp_path):
     one, other = make_run("with", WITH, READS), make_run("without", BASELINE)
     assert transfer(f"{tmp_path}/with*", [one, other]).against == transfer([one, other], [one, other]).against

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.learning.transitions import ends, moves, transitions
+from reflexion_lab.analysis.learning.transitions import (
+    TRENDS,
+    breakthroughs,
+    deltas,
+    diminishing_returns,
+    ends,
+    errors_removed,
+    learning_rate,
+    moves,
+    repairs,
+    transitions,
+    trend,
+)
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import wilson
-from reflexion_lab.runner.folder.folder import RunFolder
 
 R, W = True, False
-
-
-@pytest.fixture
-def make_arm(write_run, tmp_path):
-    """An arm of one run for each table of verdicts, (feedback reward, hidden verdict) by task; seeds from 0."""
-
-    def make(*tables, **options):
-        logs = []
-        for seed, verdicts in enumerate(tables):
-            folder = write_run(verdicts, seed=seed, **options)
-            folder.path.rename(tmp_path / f"seed-{seed}")
-            logs.append(Log.read(RunFolder.existing(tmp_path / f"seed-{seed}")))
-        return Arm("reflexion", logs)
-
-    return make
 
 
 def counts(found):
@@ -146,3 +147,149 @@ def test_the_rates_hold_the_truth_about_as_often_as_they_say():
 def rates(after):
     """Of cases that were all wrong; each case has a seed of its own, so that a task has nine."""
     return moves(dict.fromkeys(after, W), after)
+
+
+scores = st.lists(st.floats(0, 1), max_size=8)
+
+
+def test_the_first_delta_is_zero():
+    assert deltas([70, 85]) == (0, 15)
+    assert deltas([]) == ()
+
+
+def test_the_learning_rate_is_the_whole_gain_over_all_attempts():
+    assert learning_rate([0.2, 0.5, 0.8]) == pytest.approx(0.2)
+    assert learning_rate([0.5]) == learning_rate([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([70, 80, 90, 95], "improving"),
+        ([0.7, 0.8, 0.9, 0.95], "improving"),
+        ([95, 80, 70], "declining"),
+        ([70, 71, 70], "steady"),
+        ([0.0, 0.0, 0.0], "steady"),
+        ([0.5, 0.9, 0.5], "steady"),
+        ([70, 95], "insufficient"),
+        ([], "insufficient"),
+    ],
+)
+def test_a_trend_needs_three_scores_and_two_percent(found, expected):
+    assert trend(found) == expected
+
+
+@given(scores)
+def test_a_trend_read_backwards_is_the_opposite(found):
+    opposite = {"improving": "declining", "declining": "improving"}
+    assert trend(found) in TRENDS
+    assert trend(found[::-1]) == opposite.get(trend(found), trend(found))
+
+
+def test_fewer_errors_at_the_end_are_a_reduction():
+    assert errors_removed([5, 7, 2]) == 3
+    assert errors_removed([1, 4]) == -3
+    assert errors_removed([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([70, 71, 71.5, 72], True),
+        ([0.2, 0.8, 0.9], True),
+        ([0.2, 0.8, 0.8], True),
+        ([0.2, 0.5, 0.8], False),
+        ([0.2, 0.3, 0.8], False),
+        ([0.2, 0.8, 0.5], False),  # a relapse is no diminishing return
+        ([0.5, 0.5, 0.5], False),
+        ([0.2, 0.8], False),
+        ([], False),
+    ],
+)
+def test_returns_diminish_when_later_steps_gain_at_most_half_as_much(found, expected):
+    assert diminishing_returns(found) is expected
+
+
+def test_a_breakthrough_beats_every_attempt_before():
+    assert breakthroughs([0.2, 0.8, 0.5, 0.6, 0.9]) == (2, 5)
+    assert breakthroughs([0.9]) == breakthroughs([]) == ()
+
+
+@given(scores)
+def test_deltas_lead_from_the_first_score_to_the_last(found):
+    assert len(deltas(found)) == len(found)
+    if found:
+        assert found[0] + sum(deltas(found)) == pytest.approx(found[-1])
+        assert learning_rate(found) == pytest.approx(sum(deltas(found)) / len(found))
+
+
+def outcome(evaluation):
+    return evaluation.outcome
+
+
+def arm_of(folder):
+    return Arm("reflexion", [Log.read(folder)])
+
+
+def drawn_loops(tasks, seed=0):
+    rng, found = random.Random(seed), {}
+    for task in range(tasks):
+        history = []
+        while len(history) < 4 and not (history and history[-1][0] == 1):
+            right = rng.random() < 0.4
+            history.append((1.0 if rng.random() < (0.9 if right else 0.1) else 0.5, right))
+        found[f"t{task}"] = history
+    return found
+
+
+def test_repairs_of_all_classes_are_the_wrong_to_right_moves_of_the_transitions(write_run):
+    arm = arm_of(write_run(drawn_loops(60)))
+    found, moves = repairs(arm, outcome), transitions(arm).programs_pooled
+    (fail,) = found.by_class.values()
+    assert (fail.next.k, fail.next.n) == (moves.wc, moves.wc + moves.ww)
+    assert fail.next.share == moves.repair
+    assert found.rejected == moves.cc + moves.cw > 0
+
+
+def test_the_end_is_the_hidden_verdict_on_what_was_submitted(write_run):
+    verdicts = drawn_loops(60, seed=3)
+    (fail,) = repairs(arm_of(write_run(verdicts)), outcome).by_class.values()
+    k = n = 0
+    for history in verdicts.values():
+        best = max(range(len(history)), key=lambda place: (history[place][0], -place))
+        for one, _ in pairwise(history):
+            if one[0] < 1 and not one[1]:
+                k, n = k + history[best][1], n + 1
+    assert (fail.end.k, fail.end.n) == (k, n)
+    assert fail.end.share.value == pytest.approx(k / n)
+
+
+def test_classes_are_told_apart_and_the_most_frequent_comes_first(write_run, attempt):
+    made = {}
+    for task in range(6):
+        first = attempt(f"t{task}", 1, 0.0)
+        kind = "timeout" if task < 2 else "error"
+        made[f"t{task}"] = [
+            replace(first, evaluation=replace(first.evaluation, outcome=kind)),
+            attempt(f"t{task}", 2, float(task == 0)),
+        ]
+    found = repairs(arm_of(write_run(made=made)), outcome).by_class
+    assert {name: (one.next.k, one.next.n) for name, one in found.items()} == {"error": (0, 4), "timeout": (1, 2)}
+    assert list(found) == ["error", "timeout"]
+    assert (found["error"].next.share.low, found["error"].next.share.high) == pytest.approx(wilson(0, 4))
+
+
+def test_a_loop_that_ended_on_its_failure_had_nothing_to_mend_it(write_run):
+    assert not repairs(arm_of(write_run({"a": [(0.5, False)], "b": [(1.0, True)]})), outcome).by_class
+
+
+def test_failures_that_nobody_could_judge_are_counted_apart(write_run):
+    found = repairs(arm_of(write_run({"a": [(-1.0, False), (1.0, True)], "b": [(0.5, False), (1.0, True)]})), outcome)
+    assert found.unknown == 1
+    assert found.by_class["fail"].next.n == 1
+
+
+def test_several_failures_of_one_task_are_one_cluster(write_run):
+    (found,) = repairs(arm_of(write_run({"a": [(0.5, False)] * 3 + [(1.0, True)]})), outcome).by_class.values()
+    assert (found.tasks, found.next.k, found.next.n, found.end.k) == (1, 1, 3, 3)
+    assert found.end.share.low == pytest.approx(wilson(1, 1)[0])

@@ -23,7 +23,7 @@ RULES = [
 BEGIN = """
 import asyncio, hashlib
 import reflexion_lab as rl
-from reflexion_lab.analysis.canonical_form import as_bytes, essence
+from reflexion_lab.analysis.summary import as_bytes, essence
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.runner.folder.folder import folders

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.analysis.canonical_form import as_bytes, bare, differences, essence, figures
-from reflexion_lab.analysis.summary import Log
+from reflexion_lab.analysis.summary import Log, as_bytes, bare, differences, essence, figures
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.compose import assemble, compose
 from tests.builders import scripted

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import as_bytes, essence, figures
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ModelError
 from reflexion_lab.io.secrets import without_keys, without_logins

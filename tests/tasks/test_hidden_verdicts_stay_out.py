@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.analysis.canonical_form import bare
+from reflexion_lab.analysis.summary import bare
 from reflexion_lab.records import Episode, Grade, Mistake, Session, Wisdom
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.storage.place import opened

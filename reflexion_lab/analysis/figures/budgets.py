@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.comparison.budgets import Spot, accuracy_by_spending
-from reflexion_lab.analysis.comparison.spending import is_known
+from reflexion_lab.analysis.comparison.budgets import Spot, accuracy_by_spending, is_known
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import INK, Style, frame, look, mark_bounds, named, per_cent
-from reflexion_lab.analysis.stats.hull import hull
+from reflexion_lab.analysis.stats.matching import hull
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.differences import Difference
-from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import (
     COLOURS,

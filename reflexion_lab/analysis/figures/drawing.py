@@ -1,16 +1,23 @@
-"""A figure on its way to disk: panels, a caption, and the numbers that they show."""
+"""Figures of comparisons: the registry, panels with caption and numbers, and the ways to a file or to an Axes."""
 
 from __future__ import annotations
 
 import csv
+import importlib
+import pkgutil
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
+from reflexion_lab.analysis import figures
 from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.figures.style import INK, SMALL, UPPER_BOUND, Style
 from reflexion_lab.io.terminal_text import plain
+from reflexion_lab.text.shorten import bounded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,3 +224,162 @@ def inert(text: str) -> str:
     """On one line, and never a formula: a spreadsheet obeys what begins with one of these."""
     safe = plain(text)
     return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe
+
+
+ROOM = 0.97
+"""Of its column of panels, what a caption may take."""
+
+
+def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True) -> Axes:
+    """Draw the first panel of `drawing`; returns `ax`, or without one the Axes of a new figure of pyplot's.
+
+    The figure is white, whatever the theme around it or matplotlib's style.
+    """
+    import matplotlib
+    from matplotlib.style import context
+
+    with context("default"):
+        target = _new(drawing, is_captioned) if ax is None else ax
+        target.figure.set_facecolor("white")
+        target.set_facecolor("white")
+        drawing.panels[0](target)
+        rows = _head(drawing, target)
+        if ax is None and (figure := target.get_figure(root=True)):
+            width, height = figure.get_size_inches()
+            figure.set_size_inches(width, height + LINE * rows)
+        if is_captioned:
+            _caption(drawing.caption, target)
+        _plain(target)
+        # The first figure of a notebook switches this on, which the end of a style would undo.
+        is_interactive = matplotlib.is_interactive()
+    matplotlib.interactive(is_interactive)
+    return target
+
+
+def _new(drawing: Drawing, is_captioned: bool) -> Axes:
+    from matplotlib import pyplot
+
+    width, height = max(NARROWEST, drawing.size[0]), drawing.size[1] + 0.5
+    lines = _wrapped(drawing.caption, width * ROOM).count("\n") + 2 if is_captioned else 0
+    figure = pyplot.figure(figsize=(width, height + LINE * lines), layout="constrained")
+    ax: Axes = figure.add_subplot()
+    return ax
+
+
+def _wrapped(caption: str, inches: float) -> str:
+    return "\n".join(textwrap.fill(line, max(20, int(inches * LETTERS))) for line in caption.splitlines())
+
+
+def _head(drawing: Drawing, ax: Axes) -> int:
+    """Title and legend above the Axes, clear of a title that the panel has written itself; returns legend rows."""
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    own = textwrap.fill(ax.get_title(loc="left"), max(20, int(inches * LETTERS)))
+    if drawing.has_legend:
+        ax.set_title(own, loc="left", fontsize=9, color=INK)
+        return _legend(drawing.title, 6 + 14 * (1 + own.count("\n")) * bool(own), inches, ax)
+    if drawing.title:
+        above = 24 if ax.get_legend() else 8  # the panel's own stands just above it
+        ax.set_title(drawing.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=above)
+    return 0
+
+
+def _legend(title: str, points: float, inches: float, ax: Axes) -> int:
+    """So many points above an Axes that is so many inches wide; returns its rows."""
+    from matplotlib.transforms import ScaledTranslation
+
+    known = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    columns = max(1, int(inches * LETTERS / (8 + max(map(len, known), default=0))))
+    above = ax.transAxes + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans)
+    place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above, "ncols": columns}
+    look: Style = {"frameon": False, "fontsize": 8.5, "title_fontproperties": {"size": 11, "weight": "bold"}}
+    pads: Style = {"borderaxespad": 0, "borderpad": 0, "alignment": "left", "labelcolor": INK}
+    ax.legend(known.values(), known, title=title, **look, **place, **pads)
+    return -(-len(known) // columns)
+
+
+def _caption(text: str, ax: Axes) -> None:
+    """Below the axis label, from the left edge of all that belongs to the Axes; layouts make room for it."""
+    box, inside = ax.get_tightbbox(), ax.get_window_extent()
+    left = 0.0 if box is None else max(0.0, inside.x0 - box.x0)
+    dpi = ax.figure.dpi
+    inches = (inside.width + left) / dpi
+    if ax.figure.get_layout_engine() and (spec := ax.get_subplotspec()):
+        inches = ROOM * ax.figure.bbox.width / dpi * len(spec.colspan) / spec.get_gridspec().ncols
+    where: Style = {"xycoords": (ax.transAxes, ax.xaxis.label), "textcoords": "offset points", "annotation_clip": False}
+    look: Style = {"va": "top", "linespacing": 1.5, "gid": "caption", **SMALL}
+    ax.annotate(_wrapped(text, inches), (0, 0), (-72 * left / dpi, -8), **where, **look)
+
+
+def _plain(ax: Axes) -> None:
+    """A dollar or a backslash in somebody's name is no formula, and nothing for LaTeX."""
+    from matplotlib.text import Text
+
+    for artist in ax.findobj(Text):
+        artist.set_parse_math(False)
+        artist.set_usetex(False)
+
+
+def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Figure]:
+    """Write the figures that make sense for these arms into `folder`; those that would be empty are left out.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Of these very arms.
+    arms : Sequence[Arm]
+        One at least.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    named_arms = readable(arms)
+    whole = {arm.label: plain(name) for name, arm in named_arms.items()}
+    drawings = _drawings(renamed(comparison, named_arms), list(named_arms.values()))
+    return [save(folder, _in_full(drawing, whole), kind) for drawing in drawings]
+
+
+def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
+    """With whole names in the table beside the figure, where there is room for them."""
+    place = drawing.columns.index("arm")
+    return drawing._replace(
+        rows=[(*row[:place], whole.get(str(row[place]), row[place]), *row[place + 1 :]) for row in drawing.rows]
+    )
+
+
+def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing]:
+    for module in pkgutil.iter_modules(figures.__path__):  # a figure is registered by its module
+        importlib.import_module(f"{figures.__name__}.{module.name}")
+    for figure in sorted(REGISTRY, key=lambda entry: entry.place):
+        if len(arms) <= figure.most:
+            drawn = figure.of(comparison, arms) if figure.is_compared else figure.of(arms)
+            yield from [drawn] if isinstance(drawn, Drawing) else drawn or ()
+
+
+LONGEST = 72
+"""Characters of a name in a figure: more would leave no room for what is drawn."""
+
+
+def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
+    """By its whole name: every arm under a name on one line, cut in its middle where it is too long, and still like no
+    other.
+    """
+    by_label: dict[str, Arm] = {}
+    taken: set[str] = set()
+    for arm in arms:
+        whole = _visible(plain(arm.label))
+        name, number = bounded(whole, LONGEST), 2
+        while name in taken:
+            name, number = f"{bounded(whole, LONGEST - 5)} ({number})", number + 1
+        taken.add(name)
+        by_label[arm.label] = Arm(name, arm.logs)
+    return by_label
+
+
+def renamed(comparison: Comparison, by_label: Mapping[str, Arm]) -> Comparison:
+    """With the names that `shown` gives its arms."""
+    rows = tuple(replace(row, arm=by_label[row.arm].label) for row in comparison.rows)
+    baseline = by_label[comparison.baseline].label if comparison.baseline else None
+    return replace(comparison, rows=rows, baseline=baseline)
+
+
+def _visible(name: str) -> str:
+    """Legends leave out what has no name, or one that begins with an underscore."""
+    return f" {name}" if name.startswith("_") else name or "(no name)"

@@ -11,7 +11,7 @@ from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import FAINT, Style, frame, look, named, note, per_cent, watermark
-from reflexion_lab.analysis.learning.repairs import RepairRates, Repairs, repairs
+from reflexion_lab.analysis.learning.transitions import RepairRates, Repairs, repairs
 from reflexion_lab.records import Evaluation
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.arms import flat
-from reflexion_lab.analysis.frames.columns import (
+from reflexion_lab.analysis.frames.rows import (
     ATTEMPT_TEXTS,
     ATTEMPTS,
     CHECK_TEXTS,
@@ -26,10 +26,15 @@ from reflexion_lab.analysis.frames.columns import (
     REFLECTIONS,
     RUNS,
     TASKS,
+    AttemptRow,
     Columns,
+    Run,
+    attempts,
+    checks,
+    memories,
     metric_columns,
+    reflections,
 )
-from reflexion_lab.analysis.frames.rows import Made, Run, attempts, checks, memories, reflections
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import some_folders
 from reflexion_lab.runner.folder.manifest import measured
@@ -49,7 +54,7 @@ class Frames(NamedTuple):
     missing until the run is finished. `no_verdict`: tasks that have none."""
     tasks: pd.DataFrame
     """One row a task of a run. `learning_rate`, `trend`, `diminishing_returns` and `breakthroughs` (numbers of
-    attempts) are of the feedback rewards, `errors_removed` of the failing checks; see `learning.progression`."""
+    attempts) are of the feedback rewards, `errors_removed` of the failing checks; see `learning.transitions`."""
     attempts: pd.DataFrame
     """One row an attempt. `passed` is the feedback verdict, missing where nobody could tell. `tokens_so_far` and
     `cost_so_far` add up a loop, with the tests that the model wrote for it."""
@@ -132,11 +137,11 @@ def _kind(values: Iterable[object]) -> str:
     )
 
 
-def _by_role(rows: Sequence[Made]) -> Columns:
+def _by_role(rows: Sequence[AttemptRow]) -> Columns:
     """Tokens of each role that any attempt has."""
     roles = dict.fromkeys(role for row in rows for role in row.loop.usages[row.place])
     return {f"tokens_{role}": ("int64", functools.partial(_tokens, role)) for role in roles}
 
 
-def _tokens(role: str, row: Made) -> int:
+def _tokens(role: str, row: AttemptRow) -> int:
     return row.loop.usages[row.place].get(role, NO_USAGE).tokens

@@ -1,18 +1,27 @@
-"""What the rows of `frames` are made of: a run, its loops, their attempts, and the parts of these."""
+"""The rows of `frames` (runs, loops, attempts and their parts) and its columns: name, dtype, function of a row."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.learning.transitions import (
+    breakthroughs,
+    diminishing_returns,
+    errors_removed,
+    learning_rate,
+    trend,
+)
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import UNKNOWN, Attempt, Grade, TaskResult, Usage
+from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Grade, Reflection, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 
 SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
@@ -88,7 +97,7 @@ class Run:
         return Rate.of(sum(verdicts), len(verdicts)) if is_finished and verdicts else None
 
 
-class Made(NamedTuple):
+class AttemptRow(NamedTuple):
     """An attempt in its loop."""
 
     loop: Loop
@@ -101,7 +110,7 @@ class Made(NamedTuple):
     so_far: Usage
 
 
-class Part(NamedTuple):
+class PartRow(NamedTuple):
     """A check, a reflection or something recalled."""
 
     loop: Loop
@@ -122,33 +131,33 @@ class Recalled(NamedTuple):
     number: int | None
 
 
-def attempts(loops: Iterable[Loop]) -> Iterator[Made]:
+def attempts(loops: Iterable[Loop]) -> Iterator[AttemptRow]:
     for loop in loops:
         for place, attempt in enumerate(loop.attempts):
             spent, so_far = loop.spent[place], loop.so_far[place]
-            yield Made(loop, place, attempt.number, attempt, loop.grades[place], spent, so_far)
+            yield AttemptRow(loop, place, attempt.number, attempt, loop.grades[place], spent, so_far)
 
 
-def checks(rows: Iterable[Made]) -> Iterator[Part]:
+def checks(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         for place, check in enumerate(row.attempt.evaluation.checks, 1):
-            yield Part(row.loop, row.number, place, check)
+            yield PartRow(row.loop, row.number, place, check)
 
 
-def reflections(rows: Iterable[Made]) -> Iterator[Part]:
+def reflections(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         if row.attempt.reflection:
-            yield Part(row.loop, row.number, 1, row.attempt.reflection)
+            yield PartRow(row.loop, row.number, 1, row.attempt.reflection)
 
 
-def memories(rows: Iterable[Made]) -> Iterator[Part]:
+def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         attempt, own = row.attempt, row.loop.run.log.manifest.run_id
         kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
         left_out = attempt.trajectory.left_out
         recalled = [(kind, name, name not in left_out) for kind, names in kinds.items() for name in names]
         for place, (kind, name, was_read) in enumerate(recalled, 1):
-            yield Part(row.loop, row.number, place, Recalled(kind, name, was_read, *_source(name, own)))
+            yield PartRow(row.loop, row.number, place, Recalled(kind, name, was_read, *_source(name, own)))
 
 
 def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
@@ -158,3 +167,171 @@ def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
         return None, None, None
     number = int(match["last"]) if name.startswith("ep-") and match["last"].isdecimal() else None
     return match["run"] or own, match["task"], number
+
+
+Columns = dict[str, tuple[str, Callable[[Any], object]]]
+
+RUNS: Columns = {
+    "run_id": ("category", lambda run: run.log.manifest.run_id),
+    "arm": ("category", lambda run: run.arm),
+    "seed": ("int64", lambda run: run.log.manifest.seed),
+    "benchmark": ("category", lambda run: run.log.manifest.benchmark),
+    "feedback_source": ("category", lambda run: run.log.manifest.feedback_source),
+    "model": ("category", lambda run: run.log.manifest.model_fingerprint),
+    "study": ("category", lambda run: run.log.manifest.study),
+    "config_digest": ("category", lambda run: run.log.manifest.config_digest),
+    "n": ("int64", lambda run: len(run.loops) - len(run.log.no_verdict)),
+    "no_verdict": ("int64", lambda run: len(run.log.no_verdict)),
+    "n_expected": ("int64", lambda run: run.log.manifest.n_expected),
+    "pass_at_1": ("Float64", lambda run: run.solved.share if run.solved and not run.is_upper_bound else None),
+    "upper_bound": ("Float64", lambda run: run.solved.share if run.solved and run.is_upper_bound else None),
+    "low": ("Float64", lambda run: run.solved.low if run.solved else None),
+    "high": ("Float64", lambda run: run.solved.high if run.solved else None),
+    "attempts": ("int64", lambda run: sum(len(loop.attempts) for loop in run.loops)),
+    "tokens": ("int64", lambda run: run.usage.tokens),
+    "calls": ("int64", lambda run: run.usage.calls),
+    "cost": ("float64", lambda run: run.usage.cost),
+    "torn": ("int64", lambda run: run.log.torn),
+    "path": ("string", lambda run: str(run.path)),
+}
+HEAD: Columns = {
+    "run_id": ("category", lambda row: row.loop.head[0]),
+    "arm": ("category", lambda row: row.loop.head[1]),
+    "seed": ("int64", lambda row: row.loop.head[2]),
+    "task_id": ("category", lambda row: row.loop.head[3]),
+}
+NUMBER: Columns = {"number": ("int64", lambda row: row.number)}
+TASKS: Columns = {
+    "attempts": ("int64", lambda loop: len(loop.attempts)),
+    "submitted": ("int64", lambda loop: loop.attempts[loop.submitted].number),
+    "stop_reason": ("category", lambda loop: loop.result.stop_reason),
+    "passed": ("boolean", lambda loop: _verdict(loop.attempts[loop.submitted].evaluation)),
+    "reward": ("float64", lambda loop: loop.attempts[loop.submitted].evaluation.reward),
+    "learning_rate": ("float64", lambda loop: learning_rate(loop.rewards)),
+    "trend": ("category", lambda loop: trend(loop.rewards)),
+    "diminishing_returns": ("bool", lambda loop: diminishing_returns(loop.rewards)),
+    "breakthroughs": ("string", lambda loop: " ".join(map(str, breakthroughs(loop.rewards)))),
+    "errors_removed": ("int64", lambda loop: errors_removed(loop.errors)),
+    "hidden_passed": ("boolean", lambda loop: _hidden(loop.grades[loop.submitted])),
+    "hidden_outcome": ("category", lambda loop: _of(loop.grades[loop.submitted], "outcome")),
+    "hidden_passed_first": ("boolean", lambda loop: _hidden(loop.grades[0])),
+    "hidden_any_solved": ("boolean", lambda loop: loop.any_solved),
+    "tokens": ("int64", lambda loop: loop.so_far[-1].tokens),
+    "calls": ("int64", lambda loop: loop.so_far[-1].calls),
+    "cost": ("float64", lambda loop: loop.so_far[-1].cost),
+    "duration": ("float64", lambda loop: loop.result.duration),
+}
+ATTEMPTS: Columns = {
+    "passed": ("boolean", lambda row: _verdict(row.attempt.evaluation)),
+    "outcome": ("category", lambda row: row.attempt.evaluation.outcome),
+    "reward": ("float64", lambda row: row.attempt.evaluation.reward),
+    "hidden_passed": ("boolean", lambda row: _hidden(row.grade)),
+    "hidden_outcome": ("category", lambda row: _of(row.grade, "outcome")),
+    "submitted": ("bool", lambda row: row.place == row.loop.submitted),
+    "stop_reason": ("category", lambda row: row.attempt.stop_reason or None),
+    "recalled": ("int64", lambda row: len(row.attempt.recalled)),
+    "recalled_wisdom": ("int64", lambda row: len(row.attempt.recalled_wisdom)),
+    "recalled_mistakes": ("int64", lambda row: len(row.attempt.recalled_mistakes)),
+    "omega": ("Int64", lambda row: row.attempt.memory.omega),
+    "reflection_source": ("category", lambda row: _of(row.attempt.reflection, "source")),
+    "reflection_category": ("category", lambda row: _of(row.attempt.reflection, "category")),
+    "reflection_confidence": ("Float64", lambda row: _confidence(row.attempt.reflection)),
+    "extraction_failed": ("bool", lambda row: not row.attempt.trajectory.solution.strip()),
+    "finish_reason": ("category", lambda row: row.attempt.trajectory.finish_reason),
+    "cached": ("bool", lambda row: row.attempt.trajectory.cached),
+    "seconds": ("float64", lambda row: row.attempt.seconds),
+    "calls": ("int64", lambda row: row.spent.calls),
+    "cost": ("float64", lambda row: row.spent.cost),
+    "cost_so_far": ("float64", lambda row: row.so_far.cost),
+    "tokens": ("int64", lambda row: row.spent.tokens),
+    "tokens_so_far": ("int64", lambda row: row.so_far.tokens),
+}
+ATTEMPT_TEXTS: Columns = {
+    "solution": ("string", lambda row: row.attempt.trajectory.solution),
+    "prompt": ("string", lambda row: "\n\n".join(message.content for message in row.attempt.trajectory.messages)),
+    "reply": ("string", lambda row: row.attempt.trajectory.reply),
+    "feedback": ("string", lambda row: row.attempt.evaluation.feedback),
+}
+CHECKS: Columns = {
+    "place": ("int64", lambda row: row.place),
+    "name": ("category", lambda row: row.of.name),
+    "kind": ("category", lambda row: row.of.kind),
+    "mode": ("category", lambda row: row.of.mode or None),
+    "outcome": ("category", lambda row: row.of.outcome),
+    "error_type": ("category", lambda row: row.of.error_type or None),
+    "line": ("Int64", lambda row: row.of.line or None),
+    "seconds": ("float64", lambda row: row.of.seconds),
+}
+CHECK_TEXTS: Columns = {name: ("string", attrgetter(f"of.{name}")) for name in ("expected", "actual", "message")}
+REFLECTIONS: Columns = {
+    "reflection_id": ("string", lambda row: row.of.reflection_id),
+    "source": ("category", lambda row: row.of.source),
+    "category": ("category", lambda row: row.of.category),
+    "confidence": ("Float64", lambda row: _confidence(row.of)),
+    "confidence_source": ("category", lambda row: row.of.confidence_source),
+    "flags": ("category", lambda row: " ".join(row.of.flags)),
+    "tokens": ("int64", lambda row: row.of.usage.tokens),
+}
+REFLECTION_TEXTS: Columns = {
+    name: ("string", attrgetter(f"of.{name}"))
+    for name in ("root_cause", "what_went_wrong", "what_to_change", "key_insight", "text", "problem")
+}
+MEMORY: Columns = {
+    "place": ("int64", lambda row: row.place),
+    "kind": ("category", lambda row: row.of.kind),
+    "recalled_id": ("string", lambda row: row.of.name),
+    "was_read": ("bool", lambda row: row.of.was_read),
+    "source_run": ("category", lambda row: row.of.run),
+    "source_task": ("category", lambda row: row.of.task),
+    "source_number": ("Int64", lambda row: row.of.number),
+}
+
+
+def metric_columns(level: metrics.Level) -> Columns:
+    """The registered metrics of attempts, tasks or runs; a run's pooled values of the other two are its, too."""
+    if level == "attempt":
+        return {metric.name: (_dtype(metric), partial(_of_attempt, metric)) for metric in metrics.of_level("attempt")}
+    if level == "task":
+        return {metric.name: (_dtype(metric), partial(_of_task, metric)) for metric in metrics.of_level("task")}
+    columns: Columns = {}
+    for metric in metrics.of_level("run", "task", "attempt"):
+        for is_upper_bound in (False, True):  # a pass@1 and an upper bound are two columns
+            columns[metric.key(is_upper_bound)] = "Float64", partial(_of_run, metric, is_upper_bound)
+    return {name: column for name, column in columns.items() if name not in RUNS}
+
+
+def _dtype(metric: metrics.Metric) -> str:
+    return "boolean" if metric.unit == "share" else "Float64"
+
+
+def _of_attempt(metric: metrics.Metric, row: Any) -> object:
+    return metric.of(row.attempt, row.grade)
+
+
+def _of_task(metric: metrics.Metric, loop: Any) -> object:
+    grades = {grade.number: grade for grade in loop.grades if grade}
+    return metric.of(loop.attempts, grades)
+
+
+def _of_run(metric: metrics.Metric, is_upper_bound: bool, run: Any) -> float | None:
+    is_other = run.is_upper_bound != is_upper_bound and metric.key(False) != metric.key(True)
+    name = metric.key()
+    return None if is_other else metrics.numbers(name, metric.in_run(run.log)).get(name)
+
+
+def _verdict(evaluation: Evaluation) -> bool | None:
+    return None if evaluation.outcome in UNKNOWN else evaluation.passed
+
+
+def _hidden(grade: Grade | None) -> bool | None:
+    return None if grade is None or grade.outcome in UNKNOWN else grade.passed
+
+
+def _confidence(reflection: Reflection | None) -> float | None:
+    """None where it says nothing, as of controls that judge nothing."""
+    return None if reflection is None or reflection.confidence_source == "none" else reflection.confidence
+
+
+def _of(record: Grade | Reflection | None, field: str) -> object:
+    """The field; None without a record."""
+    return getattr(record, field) if record else None

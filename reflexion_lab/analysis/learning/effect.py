@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, apart, clustered, resampled
+from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, clustered, resampled, unpaired_difference
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Reflection
 
@@ -56,7 +56,7 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
         return None
     value = _share(after) - _share(base)
     if min(len(_tasks(after)), len(_tasks(rest))) < FEWEST or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
-        low, high = (end * len(rest) / len(base) for end in apart(_wilson(after), _wilson(rest)))
+        low, high = (end * len(rest) / len(base) for end in unpaired_difference(_wilson(after), _wilson(rest)))
     else:
         low, high = _bootstrap(after, base, seed)
     return Estimate(value=value, low=min(low, value), high=max(high, value))
@@ -149,7 +149,7 @@ def readings(log: Log) -> list[Reading]:
             read = (
                 Written(source, source.reflection)
                 for source in recalled
-                if source and source.reflection and _says(source.reflection)
+                if source and source.reflection and _has_text(source.reflection)
             )
             others = None in recalled or attempt.recalled_wisdom or attempt.recalled_mistakes
             readings.append(Reading(attempt, before, tuple(read), bool(others)))
@@ -194,7 +194,7 @@ def _use(grades: Mapping[tuple[str, int], Grade], reading: Reading, written: Wri
     )
 
 
-def _says(words: Reflection) -> bool:
+def _has_text(words: Reflection) -> bool:
     """Whether it has any of the words that prompts show."""
     return bool(words.root_cause or words.what_went_wrong or words.what_to_change)
 

@@ -211,7 +211,7 @@ def task_text(attempts: Sequence[Attempt]) -> str:
     """
     messages = attempts[0].trajectory.messages
     if messages and messages[-1].role == "assistant":
-        return _begun(messages[-1].content, attempts)
+        return _longest_prefix(messages[-1].content, attempts)
     names = {name for attempt in attempts for name in _DEFINED.findall(attempt.trajectory.solution)}
     examples = {text.strip() for example in known_examples() for text in (example.prompt, example.wrong, example.right)}
     fenced = (block for message in messages for _, block in _BLOCK.findall(message.content))
@@ -219,7 +219,7 @@ def task_text(attempts: Sequence[Attempt]) -> str:
     return next((block for block in blocks if names.intersection(_DEFINED.findall(block))), "")
 
 
-def _begun(content: str, attempts: Sequence[Attempt]) -> str:
+def _longest_prefix(content: str, attempts: Sequence[Attempt]) -> str:
     """The longest beginning of a program that `content` ends in, but for comments behind it."""
     for program in (attempt.trajectory.solution for attempt in attempts):
         size = bisect_left(range(1, len(program) + 1), True, key=lambda chars: program[:chars] not in content)

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.differences import Difference
-from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
-from reflexion_lab.analysis.report.headline import text
+from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import NONE, Sheet, amount, listed, p_value, percent, percents, points, share
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.io.terminal_text import plain

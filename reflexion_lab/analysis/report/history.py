@@ -1,16 +1,285 @@
-"""A task's whole history as HTML: its attempts side by side, each with what it read, wrote and was told."""
+"""A task's whole history as HTML: its attempts side by side, programs as differences, and what each one read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import dropwhile, takewhile, zip_longest
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from reflexion_lab.agent.critique.convergence import improvement_score
 from reflexion_lab.analysis.estimators import tokens
+from reflexion_lab.analysis.frames.rows import SOURCE
 from reflexion_lab.analysis.report import pieces
-from reflexion_lab.analysis.report import program_diffs as programs
-from reflexion_lab.analysis.report.sources import Gift, Sources
+from reflexion_lab.analysis.report.pieces import check_details, verdict
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import Attempt, Grade
+from reflexion_lab.records import Attempt, Episode, Grade, Message, Step, Wisdom
+
+OPEN = 2
+"""So many of an attempt's turns, the last ones, are unfolded."""
+MOST_LINES = 2_000
+"""Of a program; the difference of longer ones could take minutes."""
+Pieces = tuple[tuple[str, bool], ...]
+"""A line in pieces, and whether each of them changed."""
+
+
+class Line(NamedTuple):
+    kind: str
+    """`same`, `in`, `out` or `gap`."""
+    gutter: str
+    parts: Pieces
+
+
+def program(new: str, old: str = "", name: str = "") -> tuple[list[Line], str]:
+    """The lines to show of `new`, as its difference to `old`, which is called `name`; and what they are."""
+    after, before = lines(new), lines(old)
+    if not after:
+        return [], "none was found in the reply"
+    if max(len(after), len(before)) > MOST_LINES:
+        return numbered(after[:MOST_LINES]), f"{len(after):,} lines, of which at most {MOST_LINES:,} are shown"
+    if not before:
+        return numbered(after), ""
+    if after == before:
+        return numbered(after), f"the very program of {name}"
+    changed = _from_first(_difference(before, after))
+    gone, come = ([line.kind for line in changed].count(kind) for kind in ("out", "in"))
+    return changed, f"against {name}: − {gone} out, + {come} in"
+
+
+class Turn(NamedTuple):
+    """A step as it is shown."""
+
+    number: int
+    step: Step
+    lines: list[Line]
+    """Of its draft; [] where it made none, or the one before once more."""
+    remark: str
+    """What these lines are."""
+    improvement: float | None
+    """On the draft that was judged before; None where there are no two critiques."""
+    received: tuple[Message, ...]
+    """What the turn before had not received already."""
+    known: str
+    """What it had, in words; "" for nothing."""
+    is_open: bool
+
+
+def turns(steps: Sequence[Step]) -> Iterator[Turn]:
+    """Each draft as its difference to the one before."""
+    draft, name, received, judged = "", "", tuple[Message, ...](), None
+    for number, step in enumerate(steps, 1):
+        changed, remark = program(step.program, draft, name) if step.program else ([], "")
+        again = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(received, step.messages, strict=False)))
+        yield Turn(
+            number,
+            step,
+            [] if lines(step.program) == lines(draft) else changed,
+            remark,
+            improvement_score(judged, step.critique) if judged and step.critique else None,
+            step.messages[again:],
+            f" behind {again} earlier message{'s' * (again > 1)}" if again else "",
+            number > len(steps) - OPEN,
+        )
+        draft, name = (step.program, f"turn {number}") if step.program else (draft, name)
+        received, judged = step.messages or received, step.critique or judged
+
+
+def lines(text: str) -> list[str]:
+    """As Python counts them: other characters that `splitlines` breaks at are part of a line."""
+    return text.rstrip("\n").split("\n") if text.strip() else []
+
+
+def numbered(lines: list[str]) -> list[Line]:
+    return _from_first(Line("same", f"{n:>3}   ", ((line, False),)) for n, line in enumerate(lines, 1))
+
+
+def _from_first(lines: Iterable[Line]) -> list[Line]:
+    """Blank lines at the top are counted, but not shown."""
+    return list(dropwhile(lambda line: line.kind == "same" and not any(text.strip() for text, _ in line.parts), lines))
+
+
+def _difference(old: list[str], new: list[str]) -> Iterator[Line]:
+    """Changed lines amid three unchanged ones on each side; those left out are counted. Gutter: old, new number."""
+    end = 0
+    for group in SequenceMatcher(None, old, new).get_grouped_opcodes(3):
+        yield from _gap(group[0][3] - end)
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                same = enumerate(new[j1:j2], 1)
+                yield from (Line("same", f"{i1 + n:>3} {j1 + n:>3}   ", ((line, False),)) for n, line in same)
+            else:
+                pairs = [_compared(*pair) for pair in zip_longest(old[i1:i2], new[j1:j2], fillvalue="")]
+                yield from (Line("out", f"{i + 1:>3}     − ", pairs[i - i1][0]) for i in range(i1, i2))
+                yield from (Line("in", f"    {j + 1:>3} + ", pairs[j - j1][1]) for j in range(j1, j2))
+        end = group[-1][4]
+    yield from _gap(len(new) - end)
+
+
+def _gap(left_out: int) -> Iterator[Line]:
+    if left_out:
+        yield Line("gap", "  ⋯       ", ((f"{left_out} unchanged", False),))
+
+
+def _compared(old: str, new: str) -> tuple[Pieces, Pieces]:
+    """Two lines in words, those that changed marked; lines that are unlike, or very long, are left whole."""
+    whole = ((old, False),), ((new, False),)
+    if not old or not new or len(old) + len(new) > 2_000:
+        return whole
+    a, b = (re.findall(r"\w+|\s+|\W", line) for line in (old, new))
+    matcher = SequenceMatcher(None, a, b, autojunk=False)
+    if (
+        len(a) + len(b) > 400
+        or matcher.real_quick_ratio() < 0.6
+        or matcher.quick_ratio() < 0.6
+        or matcher.ratio() < 0.6
+    ):
+        return whole
+    steps = matcher.get_opcodes()
+    before = tuple(("".join(a[i:j]), tag != "equal") for tag, i, j, _, _ in steps if i < j)
+    return before, tuple(("".join(b[i:j]), tag != "equal") for tag, _, _, i, j in steps if i < j)
+
+
+Words = list[tuple[str, str]]
+"""Labels, and what they say."""
+
+
+OWN = "this task"
+
+
+class MemoryItem(NamedTuple):
+    """Something that memory gave."""
+
+    kind: str
+    """`episode`, `wisdom` or `mistake`."""
+    name: str
+    """Its id."""
+    where: str
+    """Where it is from, in words; "" where its id does not say."""
+    words: Words
+    """What it says; [] where the run does not hold it."""
+    was_read: bool
+    """False: the prompt had no room for it."""
+    is_own: bool
+    """Of the very loop that the attempt is of, so that its words stand with that attempt, too."""
+
+
+class Sources:
+    """What is known of the attempts that memory can give.
+
+    Parameters
+    ----------
+    attempts : Mapping[str, Sequence[Attempt]]
+        By task.
+    run_id : str, default ""
+        The run that they are of; "" for loops outside of any.
+    wisdom : Iterable[Wisdom], default ()
+        What memory held when the run began.
+    """
+
+    def __init__(
+        self, attempts: Mapping[str, Sequence[Attempt]], run_id: str = "", wisdom: Iterable[Wisdom] = ()
+    ) -> None:
+        self._attempts = attempts
+        self._run_id = run_id
+        self._before = {entry.wisdom_id: entry for entry in wisdom}
+
+    @classmethod
+    def of(cls, log: Log) -> Sources:
+        return cls(log.attempts, log.manifest.run_id, log.beginning.wisdom if log.beginning else ())
+
+    def memory_items(self, attempt: Attempt) -> list[MemoryItem]:
+        """All that the attempt was given, in the order in which it read it."""
+        kinds = {
+            "episode": (attempt.recalled, self._episode),
+            "wisdom": (attempt.recalled_wisdom, self._wisdom),
+            "mistake": (attempt.recalled_mistakes, self._mistake),
+        }
+        left_out = attempt.trajectory.left_out
+        entries = ((kind, name, of) for kind, (names, of) in kinds.items() for name in names)
+        resolved = ((kind, name, *of(name, attempt)) for kind, name, of in entries)
+        return [
+            MemoryItem(kind, name, where, words, name not in left_out, where.endswith(OWN))
+            for kind, name, where, words in resolved
+        ]
+
+    def _episode(self, name: str, reader: Attempt) -> tuple[str, Words]:
+        attempts, where, last = self._loop(name, reader)
+        if not last.isdecimal():
+            return where, []
+        where = f"attempt {last} at {where}"
+        source = next((attempt for attempt in attempts if attempt.number == int(last)), None)
+        return where, list(_episode_fields(source)) if source else []
+
+    def _mistake(self, name: str, reader: Attempt) -> tuple[str, Words]:
+        """Its id names the task, not the attempt: all that failed there is told."""
+        attempts, where, _ = self._loop(name, reader)
+        failed = [attempt for attempt in attempts if not attempt.evaluation.passed]
+        return where, [(f"attempt {attempt.number}", _failure(attempt)) for attempt in failed]
+
+    def _loop(self, name: str, reader: Attempt) -> tuple[Sequence[Attempt], str, str]:
+        """The attempts of the loop that the id names, that loop in words, and the end of the id."""
+        parts = SOURCE.fullmatch(name.replace(f"-{self._run_id}/", "-", 1) if self._run_id else name)
+        if not parts:
+            return (), "", ""
+        run, task, last = parts["run"] or self._run_id, parts["task"], parts["last"]
+        if run != self._run_id:
+            return (), f"{task}, run {run}", last
+        return self._attempts.get(task, ()), OWN if task == reader.task_id else task, last
+
+    def _wisdom(self, name: str, _: Attempt) -> tuple[str, Words]:
+        since = "" if name in self._before else ", as it stood at the end"
+        entry = self._before.get(name) or self._extracted.get(name)
+        if not entry:
+            return "", []
+        tasks = ", ".join(entry.tasks[:3]) + (f" and {len(entry.tasks) - 3} more" if len(entry.tasks) > 3 else "")
+        words = [("pattern", entry.pattern), ("advice", entry.advice)]
+        seen = f"{entry.frequency} attempts at {tasks}" if tasks else f"{entry.frequency} attempts"
+        return seen + since, [(label, text) for label, text in words if text]
+
+    @cached_property
+    def _extracted(self) -> dict[str, Wisdom]:
+        """What all attempts together give: memory held less of it earlier."""
+        from reflexion_lab.memory.extraction import extract
+
+        every = (attempt for attempts in self._attempts.values() for attempt in attempts if attempt.reflection)
+        return {entry.wisdom_id: entry for entry in extract(map(_as_episode, every))}
+
+
+def _as_episode(attempt: Attempt) -> Episode:
+    words = attempt.reflection
+    if words:  # a lone surrogate, which no store can hold, has no id either
+        words = replace(words, root_cause=words.root_cause.encode(errors="replace").decode())
+    return Episode(
+        episode_id=f"{attempt.task_id}-{attempt.number}",
+        agent_id="",
+        task_id=attempt.task_id,
+        attempt_number=attempt.number,
+        code=attempt.trajectory.solution,
+        test_results="",
+        reflection=words,
+        passed=attempt.evaluation.passed,
+    )
+
+
+def _episode_fields(attempt: Attempt) -> Iterator[tuple[str, str]]:
+    """Verdict and reflection of an episode: what a later attempt could learn from it."""
+    yield "verdict", verdict(attempt)
+    if words := attempt.reflection:
+        fields = {"root cause": words.root_cause, "to change": words.what_to_change}
+        yield from ((label, text) for label, text in fields.items() if text.strip())
+
+
+def _failure(attempt: Attempt) -> str:
+    failures = attempt.evaluation.failures
+    if not failures:
+        return verdict(attempt)
+    sides = ", ".join(f"{label} {text}" for label, text in check_details(failures[0]))
+    return f"{failures[0].name}: {sides}"
 
 
 class Card(NamedTuple):
@@ -22,12 +291,12 @@ class Card(NamedTuple):
     grade: Grade | None
     """The hidden verdict; None where there is none."""
     is_submitted: bool
-    lines: list[programs.Line]
+    lines: list[Line]
     """Of its program."""
     heading: str
     """What these lines are."""
-    turns: list[programs.Turn]
-    gifts: list[Gift]
+    turns: list[Turn]
+    memory_items: list[MemoryItem]
     """What memory gave."""
 
     @property
@@ -44,13 +313,13 @@ def card(
     is_submitted: bool = False,
 ) -> Card:
     trajectory = attempt.trajectory
-    turns = list(programs.turns(trajectory.steps))
+    actor_turns = list(turns(trajectory.steps))
     old = (before.trajectory.solution, f"attempt {before.number}") if before else ()
-    lines, remark = programs.program(trajectory.solution, *old)
-    drafts = [turn.number for turn in turns if turn.step.program and turn.step.program == trajectory.solution]
+    diff, remark = program(trajectory.solution, *old)
+    drafts = [turn.number for turn in actor_turns if turn.step.program and turn.step.program == trajectory.solution]
     heading = "; ".join(filter(None, [f"the draft of turn {drafts[-1]}" if drafts else "", remark]))
-    gifts = (sources or Sources({attempt.task_id: [attempt]})).gifts(attempt)
-    return Card(attempt, before, grade, is_submitted, lines, heading, turns, gifts)
+    memory_items = (sources or Sources({attempt.task_id: [attempt]})).memory_items(attempt)
+    return Card(attempt, before, grade, is_submitted, diff, heading, actor_turns, memory_items)
 
 
 def cards(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reflexion_lab.analysis.report.sheets import Document, Drawn, Sheet
+from reflexion_lab.analysis.report.sheets import Document, SavedFigure, Sheet
 from reflexion_lab.io.terminal_text import plain
 
 ESCAPES = {
@@ -90,7 +90,7 @@ def _parts(document: Document) -> Iterator[str]:
         yield _figure(figure)
 
 
-def _figure(figure: Drawn) -> str:
+def _figure(figure: SavedFigure) -> str:
     if figure.path.suffix not in DRAWABLE:
         return f"% {figure.path.name}: convert it to PDF to include it"
     lines = [

@@ -15,18 +15,18 @@ from typing import Any
 from reflexion_lab.io import terminal_text as shown
 from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
 
-SAID = (
+OUTCOME_WORDS = (
     "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error, "
     "refused, cut by a filter, prompt too long, wrong model"
 )
-WORDS = dict(zip(OUTCOMES, SAID.split(", "), strict=True))
+WORDS = dict(zip(OUTCOMES, OUTCOME_WORDS.split(", "), strict=True))
 LONGEST = 40_000
 """Characters of a text that are shown; a log may hold a line of a megabyte."""
-MOST_GIFTS = 6
+MOST_MEMORY_ITEMS = 6
 """So many of what memory gave are unfolded."""
 
 
-def found(check: Check) -> list[tuple[str, str]]:
+def check_details(check: Check) -> list[tuple[str, str]]:
     """What a failing check says, label by label."""
     from reflexion_lab.tasks.evaluators.unit_tests import describe
 
@@ -83,8 +83,8 @@ def escaping(folder: Path, **options: Any) -> Any:
 @cache
 def _environment() -> Any:
     environment = escaping(Path(__file__).parent, finalize=_finalized)
-    environment.globals |= {"words": WORDS, "found": found, "tally": tally}
-    environment.globals |= {"UNKNOWN": UNKNOWN, "MOST_GIFTS": MOST_GIFTS}
+    environment.globals |= {"words": WORDS, "check_details": check_details, "tally": tally}
+    environment.globals |= {"UNKNOWN": UNKNOWN, "MOST_MEMORY_ITEMS": MOST_MEMORY_ITEMS}
     environment.filters["counted"] = counted
     return environment
 

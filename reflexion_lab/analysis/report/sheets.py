@@ -63,7 +63,7 @@ class Sheet(Record, frozen=True, kw_only=True):
         return f'<div style="overflow-x: auto; margin: 0 0 14px">{table}</div>'
 
 
-class Drawn(Protocol):
+class SavedFigure(Protocol):
     """A figure on the disk."""
 
     @property
@@ -91,7 +91,7 @@ class Document(NamedTuple):
     warnings: tuple[str, ...]
     """What must not be overlooked; stands first."""
     sheets: tuple[Sheet, ...]
-    figures: tuple[Drawn, ...]
+    figures: tuple[SavedFigure, ...]
 
 
 def as_table(sheet: Sheet, styles: Mapping[str, str] | None = None) -> Table:

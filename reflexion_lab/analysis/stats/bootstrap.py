@@ -190,7 +190,7 @@ def _ratios(above: NDArray[float64], below: NDArray[float64], seed: int, draws: 
     """The ratio in every draw; infinite, or not a number, where a draw has nothing below."""
     import numpy as np
 
-    sums = drawn(np.column_stack([above, below]), generator(seed, "tasks"), draws)
+    sums = resampled_sums(np.column_stack([above, below]), generator(seed, "tasks"), draws)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(sums[:, 0] / sums[:, 1])
 
@@ -203,7 +203,7 @@ def _two_way(cases: NDArray[float64], seed: int, draws: int) -> NDArray[float64]
     often = generator(seed, "seeds").multinomial(seeds, [1 / seeds] * seeds, size=draws)
     both = np.stack([np.nan_to_num(cases), np.isfinite(cases)])  # what passed, and what there is
     rows = both.transpose(2, 0, 1, 3).reshape(tasks, -1)
-    sums = drawn(rows, generator(seed, "tasks"), draws).reshape(draws, 2, attempts, seeds)
+    sums = resampled_sums(rows, generator(seed, "tasks"), draws).reshape(draws, 2, attempts, seeds)
     passed, there = np.einsum("dkas,ds->kda", sums, often)
     with np.errstate(invalid="ignore"):
         return np.asarray(passed / there)
@@ -218,10 +218,10 @@ def _newcombe(first: NDArray[float64], second: NDArray[float64], sizes: list[int
         for part in (first * second, first * (1 - second), second * (1 - first), (1 - first) * (1 - second))
     )
     # rounded up, so that the sides never seem to agree more than they do
-    return paired_difference(round(both), _up(only_first), _up(only_second), round(neither))
+    return paired_difference(round(both), _round_up(only_first), _round_up(only_second), round(neither))
 
 
-def _up(count: float) -> int:
+def _round_up(count: float) -> int:
     return math.ceil(count - 1e-9)
 
 
@@ -243,7 +243,7 @@ def generator(seed: int, name: str) -> Generator:
     return np.random.default_rng(random.Random(f"{seed}:{name}").getrandbits(64))
 
 
-def drawn(rows: NDArray[float64], rng: Generator, draws: int) -> NDArray[float64]:
+def resampled_sums(rows: NDArray[float64], rng: Generator, draws: int) -> NDArray[float64]:
     """Column sums over as many rows as there are, drawn with replacement; shape (draws, columns).
 
     Equal rows are drawn as one, by how often they come: the same in distribution, and cheap for many tasks.
@@ -253,10 +253,10 @@ def drawn(rows: NDArray[float64], rng: Generator, draws: int) -> NDArray[float64
     kinds, often = rows, np.ones(len(rows), int)
     if rows.shape[1] <= NARROW:
         kinds, often = np.unique(rows, axis=0, return_counts=True)
-    return np.concatenate([weighted(_weights(often, rng, size), kinds) for size in batches(draws, len(rows))])
+    return np.concatenate([weighted_sums(_weights(often, rng, size), kinds) for size in batches(draws, len(rows))])
 
 
-def weighted(weights: NDArray[float64], rows: NDArray[float64]) -> NDArray[float64]:
+def weighted_sums(weights: NDArray[float64], rows: NDArray[float64]) -> NDArray[float64]:
     """`weights @ rows` by one thread: small products are slow where several threads wait for a busy machine."""
     import numpy as np
 

@@ -153,7 +153,7 @@ def clustered(share: float, sizes: Sequence[int]) -> tuple[float, float]:
     return min(low, share), max(high, share)  # Wilson's k is a whole number: the share itself may lie a little beside
 
 
-def apart(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float]:
+def unpaired_difference(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float]:
     """Interval for the difference, first - second, of two shares of separate cases.
 
     Newcombe's hybrid score interval (Newcombe 1998, Statistics in Medicine 17:873-890, method 10): like the intervals

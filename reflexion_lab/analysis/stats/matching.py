@@ -1,9 +1,9 @@
-"""Two arms at equal mean spending: the difference of their shares, with what the matching itself adds to chance.
+"""Accuracy against cost: the Pareto front, the area under a curve, and two arms at equal mean spending.
 
-Which arm is dearer, and by how much, is luck as well: an arm that happens to fail more goes on longer, spends more, is
-cut for it, and fails more. Verdicts matched once, and compared as if they had been given, differ at the level of 0.05
-in 6 to 11 of 100 simulated pairs of equal arms (60 and 164 tasks, 2 to 5 attempts). Here every draw is matched anew: 3
-to 6 of 100 then do, and the intervals hold the truth in 93 to 94.
+Which of two arms is costlier, and by how much, is luck as well: an arm that happens to fail more goes on longer, spends
+more, is cut for it, and fails more. Verdicts matched once, and compared as if they had been given, differ at the level
+of 0.05 in 6 to 11 of 100 simulated pairs of equal arms (60 and 164 tasks, 2 to 5 attempts). Here every draw is matched
+anew: 3 to 6 of 100 then do, and the intervals hold the truth in 93 to 94.
 """
 
 from __future__ import annotations
@@ -16,17 +16,86 @@ from reflexion_lab.analysis.stats.bootstrap import (
     are_varied,
     batches,
     difference,
-    drawn,
     ends,
     generator,
-    weighted,
+    resampled_sums,
+    weighted_sums,
 )
 from reflexion_lab.analysis.stats.intervals import RESAMPLES, Estimate
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy import float64, int64
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+Spot = tuple[float, float]
+"""A cost, lower is better, and an accuracy, higher is better."""
+
+
+def front(spots: Sequence[Spot]) -> list[int]:
+    """Places of the Pareto front, cheapest first: no other is as cheap and better, or cheaper and as good.
+
+    Of equal spots the first stands for all.
+    """
+    best, places = float("-inf"), []
+    for place in sorted(range(len(spots)), key=lambda place: (spots[place][0], -spots[place][1], place)):
+        if spots[place][1] > best:
+            best = spots[place][1]
+            places.append(place)
+    return places
+
+
+def hull(spots: Sequence[Spot]) -> list[int]:
+    """Places of the front's upper convex hull, cheapest first (Kapoor et al. 2024, arXiv 2407.01502, section 3).
+
+    Who runs one of two methods by the toss of a coin reaches every spot on the line between them: what lies on or below
+    that line is not worth its price.
+    """
+    places: list[int] = []
+    for place in front(spots):
+        while len(places) > 1 and _turn(spots[places[-2]], spots[places[-1]], spots[place]) >= 0:
+            places.pop()
+        places.append(place)
+    return places
+
+
+def _turn(a: Spot, b: Spot, c: Spot) -> float:
+    """Below 0 where the way from a over b to c turns right."""
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+def area(curves: ArrayLike) -> NDArray[float64]:
+    """Area by trapezoids from attempt 1 to the last, over its width: the mean height, in [0, 1] where the curve is.
+
+    The area under the learning curve of Guyon et al. 2011 (JMLR W&CP 16:19-45), on a linear axis of attempts and
+    without their rescaling to chance and perfection. It is linear in the curve: the area of each case's own curve, put
+    into `bootstrap.interval`, has an interval, and the areas of two arms, into `bootstrap.difference`, have a
+    difference. A curve of one attempt is its own area.
+
+    Parameters
+    ----------
+    curves : ArrayLike
+        Shape (attempts, ...), such as (attempts, tasks, seeds); not a number stays so.
+
+    Returns
+    -------
+    NDArray[float64]
+        Shape (...), such as (tasks, seeds).
+
+    Raises
+    ------
+    ConfigError
+        No attempt.
+    """
+    import numpy as np
+
+    heights = np.asarray(curves, float)
+    if not heights.ndim or not len(heights):
+        raise ConfigError("curves", f"shape {heights.shape}", "(attempts, ...), one attempt at least")
+    if len(heights) == 1:
+        return np.asarray(heights[0])
+    return np.asarray(np.trapezoid(heights, axis=0) / (len(heights) - 1))
+
 
 CAPS = 64
 """Caps that are tried, quantiles of all spendings; between two neighbours a coin decides for each case."""
@@ -63,7 +132,7 @@ class _Mix(NamedTuple):
 
 
 def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: int = RESAMPLES) -> Equal:
-    """Cases of the dearer arm are capped where their mean spending is the cheaper arm's; attempt 1 always counts.
+    """Cases of the costlier arm are capped where their mean spending is the cheaper arm's; attempt 1 always counts.
 
     The interval is the bootstrap over tasks (`bootstrap`), each draw matched anew. p is by the arms changing places at
     tasks (`permutation.sign_flip`), matched anew, too; of random flips: (1 + as extreme) / (1 + draws) (Davison and
@@ -106,7 +175,7 @@ def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
         np.clip(_mixed(sums, at)[:, None], 0, 1) for sums, at in ((first, at_one), (second, at_other))
     )
     if are_varied(second_shares - first_shares):
-        return ends(_differences(drawn(rows, generator(seed, "tasks"), draws)))
+        return ends(_differences(resampled_sums(rows, generator(seed, "tasks"), draws)))
     estimate = difference(first_shares, second_shares)
     return estimate.low, estimate.high
 
@@ -130,7 +199,7 @@ def _flipped(
 
     rng, flipped = generator(seed, "flips"), []
     for size in batches(draws, len(first) + 4 * CAPS):
-        swapped = weighted(rng.integers(0, 2, size=(size, len(first))).astype(float), second - first)
+        swapped = weighted_sums(rng.integers(0, 2, size=(size, len(first))).astype(float), second - first)
         sums = first.sum(axis=0) + swapped, second.sum(axis=0) - swapped, np.full((size, 1), cases)
         flipped.append(_differences(np.hstack(sums)))
     return np.concatenate(flipped)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.canonical_form import figures
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import figures
 from reflexion_lab.io.secrets import SHAPES, of_environment, without_logins
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.protocols import Store

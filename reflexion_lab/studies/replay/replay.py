@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.canonical_form import bare, differences, essence, figures
-from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.analysis.summary import Log, bare, differences, essence, figures, summary
 from reflexion_lab.errors import ConfigError, FolderError, ModelError
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.moved import current, updated

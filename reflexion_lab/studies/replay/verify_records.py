@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from reflexion_lab.analysis.canonical_form import differences
-from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.analysis.summary import Log, differences, summary
 from reflexion_lab.loop.reflexion import delta
 from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.records import (

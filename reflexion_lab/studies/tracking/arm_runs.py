@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.comparison import Comparison, compare
-from reflexion_lab.analysis.comparison.differences import Difference
-from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.estimators import Confusion
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.suite_quality import Confusion
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.io.terminal_text import plain

@@ -20,9 +20,9 @@ from reflexion_lab.analysis.figures import transitions as transition_plots
 from reflexion_lab.analysis.figures.budgets import budget
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.figures.differences import differences
+from reflexion_lab.analysis.figures.drawing import save_figures
 from reflexion_lab.analysis.figures.feedback import feedback_errors
 from reflexion_lab.analysis.figures.outcome_map import outcome_map
-from reflexion_lab.analysis.figures.saved import save_figures
 from reflexion_lab.analysis.figures.style import COLOURS, look, spread
 from reflexion_lab.analysis.figures.survival import survival, unsolved
 from reflexion_lab.analysis.figures.transitions import transition_bars

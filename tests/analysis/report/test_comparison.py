@@ -17,14 +17,13 @@ from reflexion_lab.analysis.comparison.row import Tallies
 from reflexion_lab.analysis.figures.drawing import facts
 from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
 from reflexion_lab.analysis.report.documents import escaped as markdown_escaped
-from reflexion_lab.analysis.report.documents import save_report
+from reflexion_lab.analysis.report.documents import save_report, write_table
 from reflexion_lab.analysis.report.latex import escaped as latex_escaped
-from reflexion_lab.analysis.report.sheets import amount, as_table, p_value, points
-from reflexion_lab.analysis.report.table import write_table
+from reflexion_lab.analysis.report.sheets import Sheet, amount, as_table, p_value, points, said
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.folder.folder import RunFolder
+from tests.analysis.conftest import run_writer
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -32,26 +31,10 @@ WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, Tru
 HOSTILE = '<script>alert(1)</script>|`x`\\input{a}_%$#&~^{}"\n[link](javascript:x)\u202e\x1b[31m'
 
 
-def writer(write_run, place):
-    def write(arm, verdicts=None, seed=7, feedback_source="visible", **manifest):
-        folder = write_run(verdicts, seed=seed, feedback_source=feedback_source)
-        known = {"config": {"arm": arm}, "run_id": f"run of {arm}"} | manifest
-        folder.write_manifest(replace(folder.manifest, **known))
-        return RunFolder(folder.path.rename(place / f"run {len(list(place.iterdir()))}"))
-
-    return write
-
-
 def three(run):
     """Three arms at two seeds, one of them an upper bound, and one that nobody should trust by its name."""
     kinds = (("feedback_only", BASE, "visible"), (HOSTILE, WORDS, "visible"), ("oracle", BASE, "oracle"))
-    return arms([run(arm, verdicts, s, source) for arm, verdicts, source in kinds for s in (7, 8)])
-
-
-@pytest.fixture
-def run(write_run, tmp_path):
-    """Writes one run of an arm; what is left out is as in the other runs."""
-    return writer(write_run, tmp_path)
+    return arms([run(arm, verdicts, s, feedback_source=source) for arm, verdicts, source in kinds for s in (7, 8)])
 
 
 @pytest.fixture
@@ -63,7 +46,7 @@ def made(run):
 def report(runs_written_in, tmp_path_factory):
     """A report on them, to be read: to draw it takes seconds."""
     place, folder = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("report")
-    made = three(writer(runs_written_in(place), place))
+    made = three(run_writer(runs_written_in(place), place))
     save_report(folder, compare(made), made)
     return folder
 
@@ -139,27 +122,16 @@ def test_an_upper_bound_is_never_detected_in_the_csv(run, tmp_path):
     tasks = {f"t{i:02}": [WRONG, RIGHT] if i < 20 else [WRONG, WRONG] for i in range(30)}
     less = {name: [WRONG, WRONG] for name in tasks}
     kinds = (("feedback_only", less, "visible"), ("words", tasks, "visible"), ("oracle", tasks, "oracle"))
-    comparison = compare(arms([run(arm, found, s, source) for arm, found, source in kinds for s in (7, 8)]))
+    runs = [run(arm, found, s, feedback_source=source) for arm, found, source in kinds for s in (7, 8)]
+    comparison = compare(arms(runs))
     _, words, oracle = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
     assert (words["as_run_detected"], oracle["as_run_detected"]) == ("True", "")
 
 
-def test_spending_that_nobody_recorded_is_left_empty_and_said(run, records, tmp_path):
-    first = {name: found[:1] for name, found in WORDS.items()}
-    made, _ = records(first)
-    silent = {
-        task_id: [replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None)]
-        for task_id, (one,) in made.items()
-    }
+def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_path):
+    first = {name: history[:1] for name, history in WORDS.items()}
     runs = [run("feedback_only", BASE, s) for s in (7, 8)]
-    for seed in (7, 8):
-        folder = run("silent", first, seed)
-        (folder.path / "attempts.jsonl").unlink()
-        for history in silent.values():
-            for one in history:
-                folder.append("attempts.jsonl", one)
-        folder.close()
-        runs.append(folder)
+    runs += [run("silent", made=respent(first, Usage(calls=1)), seed=s) for s in (7, 8)]
     comparison = compare(arms(runs))
     _, differences, _, costs, *_ = sheets(comparison)
     assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens a case")] == ["8", "-", "-"]
@@ -231,7 +203,7 @@ def grown(row):
 
 def test_tables_fit_a_terminal_of_100_columns_and_lose_nothing_however_large_the_figures(run):
     kinds = (("feedback_only", BASE, "visible"), ("a name that goes on recall.omega=3", WORDS, "self_tests"))
-    made = arms([run(arm, verdicts, s, source) for arm, verdicts, source in kinds for s in (1, 2)])
+    made = arms([run(arm, verdicts, s, feedback_source=source) for arm, verdicts, source in kinds for s in (1, 2)])
     comparison = compare(made)
     comparison = replace(comparison, rows=tuple(map(grown, comparison.rows)))
     text = shown(comparison)
@@ -374,3 +346,51 @@ def test_a_report_for_print_includes_pdf_and_its_page_shows_png(run, tmp_path):
     assert (tmp_path / "out" / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert "{curves.pdf}" in (tmp_path / "out" / "report.tex").read_text()
     assert "data:image/png" in (tmp_path / "out" / "report.html").read_text()
+
+
+EVIL = "<b>[red]\x1b[31m\u202e</b>"
+
+
+class Cells(HTMLParser):
+    """The text of every cell, row by row."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.rows, self.open = [], []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+
+def test_text_terminal_and_notebook_hold_the_same_cells():
+    sheet = Sheet(title="T", columns=("arm", "pass@1\n[95 %]"), rows=(("a", "7"), ("long", "12.5")), caption="C")
+    assert repr(sheet) == "T\narm  | pass@1 [95 %]\na    |             7\nlong |          12.5\nC"
+    assert Cells(sheet._repr_html_()).rows == [list(sheet.columns), *map(list, sheet.rows)]
+    table = as_table(sheet)
+    assert table.row_count == 2
+    assert [str(column.header) for column in table.columns] == list(sheet.columns)
+
+
+def test_a_strangers_text_is_shown_and_not_obeyed():
+    sheet = Sheet(title=EVIL, columns=(EVIL,), rows=((EVIL,),), caption=EVIL)
+    console = Console(file=StringIO(), width=100, record=True)
+    console.print(as_table(sheet))
+    for text in (repr(sheet), console.export_text()):
+        assert "[red]\\x1b[31m\\u202e" in text
+        assert "\x1b" not in text
+    for html in (sheet._repr_html_(), said([EVIL]), said([EVIL], loud=True)):
+        assert "<b>" not in html
+        assert "&lt;b&gt;[red]\\x1b[31m\\u202e&lt;/b&gt;" in html

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import random
 
 import pytest
 from hypothesis import given
@@ -33,16 +32,6 @@ def test_wilson_of_nothing_is_everything():
     assert Rate.of(0, 0) == Rate(k=0, n=0, share=0.0, low=0.0, high=1.0)
 
 
-def test_wilson_ends_are_exact():
-    assert wilson(0, 10)[0] == 0.0
-    assert wilson(10, 10)[1] == 1.0
-
-
-def test_the_published_headline_gets_its_published_interval():
-    low, high = wilson(150, 164)
-    assert (round(100 * low, 1), round(100 * high, 1)) == (86.2, 94.8)
-
-
 @pytest.mark.parametrize(("k", "n"), [(-1, 3), (4, 3)])
 def test_wilson_refuses_more_successes_than_trials(k, n):
     with pytest.raises(ValueError, match="k: "):
@@ -59,10 +48,6 @@ def test_wilson_refuses_a_level_outside_the_unit_interval(level):
 def test_mcnemar_agrees_with_the_binomial_test(b, c):
     expected = binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
     assert mcnemar(b, c) == pytest.approx(expected, rel=1e-9)
-
-
-def test_mcnemar_of_no_discordant_pair_is_one():
-    assert mcnemar(0, 0) == 1.0
 
 
 def test_mcnemar_survives_counts_beyond_floats():
@@ -97,42 +82,3 @@ def test_paired_difference_agrees_with_a_direct_reading_of_method_10(table):
     high = (second.high - p2) ** 2 - 2 * phi * (second.high - p2) * (p1 - first.low) + (p1 - first.low) ** 2
     expected = p2 - p1 - math.sqrt(low), p2 - p1 + math.sqrt(high)
     assert paired_difference(*table) == pytest.approx(expected, abs=1e-9)
-
-
-@given(tables)
-def test_paired_difference_changes_sign_when_the_sides_change_places(table):
-    n11, n10, n01, n00 = table
-    low, high = paired_difference(n11, n10, n01, n00)
-    assert paired_difference(n11, n01, n10, n00) == pytest.approx((-high, -low), abs=1e-12)
-
-
-@given(tables.filter(any))
-def test_paired_difference_holds_its_difference(table):
-    _, n10, n01, _ = table
-    low, high = paired_difference(*table)
-    assert -1 - 1e-9 <= low <= (n01 - n10) / sum(table) + 1e-12
-    assert (n01 - n10) / sum(table) - 1e-12 <= high <= 1 + 1e-9
-
-
-def test_agreement_on_every_task_still_leaves_a_width():
-    low, high = paired_difference(5, 0, 0, 5)
-    assert low < 0 < high
-
-
-@pytest.mark.parametrize(("share", "n"), [(0.1, 20), (0.5, 20), (0.9, 164)])
-def test_wilson_covers_about_as_often_as_it_says(share, n):
-    random_ = random.Random(f"0:wilson:{share}:{n}")
-    drawn = [sum(random_.random() < share for _ in range(n)) for _ in range(1500)]
-    covered = sum(low <= share <= high for low, high in (wilson(k, n) for k in drawn))
-    assert 0.92 <= covered / len(drawn) <= 0.98
-
-
-def test_paired_difference_covers_about_as_often_as_it_says():
-    random_ = random.Random("0:paired")
-    weights, n, rounds = (0.55, 0.03, 0.12, 0.30), 100, 1000
-    covered = 0
-    for _ in range(rounds):
-        cells = random_.choices(range(4), weights, k=n)
-        low, high = paired_difference(*(cells.count(cell) for cell in range(4)))
-        covered += low <= 0.09 <= high
-    assert 0.93 <= covered / rounds <= 0.98

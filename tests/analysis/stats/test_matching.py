@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import trapezoid
 
-from reflexion_lab.analysis.stats.matching import Path, equal
+from reflexion_lab.analysis.stats.matching import Path, area, equal, front, hull
 from reflexion_lab.analysis.stats.permutation import sign_flip
 
 
@@ -115,3 +121,69 @@ def test_noise_in_the_last_digit_takes_no_width_away():
     second = [Path(task, (1.0, 2.3), (False, seed == 0)) for task in range(25) for seed in range(3)]
     found = equal(first, second).estimate
     assert found.high - found.low > 0.05
+
+
+spots = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=15)
+
+
+@settings(deadline=None)
+@given(spots)
+def test_the_front_is_what_no_other_spot_beats(found):
+    kept = front(found)
+    best = {found[place] for place in kept}
+    assert best == {
+        (cost, height)
+        for cost, height in found
+        if not any((c <= cost and h > height) or (c < cost and h >= height) for c, h in found)
+    }
+    assert len(best) == len(kept)
+    assert [found[place][0] for place in kept] == sorted(cost for cost, _ in best)
+
+
+@settings(deadline=None)
+@given(spots)
+def test_every_spot_lies_on_or_below_the_hull(found):
+    corners = [found[place] for place in hull(found)]
+    assert {*hull(found)} <= {*front(found)}
+    for cost, height in found:
+        for (c0, h0), (c1, h1) in pairwise(corners):
+            if c0 <= cost <= c1:
+                assert height <= h0 + (h1 - h0) * (cost - c0) / (c1 - c0) + 1e-9
+        assert height <= corners[-1][1]
+
+
+def test_a_dominated_spot_a_spot_below_the_line_and_a_twin_are_left_out():
+    found = [(1, 0.5), (3, 0.6), (2, 0.55), (5, 0.9), (6, 0.8), (1, 0.5)]
+    assert front(found) == [0, 2, 1, 3]
+    assert hull(found) == [0, 3]
+
+
+def test_spots_on_one_line_leave_its_ends():
+    assert hull([(0, 0.0), (1, 0.5), (2, 1.0)]) == [0, 2]
+
+
+@pytest.mark.parametrize("work", [front, hull])
+def test_nothing_has_no_front(work):
+    assert work([]) == []
+
+
+def test_the_area_is_scipys_over_the_width():
+    curve = [0.5, 0.7, 0.75, 0.75, 0.8]
+    assert area(curve) == pytest.approx(trapezoid(curve, [1, 2, 3, 4, 5]) / 4)
+
+
+def test_a_flat_curve_is_as_high_as_its_area_and_one_attempt_is_its_own():
+    assert area([0.4, 0.4, 0.4]) == pytest.approx(0.4)
+    assert area([0.4]) == 0.4
+
+
+def test_an_absent_case_stays_absent():
+    found = area([[1.0, math.nan], [1.0, math.nan]])
+    assert found[0] == 1.0
+    assert math.isnan(found[1])
+
+
+@pytest.mark.parametrize("curves", [[], 0.5])
+def test_no_attempt_is_refused(curves):
+    with pytest.raises(ValueError, match="curves"):
+        area(curves)

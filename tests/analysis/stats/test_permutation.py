@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import permutation_test
 
+from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import mcnemar
-from reflexion_lab.analysis.stats.permutation import sign_flip
+from reflexion_lab.analysis.stats.permutation import holm, mean_pass_at_k, pass_at_k, sign_flip
 
 verdict = st.sampled_from([0.0, 1.0, math.nan])
 tables = st.integers(1, 9).flatmap(lambda tasks: st.lists(st.tuples(*[verdict] * 6), min_size=tasks, max_size=tasks))
@@ -42,52 +43,66 @@ def flips(n):
     return itertools.product((-1, 1), repeat=n)
 
 
-def test_it_agrees_with_scipys_permutations_of_pairs():
-    rng = np.random.default_rng(1)
-    first, second = rng.random((12, 3)) < 0.4, rng.random((12, 3)) < 0.6
-    other = permutation_test(
-        (first.sum(axis=1), second.sum(axis=1)),
-        lambda one, two, axis: (two - one).sum(axis=axis),
-        permutation_type="samples",
-        n_resamples=np.inf,
-        vectorized=True,
-    )
-    assert sign_flip(first, second) == pytest.approx(other.pvalue)
-
-
-def test_changing_sides_changes_nothing_and_nothing_discordant_is_one():
-    rng = np.random.default_rng(2)
-    first, second = rng.random((50, 3)) < 0.4, rng.random((50, 3)) < 0.6
-    assert sign_flip(first, second) == sign_flip(second, first) < 1
-    assert sign_flip(first, first) == 1.0
-
-
-def test_seeds_of_one_task_are_one_piece_of_evidence():
-    """Five tasks won at each of three seeds are five wins, of which McNemar says 0.06, and not fifteen."""
-    first, second = np.zeros((20, 3)), np.zeros((20, 3))
-    second[:5] = 1
-    assert sign_flip(first, second) == pytest.approx(mcnemar(0, 5))
-    assert mcnemar(0, 15) < 0.001
-
-
 def test_many_tasks_are_no_burden():
     rng = np.random.default_rng(3)
     first, second = rng.random((5_000, 3)) < 0.5, rng.random((5_000, 3)) < 0.502
     assert 0 < sign_flip(first, second) <= 1
 
 
-@pytest.mark.parametrize("tasks", [20, 164])
-def test_it_finds_what_is_not_there_no_more_often_than_it_says(tasks):
-    rng = np.random.default_rng(4)
-    chances = rng.beta(0.5, 0.5, (1500, tasks, 1))
-    first, second = (rng.random((1500, tasks, 3)) < chances for _ in range(2))
-    found = [sign_flip(one, two) for one, two in zip(first, second, strict=True)]
-    for level in (0.05, 0.2):
-        assert np.mean(np.array(found) <= level) <= level + 3 * math.sqrt(level * (1 - level) / 1500)
-    assert np.mean(np.array(found) <= 0.2) > 0.1
-
-
 @pytest.mark.parametrize(("first", "second"), [([[1.0]], [[1.0], [0.0]]), ([1.0], [0.0]), ([[0.5]], [[1.0]])])
 def test_what_is_no_pair_of_verdicts_is_refused(first, second):
     with pytest.raises(ValueError, match="first and second"):
         sign_flip(first, second)
+
+
+families = st.lists(st.floats(0, 1), min_size=1, max_size=12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(families)
+def test_holm_agrees_with_statsmodels(p_values):
+    from statsmodels.stats.multitest import multipletests  # a second of every process that collects
+
+    with patch("gc.collect"):  # which it calls each time: a second, in a process of many tests
+        theirs = multipletests(p_values, method="holm")[1]
+    assert holm(p_values) == pytest.approx(theirs)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
+def test_what_is_no_p_value_is_refused(p):
+    with pytest.raises(ValueError, match="p_values"):
+        holm([0.5, p])
+
+
+def test_an_empty_family_is_empty():
+    assert holm([]) == []
+
+
+samples = st.integers(1, 200).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
+
+
+@settings(deadline=None)
+@given(samples)
+def test_it_is_the_numerically_stable_product_of_the_paper(sample):
+    n, c, k = sample
+    product = 1.0 if n - c < k else 1.0 - np.prod(1.0 - k / np.arange(n - c + 1, n + 1))
+    assert pass_at_k(n, c, k) == pytest.approx(product, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 4), (3, 1, 0)])
+def test_draws_that_were_not_made_are_refused(n, c, k):
+    with pytest.raises(ValueError, match=f"of n = {n}"):
+        pass_at_k(n, c, k)
+
+
+def test_mean_pass_at_k_is_over_tasks_with_the_interval_of_tasks():
+    made = [(10, c) for c in (0, 0, 1, 2, 3, 5, 7, 9, 10, 10)] * 4
+    found = mean_pass_at_k(made, 3)
+    assert found == interval([[pass_at_k(n, c, 3)] for n, c in made])
+    assert found.low < found.value < found.high
+    assert found.value == pytest.approx(math.fsum(pass_at_k(n, c, 3) for n, c in made) / 40)
+
+
+def test_no_task_has_no_mean():
+    with pytest.raises(ValueError, match="no case"):
+        mean_pass_at_k([], 1)

@@ -18,8 +18,8 @@ import msgspec
 import pytest
 from model_server import Handler, ModelServer, completion
 
-from reflexion_lab.analysis.canonical_form import essence, figures
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import essence, figures
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.basics import basics
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from reflexion_lab.analysis.canonical_form import bare
+from reflexion_lab.analysis.summary import bare
 from reflexion_lab.records import Episode, Mistake, Session, Wisdom
 from reflexion_lab.storage.place import opened
 

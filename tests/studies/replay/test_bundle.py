@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
-from reflexion_lab.analysis.summary import Log
+from reflexion_lab.analysis.summary import Log, as_bytes, essence, figures
 from reflexion_lab.cli.main import main
 from reflexion_lab.memory.embedders import minilm
 from reflexion_lab.runner.config.compose import compose

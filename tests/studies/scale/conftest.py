@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import reflexion_lab
-from reflexion_lab.analysis.canonical_form import as_bytes, essence
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import as_bytes, essence
 from reflexion_lab.runner.folder.folder import RunFolder
 from tests.studies.small_runs import REFLECTION
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from reflexion_lab.agent.models.capped import CapReached
-from reflexion_lab.analysis.canonical_form import as_bytes, essence, figures
-from reflexion_lab.analysis.summary import Log
+from reflexion_lab.analysis.summary import Log, as_bytes, essence, figures
 from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -1,0 +1,60 @@
+"""Runs of named arms, and arms of runs over seeds."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.records import WrittenTests
+from reflexion_lab.runner.folder.folder import RunFolder
+
+
+def run_writer(write_run, place):
+    """Writes one run of an arm into a folder of its own; `manifest` are fields of its manifest."""
+
+    def write(arm, verdicts=None, seed=7, made=None, feedback_source="visible", **manifest):
+        folder = write_run(verdicts, made=made, seed=seed, feedback_source=feedback_source)
+        fields = {"config": {"arm": arm}, "run_id": f"{arm.split('<')[0]}-s{seed}"} | manifest
+        folder.write_manifest(replace(folder.manifest, **fields))
+        return RunFolder(folder.path.rename(place / f"run {len(list(place.iterdir()))}"))
+
+    return write
+
+
+@pytest.fixture
+def run(write_run, tmp_path):
+    return run_writer(write_run, tmp_path)
+
+
+@pytest.fixture
+def make_arm(run):
+    """An arm of one run for each table of verdicts, (feedback reward, hidden verdict) by task; seeds from 0.
+
+    An attempt takes 20 tokens in 1 call, a reflection 7 in 1; `change` rewrites attempts, `written` is what tests took.
+    """
+
+    def make(*tables, label="reflexion", change=lambda attempt: attempt, written=None, **options):
+        logs = []
+        for seed, verdicts in enumerate(tables):
+            log = Log.read(run(label, verdicts, seed, **options))
+            attempts = {task_id: [change(attempt) for attempt in history] for task_id, history in log.attempts.items()}
+            tests = {task_id: WrittenTests(task_id=task_id, tests=(), usage=written) for task_id in attempts if written}
+            logs.append(replace(log, attempts=attempts, written=tests))
+        return Arm(label, logs)
+
+    return make
+
+
+@pytest.fixture
+def respent(records):
+    """The attempts of `verdicts`, each with this usage of its actor and without a reflection."""
+
+    def make(verdicts, usage):
+        return {
+            task_id: [replace(a, trajectory=replace(a.trajectory, usage=usage), reflection=None) for a in history]
+            for task_id, history in records(verdicts)[0].items()
+        }
+
+    return make
