@@ -1,4 +1,4 @@
-"""Memory across tasks and runs.
+"""Memory across tasks and runs, and the rounds of tasks between which it changes.
 
 It changes between rounds of tasks only: every task of a round sees it as it stood when the round began, and at the end
 the round's episodes enter in task order. What is recalled then depends on the seed and the round size, never on the
@@ -16,14 +16,25 @@ from msgspec.structs import replace
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
 from reflexion_lab.memory.buffer import EpisodeBuffer
-from reflexion_lab.memory.extraction import Extraction
+from reflexion_lab.memory.episodic import after, episode_of, session_id
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
-from reflexion_lab.memory.mistakes import Mistakes
+from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
 from reflexion_lab.memory.texts import Match, failure_query, query
-from reflexion_lab.memory.wisdom import USAGE, WisdomBook, recount, with_fields_of
+from reflexion_lab.memory.wisdom import USAGE, Extraction, WisdomBook, recount, with_fields_of
 from reflexion_lab.protocols import Retriever, Store
-from reflexion_lab.records import UNKNOWN, Beginning, Episode, Mistake, Recollection, Record, Session, Task, Wisdom
+from reflexion_lab.records import (
+    UNKNOWN,
+    Attempt,
+    Beginning,
+    Episode,
+    Mistake,
+    Recollection,
+    Record,
+    Session,
+    Task,
+    Wisdom,
+)
 
 
 class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -212,10 +223,10 @@ class Archive:
 
     def _count(self, loop: Sequence[Episode]) -> None:
         """Count the outcome of each reflected failure of a loop; an unknown verdict is no failure."""
-        for failure, after in pairwise(loop):
-            if failure.reflection and not failure.passed and after.metadata.get("outcome") not in UNKNOWN:
-                mended, of = self.outcomes.get(failure.category, (0, 0))
-                self.outcomes[failure.category] = (mended + after.passed, of + 1)
+        for failure, retry in pairwise(loop):
+            if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
+                fixed, total = self.outcomes.get(failure.category, (0, 0))
+                self.outcomes[failure.category] = (fixed + retry.passed, total + 1)
 
 
 def _end(ids: Sequence[str], count: int, newest: str) -> int:
@@ -225,3 +236,65 @@ def _end(ids: Sequence[str], count: int, newest: str) -> int:
 
 def _warn(what: str) -> None:
     warnings.warn(what, RuntimeWarning, stacklevel=3)
+
+
+class OneRound:
+    """Independent tasks in one round; nothing is shared."""
+
+    def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
+        return [tasks]
+
+    def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
+        pass
+
+    def end(self, tasks: Sequence[Task]) -> None:
+        pass
+
+
+class Rounds:
+    """Tasks in their order, `size` at a time.
+
+    `tell`: called with the lessons of each round.
+
+    Raises
+    ------
+    ConfigError
+        `size` is below 1.
+    """
+
+    @validated
+    def __init__(
+        self,
+        archive: Archive,
+        size: Positive,
+        run_id: str,
+        agent_id: str,
+        tell: Callable[[Sequence[Learnt]], None] = lambda learnt: None,
+    ) -> None:
+        self.archive = archive
+        self.size = size
+        self.run_id = run_id
+        self.agent_id = agent_id
+        self.tell = tell
+        self._learnt: dict[str, Learnt] = {}
+
+    def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
+        return [tasks[start : start + self.size] for start in range(0, len(tasks), self.size)]
+
+    def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
+        """Keep a task's lessons until its round ends. Thread-safe."""
+        name = session_id(self.run_id, task.task_id)
+        session = Session(session_id=name)
+        for attempt in attempts:
+            session = after(session, attempt)
+        self._learnt[task.task_id] = Learnt(
+            episodes=tuple(episode_of(task, attempt, name, self.agent_id) for attempt in attempts),
+            mistakes=tuple(mistakes_of(task, attempts, session_id=name)),
+            session=session,
+        )
+
+    def end(self, tasks: Sequence[Task]) -> None:
+        """Share the round's lessons, in task order."""
+        learnt = [self._learnt.pop(task.task_id) for task in tasks]
+        self.archive.absorb(learnt)
+        self.tell(learnt)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import ConfigError, Unanswered
 from reflexion_lab.io.signals import ended
 from reflexion_lab.loop.selection import best_of, submitted_at
-from reflexion_lab.memory.rounds import OneRound, Rounds
+from reflexion_lab.memory.archive import OneRound, Rounds
 from reflexion_lab.protocols import Loop, SuiteWriter
 from reflexion_lab.records import (
     FEEDBACK_SOURCES,

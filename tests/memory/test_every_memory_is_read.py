@@ -10,11 +10,10 @@ from reflexion_lab.agent.reflectors.llm import LLMReflector
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import FirstOf, MaxAttempts
-from reflexion_lab.memory.archive import Archive, Shown
+from reflexion_lab.memory.archive import Archive, Rounds, Shown
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window, WindowThenSimilar
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.memory.rounds import Rounds
 from reflexion_lab.records import Episode, Recollection, Sampling, Task
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests

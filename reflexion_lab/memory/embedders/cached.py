@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ModelError
 from reflexion_lab.protocols import Embedder
-from reflexion_lab.storage.sqlite_file import FAULTS, FileTable
-from reflexion_lab.storage.table import Execute, Layout
+from reflexion_lab.storage.table import FAULTS, Execute, FileTable, Layout
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -71,8 +71,7 @@ if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel, Draws
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
-    from reflexion_lab.memory.archive import Archive
-    from reflexion_lab.memory.rounds import OneRound, Rounds
+    from reflexion_lab.memory.archive import Archive, OneRound, Rounds
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -298,7 +297,7 @@ def begin(archive: Archive | None, cfg: Config, folder: RunFolder, executor: Exe
     """Read the store as it stood when the run in `folder` began, which a resumed run does again. Cells of a sweep begin
     with the same snapshot, which the first of them takes.
     """
-    from reflexion_lab.memory.rounds import OneRound, Rounds
+    from reflexion_lab.memory.archive import OneRound, Rounds
 
     if archive is None:
         return OneRound()

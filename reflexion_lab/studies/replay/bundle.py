@@ -24,8 +24,7 @@ from reflexion_lab.io.files import RATIO, SMALL, UNREADABLE, check
 from reflexion_lab.memory.embedders import cached
 from reflexion_lab.records import Record
 from reflexion_lab.storage import call_store
-from reflexion_lab.storage.sqlite_file import connect, connect_readonly
-from reflexion_lab.storage.table import Layout
+from reflexion_lab.storage.table import Layout, connect, connect_readonly
 
 FORMAT = 1
 ABOUT = "BUNDLE.json"

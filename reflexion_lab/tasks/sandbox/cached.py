@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Pool, Sandbox
 from reflexion_lab.records import Execution, Task
-from reflexion_lab.storage.sqlite_file import FAULTS, FileTable
-from reflexion_lab.storage.table import Layout, Row
+from reflexion_lab.storage.table import FAULTS, FileTable, Layout, Row
 
 VERSION = 4
 """Raised whenever the sandbox would judge a program differently than before."""

@@ -1,7 +1,7 @@
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.report.sources import Sources
-from reflexion_lab.memory.extraction import extract
+from reflexion_lab.memory.wisdom import extract
 from reflexion_lab.notebook.view import view
 from reflexion_lab.records import Wisdom
 
