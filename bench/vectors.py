@@ -24,7 +24,7 @@ import numpy as np
 from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.memory.embedders.minilm import MiniLM
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
-from reflexion_lab.memory.retrieval.vectors import PROBED, ApproximateVectors, Vectors
+from reflexion_lab.memory.retrieval.embedding import PROBED, ApproximateVectors, Vectors
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 
 SIZES = (16_384, 32_768, 65_536, 131_072)

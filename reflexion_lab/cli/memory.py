@@ -211,7 +211,7 @@ def prune(options: argparse.Namespace) -> None:
 
 def export(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say
-    from reflexion_lab.storage.portable import dump
+    from reflexion_lab.storage.place import dump
 
     file = Path(options.file).resolve()
     if place.is_store(str(file)) or place.is_store(str(file.parent)):

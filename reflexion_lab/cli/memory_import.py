@@ -22,7 +22,7 @@ from reflexion_lab.records import SCHEMA_VERSION, Episode, Manifest, Mistake, Re
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.jsonl import Header, check_schema, header_text
 from reflexion_lab.storage.kinds import KINDS, prepared
-from reflexion_lab.storage.portable import load
+from reflexion_lab.storage.place import load
 
 EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of reflection files"
 

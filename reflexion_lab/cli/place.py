@@ -71,7 +71,7 @@ def shown(place: str) -> str:
     """`place` without the password that a URL may carry."""
     if "://" not in place:
         return place
-    from reflexion_lab.storage.databases import parsed, without_password
+    from reflexion_lab.storage.sql import parsed, without_password
 
     return without_password(parsed(place))
 

@@ -1,4 +1,4 @@
-"""Memory across tasks and runs.
+"""Memory across tasks and runs, and the rounds of tasks between which it changes.
 
 It changes between rounds of tasks only: every task of a round sees it as it stood when the round began, and at the end
 the round's episodes enter in task order. What is recalled then depends on the seed and the round size, never on the
@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
 from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
-from reflexion_lab.memory.extraction import Extraction
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
 from reflexion_lab.memory.texts import Match, failure_query, query
-from reflexion_lab.memory.wisdom import USAGE, WisdomBook, recount, with_fields_of
+from reflexion_lab.memory.wisdom import USAGE, Extraction, WisdomBook, recount, with_fields_of
 from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import (
     UNKNOWN,

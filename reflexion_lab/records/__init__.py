@@ -12,12 +12,9 @@ import msgspec
 
 from reflexion_lab.records.attempt import *  # noqa: F403
 from reflexion_lab.records.call import *  # noqa: F403
-from reflexion_lab.records.evaluation import *  # noqa: F403
 from reflexion_lab.records.memory import *  # noqa: F403
 from reflexion_lab.records.record import *  # noqa: F403
-from reflexion_lab.records.reflection import *  # noqa: F403
 from reflexion_lab.records.run import *  # noqa: F403
-from reflexion_lab.records.task import *  # noqa: F403
 
 for _kind in Record.__subclasses__():  # noqa: F405
     # msgspec (0.22) prepares a type at its first decoder: a second thread that decodes it meanwhile reads what is not

@@ -1,11 +1,252 @@
-"""One attempt at a task: the drafts, critiques and programs of its actor, and all that came of it."""
+"""Tasks, and attempts at them: drafts, critiques and programs, their verdicts and reflections."""
 
 from __future__ import annotations
 
-from reflexion_lab.records.call import Message, Usage
-from reflexion_lab.records.evaluation import Evaluation
+import re
+from enum import StrEnum
+
+from msgspec.structs import replace
+
+from reflexion_lab.records.call import WITHHELD, Message, Usage
 from reflexion_lab.records.record import Record
-from reflexion_lab.records.reflection import Reflection
+
+
+class Task(Record, frozen=True, kw_only=True):
+    """One problem of a benchmark."""
+
+    task_id: str
+    prompt: str
+    """What the actor reads. For HumanEval-style tasks: Python that ends in the docstring of `entry_point`."""
+    entry_point: str
+    """The function that the tests call; inside tests it is also known as `candidate`."""
+    visible_tests: tuple[str, ...] = ()
+    """Check sources, each run in order in one namespace; the loop may see and run these."""
+    hidden_tests: tuple[str, ...] = ()
+    """Check sources that only the judge runs."""
+    setup: str = ""
+    """Python that runs before the checks, in their namespace; public."""
+    canonical_solution: str = ""
+    """A whole program, or the body that completes `prompt`."""
+    tags: tuple[str, ...] = ()
+    cpu_seconds: float = 0.0
+    """What the canonical solution was measured to use over all tests of the task; 0 when nobody measured."""
+
+    @property
+    def public(self) -> Task:
+        """The copy that the loop receives: no hidden tests, no canonical solution."""
+        return replace(self, hidden_tests=(), canonical_solution="")
+
+    def __repr__(self) -> str:
+        """Without hidden tests and solution: a notebook keeps what it has shown."""
+        shown, hidden = len(self.visible_tests), len(self.hidden_tests)
+        return f"Task({self.task_id}: {self.entry_point}, {shown} visible and {hidden} hidden tests)"
+
+    @property
+    def canonical_program(self) -> str:
+        """The canonical solution as a whole program: behind `prompt`, unless it defines `entry_point` itself; "" where
+        the task has none.
+        """
+        name = re.escape(self.entry_point)
+        whole = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*="
+        body = self.canonical_solution
+        return body if not body.strip() or re.search(whole, body, re.MULTILINE) else self.prompt + body
+
+
+OUTCOMES = (
+    "pass",
+    "fail",
+    "error",
+    "timeout",
+    "memory",
+    "early_exit",
+    "no_tests",
+    "extraction_failed",
+    "harness_error",
+    *WITHHELD,
+)
+"""Outcomes of an evaluation. A candidate's own failure is never a `harness_error`, and the reverse."""
+
+UNKNOWN = ("no_tests", "harness_error")
+"""Outcomes without a verdict on the program."""
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """One test and its result."""
+
+    name: str
+    """The check's own source, shortened to one line."""
+    outcome: str
+    """One of `OUTCOMES`."""
+    kind: str = "test"
+    """`test`, `type` or `lint`."""
+    mode: str = ""
+    """How a test is judged: `apart`, comparing values where the candidate never runs; or `in_place`, in its process."""
+    expected: str = ""
+    """The value that a failing test wanted, as Python shows it, capped; "" when unknown."""
+    actual: str = ""
+    """The value that it got, in the same form."""
+    error_type: str = ""
+    message: str = ""
+    line: int = 0
+    """Line of the candidate's program that the error points at, 1-based; 0 when unknown."""
+    seconds: float = 0.0
+
+
+class Execution(Record, frozen=True, kw_only=True):
+    """The execution of one program in the sandbox."""
+
+    checks: tuple[Check, ...]
+    """One per test, in the order of the tests."""
+    output: str
+    """Its output, capped."""
+    seconds: float
+    cpu_seconds: float
+    timed_out: bool = False
+
+
+class Evaluation(Record, frozen=True, kw_only=True):
+    """The verdict on one program. `reward` is in [0, 1], higher is better."""
+
+    passed: bool
+    outcome: str
+    """One of `OUTCOMES`."""
+    reward: float
+    """Share of the tests that passed, 0.0 without any; or a tool's 1 or 0; or the weighted mean of `components`."""
+    checks: tuple[Check, ...] = ()
+    """One per test, in the order of the tests; then those of type checker and linter, or one that passes."""
+    components: dict[str, float] = {}
+    """Parts of `reward`, each in [0, 1]; those that did not run are absent."""
+    issues: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    verification_type: str = "unit_tests"
+    feedback: str = ""
+    """The failing checks in words, capped; what the actor and the reflector may read."""
+    output: str = ""
+    """The program's output, capped."""
+    seconds: float = 0.0
+    confidence: float = 1.0
+    """Confidence in the verdict, in [0, 1]: 1 for tests that were run, less for heuristics and missing parts."""
+    injected: str = ""
+    """`false_negative` or `false_positive` where `evaluators.noisy` turned the verdict; no prompt shows it."""
+
+    @property
+    def rank(self) -> tuple[bool, float, float]:
+        """Sort key of programs, the best highest: passed, pass rate, reward.
+
+        Without the confidence: a type checker that timed out does not count against a program.
+        """
+        return self.passed, self.pass_rate, self.reward
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.outcome != "pass")
+
+    @property
+    def pass_rate(self) -> float:
+        """Share of the tests that passed; types and lint do not count. 0.0 when there was no test."""
+        tests = [check.outcome for check in self.checks if check.kind == "test"]
+        return tests.count("pass") / len(tests) if tests else 0.0
+
+
+class WrittenTests(Record, frozen=True, kw_only=True):
+    """Tests that a model wrote for one task before its loop, without ever seeing a hidden one."""
+
+    task_id: str
+    tests: tuple[str, ...]
+    """Valid ones, each an assert that calls the entry point."""
+    dropped: dict[str, str] = {}
+    """Rejected ones, with the reasons."""
+    messages: tuple[Message, ...] = ()
+    reply: str = ""
+    finish_reason: str = "stop"
+    """As of `Trajectory`; a withheld reply is not searched for tests."""
+    usage: Usage = Usage()
+
+
+class SuiteVerdict(Record, frozen=True, kw_only=True):
+    """Tests that a model wrote, judged by the canonical solution, each run separately, after the seal."""
+
+    task_id: str
+    checks: tuple[Check, ...]
+    """One per kept test, in their order; a test is valid where the canonical solution passes it."""
+
+
+class Category(StrEnum):
+    """Categories of failures.
+
+    The ten classes and `unknown` follow from the evidence, and rules give no others; the rest are a model's judgement
+    of where the attempt went wrong.
+    """
+
+    SYNTAX = "syntax"
+    ASSERTION = "assertion"
+    TIMEOUT = "timeout"
+    NULL = "null"
+    INDEX = "index"
+    PERMISSION = "permission"
+    IMPORT = "import"
+    TYPE = "type"
+    CONCURRENCY = "concurrency"
+    MEMORY = "memory"
+    UNKNOWN = "unknown"
+    ROOT_CAUSE = "root_cause"
+    """A cause without a category of its own here; also for unknown names."""
+    APPROACH_FLAW = "approach_flaw"
+    """The plan was wrong, however well it was implemented."""
+    MISSING_CONTEXT = "missing_context"
+    """Something about the task was not known or not read."""
+    TOOL_MISUSE = "tool_misuse"
+    TEST_GAP = "test_gap"
+    """The tests at hand did not show the fault."""
+    VERIFICATION = "verification"
+    """The work was not checked, or the check was misread."""
+    EDGE_CASE_MISS = "edge_case_miss"
+    """A boundary input was not considered."""
+    INTEGRATION_ERROR = "integration_error"
+    """The parts work, but not together."""
+
+
+class Reflection(Record, frozen=True, kw_only=True):
+    """An explanation of an attempt. `confidence` is in [0, 1]."""
+
+    reflection_id: str
+    about_attempt: int
+    root_cause: str
+    what_went_wrong: str
+    what_to_change: str
+    confidence: float
+    source: str
+    """`llm`, `rules:<class>`, `fallback:<class>` where rules stepped in for a model that failed, `failed` where none
+    did, or `control:<name>`."""
+    category: str = "unknown"
+    """One of `Category`: the failure class of the evidence, or the model's, where it was asked for one."""
+    action_items: tuple[str, ...] = ()
+    key_insight: str = ""
+    """A lesson beyond this task, in one sentence; "" without one."""
+    lessons: tuple[str, ...] = ()
+    what_worked: str = ""
+    confidence_source: str = "stated"
+    """Source of `confidence`: `stated` by the model, the `class` of failure, `measured` on earlier ones, or `none`."""
+    flags: tuple[str, ...] = ()
+    """Quality flags; see `reflectors/quality.py`."""
+    text: str = ""
+    """The model's raw reply, "" for rules."""
+    problem: str = ""
+    """Why the fallback stepped in; "" where it did not."""
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that it says, empty texts included."""
+        return (
+            self.root_cause,
+            self.what_went_wrong,
+            self.what_to_change,
+            self.what_worked,
+            self.key_insight,
+            *self.action_items,
+            *self.lessons,
+        )
 
 
 class Critique(Record, frozen=True, kw_only=True):

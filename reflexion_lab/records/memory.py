@@ -6,9 +6,8 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from reflexion_lab.records.evaluation import Evaluation
+from reflexion_lab.records.attempt import Evaluation, Reflection
 from reflexion_lab.records.record import Record
-from reflexion_lab.records.reflection import Reflection
 
 
 class Episode(Record, frozen=True, kw_only=True):

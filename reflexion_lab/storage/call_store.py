@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Completion, Record
-from reflexion_lab.storage.locked_file import locked, write
-from reflexion_lab.storage.locked_file import replace as rewrite
+from reflexion_lab.storage.jsonl import locked, write
+from reflexion_lab.storage.jsonl import replace as rewrite
 from reflexion_lab.storage.postgresql import is_url
 from reflexion_lab.storage.table import PATIENCE, Layout, Row, table_at
 

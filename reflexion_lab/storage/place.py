@@ -1,16 +1,28 @@
-"""Which store a place means."""
+"""The store at a place, and its export and import: all that it keeps, in one file.
+
+An export `*.json` is one object with a list a kind; any other name is JSON lines, each kind behind its header, as the
+JSONL store has them: its files, one behind the other, are an export.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
-from reflexion_lab.errors import ConfigError
+import msgspec
+
+from reflexion_lab.errors import ConfigError, StoreError
+from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.limits import Above0, validated
-from reflexion_lab.protocols import Store
+from reflexion_lab.protocols import Store, Stored
+from reflexion_lab.records import SCHEMA_VERSION, Episode, Mistake, Record, Session, Wisdom
 from reflexion_lab.storage.in_memory import InMemory
-from reflexion_lab.storage.jsonl import Jsonl
+from reflexion_lab.storage.jsonl import Header, Jsonl, check_schema, faults, header, header_text, replace
+from reflexion_lab.storage.kinds import KINDS, Kind, prepared
 from reflexion_lab.storage.sql import Sql
 
 DAY = 24 * 60 * 60
@@ -56,3 +68,117 @@ def _store(place: str) -> Store:
             "records in a file go in by `reflexion-lab memory import`",
         )
     return Jsonl(path)
+
+
+BATCH = 1000
+
+
+class _Archive(Record, frozen=True, kw_only=True):
+    schema: int
+    episodes: tuple[Episode, ...] = ()
+    wisdom: tuple[Wisdom, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
+    sessions: tuple[Session, ...] = ()
+
+
+def dump(store: Store, path: Path) -> dict[str, int]:
+    """Write all records of `store` to `path`, in one step, and return the counts by kind. Raises StoreError."""
+    counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
+    with faults(path, "written"):
+        replace(path, (_json if path.suffix == ".json" else _jsonl)(store, counts))
+    return dict(counts)
+
+
+def load(store: Store, path: Path) -> dict[str, int]:
+    """Append all records of `path` to `store`, and return the counts by kind. A record whose id is known replaces the
+    older one, so an import that a full disk ended can be repeated.
+
+    Raises
+    ------
+    StoreError
+        `path` is no regular file, or a line of it is no record; then nothing was appended.
+    """
+    if path.exists() and not path.is_file():  # it is read twice, which a pipe does not allow
+        raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")
+    counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
+    with faults(path, "imported"):
+        for where, kind, record in _records(path):
+            counts[kind.name] += 1
+            try:
+                prepared([record])
+            except ValueError as problem:
+                raise StoreError(f"{where}: {problem}; nothing was imported") from None
+        records = (record for _, _, record in _records(path))
+        while batch := list(islice(records, BATCH)):
+            store.append(batch)
+    return dict(counts)
+
+
+def _jsonl(store: Store, counts: Counter[str]) -> Iterator[bytes]:
+    for kind in KINDS:
+        yield header(kind)
+        for body in _bodies(store, kind, counts):
+            yield body + b"\n"
+
+
+def _json(store: Store, counts: Counter[str]) -> Iterator[bytes]:
+    yield f'{{"schema": {SCHEMA_VERSION}'.encode()
+    for kind in KINDS:
+        yield f',\n"{kind.name}": ['.encode()
+        for number, body in enumerate(_bodies(store, kind, counts)):
+            yield (b",\n" if number else b"\n") + body
+        yield b"]"
+    yield b"}\n"
+
+
+def _bodies(store: Store, kind: Kind, counts: Counter[str]) -> Iterator[bytes]:
+    for record in store.read(kind.record):
+        counts[kind.name] += 1
+        yield msgspec.json.encode(record, order="deterministic")
+
+
+def _records(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
+    return _of_json(path) if path.suffix == ".json" else _of_jsonl(path)
+
+
+def _of_json(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
+    try:
+        archive = msgspec.json.decode(path.read_bytes(), type=_Archive)
+    except UNREADABLE as problem:
+        raise StoreError(
+            f"{path}: {problem}", expected="an export of this version", hint="nothing was imported"
+        ) from None
+    check_schema(str(path), archive.schema)
+    for kind in KINDS:
+        for number, record in enumerate(getattr(archive, kind.name)):
+            yield f"{path}, {kind.name}[{number}]", kind, record
+
+
+def _of_jsonl(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
+    kinds = {kind.name: kind for kind in KINDS}
+    kind = decoder = None
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            where = f"{path}, line {number}"
+            if head := _header(line):
+                check_schema(where, head.schema)
+                kind = kinds.get(head.kind)
+                decoder = msgspec.json.Decoder(kind.record) if kind else None
+            if kind is None or decoder is None:
+                expected = ", ".join(header_text(name) for name in kinds)
+                raise StoreError(where, "no header", f"one of {expected}", "nothing was imported")
+            if head or not line.strip():
+                continue
+            try:
+                yield where, kind, decoder.decode(line)
+            except UNREADABLE as problem:
+                raise StoreError(
+                    f"{where}: {problem}", expected=f"one of {kind.name}", hint="nothing was imported"
+                ) from None
+
+
+def _header(line: bytes) -> Header | None:
+    try:
+        return msgspec.json.decode(line, type=Header, strict=True)
+    except UNREADABLE:
+        return None

@@ -1,16 +1,22 @@
-"""PostgreSQL: URLs, connections, and what its errors mean."""
+"""PostgreSQL: URLs, connections, errors, and a table that is waited for while its server is away."""
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
+from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, T
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Engine
+    from sqlalchemy import URL, Connection, Engine
 
 VARIABLE = "REFLEXION_LAB_DATABASE"
 """Of the environment: the URL that storage=postgres uses."""
@@ -83,3 +89,215 @@ def reason_and_advice(error: BaseException) -> tuple[str, str]:
     return reason, next(
         (advice for signs, advice in ADVICE if any(sign in folded for sign in signs)), "see what is there"
     )
+
+
+CONNECTIONS = 4
+"""Of one `SharedTable`, at most; opened as threads need them."""
+PAUSES = 0.05, 2.0
+"""Seconds before the first try again, and at most before a later one."""
+UNPREPARED = {"prepare_threshold": None}
+"""Poolers between here and the server may not know statements that were prepared on it."""
+BUSY = ("too many", "remaining connection slots", "starting up", "shutting down", "not yet accepting", "recovery")
+"""Signs in the errors of a server that will take connections soon."""
+LAYOUTS = "CREATE TABLE IF NOT EXISTS layouts (name TEXT PRIMARY KEY, schema INTEGER NOT NULL)"
+MARKS = "CREATE TABLE IF NOT EXISTS marks (mark UUID PRIMARY KEY)"
+MARKED = """WITH known AS (DELETE FROM marks WHERE mark = ANY(%s::uuid[])) INSERT INTO marks VALUES (%s)
+ON CONFLICT DO NOTHING RETURNING set_config('idle_in_transaction_session_timeout', '60000', true)"""
+"""Returns no row where the mark exists; it waits for an earlier transaction with that mark to end. Rows of a client
+that vanished within a transaction are free after a minute."""
+IS_LAID_OUT = "SELECT 1 FROM pg_class WHERE relname = 'layouts' AND pg_table_is_visible(oid)"
+
+
+class LayoutError(RuntimeError):
+    """The database has no such table, or that of another version."""
+
+
+class SharedTable:
+    """The `Table` that `layout` describes, in the database at `url`.
+
+    A lost connection is replaced. While the server is away, callers wait, for `patience` seconds from when it was first
+    missed, all together.
+    """
+
+    largest = "GREATEST"
+
+    def __init__(
+        self, url: str, layout: Layout, key: str, *, readonly: bool = False, patience: float = PATIENCE
+    ) -> None:
+        self._url = read(url, key)
+        if self._url.get_backend_name() != "postgresql":
+            raise ConfigError(key, f"{self._url.drivername}://", f"a path, or {EXPECTED}")
+        self.place = without_password(self._url)
+        self._layout = layout
+        self._readonly = readonly
+        self._patience = patience
+        self._missed = 0.0
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._marks: list[UUID] = []
+        self._engine: Engine | None = None
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        return LayoutError, SQLAlchemyError, ImportError
+
+    def described(self, error: Exception) -> str:
+        if isinstance(error, LayoutError):
+            return f": {error}"
+        reason, advice = reason_and_advice(error)
+        return f" ({reason}); {advice}"
+
+    def open(self) -> None:
+        self._opened()
+
+    def rows(self, statement: str, values: Mapping[str, object]) -> list[Row]:
+        engine = _autocommit(self._opened())
+
+        def work() -> list[Row]:
+            with engine.connect() as connection:
+                return _rows(connection, statement, values)
+
+        return self._waiting(work)
+
+    def transaction(self, work: Callable[[Execute], tuple[T, bool]]) -> T:
+        # It leaves a mark, by which a repetition sees that only the answer to a commit was lost. (PostgreSQL's own
+        # number of a transaction will not do: after a crash another gets it.)
+        engine, mark = self._opened(), uuid4()
+        with self._lock:
+            marks, self._marks = self._marks, []
+
+        def attempt() -> tuple[T, bool]:
+            with engine.connect() as connection, connection.begin() as transaction:
+                if connection.exec_driver_sql(MARKED, (marks, mark)).first() is None:
+                    return results[-1]
+                results.append(work(functools.partial(_rows, connection)))
+                if not results[-1][1]:
+                    transaction.rollback()
+            return results[-1]
+
+        results: list[tuple[T, bool]] = []
+        pending = [*marks, mark]
+        try:
+            result, commit = self._waiting(attempt)
+            pending = [mark] if commit else marks
+            return result
+        finally:
+            with self._lock:
+                self._marks += pending
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+
+    def _waiting(self, work: Callable[[], T], is_passing: Callable[[BaseException], bool] | None = None) -> T:
+        from sqlalchemy.exc import DBAPIError
+
+        pause = PAUSES[0]
+        while True:
+            try:
+                result = work()
+            except DBAPIError as problem:
+                if not (is_passing or _is_lost)(problem):
+                    self._missed = 0.0  # it has answered
+                    raise
+                if self._given_up():
+                    raise
+            else:
+                self._missed = 0.0
+                return result
+            time.sleep(pause * random.uniform(0.5, 1.0))  # apart, or all clients would come back at once
+            pause = min(2 * pause, PAUSES[1])
+
+    def _given_up(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            self._missed = self._missed or now
+            return now - self._missed >= self._patience
+
+    def _opened(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                pool = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_timeout": None, "pool_use_lifo": True}
+                created = engine(self._url, UNPREPARED, **pool)
+                try:
+                    self._lay_out(created)
+                except BaseException:
+                    created.dispose()
+                    raise
+                self._engine = created
+            return self._engine
+
+    def _lay_out(self, engine: Engine) -> None:
+        layout = self._layout
+        if self._readonly:
+            from sqlalchemy import event
+
+            event.listen(engine, "connect", _read_only)
+        schema = self._waiting(lambda: self._schema(engine), _is_busy)
+        if schema is None and self._readonly:
+            raise LayoutError(f"no table {layout.name} of reflexion_lab; record with cache.mode=read-write first")
+        if schema is None:
+            schema = self._created(engine)
+        if schema != layout.server_schema:
+            raise LayoutError(
+                f"its table {layout.name} has schema {schema}, this version reads {layout.server_schema}; use the "
+                "version of reflexion_lab that wrote it, or a database of its own"
+            )
+
+    def _schema(self, engine: Engine) -> int | None:
+        """The version of the table; None where there is none."""
+        with _autocommit(engine).connect() as connection:
+            return self._schema_seen_by(connection)
+
+    def _schema_seen_by(self, connection: Connection) -> int | None:
+        # Not `to_regclass`, which may still remember that nothing was there before another process had the lock.
+        if connection.exec_driver_sql(IS_LAID_OUT).one_or_none() is None:
+            return None
+        rows = connection.exec_driver_sql("SELECT schema FROM layouts WHERE name = %s", (self._layout.name,))
+        return rows.scalar_one_or_none()
+
+    def _created(self, engine: Engine) -> int:
+        layout = self._layout
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+            schema = self._schema_seen_by(connection)
+            if schema is not None:
+                return schema
+            connection.exec_driver_sql(LAYOUTS)
+            connection.exec_driver_sql(MARKS)
+            connection.exec_driver_sql(f"CREATE TABLE {layout.name} ({layout.columns})")
+            connection.exec_driver_sql("INSERT INTO layouts VALUES (%s, %s)", (layout.name, layout.server_schema))
+        return layout.server_schema
+
+
+def _autocommit(engine: Engine) -> Engine:
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _rows(connection: Connection, statement: str, values: Mapping[str, object]) -> list[Row]:
+    from sqlalchemy import text
+
+    result = connection.execute(text(statement), values)
+    return [tuple(row) for row in result] if result.returns_rows else []
+
+
+def _read_only(connection: object, _: object) -> None:
+    cursor = connection.cursor()  # type: ignore[attr-defined]
+    cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+    connection.commit()  # type: ignore[attr-defined]
+
+
+def _is_lost(problem: BaseException) -> bool:
+    """The server is away, or the connection to it; not what was asked of it."""
+    from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+    if isinstance(problem, DBAPIError) and problem.connection_invalidated:
+        return True
+    state = str(getattr(getattr(problem, "orig", None), "sqlstate", "") or "")
+    return isinstance(problem, OperationalError | InterfaceError) and state[:2] in ("", "08", "53", "57")
+
+
+def _is_busy(problem: BaseException) -> bool:
+    return _is_lost(problem) and any(sign in str(problem).casefold() for sign in BUSY)

@@ -2,7 +2,8 @@
 
 Calls, executions, embeddings and spending are such tables. Statements are written once, in SQL that both databases
 know, with `:name` for a value. SQLite is used without SQLAlchemy, which measured 30 us for a look-up against 10 us, and
-takes 0.3 s to import; a cached call takes 38 us in all.
+takes 0.3 s to import; a cached call takes 38 us in all. What a SQLite file stores survives the death of any process;
+it belongs on a local disk, since SQLite's write-ahead log does not work over a network file system.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def table_at(
     from reflexion_lab.storage.postgresql import is_url
 
     if place is not None and is_url(place):
-        from reflexion_lab.storage.shared_table import SharedTable
+        from reflexion_lab.storage.postgresql import SharedTable
 
         return SharedTable(str(place), layout, key, readonly=readonly, patience=patience)
     return FileTable(Path(place) if place else None, layout, readonly=readonly)

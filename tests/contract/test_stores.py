@@ -28,8 +28,7 @@ from reflexion_lab.records import (
     Wisdom,
 )
 from reflexion_lab.storage.kinds import matching
-from reflexion_lab.storage.place import opened
-from reflexion_lab.storage.portable import dump, load
+from reflexion_lab.storage.place import dump, load, opened
 from tests import builders
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")

@@ -1,6 +1,5 @@
 """The episode buffer against a plain list, and what the four sources ask of it."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -102,15 +101,6 @@ def test_iterating_sees_the_buffer_as_it_stood():
     walk = iter(buffer)
     buffer.extend([made("ep3"), made("ep4")])
     assert names(walk) == ["ep1", "ep2"]
-
-
-@pytest.fixture
-def restless():
-    """Threads take turns as often as the interpreter allows."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
 
 
 @pytest.mark.usefixtures("restless")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.memory import extraction
-from reflexion_lab.memory.extraction import Extraction, extract, normalised
+from reflexion_lab.memory import wisdom as extraction
+from reflexion_lab.memory.wisdom import Extraction, extract, normalised
 from tests import builders
 
 

@@ -1,5 +1,4 @@
 import hashlib
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -108,15 +107,6 @@ def test_one_batch_may_hold_an_id_twice_and_more_than_fits():
     memory = remembering(*(mistake(f"m{n % 5}", f"task {n % 5}", severity=n / 10) for n in range(10)), max_entries=2)
     found = memory.retrieve_similar("task", 9)
     assert {entry.mistake_id: entry.severity for entry in found} == {"m4": 0.9, "m3": 0.8}
-
-
-@pytest.fixture
-def restless():
-    """Threads take turns as often as the interpreter allows."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
 
 
 @pytest.mark.usefixtures("restless")

@@ -9,7 +9,7 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Wisdom
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
-from reflexion_lab.storage.portable import dump, load
+from reflexion_lab.storage.place import dump, load
 
 HEADER = '{"kind":"episodes","schema":1}\n'
 GOOD = (

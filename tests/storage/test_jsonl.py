@@ -13,8 +13,7 @@ from own_server import open_folder
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
-from reflexion_lab.storage.jsonl import Jsonl
-from reflexion_lab.storage.locked_file import locked
+from reflexion_lab.storage.jsonl import Jsonl, locked
 
 HEADER = '{"kind":"episodes","schema":1}\n'
 

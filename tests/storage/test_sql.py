@@ -18,9 +18,8 @@ from sqlalchemy.pool import NullPool
 import reflexion_lab
 from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Search
-from reflexion_lab.storage import databases
-from reflexion_lab.storage.databases import writing
-from reflexion_lab.storage.sql import Sql
+from reflexion_lab.storage import sql as databases
+from reflexion_lab.storage.sql import Sql, writing
 
 PASSWORD = "planted-0123456789"
 

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
-from reflexion_lab.memory.retrieval.vectors import MOST_TIED, PROBED, SMALLEST, ApproximateVectors, Vectors
+from reflexion_lab.memory.retrieval.embedding import (
+    MOST_TIED,
+    PROBED,
+    SMALLEST,
+    ApproximateVectors,
+    EmbeddingRetriever,
+    Vectors,
+)
 
 DIMENSIONS = 48
 
