@@ -244,7 +244,7 @@ class Sources:
     @cached_property
     def _extracted(self) -> dict[str, Wisdom]:
         """What all attempts together give: memory held less of it earlier."""
-        from reflexion_lab.memory.extraction import extract
+        from reflexion_lab.memory.wisdom import extract
 
         every = (attempt for attempts in self._attempts.values() for attempt in attempts if attempt.reflection)
         return {entry.wisdom_id: entry for entry in extract(map(_as_episode, every))}
