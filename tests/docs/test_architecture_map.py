@@ -1,6 +1,9 @@
 """The README's map of the package is that of the code."""
 
 import importlib.util
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -21,3 +24,29 @@ def test_every_wing_says_what_goes_in_and_out():
     for wing in folders:
         text = (ROOT / "reflexion_lab" / wing / "__init__.py").read_text()
         assert "In" in text and "ut:" in text, wing
+
+
+RUN = """
+import sys, threading
+
+executed = set()
+def note(frame, event, _):
+    executed.add(frame.f_code.co_filename)
+threading.setprofile(note), sys.setprofile(note)
+from reflexion_lab.cli.main import main
+status = main(["run", "model=simulated", "actor=single_shot", "benchmark.limit=2", "tracker=none", "quiet=true"])
+sys.setprofile(None)
+print("executed", *sorted(executed), sep="\\n")
+sys.exit(status)
+"""
+
+
+def test_one_attempt_passes_the_files_that_the_readme_names(tmp_path):
+    readme = (ROOT / "README.md").read_text()
+    section = readme.partition("One attempt, from the command")[2].partition("<!-- wings -->")[0]
+    files = re.findall(r"\((reflexion_lab/[\w/]+\.py)\)", section)
+    ran = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, cwd=tmp_path)
+    executed = ran.stdout.partition("executed\n")[2].splitlines()
+    assert len(files) == 13
+    assert [file for file in files if not any(path.endswith(file) for path in executed)] == []
+    assert (ROOT / "reflexion_lab/text/prompts/memory.md.jinja").is_file()
