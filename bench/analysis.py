@@ -162,8 +162,8 @@ def decode(paths):
 
 
 def report(paths, folder):
-    found = arms(paths)
-    save_report(folder, compare(found), found)
+    all_arms = arms(paths)
+    save_report(folder, compare(all_arms), all_arms)
 
 
 def reading_seconds():

@@ -48,17 +48,17 @@ def lab(model, folder, *overrides):
 
 def overhead(folder):
     """(a): attempts a second, and what was left out of it."""
-    made = lab(ScriptedModel(never_right), folder, "benchmark=humaneval", "workers=8")
-    made.tracker.prepare()
-    made.sandbox.run("def f(x):\n    return x\n", "f", ["assert f(1) == 1"])
+    page = lab(ScriptedModel(never_right), folder, "benchmark=humaneval", "workers=8")
+    page.tracker.prepare()
+    page.sandbox.run("def f(x):\n    return x\n", "f", ["assert f(1) == 1"])
     with times_of("attempt") as times:
         start = time.perf_counter()
-        made.runner.run()
+        page.runner.run()
     ended = time.perf_counter()
-    made.tracker.track(made.folder.path)
+    page.tracker.track(page.folder.path)
     tracked = time.perf_counter()
-    made.sandbox.close()
-    log = Log.read(made.folder)
+    page.sandbox.close()
+    log = Log.read(page.folder)
     assert len(log.every) == len(times) == 3 * 153 + 11, "a task did not take the attempts that it should"
     return {
         "attempts": len(log.every),
@@ -88,15 +88,15 @@ def schedule(folder, tasks=160, workers=32, seconds=0.2):
     """(b): wall time over that of greedy list scheduling of the same calls without any overhead."""
     model = ScriptedModel(never_right, seconds=seconds)
     size = (f"benchmark.load.n={tasks}", f"workers={workers}", "tracker=none")
-    made = lab(model, folder, "benchmark=basics", *size)
-    made.sandbox.run("def f(x):\n    return x\n", "f", ["assert f(1) == 1"])
+    page = lab(model, folder, "benchmark=basics", *size)
+    page.sandbox.run("def f(x):\n    return x\n", "f", ["assert f(1) == 1"])
     with times_of("task") as ends:
         start = time.perf_counter()
-        made.runner.run()
+        page.runner.run()
     wall = ends[-1] - start
-    made.sandbox.close()
+    page.sandbox.close()
     free = [0.0] * workers
-    for attempts in Log.read(made.folder).attempts.values():
+    for attempts in Log.read(page.folder).attempts.values():
         calls = sum(usage.calls for attempt in attempts for usage in attempt.usage.values())
         heapq.heappush(free, heapq.heappop(free) + calls * seconds)
     return {"wall_seconds": round(wall, 2), "ratio_to_list_schedule": round(wall / max(free), 3)}

@@ -38,9 +38,9 @@ def descriptions(number, seed):
     chances = np.append(np.array([*counts.values()]) / counts.total() * (1 - once), tail / tail.sum() * once)
     random = np.random.default_rng(seed)
     ends = np.cumsum(random.choice([len(prompt) for prompt in prompts], number))
-    drawn = random.choice(len(words), ends[-1], p=chances).tolist()
+    values = random.choice(len(words), ends[-1], p=chances).tolist()
     starts = [0, *ends[:-1]]
-    return [" ".join(words[place] for place in drawn[a:b]) for a, b in zip(starts, ends, strict=True)]
+    return [" ".join(words[place] for place in values[a:b]) for a, b in zip(starts, ends, strict=True)]
 
 
 def seconds(work, *arguments):

@@ -112,20 +112,20 @@ def in_kernel(folder, code):
 
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     NotebookClient(notebook, timeout=3600, resources={"metadata": {"path": folder}}).execute()
-    said = "".join(one.text for one in notebook.cells[0].outputs if one.get("name") == "stdout")
-    return json.loads(said.splitlines()[-1])
+    text = "".join(output.text for output in notebook.cells[0].outputs if output.get("name") == "stdout")
+    return json.loads(text.splitlines()[-1])
 
 
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--runs", type=int, default=5)
     options.add_argument("--attempts", type=int, default=3000, help="of the run that the progress display is held to")
-    asked = options.parse_args()
+    arguments = options.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "rules.json").write_text(json.dumps(RULES))
-        begun = first_attempt(folder, asked.runs)
-        cost = COST.replace("RUNS", str(asked.runs)).replace("DEEP", str(max(2, asked.attempts // 153)))
+        attempt = first_attempt(folder, arguments.runs)
+        cost = COST.replace("RUNS", str(arguments.runs)).replace("DEEP", str(max(2, arguments.attempts // 153)))
         progress = in_kernel(folder, cost)
         more = '"benchmark=humaneval", "loop.max_attempts=5", "run_root=long"'
         long = f"import reflexion_lab as rl; rl.run({COMMON}, {more})"
@@ -133,7 +133,7 @@ def main():
         explorer = in_kernel(folder, SHOWN)
     print(json.dumps({
         "subject": "notebook", "load": round(os.getloadavg()[0], 1),
-        "import_to_first_attempt_seconds": begun, "progress": progress, "explorer": explorer,
+        "import_to_first_attempt_seconds": attempt, "progress": progress, "explorer": explorer,
     }))  # fmt: skip
 
 

@@ -42,13 +42,13 @@ def _loop(made, lines, rng):
     for attempt in made:
         program = [rng.choice(lines) if rng.random() < 0.15 else line for line in program]
         text, words = "\n".join(program), " ".join(rng.choice(lines).strip() for _ in range(5))
-        heard = "\n".join(rng.choice(lines) for _ in range(30 + 15 * attempt.number))
+        joined = "\n".join(rng.choice(lines) for _ in range(30 + 15 * attempt.number))
         reflection = attempt.reflection
         trajectory = replace(
             attempt.trajectory,
             solution=text,
             reply=f"{words}\n```python\n{text}\n```",
-            messages=(Message(role="user", content=heard),),
+            messages=(Message(role="user", content=joined),),
         )
         if reflection:
             reflection = replace(reflection, root_cause=words, what_to_change=rng.choice(lines), text=words)
@@ -114,9 +114,9 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         run, log = write(Path(scratch) / "run")
         sources = Sources.of(log)
-        made = next(iter(log.attempts.values()))
+        item = next(iter(log.attempts.values()))
         whole, _ = cpu_seconds(save_page, run)
-        one, _ = cpu_seconds(history, made, log.grades, sources)
+        one, _ = cpu_seconds(history, item, log.grades, sources)
         glance, _ = cpu_seconds(overview, log)
         page = run.path / "run.html"
         shown = {

@@ -54,14 +54,14 @@ def run_of(folder, workers, tasks, seconds, *overrides):
     ]
     plain = ["benchmark=basics", f"benchmark.load.n={tasks}", "tracker=none", "quiet=true", "cache.mode=off"]
     where = [f"run_root={folder}", f"workers={workers}", f"arm=w{workers}"]
-    made = config.assemble(config.compose(*chosen, *left_out, *plain, *where, *overrides))
+    lab = config.assemble(config.compose(*chosen, *left_out, *plain, *where, *overrides))
     try:
         begin = time.perf_counter()
-        made.runner.run()
+        lab.runner.run()
         took = time.perf_counter() - begin
     finally:
-        made.close()
-    log = Log.read(made.folder, texts=False)
+        lab.close()
+    log = Log.read(lab.folder, texts=False)
     return took, log
 
 
@@ -160,7 +160,7 @@ def synthetic(attempts, root):
     runner = Runner(tasks=tasks, loop=loop, judge=judge, folder=folder, **how)
     seconds = {"runner": clocked(runner.run)}
     found = {"rss_mb_before": began, "rss_mb_after_runner": resident(), "peak_mb_runner": peak()}
-    made = sum(1 for _ in folder.each_attempt())
+    total = sum(1 for _ in folder.each_attempt())
     seconds["summary"] = clocked(lambda: folder.write_json("summary.json", summary_of(folder)))
     found["peak_mb_summary"] = peak()
     with Path(os.devnull).open("w") as nowhere:
@@ -171,7 +171,7 @@ def synthetic(attempts, root):
     tracker.prepare()
     seconds["mlflow"] = clocked(lambda: tracker.track(folder.path))
     disk = sum(path.stat().st_size for path in folder.path.iterdir())
-    found |= {"attempts": made, "seconds": seconds, "peak_mb": peak(), "bytes_per_attempt": round(disk / made)}
+    found |= {"attempts": total, "seconds": seconds, "peak_mb": peak(), "bytes_per_attempt": round(disk / total)}
     print(json.dumps(found))
 
 
@@ -212,8 +212,8 @@ def by_attempts(root, attempts):
     rows = []
     for share in (8, 2, 1):
         command = [sys.executable, __file__, "--synthetic", str(attempts // share), str(root / f"s{share}")]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        rows.append(json.loads(said.splitlines()[-1]))
+        run = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        rows.append(json.loads(run.splitlines()[-1]))
         print(rows[-1], flush=True)
     small, large = rows[0], rows[-1]
     more = large["attempts"] - small["attempts"]

@@ -66,13 +66,13 @@ def carried_out(url, root, seed, workers, calls):
     model = ["model=openai", "model.model=student", f"model.base_url={url}", "actor=single_shot", "model.timeout=60"]
     what = ["benchmark=basics", f"benchmark.load.n={TASKS}", f"seed={seed}", "quiet=true", f"workers={workers}"]
     where = ["model.retries=8", f"run_root={root}", f"cache.path={calls}", "cache.executions=null"]
-    found = carry_out(compose(*model, *what, *where))
+    summary = carry_out(compose(*model, *what, *where))
     return {
-        "pass_at_1": [found.pass_at_1.k, found.pass_at_1.n],
-        "attempts": round(found.attempts_mean * found.n_logged),
-        "stop_reasons": dict(sorted(found.stop_reasons.items())),
-        "outcomes": dict(sorted(found.feedback_outcomes.items())),
-    }, sum(usage.retries for usage in found.usage.values())
+        "pass_at_1": [summary.pass_at_1.k, summary.pass_at_1.n],
+        "attempts": round(summary.attempts_mean * summary.n_logged),
+        "stop_reasons": dict(sorted(summary.stop_reasons.items())),
+        "outcomes": dict(sorted(summary.feedback_outcomes.items())),
+    }, sum(usage.retries for usage in summary.usage.values())
 
 
 def counted(scratch):

@@ -56,8 +56,8 @@ def failures(options: argparse.Namespace) -> int:
     written = save(compared, executed, Path(options.out)) if options.out else []
     if options.draw:
         known = {failure.sample.task_id for failure in executed if failure.id in labels}
-        drawn = draw(executed, options.seed, options.cases, known=known)
-        written += write_cases(drawn, Path(options.draw), fresh=bool(labels))
+        draws = draw(executed, options.seed, options.cases, known=known)
+        written += write_cases(draws, Path(options.draw), fresh=bool(labels))
     if written:
         print("\n".join(f"written: {path}" for path in written))
     if options.json:

@@ -73,10 +73,10 @@ def _probe(
 ) -> Probe:
     """`out` and `alike` hold, for each episode, those that are not in its pool and those that are relevant to it."""
     every = [Question(number=n, excluded=out[n], relevant=alike[n] - out[n]) for n in asking]
-    asked = tuple(question for question in every if question.relevant)
-    shares = [len(question.relevant) / (len(out) - len(question.excluded)) for question in asked]
+    items = tuple(question for question in every if question.relevant)
+    shares = [len(question.relevant) / (len(out) - len(question.excluded)) for question in items]
     chance = sum(shares) / len(shares) if shares else 0.0
-    return Probe(name=name, asks=asks, questions=asked, alone=len(every) - len(asked), chance=chance)
+    return Probe(name=name, asks=asks, questions=items, alone=len(every) - len(items), chance=chance)
 
 
 def _alike(keys: Sequence[str]) -> list[frozenset[int]]:

@@ -27,12 +27,12 @@ METHOD = (
 
 def draw(comparison: Comparison, sources: Sequence[str], figure: Figure) -> Figure:
     """Fill an empty figure: one panel a probe that has questions."""
-    asked = [probe for probe in comparison.probes if probe.questions]
+    items = [probe for probe in comparison.probes if probe.questions]
     names = list(dict.fromkeys(cell.retriever for cell in comparison.cells))
-    figure.set_size_inches(4 * len(asked), 0.8 + 0.75 * len(names))
-    panels = figure.subplots(1, len(asked), squeeze=False)[0]
+    figure.set_size_inches(4 * len(items), 0.8 + 0.75 * len(names))
+    panels = figure.subplots(1, len(items), squeeze=False)[0]
     figure.subplots_adjust(wspace=0.08)
-    for ax, probe in zip(panels, asked, strict=True):
+    for ax, probe in zip(panels, items, strict=True):
         forest(_estimates(comparison, probe.name), ax, f"nDCG@{comparison.k}")
         ax.set_title(f"{probe.name}: {n_of(comparison, probe)}", fontsize=10, loc="left", color=INK)
         if ax is not panels[0]:

@@ -143,9 +143,9 @@ def _latencies(
     seed: int,
 ) -> dict[str, float]:
     """Median milliseconds a query. Retrievers take turns, so that all share what else the machine does."""
-    drawn = random.Random(f"{seed}:latency").choices(wanted, k=TIMED)
+    sample = random.Random(f"{seed}:latency").choices(wanted, k=TIMED)
     taken: dict[str, list[float]] = {name: [] for name in retrievers}
-    for query in drawn:
+    for query in sample:
         for name, retriever in retrievers.items():
             start = time.perf_counter()
             unseen.get(name, str)(query)

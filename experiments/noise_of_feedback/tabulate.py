@@ -45,21 +45,21 @@ def row(arm):
         "last_minus_first": round(drift.difference, 4),
         "damage_rate": round(moves.damage.value, 4) if moves and moves.damage else "",
         "repair_rate": round(moves.repair.value, 4) if moves and moves.repair else "",
-        "calls": sum(usage.calls for made in arm.attempts.values() for a in made for usage in a.usage.values()),
+        "calls": sum(usage.calls for attempt in arm.attempts.values() for a in attempt for usage in a.usage.values()),
     }
 
 
 def figure(rows):
     """Two maps, of what was submitted and of the last program, against the first attempt; bold: 95 % leave out 0."""
     drawing = Figure(figsize=(9.6, 4.2))
-    negative, positive = (sorted({one[key] for one in rows}) for key in ("false_negative", "false_positive"))
+    negative, positive = (sorted({row[key] for row in rows}) for key in ("false_negative", "false_positive"))
     titles = {
         "submitted_minus_first": "the submitted program",
         "last_minus_first": "the last program",
     }
     axes = drawing.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.07})
     for ax, (field, title) in zip(axes, titles.items(), strict=True):
-        found = {(one["false_positive"], one["false_negative"]): one for one in rows}
+        found = {(row["false_positive"], row["false_negative"]): row for row in rows}
         shares = np.array([[100 * found[p, n][field] for n in negative] for p in positive])
         ax.imshow(shares, cmap="RdBu", vmin=-25, vmax=25, origin="lower", aspect="auto")
         for y, p in enumerate(positive):

@@ -76,12 +76,12 @@ def draw(found, path):
 
 def main():
     folder, paths = Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]]
-    found = list(rows(paths))
+    items = list(rows(paths))
     with (folder / "table.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(found[0]))
+        writer = csv.DictWriter(file, list(items[0]))
         writer.writeheader()
-        writer.writerows(found)
-    draw(found, folder / "figure.svg")
+        writer.writerows(items)
+    draw(items, folder / "figure.svg")
 
 
 if __name__ == "__main__":

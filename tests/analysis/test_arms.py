@@ -46,8 +46,8 @@ SECOND = {"path": "a very long place, the second", "name": "q"}
     ids=["one key", "the shorter of two", "chosen"],
 )
 def test_arms_are_named_by_the_key_in_which_they_differ(run, configs, by, labels):
-    found = arms([run(str(place), **config) for place, config in enumerate(configs)], by=by)
-    assert [arm.label for arm in found] == [f"reflexion {label}" for label in labels]
+    all_arms = arms([run(str(place), **config) for place, config in enumerate(configs)], by=by)
+    assert [arm.label for arm in all_arms] == [f"reflexion {label}" for label in labels]
 
 
 @pytest.mark.parametrize("key", [lambda seed: {"model": {"path": f"{seed}"}}, lambda seed: {"actor": {"seed": seed}}])
@@ -58,9 +58,9 @@ def test_seeds_and_recordings_of_their_own_are_one_arm(run, key):
 
 def test_two_keys_name_what_none_tells_alone(run):
     cells = [{"recall": {"omega": o}, "loop": {"max_attempts": m}} for o in (0, 1) for m in (1, 2)]
-    found = arms([run(str(number), **cell) for number, cell in enumerate(cells)])
-    assert [arm.label for arm in found][1] == "reflexion loop.max_attempts=2 recall.omega=0"
-    assert len(found) == 4
+    all_arms = arms([run(str(number), **cell) for number, cell in enumerate(cells)])
+    assert [arm.label for arm in all_arms][1] == "reflexion loop.max_attempts=2 recall.omega=0"
+    assert len(all_arms) == 4
 
 
 def test_two_runs_of_one_seed_are_no_arm(run):

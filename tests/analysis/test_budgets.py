@@ -88,17 +88,17 @@ def test_a_damaged_submission_is_found_by_the_cap(make_arm):
 def test_the_dearer_arm_is_cut_to_the_mean_of_the_cheaper(make_arm):
     many = {f"{name} {i}": history for i in range(10) for name, history in HISTORIES.items()}
     cheap, dear = make_arm(many, label="cheap"), make_arm(many, label="dear", change=dearer)
-    for found, place in ((matched(cheap, dear, "tokens"), 2), (matched(dear, cheap, "tokens"), 1)):
-        assert found.cut_side == place
-        assert found.is_matched
-        own, other = (found.first_spend, found.second_spend)[:: 1 if place == 1 else -1]
+    for match, place in ((matched(cheap, dear, "tokens"), 2), (matched(dear, cheap, "tokens"), 1)):
+        assert match.cut_side == place
+        assert match.is_matched
+        own, other = (match.first_spend, match.second_spend)[:: 1 if place == 1 else -1]
         assert other == fmean(ends[-1] for ends in spent(cheap, "tokens").values()) == 53.75
         assert other - 37 / 40 < own <= other  # one more attempt of one more case would be too much
-    found = matched(cheap, dear, "tokens")
-    assert found.cap == 30
-    assert found.first == cheap.verdicts()
-    assert sum(found.second.values()) < sum(found.first.values())
-    assert found.equal.estimate.value < 0
+    match = matched(cheap, dear, "tokens")
+    assert match.cap == 30
+    assert match.first == cheap.verdicts()
+    assert sum(match.second.values()) < sum(match.first.values())
+    assert match.equal.estimate.value < 0
 
 
 def test_cases_that_spend_the_same_are_cut_by_a_drawn_order_and_not_all_together(make_arm):
@@ -106,37 +106,37 @@ def test_cases_that_spend_the_same_are_cut_by_a_drawn_order_and_not_all_together
     short = {f"t{i}": [(0.0, W)] + [(1.0, R)] * (i % 2) for i in range(40)}
     long = {f"t{i}": [(0.0, W), (1.0, R)] for i in range(40)}
     cheap, dear = make_arm(short, label="cheap"), make_arm(long, label="dear")
-    found = matched(cheap, dear, "calls")
-    assert (found.first_spend, found.second_spend) == (2.0, 2.0)
-    assert sum(found.second.values()) == 20
-    assert found == matched(cheap, dear, "calls")
-    assert found.second != matched(cheap, dear, "calls", seed=1).second
-    assert found.equal.estimate.value == pytest.approx(0.0)
+    match = matched(cheap, dear, "calls")
+    assert (match.first_spend, match.second_spend) == (2.0, 2.0)
+    assert sum(match.second.values()) == 20
+    assert match == matched(cheap, dear, "calls")
+    assert match.second != matched(cheap, dear, "calls", seed=1).second
+    assert match.equal.estimate.value == pytest.approx(0.0)
 
 
 def test_arms_that_spend_the_same_are_not_cut(make_arm):
     one, other = make_arm(HISTORIES, label="one"), make_arm(HISTORIES, label="other")
     for unit in ("tokens", "calls"):
-        found = matched(one, other, unit)
-        assert (found.cap, found.cut_side, found.is_matched) == (None, 0, True)
-        assert found.first == found.second == one.verdicts()
-        assert found.equal.p == 1.0
+        match = matched(one, other, unit)
+        assert (match.cap, match.cut_side, match.is_matched) == (None, 0, True)
+        assert match.first == match.second == one.verdicts()
+        assert match.equal.p == 1.0
 
 
 def test_first_attempts_that_cost_too_much_are_kept_and_said(make_arm):
     single = {task_id: history[:1] for task_id, history in HISTORIES.items()}
-    found = matched(make_arm(single, label="cheap"), make_arm(HISTORIES, label="dear", change=dearer), "tokens")
-    assert not found.is_matched
-    assert found.second_spend == 30 > found.first_spend == 20
-    assert sum(found.second.values()) == 1
+    match = matched(make_arm(single, label="cheap"), make_arm(HISTORIES, label="dear", change=dearer), "tokens")
+    assert not match.is_matched
+    assert match.second_spend == 30 > match.first_spend == 20
+    assert sum(match.second.values()) == 1
 
 
 def test_only_cases_that_both_have_are_matched(make_arm):
     more = make_arm({**HISTORIES, "alone": [(0.0, W)] * 5}, HISTORIES, label="more")
     less = make_arm(HISTORIES, label="less")
-    found = matched(more, less, "tokens")
-    assert found.first.keys() == found.second.keys() == less.attempts.keys()
-    assert found.cut_side == 0
+    match = matched(more, less, "tokens")
+    assert match.first.keys() == match.second.keys() == less.attempts.keys()
+    assert match.cut_side == 0
 
 
 def test_arms_without_a_case_in_common_are_refused(make_arm):

@@ -42,24 +42,24 @@ def test_bins_are_scikit_learns(values, bins):
 
     for seed in range(6):
         forecasts = drawn(seed, 80, values)
-        found = calibration(forecasts, equal_width(bins)).bins
+        result = calibration(forecasts, equal_width(bins)).bins
         shares, confidences = calibration_curve(*arrays(forecasts), n_bins=bins)
-        assert [one.came_true.share for one in found] == pytest.approx(list(shares)), seed
-        assert [one.confidence for one in found] == pytest.approx(list(confidences)), seed
-        assert sum(one.came_true.n for one in found) == 80
+        assert [one.came_true.share for one in result] == pytest.approx(list(shares)), seed
+        assert [one.confidence for one in result] == pytest.approx(list(confidences)), seed
+        assert sum(one.came_true.n for one in result) == 80
 
 
 def test_figures_by_hand():
     """Four of 0.8, of which two come true; one of 0.2, which does not."""
-    found = calibration(told((0.8, 1), (0.8, 1), (0.8, 0), (0.8, 0), (0.2, 0)))
-    assert (found.n, found.tasks, found.came_true.k, found.confidence) == (5, 5, 2, pytest.approx(0.68))
-    assert found.brier.value == pytest.approx((2 * 0.04 + 2 * 0.64 + 0.04) / 5)
-    assert found.reliability == pytest.approx((4 * 0.3**2 + 0.2**2) / 5)
-    assert found.resolution == pytest.approx((4 * 0.1**2 + 0.4**2) / 5)
-    assert found.uncertainty == pytest.approx(0.4 * 0.6)
-    assert found.error == pytest.approx((4 * 0.3 + 0.2) / 5)
-    assert [(one.low, one.high, one.came_true.n) for one in found.bins] == [(0.1, 0.2, 1), (0.7, 0.8, 4)]
-    assert (found.bins[1].came_true.low, found.bins[1].came_true.high) == wilson(2, 4)
+    result = calibration(told((0.8, 1), (0.8, 1), (0.8, 0), (0.8, 0), (0.2, 0)))
+    assert (result.n, result.tasks, result.came_true.k, result.confidence) == (5, 5, 2, pytest.approx(0.68))
+    assert result.brier.value == pytest.approx((2 * 0.04 + 2 * 0.64 + 0.04) / 5)
+    assert result.reliability == pytest.approx((4 * 0.3**2 + 0.2**2) / 5)
+    assert result.resolution == pytest.approx((4 * 0.1**2 + 0.4**2) / 5)
+    assert result.uncertainty == pytest.approx(0.4 * 0.6)
+    assert result.error == pytest.approx((4 * 0.3 + 0.2) / 5)
+    assert [(one.low, one.high, one.came_true.n) for one in result.bins] == [(0.1, 0.2, 1), (0.7, 0.8, 4)]
+    assert (result.bins[1].came_true.low, result.bins[1].came_true.high) == wilson(2, 4)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -75,18 +75,18 @@ def test_murphys_parts_make_the_brier_score(seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_what_bins_hide_is_stephensons_two_components(seed):
     forecasts, hidden = drawn(seed, 90), 0.0
-    found = calibration(forecasts, (0.0, 0.5, 1.0))
-    for one in found.bins:
+    result = calibration(forecasts, (0.0, 0.5, 1.0))
+    for one in result.bins:
         held = [f for f in forecasts if (f.confidence <= 0.5) == (one.high == 0.5)]
         apart = [(f.confidence - one.confidence, f.came_true - one.came_true.share) for f in held]
         hidden += sum(c * c - 2 * c * o for c, o in apart) / 90
-    assert found.within == pytest.approx(hidden)
+    assert result.within == pytest.approx(hidden)
 
 
 def test_a_perfect_forecaster_scores_nothing():
-    found = calibration(told((1.0, 1), (0.0, 0), (1.0, 1)))
-    assert (found.brier.value, found.reliability, found.error, found.error_by_chance) == (0, 0, 0, 0)
-    assert found.resolution == pytest.approx(found.uncertainty)
+    result = calibration(told((1.0, 1), (0.0, 0), (1.0, 1)))
+    assert (result.brier.value, result.reliability, result.error, result.error_by_chance) == (0, 0, 0, 0)
+    assert result.resolution == pytest.approx(result.uncertainty)
 
 
 def test_the_seed_alone_decides_the_interval():
@@ -104,10 +104,10 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     for run in range(200):
         tasks = [(str(task), rng.choice(shifts)) for task in range(60)]
         pairs = [(task, rng.choice(values), shift) for task, shift in tasks for _ in range(2)]
-        found = calibration(
+        result = calibration(
             [Forecast(task, value, rng.random() < value + shift) for task, value, shift in pairs], seed=run
         )
-        held += found.brier.low <= truth <= found.brier.high
+        held += result.brier.low <= truth <= result.brier.high
     assert 0.90 <= held / 200 <= 0.99
 
 
@@ -125,8 +125,8 @@ def test_outcomes_that_are_all_alike_are_no_certainty(confidence, came):
 
 
 def test_few_tasks_of_either_outcome_are_no_certainty_either():
-    found = calibration(told((0.9, 1), *[(0.9, 0)] * 8)).brier
-    assert found.low == pytest.approx(min(0.01 * share + 0.81 * (1 - share) for share in wilson(1, 9)))
+    result = calibration(told((0.9, 1), *[(0.9, 0)] * 8)).brier
+    assert result.low == pytest.approx(min(0.01 * share + 0.81 * (1 - share) for share in wilson(1, 9)))
 
 
 LEVELS = tuple(level / 20 for level in range(1, 20))

@@ -59,20 +59,20 @@ def test_calls_and_tokens_are_those_of_attempts_and_reflections(two_seeds):
 
 
 def test_a_difference_pairs_cases_and_takes_tasks_for_the_unit(two_seeds):
-    found = named(compare(arms(two_seeds)), "words").as_run
-    assert (found.n, found.won, found.lost, found.estimate.value) == (8, 2, 0, 0.25)
-    assert found.p == mcnemar(0, 2) == 0.5
-    assert found.p_tasks == 1.0  # one task alone differs, at both seeds alike
-    assert not found.is_detected
+    names = named(compare(arms(two_seeds)), "words").as_run
+    assert (names.n, names.won, names.lost, names.estimate.value) == (8, 2, 0, 0.25)
+    assert names.p == mcnemar(0, 2) == 0.5
+    assert names.p_tasks == 1.0  # one task alone differs, at both seeds alike
+    assert not names.is_detected
 
 
 def test_two_seeds_that_agree_in_all_are_worth_no_more_than_one(run):
     tasks = {f"t{i}": [RIGHT] if i < 10 else [WRONG] for i in range(20)}
     (both,) = arms([run("simple", tasks, seed) for seed in (1, 2)])
-    found = compare([both]).rows[0].final
+    comparison = compare([both]).rows[0].final
     low, high = wilson(10, 20)
-    assert found == interval(both.outcomes(both.verdicts()))
-    assert found.high - found.low == pytest.approx(high - low, abs=0.05)
+    assert comparison == interval(both.outcomes(both.verdicts()))
+    assert comparison.high - comparison.low == pytest.approx(high - low, abs=0.05)
 
 
 def test_a_gain_from_one_seed_is_refused_unless_asked_for(run):
@@ -80,11 +80,11 @@ def test_a_gain_from_one_seed_is_refused_unless_asked_for(run):
     refused = named(compare(both), "words")
     assert refused.as_run is refused.matched is None
     assert "--one-seed" in refused.refused
-    given = named(compare(both, one_seed=True), "words")
-    assert given.refused == ""
-    assert given.as_run.seeds == (7,)
-    assert (given.as_run.estimate.low, given.as_run.estimate.high) == paired_difference(2, 0, 1, 1)
-    assert (given.final.low, given.final.high) == wilson(3, 4)
+    names = named(compare(both, one_seed=True), "words")
+    assert names.refused == ""
+    assert names.as_run.seeds == (7,)
+    assert (names.as_run.estimate.low, names.as_run.estimate.high) == paired_difference(2, 0, 1, 1)
+    assert (names.final.low, names.final.high) == wilson(3, 4)
 
 
 def test_two_arms_that_share_one_seed_alone_are_refused_too(run):
@@ -107,9 +107,9 @@ def test_at_an_equal_budget_p_is_never_below_what_the_verdicts_alone_could_say(r
     base = {f"t{i:02}": [WRONG] if i < 20 else [WRONG, RIGHT] if i < 26 else [RIGHT] for i in range(40)}
     dear = {f"t{i:02}": [WRONG] * 5 if i < 26 else [RIGHT] for i in range(40)}
     runs = [run(arm, made, s) for arm, made in (("feedback_only", base), ("dear", dear)) for s in (1, 2)]
-    found = named(compare(arms(runs)), "dear").matched
-    assert (found.won, found.lost) == (0, 12)
-    assert found.p_tasks >= mcnemar(6, 0)  # six tasks, each the same at both seeds
+    names = named(compare(arms(runs)), "dear").matched
+    assert (names.won, names.lost) == (0, 12)
+    assert names.p_tasks >= mcnemar(6, 0)  # six tasks, each the same at both seeds
 
 
 def test_cost_is_no_budget_where_nothing_has_a_price(two_seeds):

@@ -41,23 +41,23 @@ def test_a_cluster_of_equal_cases_is_worth_one():
 
 
 def test_the_effect_is_the_difference_of_the_shares():
-    found = effect(cases("+", "+-", "-"), cases("-", "-+", "--", first=10))
-    assert found.value == pytest.approx(2 / 4 - 1 / 5)
-    assert found.low < found.value < found.high
+    result = effect(cases("+", "+-", "-"), cases("-", "-+", "--", first=10))
+    assert result.value == pytest.approx(2 / 4 - 1 / 5)
+    assert result.low < result.value < result.high
 
 
 def test_few_tasks_have_newcombes_interval_though_nothing_varied():
-    found = effect(cases("-", "-", "-"), cases(*["-"] * 5, *["+"] * 5, first=10))
+    result = effect(cases("-", "-", "-"), cases(*["-"] * 5, *["+"] * 5, first=10))
     low, high = unpaired_difference(with_ends(0, 3), with_ends(5, 10))
-    assert (found.value, found.low, found.high) == (-0.5, pytest.approx(low), pytest.approx(high))
+    assert (result.value, result.low, result.high) == (-0.5, pytest.approx(low), pytest.approx(high))
 
 
 def test_a_base_that_holds_the_cases_is_the_rest_in_its_share():
     after, rest = cases("+", "-", "-", "-"), cases(*"+" * 3, *"-" * 9, first=10)
-    found = effect(after, {**after, **rest})
+    result = effect(after, {**after, **rest})
     low, high = unpaired_difference(with_ends(1, 4), with_ends(3, 12))
-    assert found.value == pytest.approx(1 / 4 - 4 / 16)
-    assert (found.low, found.high) == (pytest.approx(low * 12 / 16), pytest.approx(high * 12 / 16))
+    assert result.value == pytest.approx(1 / 4 - 4 / 16)
+    assert (result.low, result.high) == (pytest.approx(low * 12 / 16), pytest.approx(high * 12 / 16))
 
 
 def test_without_anything_to_compare_there_is_no_effect():
@@ -79,8 +79,8 @@ def test_many_tasks_have_scipys_bootstrap_over_tasks():
     counts = [np.array([(g.count("+"), len(g)) for g in side], dtype=float) for side in groups]
 
     def difference(index):
-        drawn = [side[index.astype(int)].sum(axis=0) for side in counts]
-        return drawn[0][0] / drawn[0][1] - drawn[1][0] / drawn[1][1]
+        items = [side[index.astype(int)].sum(axis=0) for side in counts]
+        return items[0][0] / items[0][1] - items[1][0] / items[1][1]
 
     theirs = bootstrap(
         (np.arange(60),), difference, vectorized=False, method="percentile", n_resamples=4000, rng=1
@@ -112,8 +112,8 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(tasks, share, is_insid
     rng, held, runs = random.Random(f"{tasks}:{share}"), 0, 0
     while runs < 300:
         after, rest = drawn(rng, tasks, share)
-        found = effect(after, {**after, **rest} if is_inside else rest)
-        if found:
+        result = effect(after, {**after, **rest} if is_inside else rest)
+        if result:
             runs += 1
-            held += found.low <= 0 <= found.high
+            held += result.low <= 0 <= result.high
     assert 0.91 <= held / runs <= 1

@@ -46,11 +46,11 @@ def test_without_a_pass_the_best_is_submitted_and_of_equals_the_earlier(attempt)
 def test_tests_decide_before_the_reward_what_is_submitted(attempt, first, second, submitted):
     def judged(number, tests, reward, confidence=1.0):
         checks = tuple(Check(name=str(n), outcome="pass" if n < tests else "fail") for n in range(10))
-        made = attempt("a", number, reward)
+        record = attempt("a", number, reward)
         return replace(
-            made,
+            record,
             evaluation=replace(
-                made.evaluation, passed=tests == 10, checks=checks, reward=reward, confidence=confidence
+                record.evaluation, passed=tests == 10, checks=checks, reward=reward, confidence=confidence
             ),
         )
 
@@ -186,23 +186,23 @@ def counts(found):
 
 
 def test_rates_are_shares_of_what_they_are_conditioned_on():
-    found = confusion(
+    result = confusion(
         [(True, True)] * 5 + [(True, False)] * 3 + [(False, True)] * 2 + [(False, False)] * 10 + [(None, True)]
     )
-    assert counts(found) == (5, 3, 2, 10)
-    assert found.unknown == 1
-    assert (found.wrong_if_passed.k, found.wrong_if_passed.n) == (3, 8)
-    assert (found.right_if_failed.k, found.right_if_failed.n) == (2, 12)
-    assert (found.false_positive_rate.k, found.false_positive_rate.n) == (3, 13)
-    assert (found.false_negative_rate.k, found.false_negative_rate.n) == (2, 7)
-    assert (found.wrong_if_passed.low, found.wrong_if_passed.high) == wilson(3, 8)
+    assert counts(result) == (5, 3, 2, 10)
+    assert result.unknown == 1
+    assert (result.wrong_if_passed.k, result.wrong_if_passed.n) == (3, 8)
+    assert (result.right_if_failed.k, result.right_if_failed.n) == (2, 12)
+    assert (result.false_positive_rate.k, result.false_positive_rate.n) == (3, 13)
+    assert (result.false_negative_rate.k, result.false_negative_rate.n) == (2, 7)
+    assert (result.wrong_if_passed.low, result.wrong_if_passed.high) == wilson(3, 8)
 
 
 def test_no_verdict_is_no_rate():
-    found = confusion([(None, True), (True, None), (None, None)])
-    assert counts(found) == (0, 0, 0, 0)
-    assert found.unknown == 3
-    assert (found.wrong_if_passed.n, found.wrong_if_passed.low, found.wrong_if_passed.high) == (0, 0.0, 1.0)
+    result = confusion([(None, True), (True, None), (None, None)])
+    assert counts(result) == (0, 0, 0, 0)
+    assert result.unknown == 3
+    assert (result.wrong_if_passed.n, result.wrong_if_passed.low, result.wrong_if_passed.high) == (0, 0.0, 1.0)
 
 
 @pytest.fixture
@@ -275,9 +275,9 @@ def test_a_run_on_written_tests_says_what_they_were_worth_and_what_they_cost(wri
     folder.close()
     log = Log.read(folder)
     assert summary(without).suites is None
-    found = summary(log)
-    assert (found.suites.suites, found.suites.valid.k, found.suites.valid.n) == (2, 4, 5)  # of tasks that have ended
-    assert found.usage["suite_writer"] == Usage(calls=2, prompt_tokens=14)
+    result = summary(log)
+    assert (result.suites.suites, result.suites.valid.k, result.suites.valid.n) == (2, 4, 5)  # of tasks that have ended
+    assert result.usage["suite_writer"] == Usage(calls=2, prompt_tokens=14)
     spent = [(point.tokens_cum, before.tokens_cum) for point, before in zip(log.points, without.points, strict=True)]
     assert [now - then for now, then in spent] == [14, 14]
 
@@ -297,11 +297,11 @@ def test_the_known_figures_of_gpt_4s_tests_on_mbpp(recorded_runs, sandbox):
     known = {problem: (not made["feedback"]["recomputed_failed"], made["own_pass"]) for problem, made in first.items()}
     assert counts(confusion(known.values())) == (212, 27, 99, 39)
     with ThreadPoolExecutor(4) as pool:
-        found = dict(zip(rows, pool.map(executed, rows.values()), strict=True))
+        mapping = dict(zip(rows, pool.map(executed, rows.values()), strict=True))
     # Its tests call `math.isclose`, and nobody imports `math`: an error where they run beside the program, a pass where
     # only values are compared.
     unsure = {"mbpp_606_radian_degree"}
-    assert {problem for problem in rows if found[problem] != known[problem]} <= unsure
-    settled = confusion(found[problem] for problem in rows.keys() - unsure)
+    assert {problem for problem in rows if mapping[problem] != known[problem]} <= unsure
+    settled = confusion(mapping[problem] for problem in rows.keys() - unsure)
     assert counts(settled) == (212, 27, 98, 39)
     assert settled.wrong_if_passed.share == pytest.approx(27 / 239)

@@ -39,9 +39,9 @@ def test_every_task_attempt_check_and_reflection_has_one_row(named):
 
 
 def test_frames_show_their_sizes_alone(named):
-    shown = load(named("one"), texts=True)
-    assert repr(shown).splitlines()[1].startswith(".tasks: 3 rows, ")
-    assert "code" not in shown._repr_html_()
+    frames = load(named("one"), texts=True)
+    assert repr(frames).splitlines()[1].startswith(".tasks: 3 rows, ")
+    assert "code" not in frames._repr_html_()
 
 
 def test_the_figures_of_a_run_are_those_of_its_summary(named):
@@ -90,8 +90,8 @@ def test_the_curve_can_be_computed_from_the_attempts(named):
 
 def test_what_hidden_tests_said_is_only_in_columns_that_say_so(named):
     frames = load(named("one"), texts=True)
-    told = {name for frame in frames[1:] for name in frame if name.startswith("hidden_")}
-    assert told == {
+    names = {name for frame in frames[1:] for name in frame if name.startswith("hidden_")}
+    assert names == {
         "hidden_passed",
         "hidden_outcome",
         "hidden_passed_first",
@@ -117,9 +117,9 @@ def test_a_run_that_has_just_begun_has_empty_tables_with_all_columns(named, writ
     empty = load(named("empty", verdicts={}, n_expected=3))
     assert [len(frame) for frame in empty] == [1, 0, 0, 0, 0, 0]
     for frame, other in zip(empty[1:], full[1:], strict=True):
-        kept = [name for name in other if not name.startswith("tokens_") or name in frame]
-        assert list(frame) == kept
-        assert [frame[name].dtype.name for name in frame] == [other[name].dtype.name for name in kept]
+        items = [name for name in other if not name.startswith("tokens_") or name in frame]
+        assert list(frame) == items
+        assert [frame[name].dtype.name for name in frame] == [other[name].dtype.name for name in items]
 
 
 def test_a_torn_line_is_skipped_and_counted(named):
@@ -227,9 +227,11 @@ def test_memories_name_the_run_and_task_that_they_are_from(named, attempt):
 
 
 def test_checks_keep_their_order(named, attempt):
-    one = attempt("a", 1, 0.5)
+    record = attempt("a", 1, 0.5)
     checks = (Check(name="first", outcome="pass"), Check(name="second", outcome="error", error_type="KeyError", line=3))
-    frame = load(named("one", made={"a": [replace(one, evaluation=replace(one.evaluation, checks=checks))]})).checks
+    frame = load(
+        named("one", made={"a": [replace(record, evaluation=replace(record.evaluation, checks=checks))]})
+    ).checks
     assert list(zip(frame.place, frame.name, frame.outcome, strict=True)) == [
         (1, "first", "pass"),
         (2, "second", "error"),

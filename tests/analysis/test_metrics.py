@@ -41,8 +41,8 @@ def views(runs, folder):
     log = Log.read(runs[0])
     console = Console(file=StringIO(), width=120)
     show(runs[0], console)
-    made = arms(runs)
-    comparison = compare(made)
+    all_arms = arms(runs)
+    comparison = compare(all_arms)
     row = comparison.rows[1]
     frames = load(*(run.path for run in runs))
     return {
@@ -50,8 +50,10 @@ def views(runs, folder):
         "page": page(log),
         "table": "\n".join(map(repr, sheets(comparison))),
         "csv": next(iter(csv.DictReader(write_table(folder / "t.csv", comparison).open()))),
-        "run in MLflow": {one.name: one.value for one in run_view.metrics(log, summary(log))},
-        "arm in MLflow": {one.name: one.value for one in arm_runs.metrics(row, comparison, Curve.over(made[1], 2))},
+        "run in MLflow": {metric.name: metric.value for metric in run_view.metrics(log, summary(log))},
+        "arm in MLflow": {
+            metric.name: metric.value for metric in arm_runs.metrics(row, comparison, Curve.over(all_arms[1], 2))
+        },
         "runs": frames.runs,
         "tasks": frames.tasks,
         "attempts": frames.attempts,
@@ -63,17 +65,17 @@ def test_one_function_of_attempts_is_shown_everywhere(registry, runs, tmp_path):
     def late(attempt, grade):
         return attempt.number > 1
 
-    shown = views(runs, tmp_path)
-    assert "late attempts" in shown["show"]
-    assert "40.0 % [11.8, 76.9] (2 of 5 attempts, Wilson 95 %)" in shown["show"]
-    assert "late attempts" in shown["page"]
-    assert "late attempts" in shown["table"]
-    assert "40.0 (4)" in shown["table"]
-    assert (shown["csv"]["late"], shown["csv"]["late_rate"]) == ("4", "0.4")
-    assert shown["run in MLflow"]["final/late_rate"] == shown["arm in MLflow"]["final/late_rate"] == 0.4
-    assert shown["run in MLflow"]["final/late_rate_low"] < 0.4 < shown["arm in MLflow"]["final/late_rate_high"]
-    assert shown["runs"].late_rate.tolist() == [0.4] * 4
-    assert shown["attempts"].late.sum() == 8
+    pages = views(runs, tmp_path)
+    assert "late attempts" in pages["show"]
+    assert "40.0 % [11.8, 76.9] (2 of 5 attempts, Wilson 95 %)" in pages["show"]
+    assert "late attempts" in pages["page"]
+    assert "late attempts" in pages["table"]
+    assert "40.0 (4)" in pages["table"]
+    assert (pages["csv"]["late"], pages["csv"]["late_rate"]) == ("4", "0.4")
+    assert pages["run in MLflow"]["final/late_rate"] == pages["arm in MLflow"]["final/late_rate"] == 0.4
+    assert pages["run in MLflow"]["final/late_rate_low"] < 0.4 < pages["arm in MLflow"]["final/late_rate_high"]
+    assert pages["runs"].late_rate.tolist() == [0.4] * 4
+    assert pages["attempts"].late.sum() == 8
 
 
 def test_one_function_of_tasks_or_numbers_is_shown_everywhere(registry, runs, tmp_path):
@@ -85,15 +87,15 @@ def test_one_function_of_tasks_or_numbers_is_shown_everywhere(registry, runs, tm
     def length(attempt, grade):
         return len(attempt.trajectory.solution)
 
-    shown = views(runs, tmp_path)
+    pages = views(runs, tmp_path)
     for name in ("show", "page", "table"):
-        assert "retried tasks" in shown[name]
-        assert "characters" in shown[name]
-    assert (float(shown["csv"]["retried"]), float(shown["csv"]["retried_low"]) < 0.66) == (0.666667, True)
-    assert shown["arm in MLflow"]["final/retried"] == pytest.approx(2 / 3)
-    assert shown["arm in MLflow"]["final/length"] == shown["run in MLflow"]["final/length"] > 0
-    assert shown["runs"].retried.tolist() == [pytest.approx(2 / 3)] * 4
-    assert shown["tasks"].retried.sum() == 8
+        assert "retried tasks" in pages[name]
+        assert "characters" in pages[name]
+    assert (float(pages["csv"]["retried"]), float(pages["csv"]["retried_low"]) < 0.66) == (0.666667, True)
+    assert pages["arm in MLflow"]["final/retried"] == pytest.approx(2 / 3)
+    assert pages["arm in MLflow"]["final/length"] == pages["run in MLflow"]["final/length"] > 0
+    assert pages["runs"].retried.tolist() == [pytest.approx(2 / 3)] * 4
+    assert pages["tasks"].retried.sum() == 8
 
 
 def test_a_metric_without_a_value_is_left_out_and_missing(registry, runs, tmp_path):
@@ -105,12 +107,12 @@ def test_a_metric_without_a_value_is_left_out_and_missing(registry, runs, tmp_pa
     def no_count(log):
         return None
 
-    shown = views(runs, tmp_path)
-    assert not [text for text in ("never known", "no count") if text in shown["show"] + shown["page"]]
-    assert "final/never_rate" not in shown["run in MLflow"].keys() | shown["arm in MLflow"].keys()
-    assert shown["attempts"].never.isna().all()
-    assert shown["runs"].no_count.isna().all()
-    assert shown["csv"]["never_rate"] == ""
+    pages = views(runs, tmp_path)
+    assert not [text for text in ("never known", "no count") if text in pages["show"] + pages["page"]]
+    assert "final/never_rate" not in pages["run in MLflow"].keys() | pages["arm in MLflow"].keys()
+    assert pages["attempts"].never.isna().all()
+    assert pages["runs"].no_count.isna().all()
+    assert pages["csv"]["never_rate"] == ""
 
 
 def test_an_upper_bound_has_no_metric_called_pass_at_1(write_run):

@@ -145,8 +145,8 @@ def test_hidden_verdicts_change_no_other_figure(write_run, passes):
 
 
 def test_every_use_says_who_read_what_and_what_came_of_it(log):
-    found = [(use.about_task, use.about_attempt, use.number, use.passed, use.reward_change) for use in uses(log)]
-    assert found == [
+    items = [(use.about_task, use.about_attempt, use.number, use.passed, use.reward_change) for use in uses(log)]
+    assert items == [
         ("a", 1, 2, False, -0.5),
         ("a", 1, 3, True, 1.0),
         ("a", 2, 3, True, 1.0),
@@ -170,7 +170,7 @@ def test_another_task_may_read_a_reflection_and_its_first_attempt_is_no_retry(wr
 def test_who_read_of_other_runs_is_no_base(write_run, tried, reads):
     retry = replace(tried("a", 2, 1.0), **reads)
     log = Log.read(write_run(made={"a": [tried("a", 1, 0.0), retry], "b": [tried("b", 1, 0.0), tried("b", 2, 0.0)]}))
-    assert [one.reads_others for one in readings(log)] == [False, True, False, False]
+    assert [reading.reads_others for reading in readings(log)] == [False, True, False, False]
     assert counted(reflections(log).base) == (0, 1)
 
 
@@ -200,8 +200,8 @@ def test_words_that_were_kept_back_were_not_read(write_run, tried):
 
 
 def test_confidence_is_held_against_the_next_attempt_that_read_it(log):
-    found = forecasts(log)
-    pairs = [(one.task_id, one.confidence, one.came_true) for one in found["stated"]]
+    result = forecasts(log)
+    pairs = [(one.task_id, one.confidence, one.came_true) for one in result["stated"]]
     assert pairs == [("a", 0.9, False), ("a", 0.8, True), ("b", 0.3, False)]
 
 
@@ -213,8 +213,8 @@ def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
         "d": {"source": "fallback:type", "confidence_source": "measured"},
     }
     made = {name: [tried(name, 1, 0.0, **fields), tried(name, 2, 1.0, (1,))] for name, fields in sources.items()}
-    found = forecasts(Log.read(write_run(made=made)))
-    assert {name: [one.task_id for one in told] for name, told in found.items()} == {
+    pairs = forecasts(Log.read(write_run(made=made)))
+    assert {name: [one.task_id for one in told] for name, told in pairs.items()} == {
         "measured": ["a", "d"],
         "class": ["b"],  # older runs call it stated
     }

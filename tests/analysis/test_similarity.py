@@ -44,8 +44,8 @@ def acted(task_id, style, others=(), examples=0):
 @pytest.mark.parametrize("examples", [0, 1])
 def test_the_task_is_found_again_in_the_prompt_whatever_memory_shows(style, examples, attempt):
     for others in ((), ("mean", "text")):
-        made = replace(attempt("sum", 1, 0.0), trajectory=acted("sum", style, others, examples))
-        assert task_text([made]).strip() == PROMPTS["sum"].strip()
+        changed = replace(attempt("sum", 1, 0.0), trajectory=acted("sum", style, others, examples))
+        assert task_text([changed]).strip() == PROMPTS["sum"].strip()
 
 
 def test_attempts_without_a_program_do_not_hide_the_task(attempt):
@@ -72,8 +72,8 @@ def test_a_program_that_copies_what_it_read_does_not_hide_the_task(attempt):
         (other.right, (other.prompt, other.right, mine)),
         (program("mean"), (mine, program("mean"))),
     ):
-        made = replace(attempt("sum", 1, 0.0), trajectory=shown(f"{copied}\n\n{own}", *blocks))
-        assert task_text([made]) == mine.strip()
+        changed = replace(attempt("sum", 1, 0.0), trajectory=shown(f"{copied}\n\n{own}", *blocks))
+        assert task_text([changed]) == mine.strip()
 
 
 @pytest.fixture
@@ -98,39 +98,39 @@ def more(attempt, match):
 
 
 def test_the_score_is_that_of_the_retriever_and_of_the_nearest(arm):
-    found = similarity(arm, more)
-    (near,) = found.near
+    result = similarity(arm, more)
+    (near,) = result.near
     retriever = Jaccard()
     retriever.add([PROMPTS["sum"], PROMPTS["mean"]])
     task = Task(task_id="text", prompt=PROMPTS["text"], entry_point="shout")
     best = retriever.rank(query(task, (), "task_error"), 1)[0]
     assert near.score == pytest.approx(best.score, abs=1e-6)
     assert (near.case.task_id, near.passed) == ("text", False)
-    assert [case.task_id for case, _, _ in found.without] == ["sum", "mean"]
-    assert found.unknown == 0
+    assert [case.task_id for case, _, _ in result.without] == ["sum", "mean"]
+    assert result.unknown == 0
 
 
 def test_later_attempts_stand_apart_and_what_is_not_in_these_runs_is_counted(arm):
-    found = similarity(arm, more, is_later=True)
-    assert (found.near, found.without, found.unknown) == ((), (), 1)
+    result = similarity(arm, more, is_later=True)
+    assert (result.near, result.without, result.unknown) == ((), (), 1)
 
 
 def test_what_the_prompt_had_no_room_for_was_not_read(write_run, attempt):
     made = {task: [replace(attempt(task, 1, 1.0), trajectory=acted(task, "chat"))] for task in ("sum", "text")}
     unread = replace(made["text"][0].trajectory, left_out=("ep-run-1/sum-1",))
     made["text"] = [replace(made["text"][0], trajectory=unread, recalled=("ep-run-1/sum-1",))]
-    found = similarity(Arm("near", [Log.read(write_run(made=made))]), more)
-    assert not found.near
-    assert len(found.without) == 2
+    result = similarity(Arm("near", [Log.read(write_run(made=made))]), more)
+    assert not result.near
+    assert len(result.without) == 2
 
 
 def test_mistakes_count_and_wisdom_alone_is_unknown(write_run, attempt):
     made = {task: [replace(attempt(task, 1, 1.0), trajectory=acted(task, "chat"))] for task in PROMPTS}
     made["text"] = [replace(made["text"][0], recalled_mistakes=("mistake-run-1/mean-0123abcd",))]
     made["mean"] = [replace(made["mean"][0], recalled_wisdom=("wis-1",))]
-    found = similarity(Arm("near", [Log.read(write_run(made=made))]), more)
-    assert [near.score for near in found.near] == [jaccard(PROMPTS["text"], PROMPTS["mean"])]
-    assert found.unknown == 1
+    result = similarity(Arm("near", [Log.read(write_run(made=made))]), more)
+    assert [near.score for near in result.near] == [jaccard(PROMPTS["text"], PROMPTS["mean"])]
+    assert result.unknown == 1
 
 
 def test_jaccard_is_shared_words_over_all_words():
@@ -143,9 +143,9 @@ def test_bins_hold_every_attempt_once_and_about_as_many_each(arm):
     scores = [place / 100 for place in range(60)]
     near = [Near(case._replace(task_id=f"t{i}"), 1, score, i % 3 == 0, False) for i, score in enumerate(scores)]
     ends = edges(scores)
-    found = bins(near, ends)
-    assert [one.n for one in found.values()] == [FEWEST] * 5
-    assert [one.k for one in found.values()] == [4] * 5
+    groups = bins(near, ends)
+    assert [group.n for group in groups.values()] == [FEWEST] * 5
+    assert [group.k for group in groups.values()] == [4] * 5
     assert (ends[0], ends[-1]) == (0.0, 0.59)
 
 
@@ -153,9 +153,9 @@ def test_bins_hold_every_attempt_once_and_about_as_many_each(arm):
 def test_equal_scores_stay_in_one_bin(arm, scores):
     case = next(iter(arm.attempts))
     near = [Near(case, 1, score, True, True) for score in scores]
-    found = bins(near, edges(scores))
-    assert sum(one.n for one in found.values()) == len(scores)
-    means = [one.score for one in found.values()]
+    groups = bins(near, edges(scores))
+    assert sum(group.n for group in groups.values()) == len(scores)
+    means = [group.score for group in groups.values()]
     assert means == sorted(means)
 
 

@@ -65,9 +65,9 @@ def test_usage_adds_up_by_role_and_sets_unread_reflections_apart(figures):
 
 def test_roles_of_an_actor_with_several_are_costed_apart(write_run, attempt):
     def critiqued(number):
-        made = attempt("a", number, 0.0)
+        record = attempt("a", number, 0.0)
         others = {"critic": Usage(calls=2, prompt_tokens=7), "reviser": Usage(calls=1, completion_tokens=3)}
-        return replace(made, trajectory=replace(made.trajectory, others=others))
+        return replace(record, trajectory=replace(record.trajectory, others=others))
 
     figures = summary(Log.read(write_run(made={"a": [critiqued(1), critiqued(2)]})))
     assert figures.usage["critic"] == Usage(calls=4, prompt_tokens=14)
@@ -187,6 +187,6 @@ def test_what_was_read_of_other_loops_is_counted_by_attempt(write_run, attempt):
     run = write_run(made={"a": made})
     assert summary(Log.read(run)).read_of_others is None
     run.write_json("memory.json", {"episodes": 7, "mistakes": 0, "wisdom": []})
-    found = summary(Log.read(run))
-    assert found.read_of_others == {"episodes": 1, "wisdom": 1, "mistakes": 1}
-    assert found.known_before == {"episodes": 7}
+    result = summary(Log.read(run))
+    assert result.read_of_others == {"episodes": 1, "wisdom": 1, "mistakes": 1}
+    assert result.known_before == {"episodes": 7}

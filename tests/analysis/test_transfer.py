@@ -65,11 +65,11 @@ def test_reuse_is_the_share_of_attempts_whose_actor_read_wisdom(report):
 
 def test_what_the_window_shows_of_the_own_loop_is_no_reuse(write_run, attempt):
     own, other, earlier = "ep-run-1/a-1", "ep-run-1/b-1", "ep-run-0/a-1"
-    made = [
+    items = [
         replace(attempt("a", n, 0.0), recalled=ids) for n, ids in enumerate([(), (own,), (own, other), (earlier,)], 1)
     ]
-    found = transfer([write_run(made={"a": made, "a-1": [replace(attempt("a-1", 1, 0.0), recalled=(own,))]})])
-    assert (found.read["episodes"].k, found.read["episodes"].n) == (3, 5)
+    result = transfer([write_run(made={"a": items, "a-1": [replace(attempt("a-1", 1, 0.0), recalled=(own,))]})])
+    assert (result.read["episodes"].k, result.read["episodes"].n) == (3, 5)
 
 
 def test_reuse_counts_the_entries_that_anybody_read(report):
@@ -82,16 +82,16 @@ def test_entries_that_nobody_knows_of_make_no_rate(make_run):
 
 def test_success_is_told_apart_by_what_was_read_and_by_whose_verdict(make_run):
     verdicts = {"a": [(1.0, False)], "b": [(0.0, True), (1.0, True)]}
-    found = transfer([make_run("with", verdicts, {("a", 1): ("wis-a",), ("b", 2): ("wis-a",)})])
-    assert (found.with_wisdom.feedback.k, found.with_wisdom.feedback.n) == (2, 2)
-    assert (found.with_wisdom.hidden.k, found.with_wisdom.hidden.n) == (1, 2)
-    assert (found.without_wisdom.feedback.k, found.without_wisdom.hidden.k) == (0, 1)
+    result = transfer([make_run("with", verdicts, {("a", 1): ("wis-a",), ("b", 2): ("wis-a",)})])
+    assert (result.with_wisdom.feedback.k, result.with_wisdom.feedback.n) == (2, 2)
+    assert (result.with_wisdom.hidden.k, result.with_wisdom.hidden.n) == (1, 2)
+    assert (result.without_wisdom.feedback.k, result.without_wisdom.hidden.k) == (0, 1)
 
 
 def test_an_attempt_without_a_grade_counts_for_the_feedback_alone(make_run):
-    found = transfer([make_run("with", {"a": [(0.5, False), (1.0, True)]}, {("a", 1): ("wis-a",)}, sealed=False)])
-    assert (found.with_wisdom.feedback.n, found.with_wisdom.hidden.n) == (1, 0)
-    assert found.with_wisdom.hidden.high == 1.0  # nothing is known
+    result = transfer([make_run("with", {"a": [(0.5, False), (1.0, True)]}, {("a", 1): ("wis-a",)}, sealed=False)])
+    assert (result.with_wisdom.feedback.n, result.with_wisdom.hidden.n) == (1, 0)
+    assert result.with_wisdom.hidden.high == 1.0  # nothing is known
 
 
 def test_solved_tasks_are_compared_pair_by_pair(report):
@@ -119,8 +119,8 @@ def test_the_bootstrap_agrees_with_scipys(make_run):
 
     lengths = [1, 2, 2, 3, 3, 3, 1, 2, 3, 1, 2, 2]
     baseline = {f"t{i}": [(0.0, False)] * (n - 1) + [(1.0, True)] for i, n in enumerate(lengths)}
-    found = transfer([make_run("a", {task: [(1.0, True)] for task in baseline})], [make_run("b", baseline)])
-    change = found.against.attempts_to_success
+    result = transfer([make_run("a", {task: [(1.0, True)] for task in baseline})], [make_run("b", baseline)])
+    change = result.against.attempts_to_success
     values = [1 - n for n in lengths]
     expected = bootstrap((values,), lambda x, axis: x.mean(axis=axis), method="percentile", rng=1).confidence_interval
     assert change.mean == pytest.approx(sum(values) / len(values))

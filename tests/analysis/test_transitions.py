@@ -46,33 +46,33 @@ HISTORIES = {
 
 
 def test_programs_move_as_one_counts_by_hand(make_arm):
-    found = transitions(make_arm(HISTORIES))
-    second, third = found.programs
+    rates = transitions(make_arm(HISTORIES))
+    second, third = rates.programs
     assert (second.attempt, third.attempt) == (2, 3)
     assert counts(second) == (1, 2, 1, 1)
     assert counts(third) == (1, 0, 0, 2)
-    assert counts(found.programs_pooled) == (2, 2, 1, 3)
-    assert (found.programs_pooled.n, found.programs_pooled.tasks) == (8, 5)
-    assert found.programs_pooled.repair.value == 1 / 4
-    assert found.programs_pooled.damage.value == 2 / 4
-    assert found.programs_pooled.gain.value == -1 / 8
+    assert counts(rates.programs_pooled) == (2, 2, 1, 3)
+    assert (rates.programs_pooled.n, rates.programs_pooled.tasks) == (8, 5)
+    assert rates.programs_pooled.repair.value == 1 / 4
+    assert rates.programs_pooled.damage.value == 2 / 4
+    assert rates.programs_pooled.gain.value == -1 / 8
 
 
 def test_what_is_submitted_moves_less_than_programs(make_arm):
-    found = transitions(make_arm(HISTORIES))
-    assert counts(found.submitted[0]) == (2, 1, 1, 1)
-    assert counts(found.submitted[1]) == (2, 0, 0, 1)
-    assert counts(found.submitted_pooled) == (4, 1, 1, 2)
+    rates = transitions(make_arm(HISTORIES))
+    assert counts(rates.submitted[0]) == (2, 1, 1, 1)
+    assert counts(rates.submitted[1]) == (2, 0, 0, 1)
+    assert counts(rates.submitted_pooled) == (4, 1, 1, 2)
 
 
 def test_the_ends_are_over_all_loops_and_gain_what_the_curve_gains(make_arm):
     arm = make_arm(HISTORIES, {**HISTORIES, "damaged": [(1.0, R)]})
-    found = transitions(arm)
-    assert found.ends.n == 12
-    assert ends(arm) == found.ends
-    assert counts(found.ends) == (7, 1, 2, 2)
+    rates = transitions(arm)
+    assert rates.ends.n == 12
+    assert ends(arm) == rates.ends
+    assert counts(rates.ends) == (7, 1, 2, 2)
     first, last = arm.verdicts(1), arm.verdicts()
-    assert found.ends.gain.value == pytest.approx((sum(last.values()) - sum(first.values())) / 12)
+    assert rates.ends.gain.value == pytest.approx((sum(last.values()) - sum(first.values())) / 12)
 
 
 @pytest.mark.parametrize("t", [2, 3])
@@ -94,39 +94,39 @@ def test_moves_are_about_the_cases_that_both_have():
 
 
 def test_one_seed_at_one_attempt_has_wilsons_interval(make_arm):
-    found = transitions(make_arm(HISTORIES)).programs[0]
-    assert (found.repair.low, found.repair.high) == wilson(1, 2)
-    assert (found.damage.low, found.damage.high) == wilson(2, 3)
+    rates = transitions(make_arm(HISTORIES)).programs[0]
+    assert (rates.repair.low, rates.repair.high) == wilson(1, 2)
+    assert (rates.damage.low, rates.damage.high) == wilson(2, 3)
 
 
 def test_several_moves_of_a_task_are_no_more_than_a_task_worth(make_arm):
     stubborn = {f"t{i}": [(0.0, W)] * 5 for i in range(8)}
-    found = transitions(make_arm(stubborn, stubborn))
-    assert found.programs_pooled.ww == 64
-    assert (found.programs_pooled.repair.low, found.programs_pooled.repair.high) == wilson(0, 8)
+    rates = transitions(make_arm(stubborn, stubborn))
+    assert rates.programs_pooled.ww == 64
+    assert (rates.programs_pooled.repair.low, rates.programs_pooled.repair.high) == wilson(0, 8)
 
 
 def test_loops_that_all_end_at_once_have_no_moves_and_no_rates(make_arm):
-    found = transitions(make_arm({"a": [(1.0, R)], "b": [(1.0, W)]}))
-    assert found.programs == found.submitted == ()
-    assert counts(found.programs_pooled) == (0, 0, 0, 0)
-    assert found.programs_pooled.gain is found.programs_pooled.repair is found.programs_pooled.damage is None
-    assert counts(found.ends) == (1, 0, 0, 1)
+    rates = transitions(make_arm({"a": [(1.0, R)], "b": [(1.0, W)]}))
+    assert rates.programs == rates.submitted == ()
+    assert counts(rates.programs_pooled) == (0, 0, 0, 0)
+    assert rates.programs_pooled.gain is rates.programs_pooled.repair is rates.programs_pooled.damage is None
+    assert counts(rates.ends) == (1, 0, 0, 1)
 
 
 def test_a_verdict_that_the_harness_spoilt_is_no_move(make_arm):
     arm = make_arm(HISTORIES)
     for case, number in ((Case(0, "damaged"), 2), (Case(0, "never right"), 3)):
         arm.grades[case][number] = replace(arm.grades[case][number], outcome="harness_error", passed=False)
-    found = transitions(arm)
-    assert counts(found.programs[0]) == (1, 1, 1, 1)
-    assert [one.unknown for one in found.programs] == [1, 1]
-    assert found.ends.unknown == 1
+    rates = transitions(arm)
+    assert counts(rates.programs[0]) == (1, 1, 1, 1)
+    assert [program.unknown for program in rates.programs] == [1, 1]
+    assert rates.ends.unknown == 1
 
 
 def test_an_upper_bound_says_so(make_arm):
-    found = transitions(make_arm(HISTORIES, feedback_source="oracle"))
-    assert (found.arm, found.feedback_source, found.is_upper_bound) == ("reflexion", "oracle", True)
+    rates = transitions(make_arm(HISTORIES, feedback_source="oracle"))
+    assert (rates.arm, rates.feedback_source, rates.is_upper_bound) == ("reflexion", "oracle", True)
 
 
 def test_the_rates_hold_the_truth_about_as_often_as_they_say():
@@ -137,8 +137,8 @@ def test_the_rates_hold_the_truth_about_as_often_as_they_say():
     held = 0
     for _ in range(200):
         chances = np.repeat(rng.beta(1.0, 3.0, 60), 9)
-        drawn = (rng.random(540) < chances).tolist()
-        after = dict(zip(((*owner, place) for place, owner in enumerate(owners)), drawn, strict=True))
+        values = (rng.random(540) < chances).tolist()
+        after = dict(zip(((*owner, place) for place, owner in enumerate(owners)), values, strict=True))
         found = rates({Case(place, owner[1]): passed for (*owner, place), passed in after.items()})
         held += found.repair.low <= 0.25 <= found.repair.high
     assert 0.91 <= held / 200 <= 0.99
@@ -273,10 +273,10 @@ def test_classes_are_told_apart_and_the_most_frequent_comes_first(write_run, att
             replace(first, evaluation=replace(first.evaluation, outcome=kind)),
             attempt(f"t{task}", 2, float(task == 0)),
         ]
-    found = repairs(arm_of(write_run(made=made)), outcome).by_class
-    assert {name: (one.next.k, one.next.n) for name, one in found.items()} == {"error": (0, 4), "timeout": (1, 2)}
-    assert list(found) == ["error", "timeout"]
-    assert (found["error"].next.share.low, found["error"].next.share.high) == pytest.approx(wilson(0, 4))
+    shares = repairs(arm_of(write_run(made=made)), outcome).by_class
+    assert {name: (one.next.k, one.next.n) for name, one in shares.items()} == {"error": (0, 4), "timeout": (1, 2)}
+    assert list(shares) == ["error", "timeout"]
+    assert (shares["error"].next.share.low, shares["error"].next.share.high) == pytest.approx(wilson(0, 4))
 
 
 def test_a_loop_that_ended_on_its_failure_had_nothing_to_mend_it(write_run):
@@ -284,9 +284,9 @@ def test_a_loop_that_ended_on_its_failure_had_nothing_to_mend_it(write_run):
 
 
 def test_failures_that_nobody_could_judge_are_counted_apart(write_run):
-    found = repairs(arm_of(write_run({"a": [(-1.0, False), (1.0, True)], "b": [(0.5, False), (1.0, True)]})), outcome)
-    assert found.unknown == 1
-    assert found.by_class["fail"].next.n == 1
+    shares = repairs(arm_of(write_run({"a": [(-1.0, False), (1.0, True)], "b": [(0.5, False), (1.0, True)]})), outcome)
+    assert shares.unknown == 1
+    assert shares.by_class["fail"].next.n == 1
 
 
 def test_several_failures_of_one_task_are_one_cluster(write_run):

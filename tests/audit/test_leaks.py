@@ -36,9 +36,9 @@ def test_rows_are_missed_by_run():
 
 
 def test_tasks_of_no_known_benchmark_are_missed_beside_other_runs_alone():
-    one = [sample(n, "a", task_id=f"mbpp_{n}") for n in range(3)]
-    assert leaks(one).missing == ()
-    assert leaks([*one, sample(0, "b", task_id="mbpp_0")]).missing == ("b/mbpp_1", "b/mbpp_2")
+    items = [sample(n, "a", task_id=f"mbpp_{n}") for n in range(3)]
+    assert leaks(items).missing == ()
+    assert leaks([*items, sample(0, "b", task_id="mbpp_0")]).missing == ("b/mbpp_1", "b/mbpp_2")
 
 
 def test_equally_many_rows_a_task_are_samples_and_more_of_one_are_repetitions():

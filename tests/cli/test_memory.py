@@ -40,8 +40,8 @@ def ids(episodes) -> list[str]:
 
 def test_show_counts_what_there_is(lab, fill, episode):
     place = fill(episode(1), episode(2, task_id="task/1", passed=True, reflection=None), WISDOM, MISTAKE)
-    shown = lab("memory", "show", "--store", place, "--json")
-    assert shown.json == {
+    page = lab("memory", "show", "--store", place, "--json")
+    assert page.json == {
         "store": str(place),
         "episodes": 2,
         "wisdom": 1,
@@ -53,8 +53,8 @@ def test_show_counts_what_there_is(lab, fill, episode):
         "categories": {"assertion": 1, "none": 1},
         "newest": ["ep-2", "ep-1"],
     }
-    assert "2 episodes, 1 wisdom, 1 mistakes, 0 sessions" in shown.out
-    assert "the loop ends early" in shown.out
+    assert "2 episodes, 1 wisdom, 1 mistakes, 0 sessions" in page.out
+    assert "the loop ends early" in page.out
 
 
 def test_show_limits_the_newest(lab, fill, episode):
@@ -65,10 +65,10 @@ def test_show_limits_the_newest(lab, fill, episode):
 
 def test_show_prints_one_episode_whole(lab, fill, episode):
     place = fill(episode(1), episode(2, test_results="line one\nline two"))
-    shown = lab("memory", "show", "--store", place, "--episode", "ep-2", "--json")
-    assert msgspec.convert(shown.json, Episode) == episode(2, test_results="line one\nline two")
-    assert "line one\nline two" in shown.raw
-    assert "reflection.what_to_change: count to n" in shown.out
+    page = lab("memory", "show", "--store", place, "--episode", "ep-2", "--json")
+    assert msgspec.convert(page.json, Episode) == episode(2, test_results="line one\nline two")
+    assert "line one\nline two" in page.raw
+    assert "reflection.what_to_change: count to n" in page.out
     with pytest.raises(ValueError, match="--episode: got 'ep-9', expected the id of an episode"):
         lab("memory", "show", "--store", place, "--episode", "ep-9")
 
@@ -121,9 +121,9 @@ def test_a_model_cannot_speak_to_the_terminal(lab, fill, episode, command):
     hostile = "\x1b[31mred [bold]loud[/bold] [/nothing] \u202ebackwards"
     wisdom = replace(WISDOM, pattern=hostile, advice=hostile, tags=(hostile,), sources=("ep-1",))
     place = fill(episode(1, hostile, code="\x1b]0;title\x07"), wisdom)
-    shown = lab(*command.split(), "--store", place)
-    assert "\x1b" not in shown.raw and "\x07" not in shown.raw and "\u202e" not in shown.raw
-    assert "[bold]" in shown.raw and "\\x1b[31mred" in shown.raw
+    page = lab(*command.split(), "--store", place)
+    assert "\x1b" not in page.raw and "\x07" not in page.raw and "\u202e" not in page.raw
+    assert "[bold]" in page.raw and "\\x1b[31mred" in page.raw
 
 
 def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
@@ -168,9 +168,9 @@ def test_an_export_comes_back_whole(lab, fill, held, episode, tmp_path, name):
     file, other = tmp_path / name, tmp_path / "other.sqlite"
     lab("memory", "export", file, "--store", fill(*fill_in))
     assert lab("memory", "validate", file).code == 0
-    taken = lab("memory", "import", file, "--store", other, "--json").json
-    assert taken["new"] == {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 1}
-    assert set(taken["replaced"].values()) == {0}
+    page = lab("memory", "import", file, "--store", other, "--json").json
+    assert page["new"] == {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 1}
+    assert set(page["replaced"].values()) == {0}
     for kind in (Episode, Wisdom, Mistake, Session):
         assert held(kind, other) == held(kind)
 
@@ -249,9 +249,9 @@ def run(tmp_path, reflection):
 
 
 def test_imported_attempts_become_the_runs_own_episodes(lab, place, held, run, reflection):
-    taken = lab("memory", "import", run(), "--store", place, "--json")
-    assert taken.json["new"] == {"episodes": 2, "wisdom": 0, "mistakes": 0, "sessions": 1}
-    assert "without the tasks' prompts" in taken.out
+    page = lab("memory", "import", run(), "--store", place, "--json")
+    assert page.json["new"] == {"episodes": 2, "wisdom": 0, "mistakes": 0, "sessions": 1}
+    assert "without the tasks' prompts" in page.out
     began = 1767323045.0  # 2026-01-02T03:04:05Z
     task = Task(task_id="task/a", prompt="", entry_point="")
     attempts = [attempt(1, reflection=reflection(), recalled_wisdom=("wis-1",)), attempt(2, passed=True)]
@@ -288,8 +288,8 @@ def test_prompts_come_from_the_benchmark_that_a_run_names(lab, place, held, tmp_
     result = {"task_id": first.task_id, "attempts": 1, "submitted": 1, "best": 1, "last": 1, "stop_reason": "x"}
     (folder.path / "results.jsonl").write_text(json.dumps(result | {"feedback_source": "visible", "duration": 1.0}))
     folder.close()
-    taken = lab("memory", "import", folder.path, "--store", place)
-    assert "without the tasks' prompts" not in taken.out
+    page = lab("memory", "import", folder.path, "--store", place)
+    assert "without the tasks' prompts" not in page.out
     assert [record.task_description for record in held(Episode)] == [first.prompt]
     assert [record.prompt for record in held(Mistake)] == [first.prompt]
 

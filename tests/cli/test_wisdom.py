@@ -20,8 +20,8 @@ def wisdom(number, **fields) -> Wisdom:
 
 def test_extract_makes_wisdom_of_what_came_back(lab, fill, held, episode):
     episodes = [episode(1, EARLY), episode(2, EMPTY), episode(3, EARLY)]
-    shown = lab("wisdom", "extract", "--store", fill(*episodes), "--json")
-    assert shown.json["new"] == 1
+    page = lab("wisdom", "extract", "--store", fill(*episodes), "--json")
+    assert page.json["new"] == 1
     assert held(Wisdom) == extract(episodes)
 
 
@@ -29,9 +29,9 @@ def test_extracting_twice_changes_nothing_and_says_so(lab, fill, held, episode):
     place = fill(episode(1), episode(2))
     lab("wisdom", "extract", "--store", place)
     before = held(Wisdom)
-    shown = lab("wisdom", "extract", "--store", place, "--json")
-    assert "nothing changed" in shown.out
-    assert (shown.json["new"], shown.json["changed"]) == (0, 0)
+    page = lab("wisdom", "extract", "--store", place, "--json")
+    assert "nothing changed" in page.out
+    assert (page.json["new"], page.json["changed"]) == (0, 0)
     assert held(Wisdom) == before
 
 
@@ -58,8 +58,8 @@ def test_extract_counts_what_episodes_say_they_read(lab, fill, held, episode):
 
 
 def test_nothing_comes_of_a_store_without_failures(lab, fill, held, episode):
-    shown = lab("wisdom", "extract", "--store", fill(episode(1, passed=True)), "--json")
-    assert shown.json == {"store": shown.json["store"], "episodes": 1, "wisdom": 0, "new": 0, "changed": 0}
+    page = lab("wisdom", "extract", "--store", fill(episode(1, passed=True)), "--json")
+    assert page.json == {"store": page.json["store"], "episodes": 1, "wisdom": 0, "new": 0, "changed": 0}
     assert held(Wisdom) == []
 
 
@@ -79,10 +79,10 @@ RETIRED = wisdom(3, domain="testing", use_count=5, success_rate=0.0)
 )
 def test_list_narrows_by_what_it_is_given(lab, fill, options, expected):
     place = fill(wisdom(1), wisdom(2, frequency=7, tags=("mutex",)), RETIRED)
-    shown = lab("wisdom", "list", *options, "--store", place, "--json")
-    assert [entry["wisdom_id"] for entry in shown.json["wisdom"]] == expected
-    assert [entry["retired"] for entry in shown.json["wisdom"]] == [name == "wis-3" for name in expected]
-    assert ("wis-1" in shown.raw.partition("{")[0]) == ("wis-1" in expected and "--limit" not in options)
+    page = lab("wisdom", "list", *options, "--store", place, "--json")
+    assert [entry["wisdom_id"] for entry in page.json["wisdom"]] == expected
+    assert [entry["retired"] for entry in page.json["wisdom"]] == [name == "wis-3" for name in expected]
+    assert ("wis-1" in page.raw.partition("{")[0]) == ("wis-1" in expected and "--limit" not in options)
 
 
 def test_ids_stand_whole_in_a_list_of_80_characters(lab, fill, monkeypatch):
@@ -90,30 +90,30 @@ def test_ids_stand_whole_in_a_list_of_80_characters(lab, fill, monkeypatch):
     words = "the helper compares items that were never sorted before, " * 3
     fields = {"pattern": words, "domain": "concurrency", "use_count": 9, "success_rate": 0.0}
     place = fill(wisdom(1, wisdom_id="wis-0123456789ab", **fields))
-    shown = lab("wisdom", "list", "--store", place)
-    assert " wis-0123456789ab " in shown.raw
-    assert "(retired) the" in shown.out
+    page = lab("wisdom", "list", "--store", place)
+    assert " wis-0123456789ab " in page.raw
+    assert "(retired) the" in page.out
 
 
 def test_show_quotes_the_episodes_that_the_store_still_has(lab, fill, episode):
     place = fill(wisdom(1, use_count=2, success_rate=0.5, sources=("ep-1", "ep-9")), episode(1), episode(2))
-    shown = lab("wisdom", "show", "wis-1", "--store", place, "--json")
-    assert [entry["episode_id"] for entry in shown.json["episodes"]] == ["ep-1"]
+    page = lab("wisdom", "show", "wis-1", "--store", place, "--json")
+    assert [entry["episode_id"] for entry in page.json["episodes"]] == ["ep-1"]
     for words in ("pattern: cause 1", "what to change: look", "read by 2 attempts, 50 % passed", "the loop ends early"):
-        assert words in shown.out
-    assert "ep-2" not in shown.out
+        assert words in page.out
+    assert "ep-2" not in page.out
     with pytest.raises(ValueError, match="wisdom: got 'wis-9', expected one of 1 ids"):
         lab("wisdom", "show", "wis-9", "--store", place)
 
 
 def test_stats_count_use_success_and_retirement(lab, fill):
-    shown = lab(
+    page = lab(
         "wisdom", "stats", "--store", fill(wisdom(1), wisdom(2, use_count=5, success_rate=0.8), RETIRED), "--json"
     )
     figures = {"wisdom": 3, "used": 2, "retired": 1, "uses": 10, "domains": {"code": 2, "testing": 1}}
-    assert shown.json.items() >= figures.items()
-    assert (shown.json["success"]["k"], shown.json["success"]["n"]) == (4, 10)
-    assert "40.0 % [16.8, 68.7] (4 of 10 uses, Wilson 95 %)" in shown.out
+    assert page.json.items() >= figures.items()
+    assert (page.json["success"]["k"], page.json["success"]["n"]) == (4, 10)
+    assert "40.0 % [16.8, 68.7] (4 of 10 uses, Wilson 95 %)" in page.out
 
 
 def test_an_empty_store_has_nothing_to_tell(lab, fill, episode):
@@ -148,20 +148,20 @@ def test_stats_with_runs_print_the_transfer_report(lab, fill, write_run):
     place = fill(wisdom(1), wisdom(2))
     run = write_run("with", {"a": True, "b[/x]": False, "c": True}, ["wis-1"])
     baseline = write_run("without", {"a": True, "b[/x]": True, "c": False})
-    shown = lab("wisdom", "stats", run, "--baseline", baseline, "--store", place, "--json")
-    report = shown.json["transfer"]
+    page = lab("wisdom", "stats", run, "--baseline", baseline, "--store", place, "--json")
+    report = page.json["transfer"]
     assert (report["used"]["k"], report["used"]["n"]) == (1, 2)
     assert (report["read"]["wisdom"]["k"], report["read"]["wisdom"]["n"]) == (3, 3)
     assert report["against"]["lost"] == ["b[/x]"]
-    assert "negative transfer, solved without and not with: 1: b[/x]" in shown.out
-    assert "gained, solved with and not without: 1: c" in shown.out
-    assert "1 gained, 1 lost; p = 1, McNemar's exact test" in shown.out
-    assert "wisdom that anybody read: 50.0 %" in shown.out
+    assert "negative transfer, solved without and not with: 1: b[/x]" in page.out
+    assert "gained, solved with and not without: 1: c" in page.out
+    assert "1 gained, 1 lost; p = 1, McNemar's exact test" in page.out
+    assert "wisdom that anybody read: 50.0 %" in page.out
 
 
 def test_runs_can_be_reported_without_a_store(lab, place, write_run):
-    shown = lab("wisdom", "stats", write_run("with", {"a": True}), "--store", place, "--json")
-    assert shown.json["transfer"]["used"] is None
+    page = lab("wisdom", "stats", write_run("with", {"a": True}), "--store", place, "--json")
+    assert page.json["transfer"]["used"] is None
     assert not place.exists()
 
 

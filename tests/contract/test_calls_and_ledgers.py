@@ -195,9 +195,9 @@ def test_processes_that_open_a_new_cache_at_once_agree_on_every_reply(place):
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    heard = {process.communicate()[0] for process in processes}
+    names = {process.communicate()[0] for process in processes}
     assert [process.returncode for process in processes] == [0] * 4
-    assert len(heard) == 1
+    assert len(names) == 1
     assert execute(place, "SELECT count(*) FROM calls") == [(25,)]
 
 

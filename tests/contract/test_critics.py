@@ -56,7 +56,7 @@ def test_every_draft_gets_a_critique_in_range(critic, task, draft):
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_every_draft_is_revised_whatever_was_said_of_it(reviser, task, draft):
     for issues in ((), ("SyntaxError: invalid syntax", "name 'math' is not defined", "got None")):
-        made = reviser.revise(task.public, DRAFTS[draft], Critique(severity=1.0, issues=issues, source="test"))
-        assert made.solution.strip()
-        assert made.extraction
-        assert made.usage == Usage() or made.messages
+        revision = reviser.revise(task.public, DRAFTS[draft], Critique(severity=1.0, issues=issues, source="test"))
+        assert revision.solution.strip()
+        assert revision.extraction
+        assert revision.usage == Usage() or revision.messages

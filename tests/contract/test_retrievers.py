@@ -193,8 +193,8 @@ def test_two_that_were_made_alike_answer_alike(make):
 def test_eight_threads_get_what_one_gets(make):
     alone, shared = filled(make), filled(make)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda query: shared.rank(query, 5), QUERIES * 16))
-    assert found == [alone.rank(query, 5) for query in QUERIES] * 16
+        items = list(pool.map(lambda query: shared.rank(query, 5), QUERIES * 16))
+    assert items == [alone.rank(query, 5) for query in QUERIES] * 16
 
 
 @pytest.mark.parametrize("name", WORDS_ONLY)

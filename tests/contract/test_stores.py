@@ -278,9 +278,9 @@ searches = st.builds(
 def test_a_search_finds_what_the_one_rule_says(store, world, wanted):
     store.prune(1e9)
     store.append([replace(one, episode_id=f"e{n}") for n, one in enumerate(world)])
-    kept = list(store.read(Episode))
+    items = list(store.read(Episode))
     for search in wanted:
-        assert store.search(search) == matching(search, kept), search
+        assert store.search(search) == matching(search, items), search
 
 
 def test_ids_that_differ_late_are_searched_apart(store):
@@ -356,10 +356,10 @@ def test_processes_that_open_a_new_place_at_once_lose_and_double_nothing(place):
     printed = [writer.communicate()[0].split() for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * 4
     with closing(opened(place)) as store:
-        kept = list(store.read(Episode))
+        items = list(store.read(Episode))
     for number, names in enumerate(printed):
-        assert [one.episode_id for one in kept if one.agent_id == f"w{number}"] == names
-    assert len(kept) == 240
+        assert [item.episode_id for item in items if item.agent_id == f"w{number}"] == names
+    assert len(items) == 240
 
 
 @pytest.mark.parametrize(

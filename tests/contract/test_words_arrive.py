@@ -182,8 +182,8 @@ class World:
                 for i in range(n)
             ]
         )  # fmt: skip
-        shown = Shown(wisdom=self.case["lessons"], mistakes=self.case["lessons"], max_tokens=self.case["lesson_tokens"])
-        archive = Archive(store, Jaccard, shown=shown)
+        page = Shown(wisdom=self.case["lessons"], mistakes=self.case["lessons"], max_tokens=self.case["lesson_tokens"])
+        archive = Archive(store, Jaccard, shown=page)
         archive.begin()
         return archive
 
@@ -354,9 +354,9 @@ def longest_reply(node):
 
 def named(owners, ids, number):
     """Ids of the episodes, wisdom and mistakes of before attempt `number` that have a mark among `owners`."""
-    found = {owner[1] for owner in owners if owner[0] in ("episode", "wisdom", "mistake")}
+    names = {owner[1] for owner in owners if owner[0] in ("episode", "wisdom", "mistake")}
     earlier = {owner[1] for owner in owners if owner[0] in ("said", "program", "feedback")} - {number}
-    return found | {name for name, attempt in ids.items() if attempt.number in earlier}
+    return names | {name for name, attempt in ids.items() if attempt.number in earlier}
 
 
 def recorded(attempt):

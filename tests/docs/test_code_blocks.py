@@ -206,9 +206,9 @@ def page(tmp_path, server):
         "OPENAI_BASE_URL": server,
         "OPENAI_API_KEY": "none-is-needed",
     }
-    made = Page(folder, environment)
-    yield made
-    for session in made.sessions.values():
+    page = Page(folder, environment)
+    yield page
+    for session in page.sessions.values():
         session.close()
 
 

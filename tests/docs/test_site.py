@@ -29,13 +29,13 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.anchors |= {found[name] for name in ("id", "name") if found.get(name)}
-        if tag == "a" and found.get("href"):
-            self.links.append(found["href"])
-        is_fetched = tag in LOADED and found.get("rel") not in NOT_FETCHED
-        if is_fetched and found.get(LOADED[tag]):
-            self.loads.append(found[LOADED[tag]])
+        mapping = dict(attrs)
+        self.anchors |= {mapping[name] for name in ("id", "name") if mapping.get(name)}
+        if tag == "a" and mapping.get("href"):
+            self.links.append(mapping["href"])
+        is_fetched = tag in LOADED and mapping.get("rel") not in NOT_FETCHED
+        if is_fetched and mapping.get(LOADED[tag]):
+            self.loads.append(mapping[LOADED[tag]])
 
 
 @pytest.fixture(scope="module")

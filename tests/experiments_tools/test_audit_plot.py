@@ -19,8 +19,8 @@ def test_the_figure_shows_log_programs_and_paper_and_says_how():
     found = Audit(name="log.jsonl.gz", verdicts=tuple(verdicts), leaks=Leaks(), seconds=1.0)
     ax = Figure().add_subplot()
     logged_against_executed({"a": Printed("A", 91.0), "b": Printed("B")}, {"a": found, "b": found}, ax)
-    shown = {(line.get_label(), round(float(line.get_xdata()[0]), 3)) for line in ax.lines}
-    assert shown == {("re-executed", 0.8), ("its log", 0.9), ("paper", 0.91)}
+    names = {(line.get_label(), round(float(line.get_xdata()[0]), 3)) for line in ax.lines}
+    assert names == {("re-executed", 0.8), ("its log", 0.9), ("paper", 0.91)}
     assert [label.get_text() for label in ax.get_yticklabels()] == ["A\nn = 10", "B\nn = 10"]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["re-executed", "its log", "paper"]
     assert METHOD in [text.get_text() for text in ax.texts]

@@ -66,7 +66,7 @@ def test_only_attempts_that_their_log_calls_failed_are_read(transcript):
     assert [one.sample.id for one in result] == ["r/a/0"]
     path = transcript(row("a", "return 0", "return 1"), row("b", "return 2"))
     assert len(read_failures([path])) == 3
-    assert [one.sample.id for one in read_failures([path], limit=1)] == ["r/a/0"]
+    assert [read_failure.sample.id for read_failure in read_failures([path], limit=1)] == ["r/a/0"]
 
 
 def test_files_without_a_failure_are_named(transcript):
@@ -221,7 +221,9 @@ def test_scores_agree_with_scikit_learn():
     truths, guesses = [one.truth for one in made], [one.guesses[OURS] for one in made]
     classes = sorted(set(truths))
     expected = f1_score(truths, guesses, labels=classes, average=None)
-    assert {one.name: one.f1 for one in result.classes} == pytest.approx(dict(zip(classes, expected, strict=True)))
+    assert {class_.name: class_.f1 for class_ in result.classes} == pytest.approx(
+        dict(zip(classes, expected, strict=True))
+    )
     assert result.macro_f1.value == pytest.approx(expected.mean())
     assert result.macro_f1.low < result.macro_f1.value < result.macro_f1.high
     assert result.accuracy.share == pytest.approx(sum(map(str.__eq__, truths, guesses)) / 200)
@@ -235,10 +237,10 @@ def test_cases_of_one_problem_count_for_little():
 
 
 def test_rules_are_compared_case_by_case():
-    made = cases(("1", "a", "a", "b"), ("2", "a", "a", "a"), ("3", "b", "b", "a"), ("4", "b", "a", "b"))
-    gained = compared(made, "ten keywords", OURS)
+    result = cases(("1", "a", "a", "b"), ("2", "a", "a", "a"), ("3", "b", "b", "a"), ("4", "b", "a", "b"))
+    gained = compared(result, "ten keywords", OURS)
     assert (gained.repaired, gained.damaged, gained.both, gained.neither) == (2, 1, 1, 0)
-    assert macro_f1(made, OURS, minus=OURS).value == 0.0
+    assert macro_f1(result, OURS, minus=OURS).value == 0.0
     with pytest.raises(ValueError, match="got none"):
         macro_f1([], OURS)
 
@@ -246,10 +248,10 @@ def test_rules_are_compared_case_by_case():
 def test_a_draw_holds_one_case_a_problem_and_the_rare_types_first(transcript):
     rows = [row(f"a{n}", "return 0") for n in range(12)] + [row("k", "return 0", "return {}[x]"), row("i", "import z1")]
     result = execute(read_failures([transcript(*rows)]), workers=2, quiet=True)
-    drawn = draw(result, seed=3, cases=5)
-    assert sorted(one.raised for one in drawn) == ["AssertionError"] * 3 + ["KeyError", "ModuleNotFoundError"]
-    assert len({one.sample.task_id for one in drawn}) == 5
-    assert drawn == draw(list(reversed(result)), seed=3, cases=5) != draw(result, seed=4, cases=5)
+    draws = draw(result, seed=3, cases=5)
+    assert sorted(draw.raised for draw in draws) == ["AssertionError"] * 3 + ["KeyError", "ModuleNotFoundError"]
+    assert len({draw.sample.task_id for draw in draws}) == 5
+    assert draws == draw(list(reversed(result)), seed=3, cases=5) != draw(result, seed=4, cases=5)
     assert "k" not in {one.sample.task_id for one in draw(result, cases=100, known={"k"})}
 
 
@@ -260,7 +262,7 @@ def test_a_reader_sees_no_type_and_labels_come_back(executed, tmp_path):
     assert not [kind for kind in BODIES if kind in text]
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert tuple(rows[0]) == FIELDS
-    assert [one["part"] for one in rows].count("first") == 5
+    assert [row["part"] for row in rows].count("first") == 5
     with pytest.raises(ValueError, match="line 2, field label"):
         read_labels(table)
     table.write_text(table.read_text().replace("first,,", "first,index,own words").replace("second,,", "second,type,"))
@@ -294,7 +296,7 @@ def test_the_report_holds_every_score_and_the_figure_its_facts(executed, tmp_pat
     printed = console.file.getvalue()
     assert all(kind in printed for kind in BODIES)
     rows = list(as_rows(result))
-    assert len([one for one in rows if one["group"] == "all"]) == len(result) * len(RULES)
+    assert len([row for row in rows if row["group"] == "all"]) == len(result) * len(RULES)
     written, picture = save(result, executed, tmp_path / "out")
     assert len(list(csv.DictReader(io.StringIO(written.read_text())))) == len(rows)
     assert picture.read_bytes() == save(result, executed, tmp_path / "again")[1].read_bytes()

@@ -55,7 +55,7 @@ def test_replies_with_the_logs_verdict_have_no_cause(read):
     done = read(
         row(answer(fenced(RIGHT), code=RIGHT), answer("    return 2 * x\n"), answer(WRONG, code=WRONG, passed=False))
     )
-    assert [(one.rule, one.passed, one.differs, one.cause) for one in done.replies] == [
+    assert [(reply.rule, reply.passed, reply.differs, reply.cause) for reply in done.replies] == [
         ("fence+function", True, False, ""),
         ("body", True, False, ""),
         ("function", False, False, ""),
@@ -175,12 +175,12 @@ def test_rows_and_sheets_hold_the_same_figures(read):
         row(answer(fenced(RIGHT), code=RIGHT), answer(fenced(WRONG, RIGHT), code=WRONG, passed=False)),
         row(answer(WRONG, code=WRONG, passed=False), {"reflection": "words"}, model="other"),
     )
-    rows = {(one["part"], one["by"], one["name"]): one for one in as_rows(done)}
+    rows = {(as_row["part"], as_row["by"], as_row["name"]): as_row for as_row in as_rows(done)}
     both = rows["completions", "model", "all"]
     assert (both["n"], both["logged_pass"], both["extracted_pass"], both["agree"]) == (3, 1, 2, 2)
     assert rows["disagreements", "cause", "last definition"]["n"] == 1
     assert rows["reflections", "model", "other"]["failed"] == 1
-    assert len({tuple(one) for one in rows.values()}) == 1
+    assert len({tuple(row) for row in rows.values()}) == 1
     sheet = replies(done, "model")
     assert [line[0] for line in sheet.rows] == ["gpt", "other", "all"]
     assert sheet.rows[-1][-2] == "2"
@@ -245,10 +245,10 @@ def test_recorded_replies_go_through_without_an_exception_and_mostly_as_logged(r
     done = parse_recorded(files, limit=30, quiet=True)
     assert not list(alarms(done))
     assert (len(done.words), len(done.replies)) == (90, 144)
-    assert not any(one.parsed for one in done.words)  # free text, all of it
-    assert all(one.kept for one in done.words)
-    assert all(one.program for one in done.replies)
-    differing = [(one.task_id, one.cause) for one in done.replies if one.differs]
+    assert not any(word.parsed for word in done.words)  # free text, all of it
+    assert all(word.kept for word in done.words)
+    assert all(reply.program for reply in done.replies)
+    differing = [(reply.task_id, reply.cause) for reply in done.replies if reply.differs]
     assert differing == [("HumanEval/8", "imports")]
 
 
@@ -256,8 +256,8 @@ def test_all_recorded_words_and_code_get_through(recorded_runs):
     result = [one for path in sorted((recorded_runs / "transcripts").glob("*.jsonl.gz")) for one in recorded(path)]
     words = [parsed(one) for one in result if isinstance(one, Words)]
     assert len(words) == 1020
-    assert not any(one.crash or one.parsed for one in words)
-    assert all(one.kept for one in words)
+    assert not any(word.crash or word.parsed for word in words)
+    assert all(word.kept for word in words)
     programs = [extracted(one) for one in result[::16] if not isinstance(one, Words)]
     assert len(programs) > 500
-    assert all(one.program and not one.crash for one in programs)
+    assert all(program.program and not program.crash for program in programs)

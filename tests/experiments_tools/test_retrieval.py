@@ -95,7 +95,10 @@ class Backwards(Overlap):
 
 def asked(name):
     probe = next(probe for probe in probes(EPISODES) if probe.name == name)
-    return probe, {one.number: (set(one.relevant), set(range(6)) - set(one.excluded)) for one in probe.questions}
+    return probe, {
+        question.number: (set(question.relevant), set(range(6)) - set(question.excluded))
+        for question in probe.questions
+    }
 
 
 def test_the_same_task_is_looked_for_among_other_models_only():
@@ -131,14 +134,17 @@ def test_the_commonest_class_does_not_ask_for_rare_ones():
 
 def test_no_query_finds_itself():
     for probe in probes(EPISODES):
-        assert all(one.number in one.excluded and not one.excluded & one.relevant for one in probe.questions)
+        assert all(
+            question.number in question.excluded and not question.excluded & question.relevant
+            for question in probe.questions
+        )
 
 
 @pytest.mark.parametrize("match", ["task", "task_error", "task_code"])
 def test_the_labs_own_texts_are_those_that_its_memory_compares(match):
-    one = episode("add", "gpt", "type", prompt="def add(x): ...", code="def add(x): return 1", error="TypeError")
-    task = Task(task_id="add", prompt=one.task_description, entry_point="add")
-    assert queries([one], match) == documents([one], match) == [query(task, [one], match)]
+    record = episode("add", "gpt", "type", prompt="def add(x): ...", code="def add(x): return 1", error="TypeError")
+    task = Task(task_id="add", prompt=record.task_description, entry_point="add")
+    assert queries([record], match) == documents([record], match) == [query(task, [record], match)]
 
 
 def test_the_program_is_compared_without_prompt_docstring_and_name():
@@ -151,8 +157,8 @@ def test_the_program_is_compared_without_prompt_docstring_and_name():
 
 
 def test_words_compare_the_prompt_with_nothing_but_the_reflection():
-    one = episode("add_up", "gpt", "type", prompt="def add_up(x): sum", code="secret", words="`add_up` forgot zero")
-    assert (queries([one], "words"), documents([one], "words")) == (["def f(x): sum"], ["`f` forgot zero"])
+    record = episode("add_up", "gpt", "type", prompt="def add_up(x): sum", code="secret", words="`add_up` forgot zero")
+    assert (queries([record], "words"), documents([record], "words")) == (["def f(x): sum"], ["`f` forgot zero"])
 
 
 def test_an_unknown_text_is_named():
@@ -176,7 +182,7 @@ def test_the_better_order_is_found_better(compared):
 def test_what_is_out_of_the_pool_takes_no_place(compared):
     # Episode 1 shares every word with 0, and both are of the asking model: 2 comes first all the same.
     answers = compared.cell("same task", "task", "jaccard").answers
-    assert [one.reciprocal_rank for one in answers] == [1.0] * 5
+    assert [answer.reciprocal_rank for answer in answers] == [1.0] * 5
 
 
 def test_every_retriever_answers_every_question_of_every_probe_on_every_text(compared):
@@ -264,8 +270,8 @@ def test_a_table_and_a_figure_hold_the_same_numbers_twice_over(compared, tmp_pat
         "same class: 5 queries on 2 tasks",
         "rare class: 2 queries on 2 tasks",
     ]
-    said = [text.get_text() for text in panels[0].texts if text.get_gid() == "caption"]
-    assert said == [f"6 documents from log.jsonl; seed 0.\n{METHOD}"]
+    items = [text.get_text() for text in panels[0].texts if text.get_gid() == "caption"]
+    assert items == [f"6 documents from log.jsonl; seed 0.\n{METHOD}"]
 
 
 def test_contestants_are_the_labs_retrievers_as_configured():
@@ -317,21 +323,21 @@ def test_recorded_failures_become_the_episodes_that_memory_would_keep(transcript
     read = recollect([transcripts], workers=1)
     assert (read.sources, read.unshown) == (("log.jsonl.gz",), 2)  # one that passes again, one without an assert
     first, second, other, thrice = read.episodes
-    assert [one.category for one in read.episodes] == ["assertion", "syntax", "assertion", "syntax"]
+    assert [episode.category for episode in read.episodes] == ["assertion", "syntax", "assertion", "syntax"]
     assert (first.agent_id, first.task_id, first.attempt_number, second.attempt_number) == ("gpt", "twice", 1, 2)
     assert first.failure_analysis == "fail expected , got"
     assert second.failure_analysis == "NameError name is not defined"
     assert "assert twice(2) == 4" in first.test_results
     assert first.reflection.text == "it is wrong"
     assert first.metadata["entry_point"] == "twice"
-    assert not any(one.passed for one in read.episodes)
-    assert len({one.episode_id for one in read.episodes}) == 4
+    assert not any(episode.passed for episode in read.episodes)
+    assert len({episode.episode_id for episode in read.episodes}) == 4
     assert (other.agent_id, thrice.task_id) == ("deep", "thrice")
     assert contents(read).rows[-1] == ("all", "2 assertion, 2 syntax", "4", "2")
 
 
 def test_only_the_first_rows_are_read_when_asked(transcripts):
-    assert {one.agent_id for one in recollect([transcripts], limit=1, workers=1).episodes} == {"gpt"}
+    assert {episode.agent_id for episode in recollect([transcripts], limit=1, workers=1).episodes} == {"gpt"}
 
 
 def test_rows_that_were_not_read_are_not_said_to_hold_nothing(transcripts):
@@ -371,13 +377,13 @@ def test_the_command_prints_every_probe_and_writes_table_and_figure(transcripts,
     wanted = ["--retriever", "jaccard", "random", "--match", "task", "task_error", "--out", str(tmp_path / "out")]
     options = command.parser().parse_args([str(transcripts), *wanted, "--json"])
     assert command.retrieval(options) == 0
-    said = capsys.readouterr().out
-    told = json.loads(said.splitlines()[-1])
+    output = capsys.readouterr().out
+    told = json.loads(output.splitlines()[-1])
     assert (told["documents"], told["tasks"], told["unshown"]) == (4, 2, 2)
     assert {(cell["retriever"], cell["match"]) for cell in told["cells"]} == {
         (name, match) for name in ("jaccard", "random") for match in ("task", "task_error")
     }
-    assert "same task: 100 × nDCG@5" in said
+    assert "same task: 100 × nDCG@5" in output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["figure.svg", "table.csv"]
 
 

@@ -42,15 +42,15 @@ def test_ndcg_is_scikit_learns(k):
 
 
 def test_measures_of_a_ranking_by_hand():
-    made = answer("t", [False, True, False, True], relevant=3, k=3)
-    assert made.hit == 1.0
-    assert made.reciprocal_rank == 1 / 2
-    assert made.ndcg == pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3) + 1 / 2))
+    reply = answer("t", [False, True, False, True], relevant=3, k=3)
+    assert reply.hit == 1.0
+    assert reply.reciprocal_rank == 1 / 2
+    assert reply.ndcg == pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3) + 1 / 2))
 
 
 def test_what_lies_beyond_k_counts_for_the_reciprocal_rank_alone():
-    made = answer("t", [False, False, True], relevant=1, k=2)
-    assert (made.hit, made.reciprocal_rank, made.ndcg) == (0.0, 1 / 3, 0.0)
+    reply = answer("t", [False, False, True], relevant=1, k=2)
+    assert (reply.hit, reply.reciprocal_rank, reply.ndcg) == (0.0, 1 / 3, 0.0)
 
 
 def test_finding_all_that_there_is_is_worth_one():
@@ -59,8 +59,8 @@ def test_finding_all_that_there_is_is_worth_one():
 
 
 def test_finding_nothing_is_worth_nothing():
-    made = answer("t", [], relevant=1, k=5)
-    assert (made.hit, made.reciprocal_rank, made.ndcg) == (0.0, 0.0, 0.0)
+    reply = answer("t", [], relevant=1, k=5)
+    assert (reply.hit, reply.reciprocal_rank, reply.ndcg) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("found", "relevant", "k"), [([True], 1, 0), ([], 0, 5), ([True, True], 1, 5)])
@@ -70,9 +70,9 @@ def test_an_impossible_ranking_is_refused(found, relevant, k):
 
 
 def test_hit_interval_is_wilsons_where_every_task_has_one_query():
-    found = quality(answered([1.0] * 7 + [0.0] * 3), k=5).hit
-    assert found.value == 0.7
-    assert (found.low, found.high) == wilson(7, 10)
+    result = quality(answered([1.0] * 7 + [0.0] * 3), k=5).hit
+    assert result.value == 0.7
+    assert (result.low, result.high) == wilson(7, 10)
 
 
 def test_queries_that_share_tasks_widen_every_interval():
@@ -107,8 +107,8 @@ def test_bootstrap_of_clusters_covers_the_mean_that_it_should():
         centres = rng.normal(0.5, 0.1, size=40)
         tasks = [task for task in range(40) for _ in range(1 + task % 5)]
         values = [float(centres[task] + rng.normal(0, 0.05)) for task in tasks]
-        found = quality(answered(values, tasks), k=5).mrr
-        covered += found.low <= 0.5 <= found.high
+        result = quality(answered(values, tasks), k=5).mrr
+        covered += result.low <= 0.5 <= result.high
     assert 0.88 <= covered / 200 <= 0.99
 
 

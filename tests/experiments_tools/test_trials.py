@@ -34,9 +34,12 @@ def log(tmp_path):
 
 
 def test_the_published_curves_come_out_of_the_logs(recorded_runs):
-    result = {one.label: [rate.k for rate in one.curve] for one in read_trials([recorded_runs / "trials"])}
+    result = {
+        read_trial.label: [rate.k for rate in read_trial.curve]
+        for read_trial in read_trials([recorded_runs / "trials"])
+    }
     assert result == PUBLISHED
-    assert {one.label: len(one.solved) for one in read_trials([recorded_runs / "trials"])} == {
+    assert {read_trial.label: len(read_trial.solved) for read_trial in read_trials([recorded_runs / "trials"])} == {
         label: 134 if label.startswith("alfworld") else 100 for label in PUBLISHED
     }
 

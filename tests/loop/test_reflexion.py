@@ -133,9 +133,9 @@ def test_what_reflecting_used_up_is_not_there_for_another_attempt(sandbox, task,
 
     reflector = type("Slow", (), {"reflect": reflected})
     model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
-    one = loop(model, sandbox, reflector=reflector)
-    one.stop = FirstOf(MaxAttempts(3), rule)
-    (attempt,) = one.attempts(task.public)
+    attempts = loop(model, sandbox, reflector=reflector)
+    attempts.stop = FirstOf(MaxAttempts(3), rule)
+    (attempt,) = attempts.attempts(task.public)
     assert attempt.stop_reason == reason
     assert attempt.reflection is not None
 
@@ -165,26 +165,26 @@ def test_impossible_stop_rules_are_named(build, name):
 
 def test_the_actor_is_told_which_attempt_it_is_and_what_keeps_coming_back(sandbox, task):
     model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
-    made = list(loop(model, sandbox, reflector=NoReflection(), stuck=Stuck(3)).attempts(task.public))
-    read = [attempt.trajectory.messages[-1].content for attempt in made]
+    items = list(loop(model, sandbox, reflector=NoReflection(), stuck=Stuck(3)).attempts(task.public))
+    read = [attempt.trajectory.messages[-1].content for attempt in items]
     assert ["take a different approach" in text for text in read] == [False, False, True]
     assert "The last 2 attempts were the same program." in read[2]
 
 
 def test_who_is_shown_nothing_of_its_past_is_not_told_that_it_is_stuck(sandbox, task):
     model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
-    made = list(loop(model, sandbox, omega=0, reflector=NoReflection(), stuck=Stuck(2)).attempts(task.public))
-    assert len({attempt.trajectory.messages for attempt in made}) == 1
+    items = list(loop(model, sandbox, omega=0, reflector=NoReflection(), stuck=Stuck(2)).attempts(task.public))
+    assert len({attempt.trajectory.messages for attempt in items}) == 1
 
 
 def test_what_the_prompt_had_no_room_for_was_not_recalled(sandbox, task):
     model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```", context=300)
-    made = list(loop(model, sandbox, omega="all", max_attempts=4).attempts(task.public))
-    last = made[-1]
+    items = list(loop(model, sandbox, omega="all", max_attempts=4).attempts(task.public))
+    last = items[-1]
     assert last.trajectory.left_out
     assert {*last.recalled, *last.trajectory.left_out} == {f"ep-own/double-{n}" for n in (1, 2, 3)}
     assert last.memory.in_context == len(last.recalled) < 3
-    for attempt in made:
+    for attempt in items:
         for name in attempt.recalled:
             assert f"Attempt {name[-1]}:" in attempt.trajectory.messages[-1].content
 
@@ -204,9 +204,9 @@ class Half:
     [("fail", 1.0, True), ("fail", 0.5, False), ("fail", 0.6, True), ("timeout", 0.5, True), ("error", 0.1, True)],
 )
 def test_near_a_pass_only_what_broke_is_reflected_on(model, sandbox, task, outcome, below, reflects):
-    made = loop(model, sandbox, max_attempts=1, reflector=Rules(), reflect_below=below)
-    made.evaluator = Half(outcome)
-    (attempt,) = made.attempts(task.public)
+    attempts = loop(model, sandbox, max_attempts=1, reflector=Rules(), reflect_below=below)
+    attempts.evaluator = Half(outcome)
+    (attempt,) = attempts.attempts(task.public)
     assert (attempt.reflection is not None) == reflects
 
 
@@ -216,18 +216,18 @@ def test_a_combined_reward_of_exactly_reflect_below_is_not_reflected_on(model, s
     checks = tuple(Check(name=str(n), outcome="pass" if n < passing else "fail") for n in range(10))
     tests = Evaluation(passed=False, outcome="fail", reward=passing / 10, checks=checks)
     clean = Evaluation(passed=True, outcome="pass", reward=1.0)
-    made = loop(model, sandbox, max_attempts=1, reflector=Rules(), reflect_below=(passing + 10) / 20)
-    made.evaluator = Half("fail")
-    made.evaluator.verdict = weigh({"tests": 0.5, "types": 0.3, "lint": 0.2}, tests, clean, clean)
-    (attempt,) = made.attempts(task.public)
+    attempts = loop(model, sandbox, max_attempts=1, reflector=Rules(), reflect_below=(passing + 10) / 20)
+    attempts.evaluator = Half("fail")
+    attempts.evaluator.verdict = weigh({"tests": 0.5, "types": 0.3, "lint": 0.2}, tests, clean, clean)
+    (attempt,) = attempts.attempts(task.public)
     assert attempt.reflection is None
 
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_success_is_reflected_on_only_when_asked_for(model, sandbox, task, wanted):
-    made = loop(model, sandbox, reflector=Rules(), reflect_on_success=wanted)
-    made.evaluator = Half("pass", passed=True)
-    (attempt,) = made.attempts(task.public)
+    attempts = loop(model, sandbox, reflector=Rules(), reflect_on_success=wanted)
+    attempts.evaluator = Half("pass", passed=True)
+    (attempt,) = attempts.attempts(task.public)
     assert (attempt.reflection is not None) == wanted
 
 

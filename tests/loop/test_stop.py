@@ -30,16 +30,16 @@ HALF = (check("test", "pass"), check("test", "fail"))
 @pytest.mark.parametrize("reward", [0.0, 0.25, 0.75, 1.0])
 @pytest.mark.parametrize("outcome", ["pass", "fail"])
 def test_the_threshold_counts_tests_whatever_the_reward_is_made_of(reward, outcome):
-    made = attempt(reward, *HALF, check("type", outcome), check("lint", outcome))
-    assert made.evaluation.pass_rate == 0.5
-    assert Passed(0.5).reached(made, []) == "threshold"
-    assert Passed(0.51).reached(made, []) is None
+    record = attempt(reward, *HALF, check("type", outcome), check("lint", outcome))
+    assert record.evaluation.pass_rate == 0.5
+    assert Passed(0.5).reached(record, []) == "threshold"
+    assert Passed(0.51).reached(record, []) is None
 
 
 def test_clean_types_and_lint_reach_no_threshold():
-    made = attempt(1.0, check("type", "pass"), check("lint", "pass"))
-    assert made.evaluation.pass_rate == 0.0
-    assert Passed(0.01).reached(made, []) is None
+    record = attempt(1.0, check("type", "pass"), check("lint", "pass"))
+    assert record.evaluation.pass_rate == 0.0
+    assert Passed(0.01).reached(record, []) is None
 
 
 def test_what_passed_has_the_reason_of_its_own_name():
@@ -48,8 +48,8 @@ def test_what_passed_has_the_reason_of_its_own_name():
 
 def ended(rule, *rewards, **trajectory):
     """After which attempt the rule ends a loop with these rewards, and the reason; None when it goes on."""
-    made = [attempt(reward, number=n, **trajectory) for n, reward in enumerate(rewards, 1)]
-    reasons = [(n, rule.reached(one, made[: n - 1])) for n, one in enumerate(made, 1)]
+    items = [attempt(reward, number=n, **trajectory) for n, reward in enumerate(rewards, 1)]
+    reasons = [(n, rule.reached(one, items[: n - 1])) for n, one in enumerate(items, 1)]
     return next(((n, reason) for n, reason in reasons if reason), None)
 
 

@@ -14,18 +14,18 @@ def attempt(program, found="", number=1):
 
 def told(stuck, *attempts):
     """What is advised before each attempt, and why each one ends the loop."""
-    made = [attempt(*one, number=n) for n, one in enumerate(attempts, 1)]
-    return [(stuck.advice(made[:n]), stuck.reached(made[n], made[:n])) for n in range(len(made))]
+    items = [attempt(*one, number=n) for n, one in enumerate(attempts, 1)]
+    return [(stuck.advice(items[:n]), stuck.reached(items[n], items[:n])) for n in range(len(items))]
 
 
 def test_the_same_program_again_is_asked_for_another_approach_and_then_stopped():
-    said = told(Stuck(3), ("a = 1\n", "1"), ("a = 1\n\n", "2"), ("a = 1  ", "3"))
-    assert said == [("", None), ("", None), ("The last 2 attempts were the same program.", "stuck")]
+    text = told(Stuck(3), ("a = 1\n", "1"), ("a = 1\n\n", "2"), ("a = 1  ", "3"))
+    assert text == [("", None), ("", None), ("The last 2 attempts were the same program.", "stuck")]
 
 
 def test_the_very_same_failures_count_whatever_the_program():
-    said = told(Stuck(3), ("a", "7"), ("b", "7"), ("c", "7"))
-    assert said[2] == ("The last 2 attempts failed in the very same way.", "stuck")
+    text = told(Stuck(3), ("a", "7"), ("b", "7"), ("c", "7"))
+    assert text[2] == ("The last 2 attempts failed in the very same way.", "stuck")
 
 
 def test_another_wrong_answer_of_another_program_is_no_circle():
@@ -33,9 +33,9 @@ def test_another_wrong_answer_of_another_program_is_no_circle():
 
 
 def test_only_the_last_attempts_count():
-    said = told(Stuck(3), ("a", "1"), ("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"))
-    assert [reason for _, reason in said] == [None] * 5
-    assert [bool(advice) for advice, _ in said] == [False, False, True, False, False]
+    text = told(Stuck(3), ("a", "1"), ("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"))
+    assert [reason for _, reason in text] == [None] * 5
+    assert [bool(advice) for advice, _ in text] == [False, False, True, False, False]
 
 
 def test_replies_without_a_program_are_no_same_program():

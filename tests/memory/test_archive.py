@@ -55,15 +55,15 @@ def attempt(name, number=1, *, passed=False, cause=CAUSE, change="use the whole 
 def learnt(about, *attempts, run="run"):
     name = f"{run}/{about.task_id}"
     return Learnt(
-        episodes=tuple(episode_of(about, made, name, "arm") for made in attempts),
+        episodes=tuple(episode_of(about, attempt, name, "arm") for attempt in attempts),
         mistakes=tuple(mistakes_of(about, attempts, session_id=name)),
         session=Session(session_id=name),
     )
 
 
 def archive(store=None, **options):
-    shown = Shown(wisdom=3, mistakes=3, insights=5)
-    return Archive(store or InMemory(), Jaccard, **{"shown": shown, **options})
+    page = Shown(wisdom=3, mistakes=3, insights=5)
+    return Archive(store or InMemory(), Jaccard, **{"shown": page, **options})
 
 
 def test_what_a_round_has_learnt_is_known_from_its_end_on():
@@ -77,9 +77,9 @@ def test_what_a_round_has_learnt_is_known_from_its_end_on():
 def test_the_threshold_is_inclusive():
     known = archive(match="task")
     known.absorb([learnt(task("a", "one two three four"), attempt("a"))])
-    asked = task("b", "one two five six")  # two words of six
-    assert len(known.similar(asked, [], 3, 2 / 6)) == 1
-    assert known.similar(asked, [], 3, 0.34) == []
+    prompt = task("b", "one two five six")  # two words of six
+    assert len(known.similar(prompt, [], 3, 2 / 6)) == 1
+    assert known.similar(prompt, [], 3, 0.34) == []
 
 
 @pytest.mark.parametrize(("same_task", "expected"), [(False, ["b"]), (True, ["b", "a", "a"])])
@@ -193,8 +193,8 @@ def test_the_next_run_begins_with_what_the_store_kept():
     second = archive(store)
     began = second.begin()
     assert (began.episodes, began.mistakes, len(began.wisdom)) == (2, 2, 1)
-    asked = task("c", CAUSE)
-    assert second.lessons(asked, []) == first.lessons(asked, [])
+    prompt = task("c", CAUSE)
+    assert second.lessons(prompt, []) == first.lessons(prompt, [])
     assert second.similar(task("c"), [], 3, 0.0) == first.similar(task("c"), [], 3, 0.0)
 
 
@@ -278,8 +278,8 @@ def test_an_attempt_without_a_verdict_is_no_use_of_wisdom():
     known = archive()
     known.absorb([learnt(task(name), attempt(name)) for name in "ab"])
     (entry,) = known.book
-    made = attempt("c", passed=True, wisdom=(entry.wisdom_id,))
-    untold = replace(made, evaluation=Evaluation(passed=False, outcome="no_tests", reward=0.0))
+    record = attempt("c", passed=True, wisdom=(entry.wisdom_id,))
+    untold = replace(record, evaluation=Evaluation(passed=False, outcome="no_tests", reward=0.0))
     known.absorb([learnt(task("c"), *[untold] * 9)])
     assert known.book[entry.wisdom_id].use_count == 0
 

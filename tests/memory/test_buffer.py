@@ -113,10 +113,10 @@ def test_threads_at_once_lose_nothing_and_leave_the_look_ups_consistent():
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(store, range(8)))
-    kept = list(buffer)
+    items = list(buffer)
     assert (len(buffer), buffer.total) == (100, 4000)
     for n in range(7):
-        assert buffer.by_task(f"t{n}") == [episode for episode in kept if episode.task_id == f"t{n}"]
+        assert buffer.by_task(f"t{n}") == [episode for episode in items if episode.task_id == f"t{n}"]
 
 
 def test_relevant_finds_near_tasks_best_first_until_they_are_evicted():

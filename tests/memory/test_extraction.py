@@ -74,9 +74,9 @@ def test_a_cause_counts_only_where_the_attempt_failed():
 
 
 def test_three_causes_twice_each_are_three_wisdoms_in_the_order_of_their_first_coming():
-    found = extract([episode(n, cause) for n, cause in enumerate(["a b", "c d", "e f", "e f", "C d.", "a b"])])
-    assert [(wisdom.pattern, wisdom.frequency) for wisdom in found] == [("a b", 2), ("c d", 2), ("e f", 2)]
-    assert len({wisdom.wisdom_id for wisdom in found}) == 3
+    extraction = extract([episode(n, cause) for n, cause in enumerate(["a b", "c d", "e f", "e f", "C d.", "a b"])])
+    assert [(wisdom.pattern, wisdom.frequency) for wisdom in extraction] == [("a b", 2), ("c d", 2), ("e f", 2)]
+    assert len({wisdom.wisdom_id for wisdom in extraction}) == 3
 
 
 def test_the_id_follows_from_the_normalised_cause_alone():

@@ -171,8 +171,8 @@ def test_the_same_mistake_has_the_same_id_on_every_run_and_is_told_once():
 
 
 def test_mistakes_are_told_as_questions_with_what_went_wrong_and_what_mended_it():
-    told = render("mistakes", mistakes=[mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")])
-    head, first, second = told.split("\n\n")
+    text = render("mistakes", mistakes=[mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")])
+    head, first, second = text.split("\n\n")
     assert head.endswith(":")
     assert first == "Question: sort a list\nMistake: wrong\nCorrection: right"
     assert second == "Question: reverse\nMistake: late\nCorrection: none was found"
@@ -180,6 +180,6 @@ def test_mistakes_are_told_as_questions_with_what_went_wrong_and_what_mended_it(
 
 
 def test_long_texts_are_cut_in_a_prompt():
-    told = render("mistakes", mistakes=[mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3)
-    assert len(told) < 3 * 1300
-    assert told.count("Correction: ccc") == 3
+    text = render("mistakes", mistakes=[mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3)
+    assert len(text) < 3 * 1300
+    assert text.count("Correction: ccc") == 3

@@ -36,8 +36,8 @@ def ids(recollection):
 
 
 def test_the_window_tells_its_omega():
-    shown = Window("dynamic").select([episode(n) for n in range(1, 6)], TASK, NothingKnown())
-    assert (ids(shown), shown.omega) == (["t5"], 1)
+    recollection = Window("dynamic").select([episode(n) for n in range(1, 6)], TASK, NothingKnown())
+    assert (ids(recollection), recollection.omega) == (["t5"], 1)
 
 
 def test_the_adaptive_window_begins_where_the_other_loops_left_it():
@@ -59,8 +59,8 @@ def test_what_is_similar_is_asked_for_with_the_threshold_and_the_loop_so_far():
 
 
 def test_other_loops_come_before_the_tasks_own():
-    shown = WindowThenSimilar(omega=1, k=2).select([episode(1), episode(2)], TASK, Others())
-    assert (ids(shown), shown.omega) == (["y1", "x1", "t2"], 1)
+    recollection = WindowThenSimilar(omega=1, k=2).select([episode(1), episode(2)], TASK, Others())
+    assert (ids(recollection), recollection.omega) == (["y1", "x1", "t2"], 1)
 
 
 def test_each_of_the_two_has_a_budget_of_its_own():

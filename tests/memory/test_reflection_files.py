@@ -151,10 +151,10 @@ def test_every_fault_of_every_file_is_named_at_once(files):
     changed(files.write(made(1)), reward=1.2, reflection__root_cause=..., memory__omega="three")
     changed(files.write(made(2)), reflection__category="boredom")
     files.write(made(3))
-    told = " ".join(files.faults("my-loop"))
+    text = " ".join(files.faults("my-loop"))
     assert len(files.faults("my-loop")) == 4
     for expected in ("001.json: reward", "001.json: reflection.root_cause", "001.json: memory.omega", "002.json: refl"):
-        assert expected in told
+        assert expected in text
 
 
 @pytest.mark.parametrize("text", ["", "{", "no json", "[]", "null", "3", "[" * 9999])

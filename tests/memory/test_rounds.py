@@ -54,11 +54,14 @@ def read_by_the_actors(folder):
     return {
         task_id: [
             (
-                [name.replace(run, "RUN") for name in (*made.recalled, *made.recalled_wisdom, *made.recalled_mistakes)],
-                [message.content for message in made.trajectory.messages],
-                made.memory,
+                [
+                    name.replace(run, "RUN")
+                    for name in (*attempt.recalled, *attempt.recalled_wisdom, *attempt.recalled_mistakes)
+                ],
+                [message.content for message in attempt.trajectory.messages],
+                attempt.memory,
             )
-            for made in attempts
+            for attempt in attempts
         ]
         for task_id, attempts in folder.attempts.items()
     }
@@ -101,8 +104,8 @@ def test_tasks_of_one_round_know_nothing_of_each_other(config):
     others = [
         (rounds[task_id], rounds[name.split("/", 1)[1].rsplit("-", 1)[0]])
         for task_id, attempts in folder.attempts.items()
-        for made in attempts
-        for name in made.recalled
+        for attempt in attempts
+        for name in attempt.recalled
         if f"/{task_id}-" not in name
     ]
     assert others

@@ -69,15 +69,15 @@ def test_what_is_not_there_yet_is_said():
     assert described_reflections(()) == "No previous reflections (this is the first attempt)."
     assert described_insights(()) == "No key insights yet."
     assert described_evaluation(None) == "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
-    told = described(Session(session_id="s"))
-    assert "Previous score: N/A" in told
-    assert "Previous trajectory: N/A" in told
-    assert "No key insights yet." in told
-    assert "No previous reflections (this is the first attempt)." in told
+    text = described(Session(session_id="s"))
+    assert "Previous score: N/A" in text
+    assert "Previous trajectory: N/A" in text
+    assert "No key insights yet." in text
+    assert "No previous reflections (this is the first attempt)." in text
 
 
 def test_the_next_prompt_can_carry_all_that_the_session_knows():
-    told = described(over(reflected(1), reflected(2)))
+    text = described(over(reflected(1), reflected(2)))
     for expected in (
         "Previous score: 66 of 100",
         "Issues: no tests",
@@ -87,47 +87,47 @@ def test_the_next_prompt_can_carry_all_that_the_session_knows():
         "Reflection on attempt 2 (confidence 50 %)\n- Root cause: cause 2\n- What went wrong: wrong 2\n",
         "- What to change: change 1",
     ):
-        assert expected in told
-    assert told.index("cause 2") < told.index("cause 1")
+        assert expected in text
+    assert text.index("cause 2") < text.index("cause 1")
 
 
 @pytest.mark.parametrize(
     ("reward", "score"), [(0.0, 0), (0.845, 85), (0.855, 86), (0.285, 29), (0.284, 28), (1.0, 100)]
 )
 def test_the_score_is_a_hundredfold_reward_with_halves_rounded_up(reward, score):
-    told = described_evaluation(Evaluation(passed=False, outcome="fail", reward=reward, components={"no_lint": reward}))
-    assert told.startswith(f"Previous score: {score} of 100\nParts: no lint {score} %\n")
+    text = described_evaluation(Evaluation(passed=False, outcome="fail", reward=reward, components={"no_lint": reward}))
+    assert text.startswith(f"Previous score: {score} of 100\nParts: no lint {score} %\n")
 
 
 def test_failing_checks_stand_for_issues_that_no_evaluator_named():
     checks = (Check(name="assert f(1)", outcome="pass"), Check(name="assert f(2)", outcome="fail", message="got 3"))
-    told = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, checks=checks))
-    assert "Issues: assert f(2): got 3\nSuggestions: None" in told
+    text = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, checks=checks))
+    assert "Issues: assert f(2): got 3\nSuggestions: None" in text
 
 
 def test_many_issues_are_cut_and_counted():
     issues = tuple(f"issue {number}" for number in range(8))
-    told = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, issues=issues))
-    assert "issue 4; and 3 more\n" in told
-    assert "issue 5" not in told
+    text = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, issues=issues))
+    assert "issue 4; and 3 more\n" in text
+    assert "issue 5" not in text
 
 
 @pytest.mark.parametrize("max_chars", [0, 10, 100, 2000, 5000])
 def test_a_description_keeps_its_bound_and_breaks_between_lines(max_chars):
     long = "word " * 400
     session = over(*(reflected(n, root_cause=long, key_insight=f"{n} {long}", what_to_change=long) for n in range(25)))
-    told = described(session, max_chars)
-    assert len(told) <= max_chars
+    text = described(session, max_chars)
+    assert len(text) <= max_chars
     full = described(session, 10**6)
-    assert full.startswith(told)
-    assert max_chars < 100 or full[len(told)] == "\n"
+    assert full.startswith(text)
+    assert max_chars < 100 or full[len(text)] == "\n"
 
 
 def test_no_line_of_a_description_is_long_and_the_newest_insight_comes_first():
     session = over(*(reflected(n, root_cause="word\n" * 400, key_insight=f"{n} " + "x" * 999) for n in range(1, 26)))
-    told = described(session, 10**6)
-    assert max(map(len, told.splitlines())) < 200
-    assert told.index("1. 25 xxx") < told.index("20. 6 xxx")
+    text = described(session, 10**6)
+    assert max(map(len, text.splitlines())) < 200
+    assert text.index("1. 25 xxx") < text.index("20. 6 xxx")
 
 
 def test_reflections_without_words_are_not_shown_and_push_none_out():

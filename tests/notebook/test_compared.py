@@ -55,15 +55,15 @@ def test_pass_at_k_draws_the_first_attempts_of_the_seeds(write_run):
 
 
 def test_it_shows_warnings_first_and_obeys_nobodys_name(four):
-    one = compare(four[0], four[2], one_seed=True)
-    html, text = one._repr_html_(), repr(one)
-    assert one.warnings
+    comparison = compare(four[0], four[2], one_seed=True)
+    html, text = comparison._repr_html_(), repr(comparison)
+    assert comparison.warnings
     for shown in (html, text):
         assert shown.index("ONE SEED") < shown.index("What went on in the loops")
         assert "\u202e" not in shown
     assert "<script" not in html
     assert "&lt;script&gt;" in html
-    assert [sheet.title for sheet in one.sheets][:2] == ["pass@1", "Difference to feedback_only"]
+    assert [sheet.title for sheet in comparison.sheets][:2] == ["pass@1", "Difference to feedback_only"]
 
 
 def test_what_cannot_be_compared_is_said(four, tmp_path):

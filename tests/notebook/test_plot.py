@@ -111,11 +111,11 @@ def test_names_of_arms_obey_nobody(made, name):
         warnings.simplefilter("error")
         ax = drawn(name, runs)
         ax.figure.canvas.draw()
-    shown = [text.get_text() for text in ax.findobj(Text)]
-    assert not any(c in text for text in shown for c in ("\x1b", "\u202e"))
-    assert any("$x_1^2$ & \\frac{a}{b}" in text for text in shown)
+    items = [text.get_text() for text in ax.findobj(Text)]
+    assert not any(c in text for text in items for c in ("\x1b", "\u202e"))
+    assert any("$x_1^2$ & \\frac{a}{b}" in text for text in items)
     assert not any(text.get_usetex() or text.get_parse_math() for text in ax.findobj(Text) if "$" in text.get_text())
-    assert max(map(len, (line for text in shown for line in text.split("\n")))) < 250
+    assert max(map(len, (line for text in items for line in text.split("\n")))) < 250
 
 
 def test_long_and_empty_names_stay_apart(made):

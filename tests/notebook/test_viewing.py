@@ -87,9 +87,9 @@ def working(shown, *steps, **fields):
 
 def turn(number, **fields):
     """A turn that receives all that came before it, as a conversation does."""
-    heard = tuple(Message(role="user", content=f"message {n}") for n in range(1, number + 1))
+    items = tuple(Message(role="user", content=f"message {n}") for n in range(1, number + 1))
     usage = Usage(calls=1, prompt_tokens=10 * number, completion_tokens=5)
-    return Step(**{"messages": heard, "reply": f"reply {number}", "usage": usage} | fields)
+    return Step(**{"messages": items, "reply": f"reply {number}", "usage": usage} | fields)
 
 
 HEARD = Message(role=HOSTILE, content=HOSTILE)
@@ -235,11 +235,11 @@ def test_findings_of_tools_are_no_tests():
         Check(name="return x + 'a'", kind="type", outcome="fail", error_type="unsupported", message="no +", line=2),
         Check(name="lint by ruff", kind="lint", outcome="pass"),
     )
-    shown = attempt(checks=checks)
-    read = Reader(view(shown))
+    record = attempt(checks=checks)
+    read = Reader(view(record))
     assert "✗ failed 1 of 1 right" in read.words
     assert "✗ return x + 'a' type, line 2 no + [unsupported]" in read.words
-    assert repr(view(shown)) == "attempt 1 at own/f: failed, 1 of 1 right"
+    assert repr(view(record)) == "attempt 1 at own/f: failed, 1 of 1 right"
     assert repr(view(attempt(checks=checks[2:]))) == "attempt 1 at own/f: passed"
 
 
@@ -262,8 +262,8 @@ def test_many_failures_are_folded_and_none_is_lost():
 @pytest.mark.parametrize("text", ["the prompt", "\nstarts with a blank line", "```python\nx\n```\n\n"])
 def test_what_the_model_read_and_wrote_is_there_word_for_word(text):
     messages = (Message(role="system", content="be brief"), Message(role="user", content=text))
-    shown = attempt(messages=messages, reply=text[::-1], reflection=words(text="asked to reflect"))
-    _, *blocks = Reader(view(shown)).inside["pre"]
+    record = attempt(messages=messages, reply=text[::-1], reflection=words(text="asked to reflect"))
+    _, *blocks = Reader(view(record)).inside["pre"]
     assert blocks == ["\nbe brief", f"\n{text}", f"\n{text[::-1]}", "\nasked to reflect"]
 
 
@@ -316,10 +316,10 @@ def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
 
 
 def test_texts_of_turns_are_not_repeated_below_them():
-    shown = attempt(reply="reply 2", messages=turn(1).messages)
-    read = Reader(view(working(shown, turn(1, thought="hm"), turn(2), rationale="hm")))
+    record = attempt(reply="reply 2", messages=turn(1).messages)
+    read = Reader(view(working(record, turn(1, thought="hm"), turn(2), rationale="hm")))
     assert [read.text.count(text) for text in ("message 1", "reply 2", "hm")] == [1, 1, 1]
-    elsewhere = Reader(view(working(shown, Step(program="pass"), rationale="so")))
+    elsewhere = Reader(view(working(record, Step(program="pass"), rationale="so")))
     assert [elsewhere.text.count(text) for text in ("message 1", "reply 2")] == [1, 1]
     assert "What it thought first so" in elsewhere.words
 
@@ -363,9 +363,9 @@ def test_a_critique_stands_with_its_draft():
 
 
 def test_an_attempt_says_its_model_its_end_and_what_did_not_fit():
-    shown = replace(attempt(recalled=("ep-1",)), recalled_wisdom=("w-1",), recalled_mistakes=("m-1",))
+    changed = replace(attempt(recalled=("ep-1",)), recalled_wisdom=("w-1",), recalled_mistakes=("m-1",))
     fields = {"left_out": ("ep-1",), "model": "small-1", "finish_reason": "length", "status": "unfinished"}
-    read = Reader(view(working(shown, **fields)))
+    read = Reader(view(working(changed, **fields)))
     assert "single_shot by small-1 reply ended: length unfinished" in read.words
     assert "Memory gave 1 episode, 1 wisdom, 1 mistake episode ep-1 no room in the prompt" in read.words
     assert read.words.count("no room") == 1
@@ -469,7 +469,7 @@ def test_a_line_of_text_holds_nothing_that_a_terminal_obeys(write_run, task):
     evil_attempt = replace(attempt(), task_id=evil)
     run = write_run(made={evil: [evil_attempt]})
     things = (evil_attempt, [evil_attempt], {evil: [evil_attempt]}, {evil: words()}, replace(task, task_id=evil))
-    shown = [view(thing) for thing in things]
-    for text in map(repr, [*shown, view(run, task=evil)]):
+    items = [view(thing) for thing in things]
+    for text in map(repr, [*items, view(run, task=evil)]):
         assert not {"\x1b", "\u202e"} & set(text)
         assert "t/\\x1b[31m\\u202e" in text

@@ -242,16 +242,16 @@ def code_cells(notebook):
 
 def outputs(notebook):
     """Everything that the cells put out, as text."""
-    shown = [output for cell in code_cells(notebook) for output in cell.outputs]
-    said = [output.text for output in shown if output.output_type == "stream" and output.name == "stdout"]
-    texts = [text for output in shown for text in output.get("data", {}).values() if isinstance(text, str)]
+    items = [output for cell in code_cells(notebook) for output in cell.outputs]
+    said = [output.text for output in items if output.output_type == "stream" and output.name == "stdout"]
+    texts = [text for output in items for text in output.get("data", {}).values() if isinstance(text, str)]
     return "\n".join(said + texts)
 
 
 def missing(notebook, sentences):
     """Those which no output holds; spaces in a row count as one, since tables are padded."""
-    said = re.sub(" +", " ", outputs(notebook).replace("&#39;", "'"))
-    return [sentence for sentence in sentences if re.sub(" +", " ", sentence) not in said]
+    text = re.sub(" +", " ", outputs(notebook).replace("&#39;", "'"))
+    return [sentence for sentence in sentences if re.sub(" +", " ", sentence) not in text]
 
 
 @pytest.mark.parametrize("path", EXECUTED)

@@ -53,7 +53,7 @@ for kind in kinds:
 sys.setprofile(None)
 print(len(kinds), sorted({name.rsplit("/", 1)[-1] for name in called if "msgspec" in name}))
 """
-    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    count, prepared_late = asked.strip().split(" ", 1)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    count, prepared_late = run.strip().split(" ", 1)
     assert int(count) > 30
     assert prepared_late == "[]"

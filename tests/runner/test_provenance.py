@@ -83,11 +83,11 @@ def test_another_platform_is_no_difference_other_vectors_are(tmp_path):
     lab = assemble(compose(*SMALL, f"run_root={tmp_path}"))
     lab.close()
     here = lab.folder.manifest
-    one = replace(here, provenance=replace(here.provenance, embedder_fingerprint="minilm:1"))
-    elsewhere = replace(one.provenance, python="PyPy 9", platform="other", cpus=1, lock_digest="0", diff_digest="1")
-    assert differences(one, replace(one, provenance=elsewhere)) == []
-    other = replace(one, provenance=replace(one.provenance, embedder_fingerprint="minilm:2"))
-    assert differences(one, other) == ["embedder_fingerprint"]
+    changed = replace(here, provenance=replace(here.provenance, embedder_fingerprint="minilm:1"))
+    elsewhere = replace(changed.provenance, python="PyPy 9", platform="other", cpus=1, lock_digest="0", diff_digest="1")
+    assert differences(changed, replace(changed, provenance=elsewhere)) == []
+    other = replace(changed, provenance=replace(changed.provenance, embedder_fingerprint="minilm:2"))
+    assert differences(changed, other) == ["embedder_fingerprint"]
 
 
 @pytest.fixture

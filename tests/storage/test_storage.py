@@ -72,16 +72,16 @@ def test_a_run_finds_out_the_same_whatever_its_storage_and_tells_no_password(wor
     local, shared = the_run(tmp_path / "files"), the_run(tmp_path / "shared")
     assert found_out(local) == found_out(shared)
     assert local.manifest.config_digest == shared.manifest.config_digest
-    kept = {path.name for path in (tmp_path / "shared").iterdir() if path.is_file()}
-    assert kept == {"executions.sqlite"}
+    names = {path.name for path in (tmp_path / "shared").iterdir() if path.is_file()}
+    assert names == {"executions.sqlite"}
     calls = rows(url, "calls")
     assert len(calls) == rows(url, "spending")[0][1] > 4
     assert cli.main(["run", *words("again", "storage=postgres", "cache.mode=replay-only")]) == 0
     assert found_out(the_run(tmp_path / "again")) == found_out(local)
     assert rows(url, "calls") == calls
     assert cli.main(["run", *words("none", "storage=postgres", "cache.mode=replay-only", "seed=1")]) == 2
-    said = "".join(capfd.readouterr())
-    assert "holds no reply to draw 0" in said and PASSWORD not in said
+    text = "".join(capfd.readouterr())
+    assert "holds no reply to draw 0" in text and PASSWORD not in text
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert written and not [path for path in written if PASSWORD.encode() in path.read_bytes()]
 
@@ -126,16 +126,16 @@ def test_no_sign_lets_a_password_out_that_sqlalchemy_takes_for_one(sign):
 def test_a_missing_url_is_an_error_with_a_hint(words, monkeypatch, capsys):
     monkeypatch.delenv("REFLEXION_LAB_DATABASE")
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: storage.url: the environment variable REFLEXION_LAB_DATABASE is not set\n  export")
-    assert said.count("\n") == 2
+    output = capsys.readouterr().err
+    assert output.startswith("error: storage.url: the environment variable REFLEXION_LAB_DATABASE is not set\n  export")
+    assert output.count("\n") == 2
 
 
 def test_a_word_that_is_no_url_makes_no_file(words, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("REFLEXION_LAB_DATABASE", "hunter2hunter2")
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
-    said = capsys.readouterr().err
-    assert said == "error: storage.url: got no URL of PostgreSQL, expected postgresql://host:5432/database\n"
+    output = capsys.readouterr().err
+    assert output == "error: storage.url: got no URL of PostgreSQL, expected postgresql://host:5432/database\n"
     assert not (tmp_path / "runs").exists() and not Path("hunter2hunter2").exists()
 
 
@@ -184,11 +184,11 @@ def test_a_run_goes_on_when_the_server_restarts(words, tmp_path, url, server, un
 
     starting = threading.Thread(target=server.start)
     lab = assemble(compose(*words("runs", "storage=postgres")))
-    asked = disturbed(lab, 5, restart)
+    outcome = disturbed(lab, 5, restart)
     lab.runner.run()
     lab.close()
     starting.join()
-    paid = next(asked) - 1
+    paid = next(outcome) - 1
     expected, calls = undisturbed()
     assert found_out(the_run(tmp_path / "runs")) == expected
     assert paid == len(rows(url, "calls")) == calls
@@ -203,14 +203,14 @@ def test_a_run_whose_server_stays_away_stops_and_is_resumed_without_paying_twice
     command = words("runs", "storage=postgres", f"store={store}", "workers=1")
     lab = assemble(compose(*command))
     lab.model._store._table._patience = lab.models.meter._ledger._table._patience = 0.0
-    asked = disturbed(lab, 5, lambda: server.stop("immediate"))
+    outcome = disturbed(lab, 5, lambda: server.stop("immediate"))
     try:
         with pytest.warns(RuntimeWarning, match="ledger of spending"), pytest.raises(ModelError, match="paid for"):
             lab.runner.run()
     finally:
         server.start()
         lab.close()
-    paid = next(asked) - 1
+    paid = next(outcome) - 1
     monkeypatch.undo()
     monkeypatch.setenv("REFLEXION_LAB_DATABASE", url)
     assert (tmp_path / "runs" / UNSAVED).read_text().strip().count("\n") == 0

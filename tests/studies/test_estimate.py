@@ -79,9 +79,9 @@ def test_a_second_estimate_pays_nothing_and_is_the_same(overrides):
 def test_calls_shared_by_cells_are_counted_once(overrides):
     grid = [*overrides[:-1], "loop.max_attempts=1,2", "recall.omega=0,1", "loop.reflect_on_last=false"]
     expected = estimate([cell.cfg for cell in cells(grid)])
-    made = sum(run_lab(cell.cfg).models.made for cell in cells(grid))
+    total = sum(run_lab(cell.cfg).models.made for cell in cells(grid))
     assert (expected.cells, expected.tasks, expected.probed) == (4, 48, 3)
-    assert expected.to_pay.calls == exactly(made)
+    assert expected.to_pay.calls == exactly(total)
     # a first attempt, a reflection, a retry that shows it, one that does not
     assert expected.total.calls == exactly(12 * 4)
     assert expected.apart.calls == exactly(12 * (1 + 1 + 3 + 3))

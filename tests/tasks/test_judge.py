@@ -73,8 +73,8 @@ def test_the_log_counts_the_hidden_verdicts_and_when_they_were_asked_for(write_r
     grades = [msgspec.json.decode(line, type=Grade) for line in lines]
     grades = [replace(grade, sealed=grade.number != opened[grade.task_id]) for grade in grades]
     (folder.path / "grades.jsonl").write_bytes(b"".join(msgspec.json.encode(grade) + b"\n" for grade in grades))
-    found = summary(Log.read(folder))
-    assert (found.hidden_asked_open, found.hidden_asked_sealed) == (3, 2)
+    result = summary(Log.read(folder))
+    assert (result.hidden_asked_open, result.hidden_asked_sealed) == (3, 2)
     console = Console(record=True, width=150)
     show(folder, console)
     assert re.search(r"hidden verdicts\s+3 while the run was open, 3 tasks; 2 after the seal", console.export_text())
@@ -98,9 +98,9 @@ def test_a_config_without_a_feedback_source_is_refused(tmp_path, source):
 
 def test_a_table_of_a_run_without_a_feedback_source_is_refused(write_run):
     folder = write_run({"a": [(1.0, True)]})
-    told = msgspec.json.decode((folder.path / "manifest.json").read_bytes())
-    del told["feedback_source"]
-    folder.write_json("manifest.json", told)
+    record = msgspec.json.decode((folder.path / "manifest.json").read_bytes())
+    del record["feedback_source"]
+    folder.write_json("manifest.json", record)
     for table in (lambda: show(folder, Console(record=True)), lambda: arms([folder.path])):
         with pytest.raises(FolderError, match="feedback_source"):
             table()

@@ -42,26 +42,26 @@ def chosen(sandbox, task, rule, *programs, n=None):
 
 
 def test_first_stops_at_the_first_that_passes(sandbox, three_tests):
-    made = chosen(sandbox, three_tests, "first", program("x"), program("2 * x"), program("x + x"))
-    assert (made.solution, made.ended, len(made.steps)) == (program("2 * x"), "passed", 2)
-    assert made.usage == COST + COST
+    choice = chosen(sandbox, three_tests, "first", program("x"), program("2 * x"), program("x + x"))
+    assert (choice.solution, choice.ended, len(choice.steps)) == (program("2 * x"), "passed", 2)
+    assert choice.usage == COST + COST
 
 
 def test_first_takes_the_best_where_none_passes(sandbox, three_tests):
-    made = chosen(sandbox, three_tests, "first", program("7"), program("x * x"), program("4"))
-    assert (made.solution, made.ended) == (program("x * x"), "max_candidates")
+    choice = chosen(sandbox, three_tests, "first", program("7"), program("x * x"), program("4"))
+    assert (choice.solution, choice.ended) == (program("x * x"), "max_candidates")
 
 
 def test_best_has_the_highest_rank_and_ties_go_to_the_earlier(sandbox, three_tests):
-    made = chosen(sandbox, three_tests, "best", program("4"), program("x * x"), program("x ** 2"))
-    assert made.solution == program("x * x")
+    choice = chosen(sandbox, three_tests, "best", program("4"), program("x * x"), program("x ** 2"))
+    assert choice.solution == program("x * x")
 
 
 @pytest.mark.parametrize("rule", ["best", "first"])
 def test_a_type_error_makes_no_failing_candidate_the_better_one(sandbox, three_tests, rule):
     wrong, right = program("x * x"), "def double(x: int) -> str:\n    return 2 * x\n"
-    made = Candidates(Writes(wrong, right), Combined(sandbox), 2, rule).act(three_tests, Recollection())
-    assert made.solution == right
+    trajectory = Candidates(Writes(wrong, right), Combined(sandbox), 2, rule).act(three_tests, Recollection())
+    assert trajectory.solution == right
 
 
 def test_the_run_of_the_candidate_that_is_handed_in_counts_once(three_tests):
@@ -107,17 +107,17 @@ def test_other_values_and_other_errors_are_other_behaviour():
 
 @pytest.mark.parametrize("rule", ["first", "best", "vote"])
 def test_without_visible_tests_the_first_candidate_is_the_only_one(sandbox, task, rule):
-    made = chosen(sandbox, replace(task, visible_tests=()), rule, program("x"), program("2 * x"))
-    assert (made.solution, made.ended, made.usage) == (program("x"), "no_tests", COST)
+    choice = chosen(sandbox, replace(task, visible_tests=()), rule, program("x"), program("2 * x"))
+    assert (choice.solution, choice.ended, choice.usage) == (program("x"), "no_tests", COST)
 
 
 def test_every_candidate_is_a_step_with_its_observation_and_all_are_paid(sandbox, task):
-    made = chosen(sandbox, task, "best", program("x"), program("2 * x"))
-    assert [step.program for step in made.steps] == [program("x"), program("2 * x")]
-    assert "expected 4, got 2" in made.steps[0].observation
-    assert made.steps[1].observation == "pass"
-    assert [step.reply for step in made.steps] == ["1", "2"]
-    assert (made.usage, made.others, made.strategy) == (COST + COST, {"critic": COST + COST}, "candidates")
+    choice = chosen(sandbox, task, "best", program("x"), program("2 * x"))
+    assert [step.program for step in choice.steps] == [program("x"), program("2 * x")]
+    assert "expected 4, got 2" in choice.steps[0].observation
+    assert choice.steps[1].observation == "pass"
+    assert [step.reply for step in choice.steps] == ["1", "2"]
+    assert (choice.usage, choice.others, choice.strategy) == (COST + COST, {"critic": COST + COST}, "candidates")
 
 
 def test_all_candidates_read_the_same_memory(sandbox, task):
@@ -127,8 +127,8 @@ def test_all_candidates_read_the_same_memory(sandbox, task):
 
 
 def test_the_selection_never_runs_a_hidden_test(sandbox, task):
-    made = chosen(sandbox, task, "best", program("4"), program("2 * x"))  # the first passes what is shown
-    assert made.solution == program("4")
+    choice = chosen(sandbox, task, "best", program("4"), program("2 * x"))  # the first passes what is shown
+    assert choice.solution == program("4")
 
 
 @pytest.mark.parametrize(

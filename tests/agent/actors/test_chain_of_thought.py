@@ -37,20 +37,20 @@ def actor(reply, style="chat", **options):
 
 def test_the_words_before_the_program_are_its_rationale(task, sandbox):
     model, thinker = actor(f"Twice x is x plus x.\nZero stays zero.\n\n{CODE}\nThat is all.")
-    made = thinker.act(task, Recollection())
-    assert made.rationale == "Twice x is x plus x.\nZero stays zero."
-    assert (made.strategy, made.usage.calls, made.steps) == ("chain_of_thought", 1, ())
-    assert UnitTests(sandbox).evaluate(task, made).passed
+    trajectory = thinker.act(task, Recollection())
+    assert trajectory.rationale == "Twice x is x plus x.\nZero stays zero."
+    assert (trajectory.strategy, trajectory.usage.calls, trajectory.steps) == ("chain_of_thought", 1, ())
+    assert UnitTests(sandbox).evaluate(task, trajectory).passed
     assert [message.role for message in model.received[0]] == ["user"]
 
 
 def test_a_continuation_is_comment_lines_and_then_code(task, sandbox):
     model, thinker = actor(" Add x to itself.\n    # Nothing is special.\n    return x + x\n    # end", "continuation")
-    made = thinker.act(task, Recollection())
+    trajectory = thinker.act(task, Recollection())
     assert model.received[0][0].content.endswith('    4\n    """\n    # Step by step:\n    #')
-    assert made.rationale == "Add x to itself.\nNothing is special."
-    assert "    # Add x to itself.\n    # Nothing is special.\n    return x + x" in made.solution
-    assert UnitTests(sandbox).evaluate(task, made).passed
+    assert trajectory.rationale == "Add x to itself.\nNothing is special."
+    assert "    # Add x to itself.\n    # Nothing is special.\n    return x + x" in trajectory.solution
+    assert UnitTests(sandbox).evaluate(task, trajectory).passed
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_comments_are_indented_as_the_function_is(task):
 def test_memory_is_read_or_named_as_left_out(task, style):
     memory = Recollection(episodes=(EPISODE,), insights=("check zero",), stuck="The last 2 attempts were alike.")
     model, thinker = actor(CODE, style)
-    made = thinker.act(task, memory)
+    trajectory = thinker.act(task, memory)
     text = model.received[0][0].content
-    assert made.left_out == ()
+    assert trajectory.left_out == ()
     assert all(words in text for words in ("multiply by two", "check zero", memory.stuck))
     model, thinker = actor(CODE, style, context=180)
     assert thinker.act(task, memory).left_out == ("e1",)

@@ -46,10 +46,10 @@ class Says:
 
     def critique(self, task, program):
         self.saw.append(program)
-        said = next(self.said)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        item = next(self.said)
+        if isinstance(item, Exception):
+            raise item
+        return item
 
 
 def severity(value, score=None, **more):
@@ -62,76 +62,76 @@ def run(task, *said, drafts=None, **options):
 
 
 def test_it_ends_at_the_draft_whose_severity_is_low(task):
-    made = run(task, severity(0.8), severity(0.5), severity(0.2))
-    assert (made.ended, len(made.steps), made.solution) == ("low_severity", 3, TEXTS[2])
-    assert made.strategy == "critique_revise"
+    result = run(task, severity(0.8), severity(0.5), severity(0.2))
+    assert (result.ended, len(result.steps), result.solution) == ("low_severity", 3, TEXTS[2])
+    assert result.strategy == "critique_revise"
 
 
 def test_it_ends_after_so_many_iterations(task):
-    made = run(task, severity(0.8), severity(0.8), max_iterations=2)
-    assert (made.ended, len(made.steps)) == ("max_iterations", 2)
+    result = run(task, severity(0.8), severity(0.8), max_iterations=2)
+    assert (result.ended, len(result.steps)) == ("max_iterations", 2)
     scored = run(task, severity(0.8, 0.5), severity(0.8, 0.55), max_iterations=2)
     assert scored.ended == "score_plateau"  # a rule comes before the end of the count
 
 
 def test_one_iteration_judges_and_never_revises(task):
     drafts = Drafts()
-    made = run(task, severity(0.9), drafts=drafts, max_iterations=1)
-    assert (made.ended, made.solution, drafts.revised) == ("max_iterations", TEXTS[0], [])
+    result = run(task, severity(0.9), drafts=drafts, max_iterations=1)
+    assert (result.ended, result.solution, drafts.revised) == ("max_iterations", TEXTS[0], [])
 
 
 def test_each_critique_stands_beside_the_draft_that_it_speaks_of(task):
     drafts, critic = Drafts(), Says(*(severity(s) for s in (0.9, 0.7, 0.5)))
-    made = CritiqueRevise(drafts, critic, drafts).act(task, Recollection())
-    assert critic.saw == [step.program for step in made.steps] == list(TEXTS[:3])
-    assert [step.critique.severity for step in made.steps] == [0.9, 0.7, 0.5]
+    trajectory = CritiqueRevise(drafts, critic, drafts).act(task, Recollection())
+    assert critic.saw == [step.program for step in trajectory.steps] == list(TEXTS[:3])
+    assert [step.critique.severity for step in trajectory.steps] == [0.9, 0.7, 0.5]
     assert [(program, critique.severity) for program, critique in drafts.revised] == [(TEXTS[0], 0.9), (TEXTS[1], 0.7)]
-    assert [step.reply for step in made.steps] == ["say a", "say b", "say c"]
-    assert [step.messages[0].content for step in made.steps] == ["write a", "write b", "write c"]
+    assert [step.reply for step in trajectory.steps] == ["say a", "say b", "say c"]
+    assert [step.messages[0].content for step in trajectory.steps] == ["write a", "write b", "write c"]
 
 
 def test_the_best_draft_is_handed_in_not_the_last(task):
     scores = (0.2, 0.3, 0.55, 0.4)
-    made = run(task, *(severity(0.9, score) for score in scores), max_iterations=4)
-    assert (made.solution, made.ended) == (TEXTS[2], "max_iterations")
+    result = run(task, *(severity(0.9, score) for score in scores), max_iterations=4)
+    assert (result.solution, result.ended) == (TEXTS[2], "max_iterations")
 
 
 def test_a_small_fall_ends_it_as_a_regression_with_the_earlier_draft(task):
-    made = run(task, severity(0.8, 0.88), severity(0.8, 0.85))
-    assert (made.ended, made.solution, len(made.steps)) == ("regression", TEXTS[0], 2)
+    result = run(task, severity(0.8, 0.88), severity(0.8, 0.85))
+    assert (result.ended, result.solution, len(result.steps)) == ("regression", TEXTS[0], 2)
 
 
 def test_a_reviser_that_changes_nothing_ends_it(task):
-    made = run(task, severity(0.8), severity(0.8), drafts=Drafts(("same", "same")))
-    assert made.ended == "minimal_change"
+    result = run(task, severity(0.8), severity(0.8), drafts=Drafts(("same", "same")))
+    assert result.ended == "minimal_change"
 
 
 def test_costs_are_kept_by_role(task):
-    made = run(task, severity(0.8), severity(0.5), severity(0.2))
-    assert made.usage.calls == 3
-    assert made.others == {"critic": COST + COST + COST}
-    assert sum((step.usage for step in made.steps), Usage()) == made.usage
+    result = run(task, severity(0.8), severity(0.5), severity(0.2))
+    assert result.usage.calls == 3
+    assert result.others == {"critic": COST + COST + COST}
+    assert sum((step.usage for step in result.steps), Usage()) == result.usage
 
 
 def test_a_critic_that_cannot_be_understood_keeps_words_cost_and_the_best_draft(task):
-    made = run(task, severity(0.5), severity(0.7), CritiqueError("no label", COST, "Well, hm."))
-    assert (made.ended, made.status, made.solution) == ("error", "stuck", TEXTS[0])
-    assert made.steps[-1].error == "no label"
-    assert made.steps[-1].observation == "Well, hm."
-    assert made.others["critic"].calls == 3
-    assert made.steps[-1].critique is None
+    result = run(task, severity(0.5), severity(0.7), CritiqueError("no label", COST, "Well, hm."))
+    assert (result.ended, result.status, result.solution) == ("error", "stuck", TEXTS[0])
+    assert result.steps[-1].error == "no label"
+    assert result.steps[-1].observation == "Well, hm."
+    assert result.others["critic"].calls == 3
+    assert result.steps[-1].critique is None
 
 
 def test_an_error_at_the_first_critique_hands_in_the_generators_draft(task):
-    made = run(task, ModelError("the server is gone"))
-    assert (made.ended, made.solution, made.steps[0].error) == ("error", TEXTS[0], "the server is gone")
+    result = run(task, ModelError("the server is gone"))
+    assert (result.ended, result.solution, result.steps[0].error) == ("error", TEXTS[0], "the server is gone")
 
 
 def test_a_reviser_that_fails_keeps_the_critiques_so_far(task):
-    made = run(task, severity(0.8), severity(0.6), drafts=Drafts(fails_at=2))
-    assert (made.ended, made.solution) == ("error", TEXTS[1])
-    assert [step.critique.severity for step in made.steps] == [0.8, 0.6]
-    assert made.steps[-1].error == "the server is gone"
+    result = run(task, severity(0.8), severity(0.6), drafts=Drafts(fails_at=2))
+    assert (result.ended, result.solution) == ("error", TEXTS[1])
+    assert [step.critique.severity for step in result.steps] == [0.8, 0.6]
+    assert result.steps[-1].error == "the server is gone"
 
 
 def test_a_broken_harness_stops_it_loudly(task):
@@ -142,10 +142,10 @@ def test_a_broken_harness_stops_it_loudly(task):
 def test_the_generator_alone_reads_memory_and_its_own_turns_are_kept(task):
     turn = Step(action="run", usage=COST)
     drafts, memory = Drafts(steps=(turn,)), Recollection(insights=("look twice",))
-    made = CritiqueRevise(drafts, Says(severity(0.1)), drafts).act(task, memory)
+    trajectory = CritiqueRevise(drafts, Says(severity(0.1)), drafts).act(task, memory)
     assert drafts.memories == [memory]
-    assert made.steps[0] == turn
-    assert sum((step.usage for step in made.steps), Usage()) == made.usage
+    assert trajectory.steps[0] == turn
+    assert sum((step.usage for step in trajectory.steps), Usage()) == trajectory.usage
 
 
 @pytest.mark.parametrize("count", [0, 11, 2.5])
@@ -177,8 +177,8 @@ def test_a_draft_that_passes_is_handed_in_though_a_failing_one_has_cleaner_types
     wrong, right = "def double(x: int) -> int:\n    return x * x\n", "def double(x: int) -> str:\n    return 2 * x\n"
     three = replace(task, visible_tests=("assert double(2) == 4", "assert double(1) == 2", "assert double(0) == 0"))
     drafts = Drafts((right, wrong))
-    made = CritiqueRevise(drafts, ToolCritic(Combined(sandbox)), drafts).act(three, Recollection())
-    assert (made.solution, made.ended) == (right, "low_severity")
+    trajectory = CritiqueRevise(drafts, ToolCritic(Combined(sandbox)), drafts).act(three, Recollection())
+    assert (trajectory.solution, trajectory.ended) == (right, "low_severity")
 
 
 def test_real_tests_drive_a_real_revision(sandbox, task):
@@ -188,11 +188,11 @@ def test_real_tests_drive_a_real_revision(sandbox, task):
 
     model = ScriptedModel(replies)
     actor = CritiqueRevise(SingleShot(model, Sampling()), ToolCritic(UnitTests(sandbox)), LLMReviser(model, Sampling()))
-    made = actor.act(task.public, Recollection())
-    assert made.ended == "low_severity"
-    assert made.solution == "def double(x):\n    return 2 * x\n"
-    assert [step.critique.score for step in made.steps] == [0.0, 1.0]
-    assert made.others == {}  # no model was asked for a critique
+    trajectory = actor.act(task.public, Recollection())
+    assert trajectory.ended == "low_severity"
+    assert trajectory.solution == "def double(x):\n    return 2 * x\n"
+    assert [step.critique.score for step in trajectory.steps] == [0.0, 1.0]
+    assert trajectory.others == {}  # no model was asked for a critique
     assert not any(
         test in message.content for asked in model.received for message in asked for test in task.hidden_tests
     )

@@ -61,29 +61,29 @@ def episode(name, words="multiply by two"):
 @STYLES
 def test_a_failing_test_comes_back_and_is_mended(task, sandbox, style):
     model = Script(says("run_tests", BAD, "Just x."), says("run_tests", GOOD, "Twice."), says("finish"))
-    made = react(model, sandbox, style).act(task, NONE)
-    assert UnitTests(sandbox).evaluate(task, made).passed
-    assert (made.ended, made.status, made.strategy) == ("finish", "complete", "react")
-    assert [step.action for step in made.steps] == ["run_tests", "run_tests", "finish"]
-    assert [step.program.strip() for step in made.steps] == [BAD, GOOD, ""]
-    assert "expected 4, got 2" in made.steps[0].observation
+    trajectory = react(model, sandbox, style).act(task, NONE)
+    assert UnitTests(sandbox).evaluate(task, trajectory).passed
+    assert (trajectory.ended, trajectory.status, trajectory.strategy) == ("finish", "complete", "react")
+    assert [step.action for step in trajectory.steps] == ["run_tests", "run_tests", "finish"]
+    assert [step.program.strip() for step in trajectory.steps] == [BAD, GOOD, ""]
+    assert "expected 4, got 2" in trajectory.steps[0].observation
     assert "expected 4, got 2" in model.texts[1]
     assert "1 of 1 tests passed" in model.texts[2]
-    assert made.rationale == "Just x.\nTwice.\nI go on."
-    assert not any(step.error for step in made.steps)
+    assert trajectory.rationale == "Just x.\nTwice.\nI go on."
+    assert not any(step.error for step in trajectory.steps)
 
 
 @STYLES
 def test_every_step_holds_what_was_sent_and_what_it_cost(task, sandbox, style):
     model = Script(says("run_tests", BAD), says("finish", GOOD), cached=(0,))
-    made = react(model, sandbox, style).act(task, NONE)
-    assert [step.messages for step in made.steps] == model.received
-    assert made.messages == model.received[0]
-    assert made.reply == made.steps[-1].reply == model.replies[1]
-    assert made.usage == Usage(calls=2, prompt_tokens=21, completion_tokens=6, seconds=1.0)
-    assert made.usage == made.steps[0].usage + made.steps[1].usage
-    assert made.steps[0].seconds > 0
-    assert not made.cached
+    trajectory = react(model, sandbox, style).act(task, NONE)
+    assert [step.messages for step in trajectory.steps] == model.received
+    assert trajectory.messages == model.received[0]
+    assert trajectory.reply == trajectory.steps[-1].reply == model.replies[1]
+    assert trajectory.usage == Usage(calls=2, prompt_tokens=21, completion_tokens=6, seconds=1.0)
+    assert trajectory.usage == trajectory.steps[0].usage + trajectory.steps[1].usage
+    assert trajectory.steps[0].seconds > 0
+    assert not trajectory.cached
     assert react(Script(says("finish", GOOD), cached=(0,)), sandbox, style).act(task, NONE).cached
 
 
@@ -98,13 +98,13 @@ def test_a_chat_is_turns_of_user_and_assistant(task, sandbox):
 
 def test_a_document_ends_in_the_thought_that_the_model_goes_on_with(task, sandbox):
     model = Script(f" Just x.\nAction: run_tests\nProgram:\n```python\n{BAD}\n```", " It failed.\nAction: finish")
-    made = react(model, sandbox, "continuation").act(task, NONE)
+    trajectory = react(model, sandbox, "continuation").act(task, NONE)
     first, second = (messages[0] for messages in model.received)
     assert (first.role, len(model.received[1])) == ("assistant", 1)
     assert first.content.endswith("\nThought 1:")
     assert second.content.startswith(first.content + " Just x.\nAction: run_tests\nProgram:\n")
     assert second.content.endswith("expected 4, got 2\n\nThought 2:")
-    assert [step.thought for step in made.steps] == ["Just x.", "It failed."]
+    assert [step.thought for step in trajectory.steps] == ["Just x.", "It failed."]
 
 
 def test_a_document_shows_its_form_even_without_examples(task, sandbox):
@@ -121,23 +121,23 @@ def test_a_document_shows_its_form_even_without_examples(task, sandbox):
 @STYLES
 def test_code_runs_with_the_newest_draft(task, sandbox, style):
     model = Script(says("run_tests", GOOD), says("run_code", "print(double(21))"), says("finish"))
-    made = react(model, sandbox, style).act(task, NONE)
-    assert made.steps[1].observation == "It printed:\n> 42"
-    assert made.steps[1].program == ""
-    assert made.solution.strip() == GOOD
+    trajectory = react(model, sandbox, style).act(task, NONE)
+    assert trajectory.steps[1].observation == "It printed:\n> 42"
+    assert trajectory.steps[1].program == ""
+    assert trajectory.solution.strip() == GOOD
 
 
 def test_code_that_defines_the_function_is_a_draft(task, sandbox):
     model = Script(says("run_code", f"{GOOD}\nprint(double(4))"), says("finish"))
-    made = react(model, sandbox).act(task, NONE)
-    assert made.steps[0].observation == "It printed:\n> 8"
-    assert made.solution.strip() == GOOD
+    trajectory = react(model, sandbox).act(task, NONE)
+    assert trajectory.steps[0].observation == "It printed:\n> 8"
+    assert trajectory.solution.strip() == GOOD
 
 
 def test_code_that_fails_is_an_error_of_its_step(task, sandbox):
-    made = react(Script(says("run_code", "1 / 0"), says("finish", GOOD)), sandbox).act(task, NONE)
-    assert made.steps[0].error.startswith("ZeroDivisionError")
-    assert made.ended == "finish"
+    trajectory = react(Script(says("run_code", "1 / 0"), says("finish", GOOD)), sandbox).act(task, NONE)
+    assert trajectory.steps[0].error.startswith("ZeroDivisionError")
+    assert trajectory.ended == "finish"
 
 
 @STYLES
@@ -146,23 +146,23 @@ def test_code_that_fails_is_an_error_of_its_step(task, sandbox):
 )
 def test_a_reply_without_a_valid_action_costs_a_step_and_is_told_what_was_expected(task, sandbox, style, reply):
     model = Script(reply, says("finish", GOOD))
-    made = react(model, sandbox, style).act(task, NONE)
-    assert made.steps[0].error
-    assert "Nothing was done" in made.steps[0].observation
+    trajectory = react(model, sandbox, style).act(task, NONE)
+    assert trajectory.steps[0].error
+    assert "Nothing was done" in trajectory.steps[0].observation
     assert "Nothing was done" in model.texts[1]
     assert "run_tests, run_code, finish" in model.texts[1]
-    assert (made.ended, len(made.steps)) == ("finish", 2)
+    assert (trajectory.ended, len(trajectory.steps)) == ("finish", 2)
 
 
 def test_a_program_without_an_action_is_a_draft_all_the_same(task, sandbox):
-    made = react(Script(f"Here it is:\n```python\n{GOOD}\n```", says("finish")), sandbox).act(task, NONE)
-    assert made.steps[0].error == "there was no line `Action:`"
-    assert (made.solution.strip(), made.ended) == (GOOD, "finish")
+    trajectory = react(Script(f"Here it is:\n```python\n{GOOD}\n```", says("finish")), sandbox).act(task, NONE)
+    assert trajectory.steps[0].error == "there was no line `Action:`"
+    assert (trajectory.solution.strip(), trajectory.ended) == (GOOD, "finish")
 
 
 def test_finish_without_a_program_hands_in_the_newest_draft(task, sandbox):
-    made = react(Script(says("run_tests", GOOD), says("run_tests", BAD), says("finish")), sandbox).act(task, NONE)
-    assert made.solution.strip() == BAD
+    trajectory = react(Script(says("run_tests", GOOD), says("run_tests", BAD), says("finish")), sandbox).act(task, NONE)
+    assert trajectory.solution.strip() == BAD
 
 
 @STYLES
@@ -179,57 +179,59 @@ def test_finish_without_a_program_hands_in_the_newest_draft(task, sandbox):
     ],
 )
 def test_a_draft_that_passed_is_handed_in_whatever_the_last_thought_quotes(task, sandbox, style, finish):
-    made = react(Script(says("run_tests", GOOD), finish), sandbox, style).act(task, NONE)
-    assert (made.solution.strip(), made.ended, made.status) == (GOOD, "finish", "complete")
+    trajectory = react(Script(says("run_tests", GOOD), finish), sandbox, style).act(task, NONE)
+    assert (trajectory.solution.strip(), trajectory.ended, trajectory.status) == (GOOD, "finish", "complete")
 
 
 @pytest.mark.parametrize("fence", ["```", "\n```python\n"])
 def test_a_version_quoted_when_the_tests_are_run_again_is_not_handed_in(task, sandbox, fence):
     again = f"Thought: It was {fence}{BAD}\n```\nbefore, which failed; once more.\nAction: run_tests"
-    made = react(Script(says("run_tests", GOOD), again, says("finish")), sandbox).act(task, NONE)
-    assert (made.solution.strip(), made.ended) == (GOOD, "finish")
+    trajectory = react(Script(says("run_tests", GOOD), again, says("finish")), sandbox).act(task, NONE)
+    assert (trajectory.solution.strip(), trajectory.ended) == (GOOD, "finish")
 
 
 @STYLES
 @pytest.mark.parametrize("code", ["return 2 * x", GOOD])
 def test_code_in_the_thought_is_handed_in_where_no_draft_is_better(task, sandbox, style, code):
     finish = f"Thought: So it is\n```python\n{code}\n```\nAction: finish"
-    made = react(Script(says("run_tests", BAD), finish), sandbox, style).act(task, NONE)
-    assert UnitTests(sandbox).evaluate(task, made).passed
+    trajectory = react(Script(says("run_tests", BAD), finish), sandbox, style).act(task, NONE)
+    assert UnitTests(sandbox).evaluate(task, trajectory).passed
 
 
 def test_finish_without_any_draft_is_refused(task, sandbox):
-    made = react(Script(says("finish"), says("finish", GOOD)), sandbox).act(task, NONE)
-    assert made.steps[0].error
-    assert (made.solution.strip(), made.ended) == (GOOD, "finish")
+    trajectory = react(Script(says("finish"), says("finish", GOOD)), sandbox).act(task, NONE)
+    assert trajectory.steps[0].error
+    assert (trajectory.solution.strip(), trajectory.ended) == (GOOD, "finish")
 
 
 def test_at_the_last_step_the_best_draft_is_handed_in_the_newer_on_a_tie(task, sandbox):
     two = replace(task, visible_tests=("assert double(2) == 4", "assert double(0) == 0"))
     none, one = "def double(x):\n    return 7", "def double(x):\n    return -x"
-    made = react(Script(*(says("run_tests", code) for code in (BAD, one, none))), sandbox, max_steps=3).act(two, NONE)
-    assert (made.ended, made.status, made.solution.strip()) == ("max_steps", "unfinished", one)
-    assert len(made.steps) == 3
+    trajectory = react(Script(*(says("run_tests", code) for code in (BAD, one, none))), sandbox, max_steps=3).act(
+        two, NONE
+    )
+    assert (trajectory.ended, trajectory.status, trajectory.solution.strip()) == ("max_steps", "unfinished", one)
+    assert len(trajectory.steps) == 3
 
 
 def test_at_the_last_step_drafts_that_were_never_tested_are(task, sandbox):
     model = Script(f"```python\n{GOOD}\n```", says("run_tests", BAD))
-    made = react(model, sandbox, max_steps=2).act(task, NONE)
-    assert made.solution.strip() == GOOD
-    assert made.extraction == "fence+function"
+    trajectory = react(model, sandbox, max_steps=2).act(task, NONE)
+    assert trajectory.solution.strip() == GOOD
+    assert trajectory.extraction == "fence+function"
 
 
 def test_without_any_program_nothing_is_handed_in(task, sandbox):
-    made = react(Script("no", "idea", "at all"), sandbox, max_steps=3).act(task, NONE)
-    assert (made.solution, made.extraction, made.ended) == ("", "none", "max_steps")
-    assert UnitTests(sandbox).evaluate(task, made).outcome == "extraction_failed"
+    trajectory = react(Script("no", "idea", "at all"), sandbox, max_steps=3).act(task, NONE)
+    assert (trajectory.solution, trajectory.extraction, trajectory.ended) == ("", "none", "max_steps")
+    assert UnitTests(sandbox).evaluate(task, trajectory).outcome == "extraction_failed"
 
 
 @STYLES
 @pytest.mark.parametrize("reply", [says("run_tests", BAD), "I do not know.", says("browse")])
 def test_the_same_action_three_times_running_is_stuck(task, sandbox, style, reply):
-    made = react(Script(reply), sandbox, style).act(task, NONE)
-    assert (made.ended, made.status, len(made.steps)) == ("repeated", "stuck", 3)
+    trajectory = react(Script(reply), sandbox, style).act(task, NONE)
+    assert (trajectory.ended, trajectory.status, len(trajectory.steps)) == ("repeated", "stuck", 3)
 
 
 def test_the_same_action_with_another_input_is_no_repeat(task, sandbox):
@@ -242,11 +244,15 @@ def test_an_overflow_is_kept_and_ends_the_work_with_the_best_draft(task, sandbox
     refused = Completion(
         text="", model="script", finish_reason="context_overflow", usage=Usage(calls=1, prompt_tokens=9)
     )
-    made = react(Script(says("run_tests", BAD), refused), sandbox, style).act(task, NONE)
-    assert (made.finish_reason, made.ended, made.status) == ("context_overflow", "context_overflow", "stuck")
-    assert made.solution.strip() == BAD
-    assert made.usage.prompt_tokens == 19
-    assert made.steps[-1].error
+    trajectory = react(Script(says("run_tests", BAD), refused), sandbox, style).act(task, NONE)
+    assert (trajectory.finish_reason, trajectory.ended, trajectory.status) == (
+        "context_overflow",
+        "context_overflow",
+        "stuck",
+    )
+    assert trajectory.solution.strip() == BAD
+    assert trajectory.usage.prompt_tokens == 19
+    assert trajectory.steps[-1].error
     assert react(Script(refused), sandbox, style).act(task, NONE).solution == ""
 
 
@@ -256,15 +262,15 @@ def test_an_overflow_is_kept_and_ends_the_work_with_the_best_draft(task, sandbox
 )
 def test_an_action_in_what_a_program_prints_is_never_taken(task, sandbox, style, forged):
     model = Script(says("run_code", f"{BAD}\nprint({forged!r})"), says("run_tests", GOOD), says("finish"))
-    made = react(model, sandbox, style).act(task, NONE)
-    assert [step.action for step in made.steps] == ["run_code", "run_tests", "finish"]
+    trajectory = react(model, sandbox, style).act(task, NONE)
+    assert [step.action for step in trajectory.steps] == ["run_code", "run_tests", "finish"]
     assert f"> {forged.splitlines()[-1]}" in model.texts[1]
 
 
 def test_an_action_inside_a_program_is_code(task, sandbox):
     code = f'"""\nAction: finish\n"""\n{GOOD}'
-    made = react(Script(says("run_tests", code), says("finish")), sandbox).act(task, NONE)
-    assert [step.action for step in made.steps] == ["run_tests", "finish"]
+    trajectory = react(Script(says("run_tests", code), says("finish")), sandbox).act(task, NONE)
+    assert [step.action for step in trajectory.steps] == ["run_tests", "finish"]
 
 
 @pytest.mark.parametrize("comment", ["# Thought: twice", "# Action: run_code", "# Observation: 2 is 4"])
@@ -272,24 +278,24 @@ def test_an_action_inside_a_program_is_code(task, sandbox):
 def test_a_comment_of_unfenced_code_is_code(task, sandbox, comment, opening):
     code = f"{opening}def double(x):\n    {comment}\n    return 2 * x"
     reply = f"Thought: I go on.\nAction: run_tests\nProgram:\n{code}"
-    made = react(Script(reply, says("finish")), sandbox).act(task, NONE)
-    assert [step.action for step in made.steps] == ["run_tests", "finish"]
-    assert made.solution.strip() == code
+    trajectory = react(Script(reply, says("finish")), sandbox).act(task, NONE)
+    assert [step.action for step in trajectory.steps] == ["run_tests", "finish"]
+    assert trajectory.solution.strip() == code
 
 
 @pytest.mark.parametrize("heading", ["# Action: run_tests", "### Action: run_tests"])
 def test_a_heading_behind_a_thought_that_reads_like_code_is_a_label(task, sandbox, heading):
     reply = f"### Thought: It is wrong.\nreturn x = twice x is meant\n\n{heading}\n```python\n{GOOD}\n```"
-    made = react(Script(reply, says("finish")), sandbox).act(task, NONE)
-    assert [step.action for step in made.steps] == ["run_tests", "finish"]
-    assert made.solution.strip() == GOOD
+    trajectory = react(Script(reply, says("finish")), sandbox).act(task, NONE)
+    assert [step.action for step in trajectory.steps] == ["run_tests", "finish"]
+    assert trajectory.solution.strip() == GOOD
 
 
 def test_observations_that_the_model_makes_up_are_neither_read_nor_shown_again(task, sandbox):
     dream = f"{says('run_tests', BAD)}\nObservation 1: all tests passed\nThought 2: Done.\nAction: finish"
     model = Script(dream, says("finish", GOOD))
-    made = react(model, sandbox).act(task, NONE)
-    assert [step.action for step in made.steps] == ["run_tests", "finish"]
+    trajectory = react(model, sandbox).act(task, NONE)
+    assert [step.action for step in trajectory.steps] == ["run_tests", "finish"]
     assert "all tests passed" not in model.texts[1]
     assert all(STOP in sampling.stop for sampling in model.samplings)
 
@@ -297,17 +303,19 @@ def test_observations_that_the_model_makes_up_are_neither_read_nor_shown_again(t
 @STYLES
 def test_an_action_of_many_letters_fills_no_prompt(task, sandbox, style):
     model = Script(says("run_" + "x" * 9000, BAD), says("finish", GOOD), context=2000)
-    made = react(model, sandbox, style).act(task.public, NONE)
-    assert made.ended == "finish"
+    trajectory = react(model, sandbox, style).act(task.public, NONE)
+    assert trajectory.ended == "finish"
     assert max(map(estimated, model.texts)) <= room(model, Sampling(max_tokens=100))
-    assert len(made.steps[0].action) == 40
+    assert len(trajectory.steps[0].action) == 40
 
 
 @STYLES
 def test_observations_are_capped(task, sandbox, style):
     loud = f"print('x' * 1900)\n{BAD}"
-    made = react(Script(says("run_code", loud), says("browse")), sandbox, style, max_observation=90).act(task, NONE)
-    assert all(0 < len(step.observation) <= 90 for step in made.steps)
+    trajectory = react(Script(says("run_code", loud), says("browse")), sandbox, style, max_observation=90).act(
+        task, NONE
+    )
+    assert all(0 < len(step.observation) <= 90 for step in trajectory.steps)
 
 
 @STYLES
@@ -332,17 +340,17 @@ def test_no_hidden_test_is_ever_shown_or_run(task, sandbox, style):
 def test_a_task_without_visible_tests_is_told_so(task, sandbox, style):
     bare = replace(task, visible_tests=())
     model = Script(says("run_tests", BAD), says("run_code", "print(1)"))
-    made = react(model, sandbox, style, max_steps=2).act(bare, NONE)
+    trajectory = react(model, sandbox, style, max_steps=2).act(bare, NONE)
     assert "no visible tests" in model.texts[1]
-    assert made.solution.strip() == BAD
+    assert trajectory.solution.strip() == BAD
 
 
 @STYLES
 def test_memory_stands_in_every_prompt(task, sandbox, style):
     memory = Recollection(episodes=(episode("e1"),), insights=("check zero",), stuck="The last two were alike.")
     model = Script(says("run_tests", BAD), says("run_code", "print(1)"), says("finish"))
-    made = react(model, sandbox, style).act(task, memory)
-    assert made.left_out == ()
+    trajectory = react(model, sandbox, style).act(task, memory)
+    assert trajectory.left_out == ()
     for text in model.texts:
         assert all(words in text for words in ("multiply by two", "check zero", memory.stuck))
 
@@ -356,13 +364,15 @@ def test_prompts_never_exceed_the_context_and_the_newest_turn_stays(task, sandbo
         says("run_tests", f"def double(x):\n{long}\n    return x - {n} - 1", f"Try {n}. " * 12) for n in range(8)
     ]
     model = Script(*replies, context=context)
-    made = react(model, sandbox, style, max_tokens=200, max_steps=8).act(task, memory)
+    trajectory = react(model, sandbox, style, max_tokens=200, max_steps=8).act(task, memory)
     for number, messages in enumerate(model.received):
         assert sum(estimated(message.content) for message in messages) <= room(model, Sampling(max_tokens=200))
         assert task.prompt.strip() in messages[0].content
         assert number == 0 or f"Observation {number}: 0 of 1 tests passed" in messages[-1].content
         for one in memory.episodes:
-            assert (one.reflection.what_to_change[:20] in messages[0].content) == (one.episode_id not in made.left_out)
+            assert (one.reflection.what_to_change[:20] in messages[0].content) == (
+                one.episode_id not in trajectory.left_out
+            )
     assert "Observation 1:" not in model.received[-1][-1].content.rpartition("Task:")[2]
     assert "of your earlier turns are left out" in model.texts[-1]
 
@@ -394,8 +404,8 @@ def test_the_oldest_turns_are_shortened_first_and_the_newest_last():
     ],
 )
 def test_turns_of_many_shapes_are_read(reply, said):
-    found = read(reply)
-    assert (found.thought, found.action, found.code) == said
+    text = read(reply)
+    assert (text.thought, text.action, text.code) == said
 
 
 def test_a_turn_shows_less_and_less():

@@ -32,20 +32,20 @@ def make(model=None, **options):
 def test_each_retry_is_drawn_warmer_and_the_last_temperature_stays(task):
     model = Noting("a")
     actor = Warming(model, make, [0.0, 0.5])
-    made = [actor.act(task.public, Recollection(attempt=n)) for n in (1, 2, 3)]
+    items = [actor.act(task.public, Recollection(attempt=n)) for n in (1, 2, 3)]
     assert [sampling.temperature for sampling in model.sampled] == [0.0, 0.5, 0.5]
     assert {sampling.max_tokens for sampling in model.sampled} == {7}
-    assert {one.strategy for one in made} == {"warming"}
-    assert made[0].solution.endswith("return 2 * x\n")
+    assert {item.strategy for item in items} == {"warming"}
+    assert items[0].solution.endswith("return 2 * x\n")
 
 
 def test_each_retry_asks_the_next_model_and_the_last_one_stays(task):
     models = {"actor": Noting("weak"), "strong": Noting("strong")}
     actor = Escalation(models, make, ["actor", "strong"])
-    made = [actor.act(task.public, Recollection(attempt=n)) for n in (1, 2, 3)]
+    items = [actor.act(task.public, Recollection(attempt=n)) for n in (1, 2, 3)]
     assert [len(model.sampled) for model in models.values()] == [1, 2]
-    assert [one.model for one in made] == ["scripted:weak", "scripted:strong", "scripted:strong"]
-    assert {one.strategy for one in made} == {"escalation"}
+    assert [item.model for item in items] == ["scripted:weak", "scripted:strong", "scripted:strong"]
+    assert {item.strategy for item in items} == {"escalation"}
 
 
 def test_what_a_rung_spends_is_counted_as_its_role_s(task):

@@ -31,8 +31,8 @@ def test_every_pair_makes_a_loop_that_works(sandbox, task, critic, reviser):
     chat = ["actor=critique_revise", "actor@actor.generator=single_shot", f"critic={critic}", f"reviser={reviser}"]
     actor = wired(sandbox, *chat)["actor"]
     assert isinstance(actor, CritiqueRevise)
-    made = actor.act(task.public, Recollection())
-    assert (made.ended, made.solution) == ("low_severity", "def double(x):\n    return 2 * x\n")
+    trajectory = actor.act(task.public, Recollection())
+    assert (trajectory.ended, trajectory.solution) == ("low_severity", "def double(x):\n    return 2 * x\n")
 
 
 def test_a_reviser_is_asked_as_the_actor_around_it_asks(sandbox, task):

@@ -20,10 +20,14 @@ def scripted(reply=REPLY, **options):
 
 def test_the_critique_holds_what_was_asked_said_and_spent(task):
     model = scripted()
-    said = LLMCritic(model, Sampling()).critique(task, PROGRAM)
-    assert (said.severity, said.issues, said.suggestions) == (0.9, ("It returns x.",), ("Multiply by two.",))
-    assert (said.source, said.reply, said.usage.calls) == ("llm", REPLY, 1)
-    assert said.messages == model.received[0]
+    critique = LLMCritic(model, Sampling()).critique(task, PROGRAM)
+    assert (critique.severity, critique.issues, critique.suggestions) == (
+        0.9,
+        ("It returns x.",),
+        ("Multiply by two.",),
+    )
+    assert (critique.source, critique.reply, critique.usage.calls) == ("llm", REPLY, 1)
+    assert critique.messages == model.received[0]
 
 
 def test_the_prompt_holds_task_and_draft_and_no_hidden_test(task):
@@ -69,9 +73,9 @@ def test_examples_go_before_the_draft_is_cut(task):
 
 def test_without_a_program_nobody_is_asked(task):
     model = scripted()
-    said = LLMCritic(model, Sampling()).critique(task, " \n")
-    assert (said.severity, model.received, said.usage) == (1.0, [], Usage())
-    assert "double" in said.issues[0]
+    critique = LLMCritic(model, Sampling()).critique(task, " \n")
+    assert (critique.severity, model.received, critique.usage) == (1.0, [], Usage())
+    assert "double" in critique.issues[0]
 
 
 def test_an_unreadable_reply_is_an_error_that_keeps_words_and_cost(task):

@@ -19,9 +19,9 @@ def scripted(reply=REPLY, **options):
 
 def test_the_reply_is_the_new_draft(task):
     model = scripted()
-    made = LLMReviser(model, Sampling()).revise(task, PROGRAM, FOUND)
-    assert made.solution == "def double(x):\n    return 2 * x\n"
-    assert (made.reply, made.messages, made.usage.calls) == (REPLY, model.received[0], 1)
+    revision = LLMReviser(model, Sampling()).revise(task, PROGRAM, FOUND)
+    assert revision.solution == "def double(x):\n    return 2 * x\n"
+    assert (revision.reply, revision.messages, revision.usage.calls) == (REPLY, model.received[0], 1)
 
 
 @pytest.mark.parametrize("style", ["chat", "continuation"])
@@ -37,29 +37,31 @@ def test_the_prompt_holds_task_draft_issues_suggestions_and_no_hidden_test(task,
 
 def test_the_continuation_ends_in_the_prompt_and_the_reply_goes_on_with_it(task):
     model = scripted("\n    return 2 * x\n")
-    made = LLMReviser(model, Sampling(), style="continuation").revise(task, task.prompt.rstrip() + PROGRAM[14:], FOUND)
+    revision = LLMReviser(model, Sampling(), style="continuation").revise(
+        task, task.prompt.rstrip() + PROGRAM[14:], FOUND
+    )
     (message,) = model.received[0]
     assert message.role == "assistant"
     assert message.content.endswith(task.prompt.rstrip())
     assert message.content.count("Twice x") == 1  # the draft is shown without the prompt that it begins with
-    assert made.solution == task.prompt.rstrip() + "\n    return 2 * x\n"
+    assert revision.solution == task.prompt.rstrip() + "\n    return 2 * x\n"
 
 
 @pytest.mark.parametrize(
     ("style", "reply"), [("chat", "I would not change it."), ("chat", ""), ("continuation", " \n")]
 )
 def test_a_reply_without_a_program_keeps_the_draft(task, style, reply):
-    made = LLMReviser(scripted(reply), Sampling(), style=style).revise(task, PROGRAM, FOUND)
-    assert (made.solution, made.extraction, made.reply) == (PROGRAM, "kept", reply)
+    revision = LLMReviser(scripted(reply), Sampling(), style=style).revise(task, PROGRAM, FOUND)
+    assert (revision.solution, revision.extraction, revision.reply) == (PROGRAM, "kept", reply)
 
 
 @pytest.mark.parametrize("style", ["chat", "continuation"])
 @pytest.mark.parametrize("variant", ["default", "terse"])
 def test_prompt_and_reply_fit_into_a_small_context(task, style, variant):
     draft = "def double(x):\n" + "".join(f"    x = x + {n} - {n}  # nothing\n" for n in range(400)) + "    return x\n"
-    found = Critique(severity=1.0, issues=("too long " * 40,) * 9, suggestions=("cut " * 60,) * 9, source="llm")
+    critique = Critique(severity=1.0, issues=("too long " * 40,) * 9, suggestions=("cut " * 60,) * 9, source="llm")
     model, sampling = scripted(context=2048), Sampling(max_tokens=1024)
-    LLMReviser(model, sampling, Prompts(variant, examples=3), style).revise(task, draft, found)
+    LLMReviser(model, sampling, Prompts(variant, examples=3), style).revise(task, draft, critique)
     prompt = model.received[0][0].content
     assert estimated(prompt) + sampling.max_tokens + ENVELOPE <= model.context
     assert task.prompt.strip() in prompt
@@ -69,9 +71,9 @@ def test_prompt_and_reply_fit_into_a_small_context(task, style, variant):
 
 def test_later_issues_go_before_any_line_of_the_draft(task):
     draft = PROGRAM + "# kept\n" * 20
-    found = Critique(severity=1.0, issues=tuple(f"{n} " + "wrong " * 60 for n in range(5)), source="llm")
+    critique = Critique(severity=1.0, issues=tuple(f"{n} " + "wrong " * 60 for n in range(5)), source="llm")
     model = scripted(context=700)
-    LLMReviser(model, Sampling(max_tokens=200)).revise(task, draft, found)
+    LLMReviser(model, Sampling(max_tokens=200)).revise(task, draft, critique)
     prompt = model.received[0][0].content
     assert prompt.count("# kept") == 20
     assert "0 wrong" in prompt
@@ -80,15 +82,15 @@ def test_later_issues_go_before_any_line_of_the_draft(task):
 
 def test_without_a_draft_the_whole_function_is_asked_for(task):
     model = scripted()
-    made = LLMReviser(model, Sampling()).revise(task, "", FOUND)
-    assert "2 * x" in made.solution
+    revision = LLMReviser(model, Sampling()).revise(task, "", FOUND)
+    assert "2 * x" in revision.solution
     assert "holds no program yet" in model.received[0][0].content
 
 
 def test_a_fence_in_an_issue_cannot_leave_its_line(task):
     model = scripted()
-    found = Critique(severity=1.0, issues=("bad\n```\nISSUE: none",), source="llm")
-    LLMReviser(model, Sampling()).revise(task, PROGRAM, found)
+    critique = Critique(severity=1.0, issues=("bad\n```\nISSUE: none",), source="llm")
+    LLMReviser(model, Sampling()).revise(task, PROGRAM, critique)
     assert "bad ``` ISSUE: none" in model.received[0][0].content
 
 

@@ -26,43 +26,46 @@ def merged(task, *said):
 
 
 def test_the_highest_severity_and_all_issues_once_in_order(task):
-    said = merged(
+    merged_critique = merged(
         task,
         critique(0.4, issues=("No empty list.", "Slow."), suggestions=("Sort.",)),
         critique(0.7, "tests", issues=("no  empty list.", "Wrong sum."), suggestions=("sort.", "Add.")),
     )
-    assert (said.severity, said.source) == (0.7, "llm+tests")
-    assert said.issues == ("No empty list.", "Slow.", "Wrong sum.")
-    assert said.suggestions == ("Sort.", "Add.")
+    assert (merged_critique.severity, merged_critique.source) == (0.7, "llm+tests")
+    assert merged_critique.issues == ("No empty list.", "Slow.", "Wrong sum.")
+    assert merged_critique.suggestions == ("Sort.", "Add.")
 
 
 def test_scores_are_weighted_by_confidence_over_the_critics_that_give_one(task):
-    said = merged(
+    merged_critique = merged(
         task, critique(score=0.9, confidence=0.5), critique(score=0.3, confidence=1.0), critique(confidence=0.7)
     )
-    assert said.score == pytest.approx((0.9 * 0.5 + 0.3 * 1.0) / 1.5)
-    assert said.confidence == 1.0
+    assert merged_critique.score == pytest.approx((0.9 * 0.5 + 0.3 * 1.0) / 1.5)
+    assert merged_critique.confidence == 1.0
 
 
 def test_without_scores_there_is_none_and_the_surest_critic_gives_the_confidence(task):
-    said = merged(task, critique(confidence=0.2), critique(confidence=0.6))
-    assert (said.score, said.confidence) == (None, 0.6)
+    merged_critique = merged(task, critique(confidence=0.2), critique(confidence=0.6))
+    assert (merged_critique.score, merged_critique.confidence) == (None, 0.6)
     assert merged(task, critique(score=0.4, confidence=0.3), critique(confidence=0.9)).confidence == 0.3
 
 
 def test_a_critic_that_found_nothing_out_is_not_heard_beside_others(task):
     unknown = critique(1.0, "tests", issues=("Nothing was found out.",), confidence=0.0)
-    said = merged(task, unknown, critique(0.1, confidence=0.5))
-    assert (said.severity, said.issues) == (0.1, ())
+    merged_critique = merged(task, unknown, critique(0.1, confidence=0.5))
+    assert (merged_critique.severity, merged_critique.issues) == (0.1, ())
     assert merged(task, unknown).severity == 1.0
 
 
 def test_one_that_fails_does_not_silence_the_others_and_stays_paid(task):
     failing = CritiqueError("cannot be understood", COST, "Well, hm.")
-    said = merged(task, failing, critique(0.4, usage=COST, reply="SEVERITY: 0.4"), ModelError("the server is gone"))
-    assert (said.severity, said.usage) == (0.4, COST + COST)
+    merged_critique = merged(
+        task, failing, critique(0.4, usage=COST, reply="SEVERITY: 0.4"), ModelError("the server is gone")
+    )
+    assert (merged_critique.severity, merged_critique.usage) == (0.4, COST + COST)
     assert all(
-        words in said.reply for words in ("SEVERITY: 0.4", "cannot be understood", "Well, hm.", "server is gone")
+        words in merged_critique.reply
+        for words in ("SEVERITY: 0.4", "cannot be understood", "Well, hm.", "server is gone")
     )
 
 
@@ -79,8 +82,8 @@ def test_a_broken_harness_is_not_swallowed(task):
 
 def test_costs_messages_and_seconds_are_summed(task):
     asked = (Message(role="user", content="?"),)
-    said = merged(task, critique(usage=COST, messages=asked, seconds=1.0), critique(usage=COST, seconds=0.5))
-    assert (said.usage, said.messages, said.seconds) == (COST + COST, asked, 1.5)
+    merged_critique = merged(task, critique(usage=COST, messages=asked, seconds=1.0), critique(usage=COST, seconds=0.5))
+    assert (merged_critique.usage, merged_critique.messages, merged_critique.seconds) == (COST + COST, asked, 1.5)
 
 
 def test_no_critic_at_all_is_refused():

@@ -37,13 +37,13 @@ def critique(*issues):
 def test_what_it_mends_passes_the_tests_that_failed_and_the_rest_is_handed_over(sandbox, task, program, mended):
     critic, fallback = ToolCritic(UnitTests(sandbox)), Asked()
     before = critic.critique(task, program)
-    made = Targeted(fallback).revise(task, program, before)
+    revision = Targeted(fallback).revise(task, program, before)
     assert before.severity == 1.0
     assert fallback.times == (0 if mended else 1)
     if mended:
-        assert critic.critique(task, made.solution).severity == 0.0
-        assert (made.strategy, made.usage, made.messages) == ("targeted", Usage(), ())
-        assert made.extraction in made.rationale
+        assert critic.critique(task, revision.solution).severity == 0.0
+        assert (revision.strategy, revision.usage, revision.messages) == ("targeted", Usage(), ())
+        assert revision.extraction in revision.rationale
 
 
 def test_nothing_is_touched_that_no_issue_points_at(task):
@@ -107,6 +107,6 @@ def test_a_returned_value_keeps_its_lines(task):
 
 def test_several_rules_may_apply_at_once(task):
     program = "def double(x):\n    y = math.fsum([x, x])\n"
-    made = Targeted(Asked()).revise(task, program, critique("name 'math' is not defined", "expected 4, got None"))
-    assert made.solution == "import math\ndef double(x):\n    y = math.fsum([x, x])\n    return y\n"
-    assert made.extraction == "missing_imports, missing_return"
+    revision = Targeted(Asked()).revise(task, program, critique("name 'math' is not defined", "expected 4, got None"))
+    assert revision.solution == "import math\ndef double(x):\n    y = math.fsum([x, x])\n    return y\n"
+    assert revision.extraction == "missing_imports, missing_return"

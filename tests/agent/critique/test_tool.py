@@ -20,22 +20,22 @@ class Says:
 
 
 def test_a_failing_test_is_an_issue_in_words(sandbox, task):
-    said = ToolCritic(UnitTests(sandbox)).critique(task, WRONG)
-    assert said.issues == ("`assert double(2) == 4` -> expected 4, got 2",)
-    assert (said.severity, said.score, said.confidence, said.source) == (1.0, 0.0, 1.0, "tests")
-    assert (said.messages, said.usage) == ((), Usage())
+    critique = ToolCritic(UnitTests(sandbox)).critique(task, WRONG)
+    assert critique.issues == ("`assert double(2) == 4` -> expected 4, got 2",)
+    assert (critique.severity, critique.score, critique.confidence, critique.source) == (1.0, 0.0, 1.0, "tests")
+    assert (critique.messages, critique.usage) == ((), Usage())
 
 
 def test_a_draft_that_passes_leaves_nothing_to_mend(sandbox, task):
-    said = ToolCritic(UnitTests(sandbox)).critique(task, RIGHT)
-    assert (said.severity, said.score, said.issues) == (0.0, 1.0, ())
+    critique = ToolCritic(UnitTests(sandbox)).critique(task, RIGHT)
+    assert (critique.severity, critique.score, critique.issues) == (0.0, 1.0, ())
 
 
 def test_no_hidden_test_and_none_of_its_values_is_told(sandbox, task):
     program = "def double(x):\n    return 4\n"  # passes what is shown, fails what is hidden
-    said = ToolCritic(UnitTests(sandbox)).critique(task, program)
-    assert said.severity == 0.0
-    assert "-6" not in str(said)
+    critique = ToolCritic(UnitTests(sandbox)).critique(task, program)
+    assert critique.severity == 0.0
+    assert "-6" not in str(critique)
 
 
 def test_an_exception_is_told_with_its_line(sandbox, task):
@@ -45,25 +45,25 @@ def test_an_exception_is_told_with_its_line(sandbox, task):
 
 
 def test_no_program_is_a_failure_and_not_unknown(sandbox, task):
-    said = ToolCritic(UnitTests(sandbox)).critique(task, "")
-    assert (said.severity, said.confidence) == (1.0, 1.0)
-    assert "no code for double" in said.issues[0]
+    critique = ToolCritic(UnitTests(sandbox)).critique(task, "")
+    assert (critique.severity, critique.confidence) == (1.0, 1.0)
+    assert "no code for double" in critique.issues[0]
 
 
 @pytest.mark.parametrize("threshold", [0.3, 1.0])
 def test_what_nobody_judged_neither_ends_a_loop_nor_counts(sandbox, task, threshold):
-    said = ToolCritic(UnitTests(sandbox)).critique(replace(task, visible_tests=()), WRONG)
-    assert not said.severity < threshold
-    assert (said.confidence, said.score) == (0.0, None)
-    assert said.issues == ("Nothing was found out: the task shows no test",)
+    critique = ToolCritic(UnitTests(sandbox)).critique(replace(task, visible_tests=()), WRONG)
+    assert not critique.severity < threshold
+    assert (critique.confidence, critique.score) == (0.0, None)
+    assert critique.issues == ("Nothing was found out: the task shows no test",)
 
 
 def test_a_tool_that_did_not_run_says_why(task):
-    said = ToolCritic(Says(outcome="harness_error", issues=("lint by ruff did not run: not found",))).critique(
+    critique = ToolCritic(Says(outcome="harness_error", issues=("lint by ruff did not run: not found",))).critique(
         task, WRONG
     )
-    assert (said.severity, said.confidence, said.score) == (1.0, 0.0, None)
-    assert "did not run: not found" in said.issues[0]
+    assert (critique.severity, critique.confidence, critique.score) == (1.0, 0.0, None)
+    assert "did not run: not found" in critique.issues[0]
 
 
 def test_heuristics_that_ran_no_test_judge_no_draft(task):
@@ -71,26 +71,26 @@ def test_heuristics_that_ran_no_test_judge_no_draft(task):
 
 
 def test_a_linters_finding_counts_as_far_as_its_weight(task):
-    said = ToolCritic(StaticCheck("ruff"), weight=0.4).critique(task, "def double(x):\n    return 2 * y\n")
-    assert (said.severity, said.score, said.source) == (0.4, 0.0, "lint")
-    assert 0 < said.confidence <= 0.4
-    assert "y" in said.issues[0]
+    critique = ToolCritic(StaticCheck("ruff"), weight=0.4).critique(task, "def double(x):\n    return 2 * y\n")
+    assert (critique.severity, critique.score, critique.source) == (0.4, 0.0, "lint")
+    assert 0 < critique.confidence <= 0.4
+    assert "y" in critique.issues[0]
     assert ToolCritic(StaticCheck("ruff"), weight=0.4).critique(task, RIGHT).severity == 0.0
 
 
 def test_checks_beyond_the_first_are_counted_and_words_are_bounded(task):
     checks = tuple(Check(name=f"assert f({n}) " + "x" * 900, outcome="fail", message="m" * 900) for n in range(9))
-    said = ToolCritic(Says(checks=checks)).critique(task, WRONG)
-    assert said.issues[-1] == "6 more checks fail"
-    assert len(said.issues) == SHOWN + 1
-    assert max(map(len, said.issues)) < 500
+    critique = ToolCritic(Says(checks=checks)).critique(task, WRONG)
+    assert critique.issues[-1] == "6 more checks fail"
+    assert len(critique.issues) == SHOWN + 1
+    assert max(map(len, critique.issues)) < 500
 
 
 def test_confidence_and_suggestions_are_the_evaluators(task):
     evaluator = Says(confidence=0.6, suggestions=("Sort first.",), issues=("Too long.",), seconds=0.5)
-    said = ToolCritic(evaluator).critique(task, WRONG)
-    assert (said.severity, said.score, said.confidence) == (0.75, 0.25, 0.6)
-    assert (said.suggestions, said.issues, said.seconds) == (("Sort first.",), ("Too long.",), 0.5)
+    critique = ToolCritic(evaluator).critique(task, WRONG)
+    assert (critique.severity, critique.score, critique.confidence) == (0.75, 0.25, 0.6)
+    assert (critique.suggestions, critique.issues, critique.seconds) == (("Sort first.",), ("Too long.",), 0.5)
     assert evaluator.program == WRONG
 
 

@@ -8,10 +8,10 @@ from reflexion_lab.agent.critique.verdict import CONFIDENCE_UNSTATED, ITEM_CHARS
 
 
 def test_labelled_lines():
-    said = parse_verdict("ISSUE: The loop ends early.\nISSUE: No empty list.\nSUGGESTION: Use <=.\nSEVERITY: 0.7\n")
-    assert said.issues == ("The loop ends early.", "No empty list.")
-    assert (said.suggestions, said.severity) == (("Use <=.",), 0.7)
-    assert (said.score, said.confidence) == (None, CONFIDENCE_UNSTATED)
+    verdict = parse_verdict("ISSUE: The loop ends early.\nISSUE: No empty list.\nSUGGESTION: Use <=.\nSEVERITY: 0.7\n")
+    assert verdict.issues == ("The loop ends early.", "No empty list.")
+    assert (verdict.suggestions, verdict.severity) == (("Use <=.",), 0.7)
+    assert (verdict.score, verdict.confidence) == (None, CONFIDENCE_UNSTATED)
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_labelled_lines():
     ],
 )
 def test_other_ways_to_say_the_same(reply):
-    said = parse_verdict(reply)
-    assert (said.issues, said.suggestions) == (("The loop ends early.", "No empty list."), ("Use <=.",))
-    assert said.severity == pytest.approx(0.7)
+    verdict = parse_verdict(reply)
+    assert (verdict.issues, verdict.suggestions) == (("The loop ends early.", "No empty list."), ("Use <=.",))
+    assert verdict.severity == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_severities_in_words_and_out_of_range(stated, severity):
 
 @pytest.mark.parametrize("reply", ["ISSUE: none", "Issues: No issues found.", "No problems.", '{"issues": []}'])
 def test_the_word_that_there_is_no_issue_is_a_severity_of_zero(reply):
-    said = parse_verdict(reply)
-    assert (said.severity, said.issues) == (0.0, ())
+    verdict = parse_verdict(reply)
+    assert (verdict.severity, verdict.issues) == (0.0, ())
 
 
 def test_issues_without_a_number_neither_end_a_loop_nor_are_the_worst():
@@ -65,10 +65,10 @@ def test_issues_without_a_number_neither_end_a_loop_nor_are_the_worst():
 
 
 def test_score_and_confidence_are_read_where_they_are_given():
-    said = parse_verdict("SEVERITY: 0.5\nSCORE: 6/10\nCONFIDENCE: 90%")
-    assert (said.score, said.confidence) == (0.6, 0.9)
-    said = parse_verdict('{"severity": true, "issues": ["x y"], "score": NaN, "confidence": 2}')
-    assert (said.severity, said.score, said.confidence) == (0.5, None, 0.5)
+    verdict = parse_verdict("SEVERITY: 0.5\nSCORE: 6/10\nCONFIDENCE: 90%")
+    assert (verdict.score, verdict.confidence) == (0.6, 0.9)
+    verdict = parse_verdict('{"severity": true, "issues": ["x y"], "score": NaN, "confidence": 2}')
+    assert (verdict.severity, verdict.score, verdict.confidence) == (0.5, None, 0.5)
 
 
 @pytest.mark.parametrize("reply", ["", "I like it.", "SEVERITY: dunno", '{"verdict": "bad"}', "<think>ISSUE: x"])
@@ -78,9 +78,9 @@ def test_a_reply_that_says_nothing_is_unreadable(reply):
 
 
 def test_what_is_kept_is_bounded():
-    said = parse_verdict("\n".join(f"ISSUE: {number} {'x' * 1000}" for number in range(50)))
-    assert len(said.issues) == ITEMS
-    assert max(map(len, said.issues)) <= ITEM_CHARS
+    verdict = parse_verdict("\n".join(f"ISSUE: {number} {'x' * 1000}" for number in range(50)))
+    assert len(verdict.issues) == ITEMS
+    assert max(map(len, verdict.issues)) <= ITEM_CHARS
 
 
 PIECES = st.sampled_from(
@@ -92,19 +92,19 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES | st.text(max_size=5), max_size=40).map("".join))
 def test_nothing_but_unreadable_is_ever_raised(reply):
     try:
-        said = parse_verdict(reply)
+        verdict = parse_verdict(reply)
     except Unreadable:
         return
-    assert 0 <= said.severity <= 1
-    assert 0 <= said.confidence <= 1
-    assert said.score is None or 0 <= said.score <= 1
-    json.dumps([*said.issues, *said.suggestions]).encode()
-    "".join((*said.issues, *said.suggestions)).encode()
+    assert 0 <= verdict.severity <= 1
+    assert 0 <= verdict.confidence <= 1
+    assert verdict.score is None or 0 <= verdict.score <= 1
+    json.dumps([*verdict.issues, *verdict.suggestions]).encode()
+    "".join((*verdict.issues, *verdict.suggestions)).encode()
 
 
 def test_a_minus_amid_an_issue_is_no_bullet():
-    said = parse_verdict("- ISSUE: len(string) - n runs below zero\nSEVERITY: 0.5\n").issues
-    assert said == ("len(string) - n runs below zero",)
+    verdict = parse_verdict("- ISSUE: len(string) - n runs below zero\nSEVERITY: 0.5\n").issues
+    assert verdict == ("len(string) - n runs below zero",)
     assert parse_verdict('{"severity": 0.5, "issues": ["- a * b - c is off"]}').issues == ("a * b - c is off",)
 
 

@@ -369,11 +369,11 @@ def the_run(tmp_path):
 
 def test_a_run_stops_at_its_cap_and_goes_on_with_a_higher_one(command, tmp_path, capsys):
     assert cli.main(["run", *command, "caps.calls=7"]) == 3
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     folder = the_run(tmp_path)
-    assert f"resume={folder.path.relative_to(tmp_path)}" in said
-    assert "cap reached: caps.calls=7 is reached: newly spent are 7 calls" in said
-    assert "such as caps.calls=16" in said
+    assert f"resume={folder.path.relative_to(tmp_path)}" in output
+    assert "cap reached: caps.calls=7 is reached: newly spent are 7 calls" in output
+    assert "such as caps.calls=16" in output
     results = folder.results
     assert len(results) == 3
     assert all(len(folder.attempts[task_id]) == result.attempts == 2 for task_id, result in results.items())
@@ -406,9 +406,9 @@ def test_a_run_whose_prices_nobody_knows_prints_no_zero(command, tmp_path, capsy
     folder.write_json("manifest.json", manifest | {"prices": {"actor": "unknown"}})
     capsys.readouterr()
     assert cli.main(["show", str(folder.path)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "cost: unknown" in shown
-    assert "0.0000" not in shown
+    text = " ".join(capsys.readouterr().out.split())
+    assert "cost: unknown" in text
+    assert "0.0000" not in text
 
 
 def test_the_cells_of_a_sweep_share_the_caps(command, tmp_path, capsys):

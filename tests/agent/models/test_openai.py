@@ -175,9 +175,9 @@ def test_messages_and_sampling_are_sent_as_they_are(model, server):
 
 
 def test_every_draw_has_a_seed_of_its_own(model, server):
-    asked = model(GOOD)
+    client = model(GOOD)
     for sample in range(3):
-        ask(asked, sample=sample)
+        ask(client, sample=sample)
     seeds = [body["seed"] for _, _, body in server.requests]
     assert seeds == [draw_seed(HELLO, GREEDY, sample) for sample in range(3)]
     assert len(set(seeds)) == 3
@@ -305,9 +305,9 @@ def test_the_rate_limit_counts_retries_too(model, server, monkeypatch):
     monkeypatch.setattr(
         "reflexion_lab.agent.models.requests.Pace.wait", lambda pace: turns.append(len(server.requests))
     )
-    asked = model(answers({}, 500, Retry_After="0.01"), GOOD, requests_per_minute=60)
-    ask(asked)
-    ask(asked)
+    client = model(answers({}, 500, Retry_After="0.01"), GOOD, requests_per_minute=60)
+    ask(client)
+    ask(client)
     assert turns == [0, 1, 2]
 
 
@@ -327,9 +327,9 @@ def test_the_key_is_in_no_error_no_repr_and_no_fingerprint(model, waits):
         reset,
     ]
     for echo in echoes:
-        asked = model(echo, retries=0)
-        error = error_of(asked)
-        shown = [*traceback.format_exception(error), repr(error), repr(asked), asked.fingerprint]
+        client = model(echo, retries=0)
+        error = error_of(client)
+        shown = [*traceback.format_exception(error), repr(error), repr(client), client.fingerprint]
         assert error.__cause__ is None
         assert error.__context__ is None
         # A piece of it, so that a cut does not hide the rest.

@@ -174,9 +174,9 @@ def test_a_reply_stored_without_a_cost_gets_one_when_the_price_is_known(tmp_path
     path = tmp_path / "calls.sqlite"
     for price in (UNKNOWN, Price(per_million=(1e6, 1e6), words="")):
         model = CachedModel(ScriptedModel(lambda messages: "x" * 12), path, price=price)
-        found = model.complete(HELLO, sampling=Sampling())
+        completion = model.complete(HELLO, sampling=Sampling())
         model.close()
-    assert (found.cached, found.usage.tokens, found.usage.cost) == (True, 5, 5.0)
+    assert (completion.cached, completion.usage.tokens, completion.usage.cost) == (True, 5, 5.0)
 
 
 def test_a_cost_that_was_paid_stays_as_it_was():

@@ -59,9 +59,9 @@ def test_a_model_that_was_not_recorded_is_named(tmp_path):
 
 def test_an_empty_recording_is_refused(tmp_path):
     record(tmp_path / "calls")
-    begun = CallStore(tmp_path / "calls")
-    begun.open()
-    begun.close()
+    store = CallStore(tmp_path / "calls")
+    store.open()
+    store.close()
     with pytest.raises(ModelError, match="replies of no model"):
         ReplayModel(tmp_path / "calls")
 

@@ -82,7 +82,7 @@ def lab(tmp_path, monkeypatch, capsys):
         code = cli.main(
             [
                 "run",
-                *("-m" for one in overrides if "," in one and "[" not in one),
+                *("-m" for override in overrides if "," in override and "[" not in override),
                 *("model=openai", "actor=single_shot", "benchmark=jsonl", "benchmark.load.path=t.jsonl"),
                 *(
                     "tracker=none",
@@ -93,14 +93,22 @@ def lab(tmp_path, monkeypatch, capsys):
                     "cache.executions=null",
                 ),
                 *("model.retries=0", "model.price_per_million=[1,2]"),
-                *(() if any(one.startswith("model.base_url") for one in overrides) else (f"model.base_url={url}/v1",)),
-                *(() if any(one.startswith("model.model") for one in overrides) else ("model.model=stub-7b",)),
+                *(
+                    ()
+                    if any(override.startswith("model.base_url") for override in overrides)
+                    else (f"model.base_url={url}/v1",)
+                ),
+                *(
+                    ()
+                    if any(override.startswith("model.model") for override in overrides)
+                    else ("model.model=stub-7b",)
+                ),
                 *overrides,
             ]
         )
-        said = capsys.readouterr()
+        output = capsys.readouterr()
         summaries = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("runs/2*/summary.json"))]
-        return code, said.out + said.err, summaries
+        return code, output.out + output.err, summaries
 
     return run
 

@@ -92,8 +92,8 @@ def test_at_full_spread_every_draw_of_a_task_is_alike():
             role="user", content=Prompts().render("solve", prompt=TASKS[3].prompt, task_id="", memory=Recollection())
         )
     ]
-    drawn = {"wrong draft" in model.complete(ask, sampling=SAMPLING, sample=n).text for n in range(30)}
-    assert len(drawn) == 1
+    names = {"wrong draft" in model.complete(ask, sampling=SAMPLING, sample=n).text for n in range(30)}
+    assert len(names) == 1
     mixed = SimulatedModel(TASKS, first=0.5, spread=0)
     assert len({"wrong draft" in mixed.complete(ask, sampling=SAMPLING, sample=n).text for n in range(30)}) == 2
 
@@ -180,8 +180,8 @@ def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
     shown = {
         injected: {
             second.memory.omega
-            for made in folder.attempts.values()
-            for first, second in itertools.pairwise(made)
+            for attempt in folder.attempts.values()
+            for first, second in itertools.pairwise(attempt)
             if first.evaluation.injected == injected
         }
         for injected in ("", "false_negative")

@@ -285,9 +285,11 @@ def test_further_labels_are_read_and_end_the_field_before_them(label: str, form:
     lines = PLAIN.splitlines()
     for place in range(5):
         reply = "\n".join([*lines[:place], form.format(label.replace("_", " ").title(), "Kept."), *lines[place:]])
-        said = parse_fields(reply)
-        assert getattr(said, label.lower()) == (("Kept.",) if label == "LESSONS" else "Kept.")
-        assert [getattr(said, name.lower()) for name in LABELS] == [getattr(EXPECTED, name.lower()) for name in LABELS]
+        fields = parse_fields(reply)
+        assert getattr(fields, label.lower()) == (("Kept.",) if label == "LESSONS" else "Kept.")
+        assert [getattr(fields, name.lower()) for name in LABELS] == [
+            getattr(EXPECTED, name.lower()) for name in LABELS
+        ]
 
 
 def test_each_line_below_lessons_is_a_lesson() -> None:
@@ -301,8 +303,14 @@ def test_lessons_are_bounded() -> None:
 
 
 def test_a_reply_without_further_labels_says_nothing_of_them() -> None:
-    said = parse_fields(PLAIN + "KEY_INSIGHT:\nLESSONS: ...\n")
-    assert (said.what_worked, said.key_insight, said.category, said.action_items, said.lessons) == ("", "", "", (), ())
+    fields = parse_fields(PLAIN + "KEY_INSIGHT:\nLESSONS: ...\n")
+    assert (fields.what_worked, fields.key_insight, fields.category, fields.action_items, fields.lessons) == (
+        "",
+        "",
+        "",
+        (),
+        (),
+    )
 
 
 def test_drafts_within_thoughts_do_not_count() -> None:

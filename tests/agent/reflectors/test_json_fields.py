@@ -68,11 +68,11 @@ def test_what_is_written_as_json_is_read_back(fields, spell, ascii_only, indent)
 @given(anything, st.text(max_size=20), st.text(max_size=20))
 def test_any_json_gives_fields_or_a_parse_error(value, before, after):
     try:
-        said = parse_fields(before + json.dumps(value) + after)
+        fields = parse_fields(before + json.dumps(value) + after)
     except ParseError:
         return
-    assert 0 <= said.confidence <= 1
-    assert said.root_cause and said.what_went_wrong and said.what_to_change
+    assert 0 <= fields.confidence <= 1
+    assert fields.root_cause and fields.what_went_wrong and fields.what_to_change
 
 
 @given(st.text('{}[]":,\\ \nu0dROOT_CAUSEconfidence1.N'))
@@ -109,32 +109,32 @@ def test_labelled_lines_come_before_json():
 
 
 def test_analysis_stands_for_cause_and_symptom():
-    said = parse_fields(json.dumps(ANALYSED))
-    assert said.root_cause == said.what_went_wrong == "The empty list was never tried."
-    assert said.what_to_change == "Return 0 for an empty list."
-    assert said.action_items == ("Guard the empty list", "Try it by hand")
-    assert (said.category, said.confidence) == ("test_gap", 0.7)
+    fields = parse_fields(json.dumps(ANALYSED))
+    assert fields.root_cause == fields.what_went_wrong == "The empty list was never tried."
+    assert fields.what_to_change == "Return 0 for an empty list."
+    assert fields.action_items == ("Guard the empty list", "Try it by hand")
+    assert (fields.category, fields.confidence) == ("test_gap", 0.7)
 
 
 def test_a_cause_of_its_own_comes_before_the_analysis():
-    said = parse_fields(json.dumps({**ANALYSED, "root_cause": "No guard."}))
-    assert (said.root_cause, said.what_went_wrong) == ("No guard.", "The empty list was never tried.")
+    fields = parse_fields(json.dumps({**ANALYSED, "root_cause": "No guard."}))
+    assert (fields.root_cause, fields.what_went_wrong) == ("No guard.", "The empty list was never tried.")
 
 
 def test_the_analysed_shape_is_bounded():
     long = {"analysis": "x" * 900, "action_items": ["y" * 400] * 9, "confidence": 10, "category": "cosmic_rays"}
-    said = parse_fields(json.dumps({**ANALYSED, **long, "actionItems": None}))
-    assert (said.root_cause, said.what_went_wrong) == ("x" * 500, "x" * 500)
-    assert said.action_items == ("y" * 200,) * 5
-    assert (said.confidence, said.category) == (1.0, "root_cause")
+    fields = parse_fields(json.dumps({**ANALYSED, **long, "actionItems": None}))
+    assert (fields.root_cause, fields.what_went_wrong) == ("x" * 500, "x" * 500)
+    assert fields.action_items == ("y" * 200,) * 5
+    assert (fields.confidence, fields.category) == (1.0, "root_cause")
 
 
 def test_the_scored_shape_needs_no_confidence():
-    said = parse_fields(json.dumps(SCORED))
-    assert (said.root_cause, said.what_went_wrong) == ("range ends before its end.", "The last item was left out.")
-    assert said.what_to_change == "Loop over the items, not over positions."
-    assert (said.what_worked, said.key_insight) == ("The loop itself.", "A range leaves out its end.")
-    assert said.confidence == 0.5
+    fields = parse_fields(json.dumps(SCORED))
+    assert (fields.root_cause, fields.what_went_wrong) == ("range ends before its end.", "The last item was left out.")
+    assert fields.what_to_change == "Loop over the items, not over positions."
+    assert (fields.what_worked, fields.key_insight) == ("The loop itself.", "A range leaves out its end.")
+    assert fields.confidence == 0.5
     assert parse_fields(json.dumps({**SCORED, "confidence": 0.9})).confidence == 0.9
 
 
@@ -161,9 +161,9 @@ def test_no_other_shape_goes_without_a_confidence(shape):
 @pytest.mark.parametrize("stated", ["NaN", "Infinity", '"high"', "1.7", "1e400"])
 def test_a_confidence_that_is_no_clear_number_is_neutral(shape, stated):
     others = {key: value for key, value in shape.items() if key.lower() != "confidence"}
-    said = parse_fields(json.dumps(others)[:-1] + f', "confidence": {stated}}}')
-    assert (said.confidence, said.is_stated) == (0.5, False)
-    assert said.root_cause and said.what_to_change
+    fields = parse_fields(json.dumps(others)[:-1] + f', "confidence": {stated}}}')
+    assert (fields.confidence, fields.is_stated) == (0.5, False)
+    assert fields.root_cause and fields.what_to_change
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_missing_and_empty_keys_are_all_named(absent, empty):
 
 
 def test_half_a_character_reaches_no_file():
-    said = parse_fields(json.dumps({**OURS, "ROOT_CAUSE": "half \ud800 and whole \U0001f600"}))
-    assert said.root_cause == "half ? and whole \U0001f600"
-    assert msgspec.json.decode(msgspec.json.encode(said), type=Fields) == said
+    fields = parse_fields(json.dumps({**OURS, "ROOT_CAUSE": "half \ud800 and whole \U0001f600"}))
+    assert fields.root_cause == "half ? and whole \U0001f600"
+    assert msgspec.json.decode(msgspec.json.encode(fields), type=Fields) == fields
 
 
 @pytest.mark.parametrize(

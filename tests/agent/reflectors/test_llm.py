@@ -288,15 +288,15 @@ def test_examples_go_first_then_the_oldest_priors_then_program_and_evidence() ->
     seen = set()
     for context in range(4000, 500, -20):
         prompt, _ = fitted(context, TASK, attempt, episodes, examples=3)
-        shown = sum(name in prompt for name in names)
+        total = sum(name in prompt for name in names)
         told = ["cause 1." in prompt, "cause 2." in prompt]
         whole = prompt.count("y = 1") >= 280
-        assert names[:shown] == [name for name in names if name in prompt]
-        assert told == [True, True] or shown == 0
+        assert names[:total] == [name for name in names if name in prompt]
+        assert told == [True, True] or total == 0
         assert told in ([True, True], [False, True], [False, False])
         assert whole or told == [False, False]
         assert TASK.prompt.strip() in prompt
-        seen.add((shown, *told, whole))
+        seen.add((total, *told, whole))
     assert {(3, True, True, True), (0, True, True, True), (0, False, True, True), (0, False, False, False)} <= seen
 
 
@@ -310,9 +310,9 @@ def test_a_model_whose_context_is_unknown_gets_the_whole_prompt() -> None:
 def test_so_many_examples_stand_before_the_question_as_the_config_asks_for(examples: int) -> None:
     model = says(REPLY)
     LLMReflector(model, Sampling(), Prompts(examples=examples)).reflect(TASK, attempt_with(WRONG), [])
-    shown = [example for example in known_examples() if example.wrong.strip() in model.prompt]
-    assert shown == list(known_examples()[:examples])
-    for example in shown:
+    items = [example for example in known_examples() if example.wrong.strip() in model.prompt]
+    assert items == list(known_examples()[:examples])
+    for example in items:
         for text in (example.evidence, example.root_cause, example.what_went_wrong, example.what_to_change):
             assert model.prompt.index(text) < model.prompt.index("Attempt: 2")
 

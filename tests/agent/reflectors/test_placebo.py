@@ -52,12 +52,12 @@ class Gives:
 
 
 def test_feedback_stands_in_the_place_of_words() -> None:
-    said = FeedbackOnly().reflect(TASK, make.attempt(WRONG, LATE), [])
-    assert said.root_cause == said.what_to_change == ""
-    assert "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)" in said.what_went_wrong
-    assert LATE.name in said.what_went_wrong
-    assert (said.source, said.category) == ("control:feedback_only", "assertion")
-    assert (said.confidence, said.confidence_source, said.usage) == (0.0, "none", Usage())
+    reflection = FeedbackOnly().reflect(TASK, make.attempt(WRONG, LATE), [])
+    assert reflection.root_cause == reflection.what_to_change == ""
+    assert "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)" in reflection.what_went_wrong
+    assert LATE.name in reflection.what_went_wrong
+    assert (reflection.source, reflection.category) == ("control:feedback_only", "assertion")
+    assert (reflection.confidence, reflection.confidence_source, reflection.usage) == (0.0, "none", Usage())
 
 
 def test_feedback_is_bounded() -> None:
@@ -68,14 +68,14 @@ def test_feedback_is_bounded() -> None:
 
 
 def test_generic_advice_is_the_same_whatever_happened() -> None:
-    one = Generic().reflect(TASK, make.attempt(WRONG), [])
+    reflection = Generic().reflect(TASK, make.attempt(WRONG), [])
     other = Generic().reflect(
         Task(task_id="t/2", prompt="p", entry_point="f"),
         make.attempt(LATE, number=3, task_id="t/2"),
-        [make.episode(reflection=one)],
+        [make.episode(reflection=reflection)],
     )
-    assert one.texts == other.texts
-    assert (one.source, one.confidence, one.confidence_source) == ("control:generic", 0.0, "none")
+    assert reflection.texts == other.texts
+    assert (reflection.source, reflection.confidence, reflection.confidence_source) == ("control:generic", 0.0, "none")
     assert other.category == "timeout"
 
 
@@ -86,10 +86,10 @@ def test_generic_advice_is_what_the_flags_call_generic() -> None:
 
 
 def test_filler_is_as_long_as_what_was_said_and_says_nothing_of_it() -> None:
-    said = reflection()
-    filler = LengthMatched(Gives(said), seed=0).reflect(TASK, make.attempt(WRONG), [])
+    words = reflection()
+    filler = LengthMatched(Gives(words), seed=0).reflect(TASK, make.attempt(WRONG), [])
     assert filler is not None
-    assert list(map(estimated, filler.texts)) == list(map(estimated, said.texts))
+    assert list(map(estimated, filler.texts)) == list(map(estimated, words.texts))
     assert {word.strip(",").casefold() for text in filler.texts for word in text.split()} <= set(WORDS)
 
 
@@ -118,30 +118,30 @@ def test_filler_goes_by_seed_task_and_attempt_alone() -> None:
     def filler(seed: int, number: int, task_id: str = "t/1") -> tuple[str, ...]:
         task = Task(task_id=task_id, prompt="p", entry_point="f")
         attempt = make.attempt(WRONG, number=number, task_id=task_id)
-        said = LengthMatched(Gives(reflection()), seed).reflect(task, attempt, [])
-        assert said is not None
-        return said.texts
+        words = LengthMatched(Gives(reflection()), seed).reflect(task, attempt, [])
+        assert words is not None
+        return words.texts
 
     assert filler(0, 1) == filler(0, 1)
     assert len({filler(0, 1), filler(1, 1), filler(0, 2), filler(0, 1, "t/2")}) == 4
 
 
 def test_keywords_are_the_words_that_carry_sense_each_once_in_order() -> None:
-    said = Keywords(Gives(reflection(root_cause="The loop in the loop is the line that I broke."))).reflect(
+    words = Keywords(Gives(reflection(root_cause="The loop in the loop is the line that I broke."))).reflect(
         TASK, make.attempt(WRONG), []
     )
-    assert said is not None
-    assert said.root_cause == "loop line broke"
-    assert said.what_to_change == "write b"
-    assert said.lessons == ("signs matter",)
+    assert words is not None
+    assert words.root_cause == "loop line broke"
+    assert words.what_to_change == "write b"
+    assert words.lessons == ("signs matter",)
 
 
 @pytest.mark.parametrize("control", [LengthMatched, Keywords])
 def test_a_reworded_control_keeps_confidence_category_reply_and_cost(control: type) -> None:
-    said = control(Gives(reflection(problem="parse_error: x"))).reflect(TASK, make.attempt(WRONG), [])
-    assert said.source == f"control:{'keywords' if control is Keywords else 'length_matched'}"
-    assert (said.confidence, said.category, said.text, said.usage) == (0.9, "assertion", "the reply", COST)
-    assert said.problem == "parse_error: x"
+    words = control(Gives(reflection(problem="parse_error: x"))).reflect(TASK, make.attempt(WRONG), [])
+    assert words.source == f"control:{'keywords' if control is Keywords else 'length_matched'}"
+    assert (words.confidence, words.category, words.text, words.usage) == (0.9, "assertion", "the reply", COST)
+    assert words.problem == "parse_error: x"
 
 
 @pytest.mark.parametrize("control", [LengthMatched, Keywords])
@@ -162,8 +162,8 @@ def test_the_first_reads_what_it_said_and_not_what_became_of_it(control: type) -
 
 
 def test_templates_leave_empty_fields_out() -> None:
-    said = FeedbackOnly().reflect(TASK, make.attempt(WRONG), [])
-    memory = Recollection(episodes=(make.episode(reflection=said),))
+    reflection = FeedbackOnly().reflect(TASK, make.attempt(WRONG), [])
+    memory = Recollection(episodes=(make.episode(reflection=reflection),))
     chat = Prompts().render("solve", prompt=TASK.prompt, task_id="t/1", memory=memory)
     assert "What went wrong: `assert add(1, 2) == 3`" in chat
     assert "Root cause" not in chat
@@ -174,9 +174,9 @@ def test_templates_leave_empty_fields_out() -> None:
 def test_every_reflector_of_the_config_can_be_made(name: str) -> None:
     cfg = compose(f"reflector={name}", "seed=7")
     parts = {"model": None, "prompts": None, "known": None}
-    made = build(cfg.reflector, "reflector", parts)
-    assert getattr(made, "seed", 7) == 7
-    assert callable(made.reflect)
+    part = build(cfg.reflector, "reflector", parts)
+    assert getattr(part, "seed", 7) == 7
+    assert callable(part.reflect)
 
 
 @pytest.mark.parametrize("name", ["length_matched", "keywords"])

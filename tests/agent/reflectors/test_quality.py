@@ -111,8 +111,8 @@ def test_naming_no_part_of_the_program_is_no_credit(words: str) -> None:
 
 def test_a_name_in_a_comment_or_a_docstring_is_no_name_of_the_program() -> None:
     program = 'def f(x):\n    """Uses zebra."""\n    return x  # giraffe\n'
-    said = reflection(root_cause="The zebra and the giraffe.", what_went_wrong="", what_to_change="")
-    assert "no_credit" in flags(said, attempt_with(EMPTY_LIST, program=program), [])
+    words = reflection(root_cause="The zebra and the giraffe.", what_went_wrong="", what_to_change="")
+    assert "no_credit" in flags(words, attempt_with(EMPTY_LIST, program=program), [])
 
 
 @pytest.mark.parametrize(
@@ -180,19 +180,19 @@ def test_much_confidence_needs_evidence(confidence: float, flagged: bool) -> Non
 )
 def test_what_was_said_before_on_this_task_is_a_duplicate(words: str, is_duplicate: bool) -> None:
     before = reflection(what_went_wrong="", what_to_change="")
-    said = replace(before, root_cause=words)
+    changed = replace(before, root_cause=words)
     attempt = attempt_with(EMPTY_LIST)
-    assert ("duplicate" in flags(said, attempt, [make.episode(reflection=before)])) is is_duplicate
-    assert "duplicate" not in flags(said, attempt, [make.episode(reflection=before, task_id="t/2")])
-    assert "duplicate" not in flags(said, attempt, [])
+    assert ("duplicate" in flags(changed, attempt, [make.episode(reflection=before)])) is is_duplicate
+    assert "duplicate" not in flags(changed, attempt, [make.episode(reflection=before, task_id="t/2")])
+    assert "duplicate" not in flags(changed, attempt, [])
 
 
 @pytest.mark.parametrize(("changed", "is_duplicate"), [(1, True), (2, False)])
 def test_nine_words_of_ten_in_common_are_a_duplicate(changed: int, is_duplicate: bool) -> None:
     words = [f"word{n}" for n in range(20)]
     before = reflection(root_cause=" ".join(words), what_went_wrong="", what_to_change="")
-    said = replace(before, root_cause=" ".join([*words[changed:], *(f"new{n}" for n in range(changed))]))
-    assert ("duplicate" in flags(said, attempt_with(EMPTY_LIST), [make.episode(reflection=before)])) is is_duplicate
+    copy = replace(before, root_cause=" ".join([*words[changed:], *(f"new{n}" for n in range(changed))]))
+    assert ("duplicate" in flags(copy, attempt_with(EMPTY_LIST), [make.episode(reflection=before)])) is is_duplicate
 
 
 def test_empty_words_are_no_duplicate_of_empty_words() -> None:
@@ -201,8 +201,8 @@ def test_empty_words_are_no_duplicate_of_empty_words() -> None:
 
 
 def test_words_that_state_no_confidence_have_none_that_is_low() -> None:
-    said = reflection(confidence=0.0, confidence_source="none")
-    assert "low_confidence" not in flags(said, attempt_with(EMPTY_LIST), [])
+    words = reflection(confidence=0.0, confidence_source="none")
+    assert "low_confidence" not in flags(words, attempt_with(EMPTY_LIST), [])
 
 
 @pytest.mark.parametrize(
@@ -312,9 +312,9 @@ def test_any_words_about_any_program_have_flags_and_no_error(text: str, program:
         name=f"assert {value}", outcome="error", expected=value, actual=value, error_type=value, message=value
     )
     attempt = attempt_with(check, program=program)
-    said = reflection(root_cause=text, what_went_wrong=program, what_to_change=value)
-    assert flags(said, attempt, [make.episode(reflection=said)]) == flags(
-        said, attempt, [make.episode(reflection=said)]
+    words = reflection(root_cause=text, what_went_wrong=program, what_to_change=value)
+    assert flags(words, attempt, [make.episode(reflection=words)]) == flags(
+        words, attempt, [make.episode(reflection=words)]
     )
 
 
@@ -324,5 +324,5 @@ def test_any_words_about_any_program_have_flags_and_no_error(text: str, program:
 def test_hostile_lengths_are_read_in_bounded_time(piece: str) -> None:
     long = piece * (200_000 // len(piece))
     check = Check(name="assert f(1) == 2", outcome="fail", expected=long[:300], message=long[:300])
-    said = reflection(root_cause=long, what_to_change=long)
-    assert "short" not in flags(said, attempt_with(*[check] * 5, program=long), []) or not long.strip()
+    words = reflection(root_cause=long, what_to_change=long)
+    assert "short" not in flags(words, attempt_with(*[check] * 5, program=long), []) or not long.strip()

@@ -50,15 +50,15 @@ class Gives:
 
 
 def reviewed(first: Reflector, policy: str, **options: Sequence[str]) -> Reflection:
-    found = Reviewed(first, policy, **options).reflect(TASK, ATTEMPT, [])
-    assert found is not None
-    return found
+    reflection = Reviewed(first, policy, **options).reflect(TASK, ATTEMPT, [])
+    assert reflection is not None
+    return reflection
 
 
 def test_flags_are_filled_and_the_words_pass() -> None:
-    found = reviewed(Gives(POOR), "flag")
-    assert {"generic", "no_action"} <= set(found.flags)
-    assert replace(found, flags=()) == POOR
+    reflection = reviewed(Gives(POOR), "flag")
+    assert {"generic", "no_action"} <= set(reflection.flags)
+    assert replace(reflection, flags=()) == POOR
 
 
 @pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
@@ -67,8 +67,8 @@ def test_good_words_pass_at_once(policy: str) -> None:
 
 
 def test_a_retry_takes_the_better_answer_and_pays_for_both() -> None:
-    found = reviewed(Gives(POOR, GOOD), "retry")
-    assert found == replace(GOOD, usage=COST + COST)
+    reflection = reviewed(Gives(POOR, GOOD), "retry")
+    assert reflection == replace(GOOD, usage=COST + COST)
 
 
 def test_of_two_answers_the_one_with_fewer_severe_flags_is_taken_the_earlier_on_a_tie() -> None:
@@ -86,26 +86,28 @@ def test_a_retry_asks_once_and_never_again() -> None:
 
 def test_a_retry_that_fails_leaves_the_first_answer_and_its_cost_is_kept() -> None:
     paid = Completion(text="x", model="m", usage=COST)
-    found = reviewed(Gives(POOR, ReflectionError("parse_error", "no fields", paid)), "retry")
-    assert (found.root_cause, found.usage) == (POOR.root_cause, COST + COST)
+    reflection = reviewed(Gives(POOR, ReflectionError("parse_error", "no fields", paid)), "retry")
+    assert (reflection.root_cause, reflection.usage) == (POOR.root_cause, COST + COST)
     assert reviewed(Gives(POOR, None), "retry").usage == COST
 
 
 def test_rules_that_step_in_for_a_second_reply_never_replace_the_models_own_words() -> None:
     unreadable = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I see.", model="m", usage=COST))
-    found = reviewed(WithFallback(Gives(POOR, unreadable), Rules()), "retry")
-    assert (found.source, found.root_cause, found.usage) == ("llm", POOR.root_cause, COST + COST)
+    reflection = reviewed(WithFallback(Gives(POOR, unreadable), Rules()), "retry")
+    assert (reflection.source, reflection.root_cause, reflection.usage) == ("llm", POOR.root_cause, COST + COST)
 
 
 def test_what_is_rejected_reaches_no_actor_and_is_not_lost() -> None:
-    found = reviewed(Gives(POOR), "reject")
-    assert found.root_cause == found.what_went_wrong == found.what_to_change == found.key_insight == ""
-    assert found.lessons == found.action_items == ()
-    assert found.problem == "rejected: no_action, generic"
-    assert (found.text, found.usage, found.confidence) == ("poor reply", COST, 0.6)
-    assert "generic" in found.flags
+    reflection = reviewed(Gives(POOR), "reject")
+    assert (
+        reflection.root_cause == reflection.what_went_wrong == reflection.what_to_change == reflection.key_insight == ""
+    )
+    assert reflection.lessons == reflection.action_items == ()
+    assert reflection.problem == "rejected: no_action, generic"
+    assert (reflection.text, reflection.usage, reflection.confidence) == ("poor reply", COST, 0.6)
+    assert "generic" in reflection.flags
     episode = Episode(
-        agent_id="a", task_id="t/1", attempt_number=1, code="", test_results="", reflection=found, passed=False
+        agent_id="a", task_id="t/1", attempt_number=1, code="", test_results="", reflection=reflection, passed=False
     )
     for template in ("solve", "continue_solve"):
         prompt = Prompts().render(template, prompt=TASK.prompt, task_id="t/1", memory=Recollection(episodes=(episode,)))
@@ -114,23 +116,23 @@ def test_what_is_rejected_reaches_no_actor_and_is_not_lost() -> None:
 
 
 def test_rejected_words_that_no_model_wrote_stand_in_the_text() -> None:
-    found = reviewed(Gives(replace(POOR, text="", problem="timeout: late")), "reject")
-    assert POOR.root_cause in found.text
-    assert POOR.what_to_change in found.text
-    assert found.problem == "timeout: late; rejected: no_action, generic"
+    reflection = reviewed(Gives(replace(POOR, text="", problem="timeout: late")), "reject")
+    assert POOR.root_cause in reflection.text
+    assert POOR.what_to_change in reflection.text
+    assert reflection.problem == "timeout: late; rejected: no_action, generic"
 
 
 def test_only_severe_flags_are_acted_on() -> None:
-    found = reviewed(Gives(POOR), "reject", severe=("blames_externals",))
-    assert "generic" in found.flags
-    assert found.root_cause == POOR.root_cause
+    reflection = reviewed(Gives(POOR), "reject", severe=("blames_externals",))
+    assert "generic" in reflection.flags
+    assert reflection.root_cause == POOR.root_cause
 
 
 @pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
 def test_a_control_is_flagged_and_left_as_it_is(policy: str) -> None:
-    found = reviewed(Generic(), policy)
-    assert "generic" in found.flags
-    assert replace(found, flags=()) == Generic().reflect(TASK, ATTEMPT, [])
+    reflection = reviewed(Generic(), policy)
+    assert "generic" in reflection.flags
+    assert replace(reflection, flags=()) == Generic().reflect(TASK, ATTEMPT, [])
 
 
 @pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
@@ -149,8 +151,8 @@ def test_a_model_that_failed_without_rules_costs_neither_the_attempt_nor_what_wa
 
 
 def test_words_of_the_rules_have_no_severe_flag() -> None:
-    found = reviewed(Rules(), "reject")
-    assert not {"no_action", "generic", "duplicate", "short", "misses_check"} & set(found.flags)
+    reflection = reviewed(Rules(), "reject")
+    assert not {"no_action", "generic", "duplicate", "short", "misses_check"} & set(reflection.flags)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ LATE = Check(name="assert f() == 1", outcome="timeout")
 
 
 def attempt(task_id: str, number: int = 1, source: str = "llm", words: str = "", passed: bool = False) -> Attempt:
-    said = make.reflection(
+    reflection = make.reflection(
         number,
         root_cause=words or f"cause {task_id} {number}",
         confidence=0.75,
@@ -32,14 +32,14 @@ def attempt(task_id: str, number: int = 1, source: str = "llm", words: str = "",
         usage=Usage(calls=1, completion_tokens=9),
     )
     judged = {"passed": passed, "outcome": "pass" if passed else "timeout"}
-    return make.attempt(LATE, judged=judged, task_id=task_id, number=number, reflection=said)
+    return make.attempt(LATE, judged=judged, task_id=task_id, number=number, reflection=reflection)
 
 
 def run_folder(path: Path, *attempts: Attempt, feedback_source: str = "visible") -> Path:
     folder = RunFolder(path)
     folder.write_manifest(make.manifest(path.name, feedback_source=feedback_source))
-    for one in attempts:
-        folder.append("attempts.jsonl", one)
+    for attempt in attempts:
+        folder.append("attempts.jsonl", attempt)
     folder.close()
     return path
 
@@ -52,11 +52,13 @@ MANY = [attempt(f"t/{n}", number) for n in range(6) for number in (1, 2)]
 
 
 def test_another_tasks_words_are_told_unchanged_and_cost_nothing(tmp_path: Path) -> None:
-    said = Shuffled([run_folder(tmp_path / "run", *MANY)]).reflect(task("t/0"), attempt("t/0"), [])
-    assert said.root_cause in {one.reflection.root_cause for one in MANY if one.reflection and one.task_id != "t/0"}
-    assert (said.reflection_id, said.about_attempt) == ("t/0#1", 1)
-    assert (said.source, said.category, said.confidence) == ("control:shuffled", "timeout", 0.75)
-    assert (said.usage, said.flags) == (Usage(), ())
+    reflection = Shuffled([run_folder(tmp_path / "run", *MANY)]).reflect(task("t/0"), attempt("t/0"), [])
+    assert reflection.root_cause in {
+        one.reflection.root_cause for one in MANY if one.reflection and one.task_id != "t/0"
+    }
+    assert (reflection.reflection_id, reflection.about_attempt) == ("t/0#1", 1)
+    assert (reflection.source, reflection.category, reflection.confidence) == ("control:shuffled", "timeout", 0.75)
+    assert (reflection.usage, reflection.flags) == (Usage(), ())
 
 
 def test_words_on_the_task_at_hand_are_never_drawn(tmp_path: Path) -> None:
@@ -69,22 +71,22 @@ def test_words_on_the_task_at_hand_are_never_drawn(tmp_path: Path) -> None:
 def test_words_on_attempts_of_the_same_number_come_first(tmp_path: Path, number: int) -> None:
     pool = run_folder(tmp_path / "run", *MANY)
     for seed in range(20):
-        said = Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0", number), [])
-        assert said.root_cause.endswith(f" {number}")
+        reflection = Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0", number), [])
+        assert reflection.root_cause.endswith(f" {number}")
 
 
 def test_nothing_is_told_twice_on_one_task(tmp_path: Path) -> None:
     same = [run_folder(tmp_path / name, *MANY) for name in ("one", "two")]
     shuffled = Shuffled(same)
-    told = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in range(1, 11)]
-    assert len(set(told)) == 10
+    items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in range(1, 11)]
+    assert len(set(items)) == 10
 
 
 def test_the_draw_goes_by_seed_and_not_by_the_order_of_the_file(tmp_path: Path) -> None:
     one, other = run_folder(tmp_path / "one", *MANY), run_folder(tmp_path / "two", *MANY[::-1])
     for seed in range(10):
-        drawn = [Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0"), []) for pool in (one, other)]
-        assert drawn[0] == drawn[1]
+        items = [Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0"), []) for pool in (one, other)]
+        assert items[0] == items[1]
     assert len({Shuffled(one, seed).reflect(task("t/0"), attempt("t/0"), []).root_cause for seed in range(20)}) > 2
 
 
@@ -102,8 +104,8 @@ def test_only_words_of_a_model_or_its_fallback_on_failures_are_drawn(tmp_path: P
 
 def test_a_pool_that_is_used_up_tells_its_words_again_and_costs_no_attempt(tmp_path: Path) -> None:
     shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/1")))
-    told = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in (1, 2, 3)]
-    assert told == ["cause t/1 1"] * 3
+    items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in (1, 2, 3)]
+    assert items == ["cause t/1 1"] * 3
 
 
 def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -131,9 +133,9 @@ def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
 
 def test_the_config_names_pool_and_seed(tmp_path: Path) -> None:
     pool = run_folder(tmp_path / "run", attempt("t/1"))
-    made = build(compose("reflector=shuffled", f"reflector.pool=[{pool}]", "seed=5").reflector, "reflector")
-    assert made.seed == 5
-    assert made.folders == (str(pool),)
+    part = build(compose("reflector=shuffled", f"reflector.pool=[{pool}]", "seed=5").reflector, "reflector")
+    assert part.seed == 5
+    assert part.folders == (str(pool),)
 
 
 def test_the_config_demands_a_pool() -> None:
@@ -162,22 +164,22 @@ def settings(path: Path, words: str, **more: object) -> dict[str, object]:
 
 def words_of(run: Path) -> set[str]:
     attempts = RunFolder.existing(run).attempts.values()
-    return {one.reflection.root_cause for made in attempts for one in made if one.reflection}
+    return {one.reflection.root_cause for attempt in attempts for one in attempt if one.reflection}
 
 
 def test_the_pool_is_a_run_of_the_same_model_and_the_manifest_names_it(tmp_path: Path) -> None:
     sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
-    made = sweep(settings(tmp_path, "own", experiment=["reflexion_shuffled", "reflexion"]), quiet=True)
-    assert [state.status for state in made.states.values()] == ["done", "done"]
-    shuffled, reflexion = made.runs
+    finished = sweep(settings(tmp_path, "own", experiment=["reflexion_shuffled", "reflexion"]), quiet=True)
+    assert [state.status for state in finished.states.values()] == ["done", "done"]
+    shuffled, reflexion = finished.runs
     assert words_of(shuffled) == {"own"}
     assert list(RunFolder.existing(shuffled).manifest.provenance.pool) == [reflexion.name]
 
 
 def test_the_pool_is_the_run_whose_config_differs_least(tmp_path: Path) -> None:
     grid = {"experiment": ["reflexion", "reflexion_shuffled"], "recall.omega": [0, 1]}
-    made = sweep(settings(tmp_path, "own", **grid), quiet=True)
-    one, other, *shuffled = made.runs
+    finished = sweep(settings(tmp_path, "own", **grid), quiet=True)
+    one, other, *shuffled = finished.runs
     assert [[*RunFolder.existing(run).manifest.provenance.pool] for run in shuffled] == [[one.name], [other.name]]
 
 
@@ -196,14 +198,14 @@ def test_runs_of_another_model_feedback_or_benchmark_are_no_pool(
     sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
     if "model.path" in more:
         more = {"model.path": script(tmp_path / "other.json", "other")}
-    made = sweep(settings(tmp_path, "pilot", experiment="reflexion_shuffled") | more, quiet=True)
-    assert made.states[0].status == "failed"
-    assert said in made.states[0].problem
+    finished = sweep(settings(tmp_path, "pilot", experiment="reflexion_shuffled") | more, quiet=True)
+    assert finished.states[0].status == "failed"
+    assert said in finished.states[0].problem
 
 
 def test_a_resumed_run_keeps_its_pool_and_is_refused_if_that_has_changed(tmp_path: Path) -> None:
-    made = sweep(settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"]), quiet=True)
-    reflexion, shuffled = made.runs
+    finished = sweep(settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"]), quiet=True)
+    reflexion, shuffled = finished.runs
     older = reflexion.with_name("19990101-000000-000000-reflexion-basics-s0")
     shutil.copytree(reflexion, older)
     overrides = lines(settings(tmp_path, "own", experiment="reflexion_shuffled", resume=str(shuffled)))

@@ -59,8 +59,8 @@ def made(runs_written_in, tmp_path_factory):
         for place, name in enumerate(names):
             source = "oracle" if name == "oracle" else "visible"
             for seed in seeds:
-                found = verdicts(f"{name}{place}", seed, source, 1 if name == "simple" else 3)
-                run = write_run(found, seed=seed, feedback_source=source)
+                result = verdicts(f"{name}{place}", seed, source, 1 if name == "simple" else 3)
+                run = write_run(result, seed=seed, feedback_source=source)
                 path = run.path.rename(folder / f"{name}-{place}-{seed}")
                 moved, config = RunFolder(path), (configs or [{}] * len(names))[place]
                 moved.write_manifest(
@@ -82,7 +82,9 @@ def saved(made, tmp_path_factory):
 
     def save(found):
         folder = tmp_path_factory.mktemp("figures")
-        return {one.name: one for one in save_figures(folder, compare(found, one_seed=True), found)}
+        return {
+            save_figure.name: save_figure for save_figure in save_figures(folder, compare(found, one_seed=True), found)
+        }
 
     return lambda *names, **options: save(made(*names, **options)) if options else drawn(*names)
 
@@ -137,14 +139,14 @@ def test_figures_that_say_nothing_are_left_out(saved):
 
 def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, made):
     figure = saved("retry", "reflexion")["curves"]
-    found = rows(figure)
-    assert [(row["arm"], row["attempt"], row["n"]) for row in found] == [
+    table = rows(figure)
+    assert [(row["arm"], row["attempt"], row["n"]) for row in table] == [
         (arm, str(t), "48") for arm in ("retry", "reflexion") for t in (1, 2, 3)
     ]
-    assert all(float(row["low"]) <= float(row["share"]) <= float(row["high"]) for row in found)
+    assert all(float(row["low"]) <= float(row["share"]) <= float(row["high"]) for row in table)
     assert "tasks and seeds" in figure.caption
     assert "share the same first attempts" in figure.caption
-    assert found[0]["share"] == found[3]["share"]
+    assert table[0]["share"] == table[3]["share"]
 
 
 def test_a_curve_over_seeds_counts_cases_and_pools_runs(made):
@@ -165,9 +167,9 @@ def test_a_curve_of_one_seed_is_that_of_its_run(made):
 
 
 def test_arms_of_unlike_lengths_are_drawn_to_one_end(made, tmp_path):
-    found = rows(drawing.save(tmp_path, curves.drawing(made("simple", "reflexion"))))
-    assert [row["attempt"] for row in found if row["arm"] == "simple"] == ["1", "2", "3"]
-    assert len({row["share"] for row in found if row["arm"] == "simple"}) == 1
+    table = rows(drawing.save(tmp_path, curves.drawing(made("simple", "reflexion"))))
+    assert [row["attempt"] for row in table if row["arm"] == "simple"] == ["1", "2", "3"]
+    assert len({row["share"] for row in table if row["arm"] == "simple"}) == 1
 
 
 def test_other_first_attempts_are_not_called_shared(made):
@@ -180,8 +182,8 @@ def test_other_first_attempts_are_not_called_shared(made):
 
 @pytest.mark.parametrize("count", [1, 2, 5, 10])
 def test_names_at_the_ends_of_curves_do_not_cover_each_other(made, count):
-    found = [Curve.over(arm) for arm in made(*(f"arm{place}" for place in range(count)))]
-    ax = curves.curves(found, axes())
+    items = [Curve.over(arm) for arm in made(*(f"arm{place}" for place in range(count)))]
+    ax = curves.curves(items, axes())
     heights = sorted(text.xy[1] for text in by_gid(ax.texts, "name"))
     low, high = ax.get_ylim()
     assert len(heights) == count
@@ -190,15 +192,15 @@ def test_names_at_the_ends_of_curves_do_not_cover_each_other(made, count):
 
 
 def test_every_figure_with_an_oracle_is_watermarked(made):
-    found = made("retry", "oracle")
-    (retry, oracle), compared = found, compare(found)
+    result = made("retry", "oracle")
+    (retry, oracle), compared = result, compare(result)
     drawn = [
-        curves.curves([Curve.over(arm) for arm in found], axes()),
-        budget({arm: accuracy_by_spending(arm, "tokens") for arm in found}, "tokens", axes()),
+        curves.curves([Curve.over(arm) for arm in result], axes()),
+        budget({arm: accuracy_by_spending(arm, "tokens") for arm in result}, "tokens", axes()),
         differences(compared.rows[1:], "retry", axes()),
         transition_bars(transitions(oracle), axes()),
         outcome_map(oracle, TASKS, axes()),
-        unsolved({arm: survival(arm) for arm in found}, axes()),
+        unsolved({arm: survival(arm) for arm in result}, axes()),
     ]
     for ax in drawn:
         (mark,) = by_gid(ax.texts, "watermark")
@@ -220,9 +222,9 @@ def test_an_oracle_alone_is_not_titled_pass_at_1(made):
 
 
 def test_an_oracle_is_not_on_the_hull(saved):
-    found = rows(saved("retry", "oracle")["budget"])
-    assert {row["on_hull"] for row in found if row["arm"] == "oracle"} == {"False"}
-    assert "True" in {row["on_hull"] for row in found if row["arm"] == "retry"}
+    table = rows(saved("retry", "oracle")["budget"])
+    assert {row["on_hull"] for row in table if row["arm"] == "oracle"} == {"False"}
+    assert "True" in {row["on_hull"] for row in table if row["arm"] == "retry"}
 
 
 def test_spending_is_drawn_on_a_logarithmic_scale_and_only_where_there_is_any(saved, made):
@@ -232,8 +234,8 @@ def test_spending_is_drawn_on_a_logarithmic_scale_and_only_where_there_is_any(sa
 
 
 def test_differences_are_those_of_the_comparison(made):
-    found = compare(made("retry", "reflexion"))
-    (row,) = rows_of = [row for row in found.rows if row.as_run]
+    comparison = compare(made("retry", "reflexion"))
+    (row,) = rows_of = [row for row in comparison.rows if row.as_run]
     ax = differences(rows_of, "retry", axes())
     (dot,) = by_gid(ax.lines, "as run")
     assert dot.get_xdata()[0] == row.as_run.estimate.value
@@ -243,8 +245,8 @@ def test_differences_are_those_of_the_comparison(made):
 
 
 def test_a_difference_that_was_refused_is_not_drawn(made, tmp_path):
-    found = made("retry", "reflexion", seeds=(1,))
-    names = {one.name for one in save_figures(tmp_path / "figures", compare(found), found)}
+    result = made("retry", "reflexion", seeds=(1,))
+    names = {save_figure.name for save_figure in save_figures(tmp_path / "figures", compare(result), result)}
     assert "differences" not in names
 
 
@@ -268,8 +270,8 @@ def test_kinds_of_moves_are_told_apart_without_colour(made):
 
 
 def test_the_map_has_a_cell_for_each_attempt_and_the_easiest_task_on_top(saved, made):
-    found = rows(saved("retry", "reflexion")["outcomes"])
-    places = {row["task_id"]: (int(row["place"]), float(row["solved_share"])) for row in found}
+    table = rows(saved("retry", "reflexion")["outcomes"])
+    places = {row["task_id"]: (int(row["place"]), float(row["solved_share"])) for row in table}
     shares = [share for _, share in sorted(places.values())]
     assert len(places) == 24
     assert shares == sorted(shares, reverse=True)
@@ -308,17 +310,17 @@ def test_a_sweep_is_drawn_over_its_key_with_words_behind_numbers(saved):
 
 
 def test_numbers_stand_where_they_belong_and_words_behind_them(made):
-    found = made(*["reflexion"] * 4, configs=[{"recall": {"omega": omega}} for omega in (3, "all", 0, 1)])
-    assert config_curves.swept(found) == ["recall.omega"]
-    ax = config_curves.drawing(found, "recall.omega").panels[0](axes())
+    result = made(*["reflexion"] * 4, configs=[{"recall": {"omega": omega}} for omega in (3, "all", 0, 1)])
+    assert config_curves.swept(result) == ["recall.omega"]
+    ax = config_curves.drawing(result, "recall.omega").panels[0](axes())
     labels = {label.get_text(): place for label, place in zip(ax.get_xticklabels(), ax.get_xticks(), strict=True)}
     assert [labels[name] for name in ("0", "1", "3")] == [0, 1, 3]
     assert labels["all"] > 3
 
 
 def test_a_wide_sweep_is_drawn_on_a_logarithmic_scale(made):
-    found = made(*["reflexion"] * 3, configs=[{"memory": {"size": size}} for size in (1, 10, 100)])
-    ax = config_curves.drawing(found, "memory.size").panels[0](axes())
+    result = made(*["reflexion"] * 3, configs=[{"memory": {"size": size}} for size in (1, 10, 100)])
+    ax = config_curves.drawing(result, "memory.size").panels[0](axes())
     assert list(ax.get_xticks()) == pytest.approx([0, 1, 2])
 
 
@@ -356,8 +358,8 @@ def test_names_in_figures_obey_nobody(saved):
 
 def test_titles_of_panels_do_not_reach_into_the_next(made):
     long = "retry recorded.variant=humaneval-gpt-4-turbo-0409-5repeats-no-temp-incr "
-    found = made(f"{long}one", f"{long}two", f"{long}three")
-    for one in (outcome_panels.drawing(found), transition_plots.drawing(found)):
+    result = made(f"{long}one", f"{long}two", f"{long}three")
+    for one in (outcome_panels.drawing(result), transition_plots.drawing(result)):
         canvas = Figure(figsize=(one.size[0] * 2, one.size[1] * 2), layout="constrained")
         drawing._draw_panels(canvas, one)
         canvas.draw_without_rendering()
@@ -408,8 +410,8 @@ def test_a_figure_is_one_function(made, tmp_path, monkeypatch):
         panel = lambda ax: ax.bar(range(len(numbers)), numbers) and ax  # noqa: E731
         return drawing.Drawing("lengths", "Longest loops", [panel], ("arm", "attempts"), table, "Attempts.")
 
-    found = made("retry", "simple")
-    figures = save_figures(tmp_path, compare(found), found)
+    result = made("retry", "simple")
+    figures = save_figures(tmp_path, compare(result), result)
     assert figures[0].name == "lengths"
     assert figures[0].path.read_bytes().startswith(b"\x89PNG")
     assert [row["attempts"] for row in rows(figures[0])] == ["3", "1"]

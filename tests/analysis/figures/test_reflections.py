@@ -168,14 +168,14 @@ def near(write_run, attempt):
     for task in range(40):
         name, words = f"t{task}", " ".join(f"w{word}" for word in range(task // 4 + 1))
         text = f'def f{task}():\n    """{words}"""'
-        one = attempt(name, 1, float(task % 2))
+        record = attempt(name, 1, float(task % 2))
         trajectory = replace(
-            one.trajectory,
+            record.trajectory,
             solution=f"{text}\n    return 1\n",
             messages=(Message(role="user", content=f"```python\n{text}\n```"),),
         )
         recalled = (f"ep-run-1/t{task - 1}-1",) if task else ()
-        made[name] = [replace(one, trajectory=trajectory, recalled=recalled)]
+        made[name] = [replace(record, trajectory=trajectory, recalled=recalled)]
     return Arm("near", [Log.read(write_run(made=made))])
 
 

@@ -73,23 +73,23 @@ def test_the_table_says_all_that_an_honest_one_has_to(made):
     assert cells(results, arm)["attempt 1 [95 %]"].startswith("50.0 [")
     assert cells(results, arm)["final [95 %]"].startswith("75.0 [")
     assert cells(results, arm)["AUC"] == "62.5"
-    found = cells(differences, arm)
-    assert found["difference [95 %]"].startswith("+25.0 [")
-    assert (found["won: lost"], found["p"], found["p, Holm"]) == ("2:0", "0.50", "1")
-    assert (found["least to tell"], found["verdict"]) == ("none", "not detected")
-    found = cells(loops, arm)
-    assert [found[name] for name in ("repaired", "damaged", "FP", "FN")] == [
+    result = cells(differences, arm)
+    assert result["difference [95 %]"].startswith("+25.0 [")
+    assert (result["won: lost"], result["p"], result["p, Holm"]) == ("2:0", "0.50", "1")
+    assert (result["least to tell"], result["verdict"]) == ("none", "not detected")
+    result = cells(loops, arm)
+    assert [result[name] for name in ("repaired", "damaged", "FP", "FN")] == [
         "100.0 (4/4)",
         "50.0 (2/4)",
         "33.3 (2/6)",
         "25.0 (2/8)",
     ]
-    found = cells(left_out, arm)
-    assert (found["logged of expected"], found["attempts"]) == ("8 of 8", "14")
-    assert [found[name] for name in ("no program", "timed out", "harness errors")] == ["0.0 (0)"] * 3
-    found = cells(costs, arm)
-    assert (found["calls"], found["tokens"], found["tokens a case"]) == ("20", "322", "40.2")
-    assert found["tokens a solved case"] == "53.7"
+    result = cells(left_out, arm)
+    assert (result["logged of expected"], result["attempts"]) == ("8 of 8", "14")
+    assert [result[name] for name in ("no program", "timed out", "harness errors")] == ["0.0 (0)"] * 3
+    result = cells(costs, arm)
+    assert (result["calls"], result["tokens"], result["tokens a case"]) == ("20", "322", "40.2")
+    assert result["tokens a solved case"] == "53.7"
     assert cells(runs, arm)["study"] == "exploratory"
 
 
@@ -146,9 +146,9 @@ def test_one_seed_is_refused_in_the_table_and_marked_where_asked_for(run):
     refused = sheets(compare(both))[1]
     assert [" ".join(row[2].split()) for row in refused.rows] == ["one seed: ask with --one-seed"]
     assert refused.rows[0][3:] == ("",) * 6
-    given = compare(both, one_seed=True)
-    assert [row[-1] for row in sheets(given)[1].rows] == ["not detected\none seed"] * 2
-    assert any(line.startswith("ONE SEED") for line in warnings(given))
+    comparison = compare(both, one_seed=True)
+    assert [row[-1] for row in sheets(comparison)[1].rows] == ["not detected\none seed"] * 2
+    assert any(line.startswith("ONE SEED") for line in warnings(comparison))
 
 
 def test_cases_without_a_partner_are_counted_and_named(run):
@@ -203,8 +203,8 @@ def grown(row):
 
 def test_tables_fit_a_terminal_of_100_columns_and_lose_nothing_however_large_the_figures(run):
     kinds = (("feedback_only", BASE, "visible"), ("a name that goes on recall.omega=3", WORDS, "self_tests"))
-    made = arms([run(arm, verdicts, s, feedback_source=source) for arm, verdicts, source in kinds for s in (1, 2)])
-    comparison = compare(made)
+    all_arms = arms([run(arm, verdicts, s, feedback_source=source) for arm, verdicts, source in kinds for s in (1, 2)])
+    comparison = compare(all_arms)
     comparison = replace(comparison, rows=tuple(map(grown, comparison.rows)))
     text = shown(comparison)
     assert max(map(len, text.splitlines())) <= 100
@@ -333,10 +333,10 @@ def test_numbers_are_said_with_the_digits_that_matter():
 def test_tasks_that_each_seed_draws_for_itself_are_told_as_cases(write_run):
     verdicts = [{"a": [(1.0, True)], "b": [(0.0, False)]}, {"b": [(1.0, True)], "c": [(0.0, False)]}]
     runs = [write_run(one, name=f"run{seed}", seed=seed) for seed, one in enumerate(verdicts)]
-    found = arms(runs)
-    results = next(iter(sheets(compare(found))))
-    assert cells(results, found[0].label)["tasks x seeds"] == "4 cases,\n3 tasks"
-    assert "4 cases of 3 tasks x 2 seeds (0, 1)" in facts(found)
+    all_arms = arms(runs)
+    results = next(iter(sheets(compare(all_arms))))
+    assert cells(results, all_arms[0].label)["tasks x seeds"] == "4 cases,\n3 tasks"
+    assert "4 cases of 3 tasks x 2 seeds (0, 1)" in facts(all_arms)
 
 
 def test_a_report_for_print_includes_pdf_and_its_page_shows_png(run, tmp_path):

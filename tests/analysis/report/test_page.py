@@ -94,10 +94,10 @@ def hostile(attempt, reflection, text):
     critique = Critique(severity=0.5, issues=(text,), source=text)
     step = Step(thought=text, observation=text, program=text, critique=critique, reply=text)
     words = replace(reflection(1, words=text), category=text, source=text)
-    made = replace(attempt(text, 1, 0, text, reflection=words), recalled=(text,), recalled_wisdom=(text,))
+    changed = replace(attempt(text, 1, 0, text, reflection=words), recalled=(text,), recalled_wisdom=(text,))
     checks = (Check(name=text, outcome="fail", expected=text, actual=text),)
-    trajectory = replace(made.trajectory, reply=text, steps=(step,), model=text)
-    return replace(made, trajectory=trajectory, evaluation=replace(made.evaluation, checks=checks))
+    trajectory = replace(changed.trajectory, reply=text, steps=(step,), model=text)
+    return replace(changed, trajectory=trajectory, evaluation=replace(changed.evaluation, checks=checks))
 
 
 def test_hostile_words_stay_words(attempt, reflection, write_run):

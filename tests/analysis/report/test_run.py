@@ -219,9 +219,9 @@ def test_forgeable_verdicts_and_parts_that_did_not_run_have_a_line(shown, attemp
     checks = [Check(name=mode, outcome="fail", mode=mode) for mode in ("apart", "apart", "in_place", "")]
     checks.append(Check(name="lint", kind="lint", outcome="fail", mode="in_place"))
     issues = ("lint by ruff did not run: not installed",)
-    made = attempt("a", 1, 0.0)
-    evaluation = replace(made.evaluation, checks=tuple(checks), verification_type="combined", issues=issues)
-    text = shown(made={"a": [replace(made, evaluation=evaluation)]})
+    record = attempt("a", 1, 0.0)
+    evaluation = replace(record.evaluation, checks=tuple(checks), verification_type="combined", issues=issues)
+    text = shown(made={"a": [replace(record, evaluation=evaluation)]})
     assert "1 of 3 feedback verdicts, over all attempts; 0 of" in " ".join(text.split())
     assert "1 lint by ruff; the other weights make up for it" in text
 

@@ -21,7 +21,7 @@ def drawn(rng, rounds, tasks, seeds, mean, spread):
 
 
 def held(truth, estimates):
-    return sum(one.low <= truth <= one.high for one in estimates) / len(estimates)
+    return sum(estimate.low <= truth <= estimate.high for estimate in estimates) / len(estimates)
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
@@ -29,9 +29,9 @@ def test_the_interval_agrees_with_scipys_bootstrap_over_tasks(seeds):
     rng = np.random.default_rng(1)
     outcomes = drawn(rng, 1, 120, seeds, 0.6, 0.5)[0]
     other = bootstrap((outcomes.mean(axis=1),), np.mean, n_resamples=20_000, method="percentile", rng=rng)
-    found = interval(outcomes, draws=20_000)
-    assert found.value == pytest.approx(outcomes.mean())
-    assert (found.low, found.high) == pytest.approx(other.confidence_interval, abs=0.006)
+    estimate = interval(outcomes, draws=20_000)
+    assert estimate.value == pytest.approx(outcomes.mean())
+    assert (estimate.low, estimate.high) == pytest.approx(other.confidence_interval, abs=0.006)
 
 
 def test_the_difference_agrees_with_scipys_bootstrap_of_pairs():
@@ -61,9 +61,9 @@ def test_the_ratio_agrees_with_scipys_bootstrap_of_pairs():
         method="percentile",
         rng=rng,
     )
-    found = ratio(spent, solved, draws=20_000)
-    assert found.value == pytest.approx(spent.sum() / solved.sum())
-    assert (found.low, found.high) == pytest.approx(other.confidence_interval, rel=0.03)
+    value = ratio(spent, solved, draws=20_000)
+    assert value.value == pytest.approx(spent.sum() / solved.sum())
+    assert (value.low, value.high) == pytest.approx(other.confidence_interval, rel=0.03)
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not():
@@ -168,9 +168,9 @@ def test_bands_agree_with_drawing_tasks_and_seeds_by_hand():
 
 def test_a_ratio_of_nothing_is_none_and_one_of_a_single_task_has_no_upper_end():
     assert ratio([3.0, 4.0], [0.0, 0.0]) is None
-    found = ratio([10.0] * 20, [1.0] + [0.0] * 19)
-    assert (found.value, found.high) == (200.0, math.inf)
-    assert 0 < found.low < 200
+    value = ratio([10.0] * 20, [1.0] + [0.0] * 19)
+    assert (value.value, value.high) == (200.0, math.inf)
+    assert 0 < value.low < 200
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_is_no_table_of_outcomes_is_refused(work, field):
 )
 def test_the_interval_holds_the_truth_about_as_often_as_it_says(tasks, seeds, mean, spread, least):
     outcomes = drawn(np.random.default_rng(12), 500, tasks, seeds, mean, spread)
-    assert held(mean, [interval(one, draws=300) for one in outcomes]) >= least
+    assert held(mean, [interval(outcome, draws=300) for outcome in outcomes]) >= least
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_the_difference_holds_the_truth_about_as_often_as_it_says(tasks, seeds, 
     is_contested, is_easy = rng.random((500, tasks, 1)) < contested, rng.random((500, tasks, 1)) < 0.6
     first = np.where(is_contested, rng.random(shape) < 0.5, is_easy).astype(float)
     second = np.where(is_contested, rng.random(shape) < 0.5 + gain / contested, is_easy).astype(float)
-    found = [difference(one, two, draws=300) for one, two in zip(first, second, strict=True)]
-    assert held(gain, found) >= least
+    items = [difference(one, two, draws=300) for one, two in zip(first, second, strict=True)]
+    assert held(gain, items) >= least
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_bands_hold_what_other_tasks_and_seeds_would_give(seeds, mood, least, mo
     rng = np.random.default_rng(15)
     chances = rng.beta(0.7 * 2 / 3, 0.3 * 2 / 3, (300, 60, 1)) + rng.normal(0, mood, (300, 1, seeds))
     outcomes = (rng.random((300, 60, seeds)) < chances).astype(float)
-    assert least <= held(0.7, [bands(one[None], draws=300)[0] for one in outcomes]) <= most
+    assert least <= held(0.7, [bands(outcome[None], draws=300)[0] for outcome in outcomes]) <= most
 
 
 def test_a_difference_that_is_the_same_on_all_tasks_has_an_interval_with_a_width():
@@ -248,6 +248,6 @@ def test_noise_in_the_last_digit_is_no_difference_between_tasks():
 
 
 def test_a_share_that_is_the_same_on_all_tasks_has_an_interval_with_a_width():
-    found = interval(np.tile([1.0, 1.0, 0.0], (12, 1)))
-    assert found.value == pytest.approx(2 / 3)
-    assert found.low < 0.6 < 0.7 < found.high
+    estimate = interval(np.tile([1.0, 1.0, 0.0], (12, 1)))
+    assert estimate.value == pytest.approx(2 / 3)
+    assert estimate.low < 0.6 < 0.7 < estimate.high

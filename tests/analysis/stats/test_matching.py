@@ -30,9 +30,9 @@ def loops(rng, chances, attempts, unit, seeds=1, price=1.0):
 
 def test_equal_arms_do_not_differ():
     arm = loops(np.random.default_rng(1), np.full(60, 0.4), 4, "tokens")
-    found = equal(arm, arm)
-    assert (found.estimate.value, found.p) == (0.0, 1.0)
-    assert found.estimate.low < 0 < found.estimate.high
+    finding = equal(arm, arm)
+    assert (finding.estimate.value, finding.p) == (0.0, 1.0)
+    assert finding.estimate.low < 0 < finding.estimate.high
 
 
 def test_the_dearer_arm_is_cut_between_two_caps_in_proportion():
@@ -103,24 +103,24 @@ def test_the_interval_holds_a_true_difference_about_as_often_as_it_says():
         return loops(rng, chances, 3, "tokens"), loops(rng, np.sqrt(chances), 3, "tokens", price=2.0)
 
     truth = equal(*arms(6_000), draws=1).estimate.value
-    found = [equal(*arms(60), draws=200).estimate for _ in range(150)]
-    assert 0.9 <= np.mean([one.low <= truth <= one.high for one in found]) <= 0.99
+    items = [equal(*arms(60), draws=200).estimate for _ in range(150)]
+    assert 0.9 <= np.mean([item.low <= truth <= item.high for item in items]) <= 0.99
 
 
 def test_where_all_tasks_differ_alike_the_interval_has_a_width():
     first, second = ([Path(task, (1.0,), (passed,)) for task in range(20)] for passed in (True, False))
-    found = equal(first, second).estimate
-    assert found.value == -1
-    assert found.low == -1
-    assert -1 < found.high < -0.7
+    finding = equal(first, second).estimate
+    assert finding.value == -1
+    assert finding.low == -1
+    assert -1 < finding.high < -0.7
 
 
 def test_noise_in_the_last_digit_takes_no_width_away():
     """Seed 0 of every task is won at attempt 2: shares are thirds, whose sums differ in their last digit."""
     first = [Path(task, (1.0, 2.0), (False, False)) for task in range(25) for _ in range(3)]
     second = [Path(task, (1.0, 2.3), (False, seed == 0)) for task in range(25) for seed in range(3)]
-    found = equal(first, second).estimate
-    assert found.high - found.low > 0.05
+    finding = equal(first, second).estimate
+    assert finding.high - finding.low > 0.05
 
 
 spots = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=15)

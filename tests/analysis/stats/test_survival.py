@@ -61,15 +61,15 @@ def test_the_numbers_at_risk_add_up(found):
 
 
 def test_nothing_solved_leaves_a_width_and_no_median():
-    found = kaplan_meier([4] * 20, [False] * 20)
-    assert found.median is None
-    assert all((step.unsolved.low, step.unsolved.high) == (wilson(20, 20)[0], 1.0) for step in found.steps)
-    assert found.mean_attempts.low < found.mean_attempts.value == 4
+    curve = kaplan_meier([4] * 20, [False] * 20)
+    assert curve.median is None
+    assert all((step.unsolved.low, step.unsolved.high) == (wilson(20, 20)[0], 1.0) for step in curve.steps)
+    assert curve.mean_attempts.low < curve.mean_attempts.value == 4
 
 
 def test_everything_solved_at_once_leaves_a_width():
-    found = kaplan_meier([1] * 19 + [3], [True] * 19 + [False])
-    assert found.steps[0].unsolved.high > 0.05
+    curve = kaplan_meier([1] * 19 + [3], [True] * 19 + [False])
+    assert curve.steps[0].unsolved.high > 0.05
     assert kaplan_meier([1] * 20, [True] * 20).steps[0].unsolved.high == wilson(0, 20)[1]
 
 
@@ -102,9 +102,9 @@ def test_the_intervals_hold_the_truth_about_as_often_as_they_say():
     ends = np.minimum(
         longest, np.where(rng.random((rounds, n)) < 0.25, rng.integers(1, longest + 1, (rounds, n)), longest)
     )
-    found = [kaplan_meier(np.minimum(s, e).tolist(), (s <= e).tolist()) for s, e in zip(solves, ends, strict=True)]
+    items = [kaplan_meier(np.minimum(s, e).tolist(), (s <= e).tolist()) for s, e in zip(solves, ends, strict=True)]
     for attempt in range(1, longest + 1):
-        shares = [one.steps[attempt - 1].unsolved for one in found]
-        assert 0.925 <= np.mean([one.low <= 0.7**attempt <= one.high for one in shares]) <= 0.97
+        shares = [item.steps[attempt - 1].unsolved for item in items]
+        assert 0.925 <= np.mean([share.low <= 0.7**attempt <= share.high for share in shares]) <= 0.97
     mean = sum(0.7**t for t in range(longest))
-    assert 0.925 <= np.mean([one.mean_attempts.low <= mean <= one.mean_attempts.high for one in found]) <= 0.97
+    assert 0.925 <= np.mean([item.mean_attempts.low <= mean <= item.mean_attempts.high for item in items]) <= 0.97

@@ -179,9 +179,9 @@ def test_better_documents_stand_before_any_number_of_equal_ones():
 
 
 def recall(vectors, rows, queries, k=5, first=0):
-    found = [{hit.number for hit in vectors.rank(query, k)} for query in queries]
+    items = [{hit.number for hit in vectors.rank(query, k)} for query in queries]
     wanted = [{number for number, _ in brute_force(rows, query, k, first)} for query in queries]
-    return np.mean([len(a & b) / len(b) for a, b in zip(found, wanted, strict=True)])
+    return np.mean([len(a & b) / len(b) for a, b in zip(items, wanted, strict=True)])
 
 
 @pytest.fixture(scope="module")
@@ -250,8 +250,8 @@ def test_forgotten_documents_are_not_found_and_leave_the_lists(rows, queries):
     for start in range(0, len(rows), 500):
         vectors.add(rows[start : start + 500])
         vectors.forget(start + 500 - 3000)
-        found = {hit.number for query in queries[:5] for hit in vectors.rank(query, 5)}
-        assert min(found) >= start + 500 - 3000
+        names = {hit.number for query in queries[:5] for hit in vectors.rank(query, 5)}
+        assert min(names) >= start + 500 - 3000
     assert vectors._index.ntotal <= (3000 + 500) * 8 / 7
     assert recall(vectors, rows, queries, first=len(rows) - 3000) >= 0.95
 

@@ -48,7 +48,7 @@ def site(browser, tmp_path_factory):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "reflexion_lab", "run", "-m", *SWEEP.split(), *STUDENT.split()]
-    made = subprocess.run(
+    run = subprocess.run(
         [*command, f"run_root={place / 'runs'}", f"+tracker.port={port}"],
         cwd=place,
         env=environment,
@@ -56,9 +56,9 @@ def site(browser, tmp_path_factory):
         text=True,
         check=False,
     )
-    assert made.returncode == 0, made.stderr
-    links = dict(re.findall(r"^MLflow, (\w+): (\S+)$", made.stdout, re.MULTILINE))
-    assert sorted(links) == ["arms", "charts", "runs"], made.stdout
+    assert run.returncode == 0, run.stderr
+    links = dict(re.findall(r"^MLflow, (\w+): (\S+)$", run.stdout, re.MULTILINE))
+    assert sorted(links) == ["arms", "charts", "runs"], run.stdout
     with serving(MlflowTracker(f"sqlite:///{place / 'runs' / 'mlflow.db'}", port=port), environment, place):
         yield links
     shutil.rmtree(place / "runs")
@@ -142,13 +142,13 @@ def test_the_table_of_arms_shows_difference_interval_and_p_without_scrolling(mlf
 
 def test_charts_tell_the_arms_apart_by_name(mlflow, site):
     page = mlflow(site["charts"], ".main-svg .scatterlayer .trace")
-    shown = [page.locator(f"text='{arm} (curve/pass_at_1)'").first for arm in ARMS]
-    for legend in shown:
+    items = [page.locator(f"text='{arm} (curve/pass_at_1)'").first for arm in ARMS]
+    for legend in items:
         legend.wait_for()
-    box = shown[0].locator("xpath=../..").bounding_box()
-    places = [legend.bounding_box() for legend in shown]
+    box = items[0].locator("xpath=../..").bounding_box()
+    places = [legend.bounding_box() for legend in items]
     assert all(box["y"] <= place["y"] and place["y"] + place["height"] <= box["y"] + box["height"] for place in places)
-    lines = [legend.locator("xpath=..").locator("path").evaluate("one => one.style.stroke") for legend in shown]
+    lines = [legend.locator("xpath=..").locator("path").evaluate("one => one.style.stroke") for legend in items]
     assert len(set(lines)) == len(ARMS)
     assert page.locator("text='Group: reflexion'").is_visible()
 

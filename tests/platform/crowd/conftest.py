@@ -138,10 +138,10 @@ class Crowd:
             episodes, wisdom = list(store.read(Episode)), {one.wisdom_id: one for one in store.read(Wisdom)}
         runs = [RunFolder.existing(path) for path in self.folders]
         attempts = sum(len(attempts) for run in runs for attempts in run.attempts.values())
-        assert len(episodes) == len({one.episode_id for one in episodes}) == attempts
+        assert len(episodes) == len({episode.episode_id for episode in episodes}) == attempts
         expected = {one.wisdom_id: one for one in extract(episodes)}
         assert set(wisdom) == set(expected)
-        counted = [one for one in episodes if one.metadata.get("outcome") not in UNKNOWN]
+        counted = [episode for episode in episodes if episode.metadata.get("outcome") not in UNKNOWN]
         uses = Counter(name for one in counted for name in one.metadata.get("wisdom", "").split())
         for name, one in wisdom.items():
             assert one.frequency == expected[name].frequency
@@ -154,7 +154,11 @@ class Crowd:
         from mlflow import MlflowClient
 
         client = MlflowClient(f"sqlite:///{self.runs / 'mlflow.db'}")
-        (experiment,) = [one for one in client.search_experiments() if one.name == "reflexion"]
+        (experiment,) = [
+            search_experiment
+            for search_experiment in client.search_experiments()
+            if search_experiment.name == "reflexion"
+        ]
         found = client.search_runs([experiment.experiment_id], max_results=1000)
         logs = {RunFolder.existing(path).manifest.run_id: path for path in self.folders}
         runs = [run for run in found if "run_id" in run.data.tags]
@@ -164,7 +168,9 @@ class Crowd:
         for run in runs:
             folder = logs[run.data.tags["run_id"]]
             log = Log.read(RunFolder.existing(folder), texts=False)
-            last = {one.name: writing.short(one.value) for one in writing.job(folder, log, summary(log)).metrics}
+            last = {
+                metric.name: writing.short(metric.value) for metric in writing.job(folder, log, summary(log)).metrics
+            }
             assert {name: run.data.metrics.get(name) for name in last} == pytest.approx(last, nan_ok=True)
         arms = [run for run in found if "run_id" not in run.data.tags]
         names = Counter((run.data.tags.get("sweep_id", ""), run.info.run_name) for run in arms)

@@ -24,16 +24,16 @@ FORMS = [2, pytest.param(8, marks=pytest.mark.soak)]
     ],
 )
 def test_sweeps_at_once_share_calls_memory_and_tracking(crowd, peaceful, n, store):
-    one = crowd(f"store={store}", "memory.shared.across_cells=true", *SHARED)
+    process = crowd(f"store={store}", "memory.shared.across_cells=true", *SHARED)
     commands = _commands(n)
-    peaceful(one.all(*commands), codes=(0, 2))
+    peaceful(process.all(*commands), codes=(0, 2))
     cells = 2 * len({tuple(command) for command in commands})
-    one.check_runs(cells)
-    one.check_calls(n_processes=n)
-    one.check_ledger()
-    assert one.check_memory(one.runs / PLACES[store]).total()
-    one.check_tracked(cells)
-    one.check_files()
+    process.check_runs(cells)
+    process.check_calls(n_processes=n)
+    process.check_ledger()
+    assert process.check_memory(process.runs / PLACES[store]).total()
+    process.check_tracked(cells)
+    process.check_files()
 
 
 def _commands(n):
@@ -43,20 +43,20 @@ def _commands(n):
 
 @pytest.mark.soak
 def test_eight_processes_share_a_postgresql(crowd, peaceful, monkeypatch):
-    one = crowd("storage=postgres", "store=postgresql", *SHARED)
+    process = crowd("storage=postgres", "store=postgresql", *SHARED)
     with own_server() as server:
         monkeypatch.setenv("REFLEXION_LAB_DATABASE", server.url)
-        peaceful(one.all(*_commands(8)), codes=(0, 2))
-        one.check_runs(14)
+        peaceful(process.all(*_commands(8)), codes=(0, 2))
+        process.check_runs(14)
         with psycopg.connect(server.url) as connection:
             ((stored,),) = connection.execute("SELECT count(*) FROM calls").fetchall()
             paid = "SELECT sum(calls) FROM spending WHERE scope NOT LIKE 'under way:%'"
             ((spent,),) = connection.execute(paid).fetchall()
-        assert stored == len(one.server.sent)
-        assert spent == len(one.server.requests)
-        assert one.check_memory(server.url).total()
-        one.check_tracked(14)
-        one.check_files()
+        assert stored == len(process.server.sent)
+        assert spent == len(process.server.requests)
+        assert process.check_memory(server.url).total()
+        process.check_tracked(14)
+        process.check_files()
 
 
 @pytest.mark.parametrize("n", FORMS)
@@ -75,25 +75,25 @@ def test_every_process_takes_cells_of_the_same_sweep_and_the_caps_hold_over_all(
 @pytest.mark.slow
 @pytest.mark.parametrize("n", FORMS)
 def test_one_that_is_killed_holds_nobody_up_and_goes_on_later(crowd, peaceful, n):
-    one = crowd("tracker=none", "store=jsonl", *SHARED)
+    process = crowd("tracker=none", "store=jsonl", *SHARED)
     midway, asked = threading.Event(), []
 
     def watch(request):
         asked.extend([request] * request.authorization.endswith("victim"))
         return midway.set() if len(asked) == 3 else ""
 
-    one.server.plan = watch
+    process.server.plan = watch
     cut = ["arm=cut", "seed=51"]  # calls of its own, or the others might have asked them all before
-    victim = one.start(*cut, key="victim")
-    others = [one.start(f"arm=arm{number}", "seed=50") for number in range(n - 1)]
+    victim = process.start(*cut, key="victim")
+    others = [process.start(f"arm=arm{number}", "seed=50") for number in range(n - 1)]
     try:
         assert midway.wait(600)
     finally:
         victim.kill()
-    peaceful(one.ended(others))
+    peaceful(process.ended(others))
     assert victim.wait() == -signal.SIGKILL
-    peaceful(one.all(cut))
-    one.check_runs(n, resumed=True)
-    one.check_calls(n_processes=n, lost=2)
-    assert one.check_memory(one.runs / PLACES["jsonl"]) is not None
-    one.check_files()
+    peaceful(process.all(cut))
+    process.check_runs(n, resumed=True)
+    process.check_calls(n_processes=n, lost=2)
+    assert process.check_memory(process.runs / PLACES["jsonl"]) is not None
+    process.check_files()

@@ -160,18 +160,18 @@ def measured():
         loops = {
             task_id: [
                 (
-                    made.trajectory.solution,
-                    made.trajectory.finish_reason,
-                    made.evaluation.outcome,
-                    made.evaluation.reward,
-                    made.reflection and made.reflection.root_cause,
-                    made.stop_reason,
-                    len(made.recalled),
-                    [name.replace(folder.path.name, "RUN") for name in made.recalled_wisdom],
-                    {role: usage.tokens for role, usage in made.usage.items()},
-                    log.grades[task_id, made.number].outcome,
+                    attempt.trajectory.solution,
+                    attempt.trajectory.finish_reason,
+                    attempt.evaluation.outcome,
+                    attempt.evaluation.reward,
+                    attempt.reflection and attempt.reflection.root_cause,
+                    attempt.stop_reason,
+                    len(attempt.recalled),
+                    [name.replace(folder.path.name, "RUN") for name in attempt.recalled_wisdom],
+                    {role: usage.tokens for role, usage in attempt.usage.items()},
+                    log.grades[task_id, attempt.number].outcome,
                 )
-                for made in attempts
+                for attempt in attempts
             ]
             for task_id, attempts in log.attempts.items()
         }

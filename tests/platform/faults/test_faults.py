@@ -78,9 +78,9 @@ def test_a_task_that_got_no_answer_is_begun_anew_when_the_others_have_ended(faul
     assert measured(folder) == unbroken("loop.max_attempts=1")
     assert written(folder) == [(TASKS[1].task_id, "server_error")]
     assert json.loads((folder.path / "summary.json").read_text())["set_aside"] == {"server_error": 1}
-    asked = [TASKS[1].prompt.strip() in request.text for request, _ in server.requests]
+    items = [TASKS[1].prompt.strip() in request.text for request, _ in server.requests]
     assert set(server.answered.values()) == {1}
-    assert asked.count(True) == 2 + (asked[-1] is False)
+    assert items.count(True) == 2 + (items[-1] is False)
 
 
 # What does not pass
@@ -168,8 +168,8 @@ def test_a_key_that_expires_stops_the_run_at_once_and_a_new_one_ends_it(
     assert problem is None
     assert measured(folder) == unbroken()
     assert set(server.answered.values()) == {1}
-    kept = "".join(path.read_text() for path in folder.path.iterdir() if path.suffix in (".json", ".jsonl"))
-    assert "sk-planted" not in kept
+    text = "".join(path.read_text() for path in folder.path.iterdir() if path.suffix in (".json", ".jsonl"))
+    assert "sk-planted" not in text
 
 
 def test_a_run_whose_key_expired_may_go_on_with_a_key_in_a_file(faults, student, run, measured, unbroken, tmp_path):
@@ -226,10 +226,10 @@ def test_what_is_withheld_is_an_outcome_of_its_own_and_touches_no_other_task(
         folder, problem = run(server, "workers=1", "reflector=rules")
     assert problem is None
     attempts = folder.attempts[touched.task_id]
-    assert {made.trajectory.finish_reason for made in attempts} == {end}
-    assert {made.evaluation.outcome for made in attempts} == {end}
-    assert {made.trajectory.solution for made in attempts} == {""}
-    assert {folder.grades[touched.task_id, made.number].passed for made in attempts} == {False}
+    assert {attempt.trajectory.finish_reason for attempt in attempts} == {end}
+    assert {attempt.evaluation.outcome for attempt in attempts} == {end}
+    assert {attempt.trajectory.solution for attempt in attempts} == {""}
+    assert {folder.grades[touched.task_id, attempt.number].passed for attempt in attempts} == {False}
     assert json.loads((folder.path / "summary.json").read_text())["withheld"] == {end: len(attempts)}
     loops, whole = measured(folder)[0], unbroken("reflector=rules")[0]
     assert {task: loop for task, loop in loops.items() if task != touched.task_id} == {
@@ -244,8 +244,8 @@ def test_a_model_that_refuses_to_reflect_is_stood_in_for_by_rules(faults, studen
     assert problem is None
     reflections = [made.reflection for loop in folder.attempts.values() for made in loop if made.reflection]
     assert reflections
-    assert all(one.source.startswith("fallback:") for one in reflections)
-    assert all("the reply ended in refusal" in one.problem for one in reflections)
+    assert all(reflection.source.startswith("fallback:") for reflection in reflections)
+    assert all("the reply ended in refusal" in reflection.problem for reflection in reflections)
 
 
 @pytest.mark.parametrize(("oddity", "end", "outcome"), [
@@ -257,8 +257,8 @@ def test_other_ends_are_kept_as_they_are(faults, student, run, oddity, end, outc
         folder, problem = run(server, "loop.max_attempts=1", "reflector=none")
     assert problem is None
     firsts = [loop[0] for loop in folder.attempts.values()]
-    assert {made.trajectory.finish_reason for made in firsts} == {end}
-    assert outcome is None or {made.evaluation.outcome for made in firsts} == {outcome}
+    assert {first.trajectory.finish_reason for first in firsts} == {end}
+    assert outcome is None or {first.evaluation.outcome for first in firsts} == {outcome}
     assert summary(Log.read(folder)).withheld == {}
 
 

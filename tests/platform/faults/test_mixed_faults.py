@@ -50,15 +50,15 @@ CHECKED = settings(max_examples=2, suppress_health_check=[HealthCheck.function_s
 @CHECKED
 @given(data=st.data())
 def test_mixed_faults_change_no_figure(faults, student, measured, unbroken, finished, data):
-    drawn = data.draw(mixes(faults, slow=False))
-    end_alike(faults, student, measured, unbroken, finished, drawn, "model.retries=2")
+    draws = data.draw(mixes(faults, slow=False))
+    end_alike(faults, student, measured, unbroken, finished, draws, "model.retries=2")
 
 
 @CHECKED
 @given(data=st.data())
 def test_nor_do_they_where_every_one_of_them_breaks_a_loop_off(faults, student, measured, unbroken, finished, data):
-    drawn = data.draw(mixes(faults, slow=True))
-    folder, server = end_alike(faults, student, measured, unbroken, finished, drawn, "model.retries=0")
+    draws = data.draw(mixes(faults, slow=True))
+    folder, server = end_alike(faults, student, measured, unbroken, finished, draws, "model.retries=0")
     broken = server.faults.total() - sum(server.faults[kind] for kind in faults.ANSWERED)
     assert len(folder.set_aside) == broken
 
@@ -67,8 +67,8 @@ def test_nor_do_they_where_every_one_of_them_breaks_a_loop_off(faults, student, 
 @CHECKED
 @given(data=st.data())
 def test_nor_where_tasks_learn_from_each_other_round_by_round(faults, student, measured, unbroken, finished, data):
-    drawn = data.draw(mixes(faults, slow=True))
-    end_alike(faults, student, measured, unbroken, finished, drawn, "model.retries=0", *SHARED)
+    draws = data.draw(mixes(faults, slow=True))
+    end_alike(faults, student, measured, unbroken, finished, draws, "model.retries=0", *SHARED)
 
 
 def test_a_task_that_is_set_aside_is_begun_anew_within_its_round(faults, student, measured, unbroken, run):
@@ -88,9 +88,9 @@ def test_a_task_that_is_set_aside_is_begun_anew_within_its_round(faults, student
 def test_an_answer_that_comes_twice_is_never_taken_for_the_next_one(faults, student):
     with faults.FaultServer(lambda body: f"to {body['messages'][0]['content']}", lambda request: "twice") as server:
         model = OpenAIModel("student", server.url, timeout=20)
-        asked = [[Message(role="user", content=str(number))] for number in range(40)]
+        items = [[Message(role="user", content=str(number))] for number in range(40)]
         with ThreadPoolExecutor(4) as pool:
-            replies = list(pool.map(lambda messages: model.complete(messages, sampling=Sampling()).text, asked))
+            replies = list(pool.map(lambda messages: model.complete(messages, sampling=Sampling()).text, items))
         model.close()
     assert replies == [f"to {number}" for number in range(40)]
 
@@ -101,8 +101,8 @@ def test_an_answer_that_comes_twice_is_never_taken_for_the_next_one(faults, stud
 def test_mixed_faults_change_no_figure_in_many_mixes(faults, student, measured, unbroken, finished, data):
     retries = data.draw(st.integers(0, 3))
     shared = SHARED if data.draw(st.booleans()) else ()
-    drawn = data.draw(mixes(faults, slow=True))
-    end_alike(faults, student, measured, unbroken, finished, drawn, f"model.retries={retries}", *shared)
+    draws = data.draw(mixes(faults, slow=True))
+    end_alike(faults, student, measured, unbroken, finished, draws, f"model.retries={retries}", *shared)
 
 
 @pytest.mark.soak

@@ -39,16 +39,16 @@ OWN = {
 
 def called(path: Path) -> set[str]:
     """Modules and functions that could run what they read."""
-    found = set()
+    items = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            found |= {name.split(".")[0] for name in names} & RUNS_WHAT_IT_READS
+            items |= {name.split(".")[0] for name in names} & RUNS_WHAT_IT_READS
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
-            found |= {name} & {"eval", "exec", "np.load", "numpy.load", "faiss.read_index"}
-            found |= {"allow_pickle" for key in node.keywords if key.arg in ("allow_pickle", "trust_remote_code")}
-    return found
+            items |= {name} & {"eval", "exec", "np.load", "numpy.load", "faiss.read_index"}
+            items |= {"allow_pickle" for key in node.keywords if key.arg in ("allow_pickle", "trust_remote_code")}
+    return items
 
 
 def test_no_module_of_ours_can_run_what_it_reads() -> None:
@@ -150,10 +150,10 @@ def test_interpolations_and_templates_in_foreign_texts_stay_words_and_their_name
     assert cli.main(["report", "--html", str(folder)]) == 0
     assert cli.main(["bundle", str(folder), "-o", "run.zip"]) == 0
     assert cli.main(["replay", "run.zip"]) == 0
-    said = "".join(capfd.readouterr())
+    text = "".join(capfd.readouterr())
     told = (folder / "attempts.jsonl").read_text()
     assert "${oc.env:PLANTED_KEY}" in told and "{{ 7 * 191 }}" in told
-    everything = said.encode() + b"".join(path.read_bytes() for path in lab.rglob("*") if path.is_file())
+    everything = text.encode() + b"".join(path.read_bytes() for path in lab.rglob("*") if path.is_file())
     assert b"planted-0123456789" not in everything
     assert b"{{ 1337 }}" not in everything and "CAUSE: 1337" not in told
     assert sorted(path.name for path in tmp_path.rglob("*") if "lab" not in path.parts) == ["a", "b"]

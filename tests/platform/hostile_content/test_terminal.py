@@ -60,9 +60,9 @@ def test_lines_tables_and_words_for_the_terminal_show_it_word_for_word() -> None
         made.add_row(line(ALL), line(ALL))
         for part in (line(ALL), made, as_table(Sheet(title=ALL, columns=(ALL,), rows=((ALL,),), caption=ALL))):
             console.print(part)
-        said = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())  # rich's own
-        assert not harmful(said)
-        assert said.count("[link=http://evil]y[/link] :smile:") == 9
+        text = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())  # rich's own
+        assert not harmful(text)
+        assert text.count("[link=http://evil]y[/link] :smile:") == 9
 
 
 def test_what_commands_say_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,10 +135,10 @@ def test_the_complaint_of_a_command_repeats_names_without_harm(lab: Path, comman
         code = cli.main(command)
     except SystemExit as end:
         code = int(str(end.code))
-    said = "".join(capfd.readouterr())
+    text = "".join(capfd.readouterr())
     assert code == 2
-    assert said.strip()
-    assert not harmful(said)
+    assert text.strip()
+    assert not harmful(text)
 
 
 def test_a_bug_shows_its_traceback_without_harm(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def test_no_hidden_test_says_what_an_example_shows(tasks: list[Task]) -> None:
 def test_the_docstring_shows_exactly_the_visible_tests(tasks: list[Task]) -> None:
     for task in tasks:
         examples = doctest.DocTestParser().get_examples(ast.get_docstring(parsed(task.prompt)) or "")
-        shown = tuple(f"assert {example.source.strip()} == {example.want.strip()}" for example in examples)
-        assert shown == task.visible_tests
+        items = tuple(f"assert {example.source.strip()} == {example.want.strip()}" for example in examples)
+        assert items == task.visible_tests
 
 
 def test_a_prompt_with_pass_is_the_function_with_types_and_a_docstring(tasks: list[Task]) -> None:
@@ -194,8 +194,8 @@ def test_another_process_with_another_hash_seed_draws_the_same_tasks(hash_seed: 
     )
     root = str(Path(reflexion_lab.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": hash_seed}
-    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
-    assert msgspec.json.decode(told.stdout, type=list[Task]) == drawn(1)
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
+    assert msgspec.json.decode(run.stdout, type=list[Task]) == drawn(1)
 
 
 def test_thousands_of_tasks_have_ids_and_prompts_of_their_own() -> None:

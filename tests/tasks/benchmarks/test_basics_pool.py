@@ -34,23 +34,23 @@ def one_of_each() -> list[tuple[Template, object]]:
 
 def test_hidden_cases_reject_every_wrong_program_that_any_call_tells_apart() -> None:
     for template, k in ROWS:
-        found = pool_of(template, k)
-        examples, hidden = chosen(found, Random(1))
+        pool = pool_of(template, k)
+        examples, hidden = chosen(pool, Random(1))
         rejected = 0
         for case in hidden:
             rejected |= case.rejects
-        assert rejected == found.every, (template.names[0], k)
+        assert rejected == pool.every, (template.names[0], k)
         assert not set(examples) & set(hidden)
 
 
 def test_examples_reject_the_stubs_and_the_slip_whatever_is_drawn() -> None:
     for template, k in ROWS:
-        found = pool_of(template, k)
+        pool = pool_of(template, k)
         for draw in range(8):
             rejected = 0
-            for case in chosen(found, Random(draw))[0]:
+            for case in chosen(pool, Random(draw))[0]:
                 rejected |= case.rejects
-            assert rejected & found.shown == found.shown, (template.names[0], k, draw)
+            assert rejected & pool.shown == pool.shown, (template.names[0], k, draw)
 
 
 def test_no_wrong_program_of_any_template_counts_as_equivalent() -> None:
@@ -80,16 +80,16 @@ def test_a_mutant_that_no_call_tells_apart_is_left_out() -> None:
 
 def test_no_program_changes_the_calls_that_the_next_one_gets() -> None:
     for template, k in one_of_each():
-        drawn = [next(calls(template, k, Random(i))) for i in range(20)]
-        before = repr(drawn)
+        items = [next(calls(template, k, Random(i))) for i in range(20)]
+        before = repr(items)
         for program in wrong_programs(template, k):
-            fails(program, drawn, [object()] * len(drawn))
-            for call in drawn:
+            fails(program, items, [object()] * len(items))
+            for call in items:
                 try:
                     program(*call)
                 except Exception:
                     continue
-        assert repr(drawn) == before, template.names[0]
+        assert repr(items) == before, template.names[0]
 
 
 def test_a_loop_that_does_not_end_raises_and_the_next_call_starts_anew() -> None:

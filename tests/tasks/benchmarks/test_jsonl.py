@@ -109,8 +109,8 @@ def test_a_duplicate_id_names_both_lines(tmp_path: Path) -> None:
 
 
 def test_all_bad_lines_are_reported_at_once_up_to_ten(tmp_path: Path) -> None:
-    one = complaint(written(tmp_path, "{", TASK, "[]", TASK))
-    assert [line.split(", ")[1] for line in one.splitlines()] == ["line 1", "line 3", "line 4"]
+    message = complaint(written(tmp_path, "{", TASK, "[]", TASK))
+    assert [line.split(", ")[1] for line in message.splitlines()] == ["line 1", "line 3", "line 4"]
     many = complaint(written(tmp_path, *["{"] * 13)).splitlines()
     assert len(many) == 11
     assert many[-1] == "... and 3 more bad lines."

@@ -113,9 +113,9 @@ def test_a_problem_whose_tests_are_all_the_same_shows_none(tmp_path: Path) -> No
 
 
 def test_at_least_one_test_stays_hidden(tmp_path: Path) -> None:
-    said = complaint(written(tmp_path, FULL), visible=3)
-    assert said.startswith("mbpp.jsonl, line 1, field $.test_list: got 3, expected a test beyond the 3 visible;")
-    assert "benchmark.load.visible" in said
+    message = complaint(written(tmp_path, FULL), visible=3)
+    assert message.startswith("mbpp.jsonl, line 1, field $.test_list: got 3, expected a test beyond the 3 visible;")
+    assert "benchmark.load.visible" in message
 
 
 def test_splits_are_the_authors_ranges(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_splits_are_the_authors_ranges(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_row_of_the_split_is_an_error(tmp_path: Path) -> None:
-    said = complaint(written(tmp_path, FULL | {"task_id": 1}))
-    assert said == (
+    message = complaint(written(tmp_path, FULL | {"task_id": 1}))
+    assert message == (
         "mbpp.jsonl: got no task, expected a row of split test (task_id 11 to 510); "
         "benchmark.load.split=all takes every row"
     )

@@ -60,9 +60,9 @@ def f(numbers: list[int], k: "int" = 3) -> "dict[str, int]":
 
 
 def test_mutants_are_different_programs_that_parse() -> None:
-    found = list(mutants(PROGRAM))
-    assert len({mutant.program for mutant in found}) == len(found) > 20
-    for mutant in found:
+    items = list(mutants(PROGRAM))
+    assert len({mutant.program for mutant in items}) == len(items) > 20
+    for mutant in items:
         assert ast.dump(ast.parse(mutant.program)) != ast.dump(ast.parse(PROGRAM))
 
 
@@ -83,9 +83,9 @@ def test_docstrings_and_types_are_left_as_they_are() -> None:
 
 
 def test_lines_before_the_first_are_left_as_they_are() -> None:
-    found = list(mutants("a = 1\nb = 2\nc = 3\n", first_line=2))
-    assert [mutant.line for mutant in found] == [2, 2, 3, 3]
-    assert all("a = 1" in mutant.program for mutant in found)
+    items = list(mutants("a = 1\nb = 2\nc = 3\n", first_line=2))
+    assert [mutant.line for mutant in items] == [2, 2, 3, 3]
+    assert all("a = 1" in mutant.program for mutant in items)
 
 
 def test_an_origin_without_anything_to_change_has_no_mutants() -> None:

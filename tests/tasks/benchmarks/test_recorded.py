@@ -52,8 +52,8 @@ def test_runs_of_one_problem_are_one_task(tmp_path: Path) -> None:
 
 
 def test_one_problem_in_two_forms_is_an_error(tmp_path: Path) -> None:
-    said = complaint(written(tmp_path, ROW, ROW, ROW | {"prompt": "def twice(n):\n"}))
-    assert said == "runs.jsonl, line 3, field $.task_id: 'MBPP/1' is already the id of line 1, which reads otherwise"
+    message = complaint(written(tmp_path, ROW, ROW, ROW | {"prompt": "def twice(n):\n"}))
+    assert message == "runs.jsonl, line 3, field $.task_id: 'MBPP/1' is already the id of line 1, which reads otherwise"
 
 
 def test_hidden_tests_are_the_rows_own_without_the_call_of_check(tmp_path: Path) -> None:
@@ -105,14 +105,14 @@ def test_a_function_called_check_is_never_reached_and_marked(
     ],
 )
 def test_a_bad_row_is_named_with_line_and_field(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
-    said = complaint(written(tmp_path, ROW, ROW | {"problem": "MBPP/2"} | change))
-    assert said.startswith(f"runs.jsonl, line 2, {expected}")
+    message = complaint(written(tmp_path, ROW, ROW | {"problem": "MBPP/2"} | change))
+    assert message.startswith(f"runs.jsonl, line 2, {expected}")
 
 
 def plain(benchmark: Benchmark) -> int:
     """Tasks whose hidden tests are asserts and nothing else."""
     kinds = ([type(node) for check in task.hidden_tests for node in ast.parse(check).body] for task in benchmark)
-    return sum(set(found) == {ast.Assert} for found in kinds)
+    return sum(set(kind) == {ast.Assert} for kind in kinds)
 
 
 def test_all_typed_mbpp_problems_load(recorded_runs: Path) -> None:

@@ -129,8 +129,8 @@ def test_reading_runs_nothing_and_warns_of_nothing(tmp_path):
 )
 def test_nesting_and_length_are_refused_and_not_suffered(nest):
     sieve = Sieve(TASK)
-    found = list(asserts(f"assert f(1) == {nest * 900}1\nassert f(2) == 2\n" + "assert f(\n" * READ, 2000))
-    assert "assert f(2) == 2" in [one.source for one in found if not sieve.refusal(one)]
+    items = list(asserts(f"assert f(1) == {nest * 900}1\nassert f(2) == 2\n" + "assert f(\n" * READ, 2000))
+    assert "assert f(2) == 2" in [item.source for item in items if not sieve.refusal(item)]
 
 
 @given(st.lists(st.sampled_from(["assert ", "f(", ")", "1", "==", "\n", "x", "[", "]", "'", '"""', ",", "\\", "#"])))

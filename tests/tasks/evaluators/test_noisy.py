@@ -68,10 +68,10 @@ def test_a_higher_rate_turns_all_that_a_lower_one_turns(task):
 
 def test_a_false_negative_reads_like_a_wrong_test(task, sandbox):
     right = program("def double(x):\n    return 2 * x\n")
-    found = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(task, right)
-    assert (found.passed, found.outcome, found.reward) == (False, "fail", 0.0)
-    assert found.feedback == "0 of 1 tests passed. Failing:\n- assert double(2) == 4  # expected 4, got 5"
-    assert (found.verification_type, found.injected) == ("unit_tests", FALSE_NEGATIVE)
+    evaluation = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(task, right)
+    assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "fail", 0.0)
+    assert evaluation.feedback == "0 of 1 tests passed. Failing:\n- assert double(2) == 4  # expected 4, got 5"
+    assert (evaluation.verification_type, evaluation.injected) == ("unit_tests", FALSE_NEGATIVE)
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_a_false_negative_reads_like_a_wrong_test(task, sandbox):
 )
 def test_a_false_negative_has_the_fields_and_words_of_a_true_one(task, sandbox, body, test):
     """The same test, failed by a program that gives the invented value."""
-    one = replace(task, visible_tests=(test,))
+    changed = replace(task, visible_tests=(test,))
     right = program(f"def double(x):\n    return {body}\n")
-    found = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(one, right)
-    (check,) = found.checks
+    evaluation = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(changed, right)
+    (check,) = evaluation.checks
     returns = check.actual or "-1"
-    true = UnitTests(sandbox).evaluate(one, program(f"def double(x):\n    return {returns}\n"))
+    true = UnitTests(sandbox).evaluate(changed, program(f"def double(x):\n    return {returns}\n"))
     assert not true.passed
     seconds = {"seconds": 0.0, "actual": ""}
     assert replace(check, **seconds) == replace(true.checks[0], **seconds)
-    assert found.feedback == true.feedback
+    assert evaluation.feedback == true.feedback
 
 
 @pytest.mark.parametrize("rates", [{"false_negative": 1.0}, {"false_positive": 1.0}])
@@ -136,16 +136,16 @@ def test_react_is_refused_since_its_own_test_runs_would_be_true():
 
 
 def test_one_test_of_several_fails_at_a_false_negative(task):
-    found = Noisy(Says(), false_negative=1.0).evaluate(task, program("right"))
-    assert [check.outcome for check in found.checks].count("fail") == 1
-    assert found.reward == found.pass_rate == pytest.approx(2 / 3)
+    evaluation = Noisy(Says(), false_negative=1.0).evaluate(task, program("right"))
+    assert [check.outcome for check in evaluation.checks].count("fail") == 1
+    assert evaluation.reward == evaluation.pass_rate == pytest.approx(2 / 3)
 
 
 def test_a_false_positive_is_a_pass_without_a_trace_of_the_failure(task, sandbox):
-    found = Noisy(UnitTests(sandbox), false_positive=1.0).evaluate(task, program("def double(x):\n    return x\n"))
-    assert (found.passed, found.outcome, found.reward, found.feedback) == (True, "pass", 1.0, "")
-    assert {(check.outcome, check.message, check.actual) for check in found.checks} == {("pass", "", "")}
-    assert (found.verification_type, found.injected) == ("unit_tests", FALSE_POSITIVE)
+    evaluation = Noisy(UnitTests(sandbox), false_positive=1.0).evaluate(task, program("def double(x):\n    return x\n"))
+    assert (evaluation.passed, evaluation.outcome, evaluation.reward, evaluation.feedback) == (True, "pass", 1.0, "")
+    assert {(check.outcome, check.message, check.actual) for check in evaluation.checks} == {("pass", "", "")}
+    assert (evaluation.verification_type, evaluation.injected) == ("unit_tests", FALSE_POSITIVE)
 
 
 def test_what_was_never_tested_is_not_turned_into_a_verdict(task, sandbox):

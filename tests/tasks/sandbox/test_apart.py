@@ -120,8 +120,8 @@ def test_the_place_of_a_call_in_its_check_is_not_told(sandbox):
 
 def test_a_setups_own_function_of_a_known_name_is_the_one_that_is_called(sandbox):
     own = "def close(a, b): return abs(a - b) < 0.1"
-    found = sandbox.run("def f(x): return x + 0.05", "f", ["assert close(f(1), 1)"], own).checks[0]
-    assert (found.outcome, found.mode) == ("pass", "in_place")
+    run = sandbox.run("def f(x): return x + 0.05", "f", ["assert close(f(1), 1)"], own).checks[0]
+    assert (run.outcome, run.mode) == ("pass", "in_place")
 
 
 def test_what_an_earlier_check_defines_is_not_for_the_program_to_compute(sandbox):
@@ -130,8 +130,8 @@ def test_what_an_earlier_check_defines_is_not_for_the_program_to_compute(sandbox
 
 
 def test_a_program_is_called_whatever_its_name(sandbox):
-    found = sandbox.run("def sorted(x): return 'wrong'", "sorted", ["assert sorted([2, 1]) == [1, 2]"]).checks[0]
-    assert (found.outcome, found.actual) == ("fail", "'wrong'")
+    run = sandbox.run("def sorted(x): return 'wrong'", "sorted", ["assert sorted([2, 1]) == [1, 2]"]).checks[0]
+    assert (run.outcome, run.actual) == ("fail", "'wrong'")
 
 
 def test_a_candidate_that_searches_its_whole_process_does_not_find_the_expected_value(sandbox):
@@ -185,8 +185,8 @@ def test_a_candidate_that_searches_its_whole_process_does_not_find_the_expected_
     ],
 )
 def test_values_compare_as_python_compares_plain_data(sandbox, program, check, outcome):
-    found = sandbox.run(program + "\n", "f", [check]).checks[0]
-    assert (found.outcome, found.mode) == (outcome, "apart")
+    run = sandbox.run(program + "\n", "f", [check]).checks[0]
+    assert (run.outcome, run.mode) == (outcome, "apart")
 
 
 POINT = """

@@ -68,8 +68,8 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def visit(request):
-    asked = [item.callspec.params.get("attack") for item in request.session.items if hasattr(item, "callspec")]
-    visit = Visit([attack for attack in asked if attack in GALLERY])
+    items = [item.callspec.params.get("attack") for item in request.session.items if hasattr(item, "callspec")]
+    visit = Visit([attack for attack in items if attack in GALLERY])
     yield visit
     os.environ.pop(PLANTED, None)
     if not visit.over.is_set():
@@ -103,8 +103,8 @@ def test_the_gallery_leaves_no_death_no_orphan_no_file_and_no_harmed_neighbour(v
 
 @pytest.mark.parametrize("attack", LEAKS, ids=slug)
 def test_a_probe_sees_its_polluter_where_both_share_a_process(sandbox, attack):
-    told = sandbox.run(attack.program + attack.probe, "f", ["assert f(1) == 2", *attack.checks]).checks[0]
-    assert told.outcome != "pass"
+    run = sandbox.run(attack.program + attack.probe, "f", ["assert f(1) == 2", *attack.checks]).checks[0]
+    assert run.outcome != "pass"
 
 
 @pytest.mark.parametrize("checks", sorted({a.checks for a in DEMANDED if not a.setup}), ids=" ".join)

@@ -37,8 +37,8 @@ def test_717_of_984_recorded_programs_pass_as_prompt_and_code(rows):
 
 def test_every_known_verdict_on_the_code_alone_is_met(rows):
     known = [bool(row["attempts"][0]["he_pass"]) for row in rows]
-    found = verdicts(rows, lambda _task, code: code)
-    differing = [(row["problem"], f) for row, k, f in zip(rows, known, found, strict=True) if k != f]
+    result = verdicts(rows, lambda _task, code: code)
+    differing = [(row["problem"], f) for row, k, f in zip(rows, known, result, strict=True) if k != f]
     # The hidden tests of these call a helper of the prompt, which their tasks' `setup` holds: code that left it out
     # was recorded as failing and is right.
     assert set(differing) <= {("HumanEval/32", True), ("HumanEval/38", True), ("HumanEval/50", True)}

@@ -40,11 +40,13 @@ class Counting:
 
     def complete(self, messages, *, sampling, sample=0):
         self.asked = sampling
-        found = self.tiny.complete(messages, sampling=replace(sampling, max_tokens=1))
-        counted = max(found.usage.prompt_tokens, found.refused_tokens)
+        completion = self.tiny.complete(messages, sampling=replace(sampling, max_tokens=1))
+        counted = max(completion.usage.prompt_tokens, completion.refused_tokens)
         if counted < self.context:
-            found = replace(found, finish_reason="stop", usage=Usage(calls=1, prompt_tokens=counted), refused_tokens=0)
-        self.replies.append(found)
+            completion = replace(
+                completion, finish_reason="stop", usage=Usage(calls=1, prompt_tokens=counted), refused_tokens=0
+            )
+        self.replies.append(completion)
         return self.replies[-1]
 
 
@@ -74,9 +76,9 @@ def remembered(tasks, words=lambda task: task.canonical_program):
 @pytest.mark.parametrize("actor", ACTORS)
 def test_no_prompt_near_the_limit_overflows_the_context_of_a_real_model(tiny, actor, variant):
     tasks, model = list(humaneval().tasks), Counting(tiny)
-    made = ACTORS[actor](model, Prompts(variant, 3)).act(tasks[10], remembered(tasks[20:60]))
-    used, (message,) = made.usage.prompt_tokens, made.messages
-    assert made.finish_reason != "context_overflow" and made.left_out and len(model.replies) == 1
+    trajectory = ACTORS[actor](model, Prompts(variant, 3)).act(tasks[10], remembered(tasks[20:60]))
+    used, (message,) = trajectory.usage.prompt_tokens, trajectory.messages
+    assert trajectory.finish_reason != "context_overflow" and trajectory.left_out and len(model.replies) == 1
     assert used <= estimated(message.content) + ENVELOPE
     assert used + model.asked.max_tokens <= model.context
     assert estimated(message.content) > 0.75 * room(model, model.asked)
@@ -86,10 +88,10 @@ def test_the_real_model_reads_a_prompt_that_fills_its_room():
     tasks = list(humaneval().tasks)
     real = LlamaCppModel(slots=1, threads=1)
     sampling = Sampling(max_tokens=1400)
-    made = SingleShot(real, replace(sampling, stop=("\n",))).act(tasks[10], remembered(tasks[20:60]))
-    assert made.left_out
-    assert made.finish_reason in ("stop", "length")
-    assert made.usage.prompt_tokens <= estimated(made.messages[0].content) + ENVELOPE
+    trajectory = SingleShot(real, replace(sampling, stop=("\n",))).act(tasks[10], remembered(tasks[20:60]))
+    assert trajectory.left_out
+    assert trajectory.finish_reason in ("stop", "length")
+    assert trajectory.usage.prompt_tokens <= estimated(trajectory.messages[0].content) + ENVELOPE
 
 
 def test_where_the_estimate_was_too_low_less_is_shown(tiny):
@@ -99,10 +101,10 @@ def test_where_the_estimate_was_too_low_less_is_shown(tiny):
         return " ".join("".join(draw.choices(string.ascii_lowercase, k=8)) for _ in range(40))
 
     tasks, model = list(humaneval().tasks), Counting(tiny)
-    made = SingleShot(model, Sampling(max_tokens=64)).act(tasks[10], remembered(tasks[20:40], letters))
+    trajectory = SingleShot(model, Sampling(max_tokens=64)).act(tasks[10], remembered(tasks[20:40], letters))
     assert [reply.finish_reason for reply in model.replies] == ["context_overflow", "stop"]
-    assert made.finish_reason == "stop"
-    assert made.left_out and made.usage == model.replies[0].usage + model.replies[1].usage
+    assert trajectory.finish_reason == "stop"
+    assert trajectory.left_out and trajectory.usage == model.replies[0].usage + model.replies[1].usage
 
 
 class Refusing:
@@ -187,9 +189,9 @@ class Answering:
 @pytest.mark.parametrize("rest", ["    print((x,", "    def g(y", '    """Not', "    if x:", "    return max("])
 def test_a_continuation_that_broke_off_is_cut_back_to_what_parses(rest):
     reply = f"\n    y = 2 * x\n    if y:\n        return y\n{rest}"
-    made = Continuation(Answering(reply, "length"), Sampling()).act(TASK, Recollection())
-    assert made.solution == f"{TASK.prompt.rstrip()}\n    y = 2 * x\n    if y:\n        return y\n"
-    assert made.extraction == "continuation+truncated"
+    trajectory = Continuation(Answering(reply, "length"), Sampling()).act(TASK, Recollection())
+    assert trajectory.solution == f"{TASK.prompt.rstrip()}\n    y = 2 * x\n    if y:\n        return y\n"
+    assert trajectory.extraction == "continuation+truncated"
 
 
 @pytest.mark.parametrize(
@@ -202,8 +204,8 @@ def test_a_continuation_that_broke_off_is_cut_back_to_what_parses(rest):
     ],
 )
 def test_any_other_continuation_is_left_as_it_is(reply, reason):
-    made = Continuation(Answering(reply, reason), Sampling()).act(TASK, Recollection())
-    assert (made.solution, made.extraction) == (f"{TASK.prompt.rstrip()}{reply}\n", "continuation")
+    trajectory = Continuation(Answering(reply, reason), Sampling()).act(TASK, Recollection())
+    assert (trajectory.solution, trajectory.extraction) == (f"{TASK.prompt.rstrip()}{reply}\n", "continuation")
 
 
 def test_a_style_that_there_is_not_is_named():

@@ -42,8 +42,8 @@ def test_no_recorded_text_is_longer_than_estimated(recorded_runs, count):
     for path in sorted((recorded_runs / "transcripts").glob("*.jsonl.gz")):
         with gzip.open(path, "rt") as file:
             rows = [json.loads(line) for line in file]
-        found = [attempt[field] for row in rows for attempt in row["attempts"] for field in FIELDS if field in attempt]
-        texts += sampled(draw, [text for text in found if isinstance(text, str) and 1200 < len(text) < 4000])
+        items = [attempt[field] for row in rows for attempt in row["attempts"] for field in FIELDS if field in attempt]
+        texts += sampled(draw, [text for text in items if isinstance(text, str) and 1200 < len(text) < 4000])
     assert len(texts) >= 200
     ratios = [estimated(text) / count(text) for text in texts]
     assert min(ratios) >= 1
