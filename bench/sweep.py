@@ -65,7 +65,7 @@ def overrides(root, limit):
     return {**fixed, "run_root": f"{root}/runs", "workers": 8} | ({"benchmark.limit": limit} if limit else {}) | GRID
 
 
-def essence(run):
+def results(run):
     """Results of a run, without names, times and cache marks."""
     log = Log.read(RunFolder.existing(run))
     rows = [
@@ -113,7 +113,7 @@ def one_by_one(root, finished, student):
         lab = assemble(cfg)
         finish(lab, cfg)
         calls += len(model.received)
-        same += essence(lab.folder.path) == essence(run)
+        same += results(lab.folder.path) == results(run)
     return {"calls": calls, "identical_cells": same, "seconds": round(time.perf_counter() - start, 1)}
 
 

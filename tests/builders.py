@@ -8,6 +8,9 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from reflexion_lab.analysis.summary import canonical_form
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -210,3 +213,9 @@ def runner(
         quiet=True,
         suite_writer=suite_writer,
     )
+
+
+def canonical_bytes(log):
+    """The canonical form of a run as JSON lines, one per task; equal forms are equal bytes."""
+    lines = ({"task_id": task_id, **records} for task_id, records in canonical_form(log).items())
+    return b"".join(msgspec.json.encode(line, order="deterministic") + b"\n" for line in lines)

@@ -1,7 +1,7 @@
-"""The headline figures of a run, from its folder alone, and its essence.
+"""The headline figures of a run, from its folder alone, and its canonical form.
 
-The essence is all records without ids, times and cache marks. Runs with the same seed, or a run and its replay, have
-the same essence, whatever the number of workers.
+The canonical form holds all records without ids, times and cache marks. Runs with the same seed, or a run and its
+replay, have equal canonical forms, whatever the number of workers.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ TIMES = {"seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_
 MARKS = {"cached", "torn", "set_aside"}
 
 
-def essence(log: Log) -> dict[str, dict[str, Any]]:
+def canonical_form(log: Log) -> dict[str, dict[str, Any]]:
     """By task, sorted: attempts, result, hidden verdicts and written tests as plain values. The run's own id, which the
     names of its episodes hold, reads RUN.
     """
@@ -256,12 +256,6 @@ def figures(log: Log) -> dict[str, Any]:
     """The headline figures, likewise."""
     records: dict[str, Any] = bare(summary(log), log.manifest.run_id)
     return records
-
-
-def as_bytes(by_task: dict[str, dict[str, Any]]) -> bytes:
-    """An essence as JSON lines, one a task: equal essences are equal bytes."""
-    lines = ({"task_id": task_id, **records} for task_id, records in by_task.items())
-    return b"".join(msgspec.json.encode(line, order="deterministic") + b"\n" for line in lines)
 
 
 def bare(record: Any, run_id: str) -> Any:

@@ -21,9 +21,9 @@ RULES = [
     {"when": "", "reply": "    return None\n"},
 ]
 BEGIN = """
-import asyncio, hashlib
+import asyncio, hashlib, msgspec
 import reflexion_lab as rl
-from reflexion_lab.analysis.summary import as_bytes, essence
+from reflexion_lab.analysis.summary import canonical_form
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.runner.folder.folder import folders
@@ -36,7 +36,8 @@ ScriptedModel.complete = counted
 common = {"model": "scripted", "model.path": "rules.json", "benchmark.limit": 8, "loop.max_attempts": 2}
 common |= {"tracker": "none", "model.seconds": 0.15, "loop.stuck_after": None, "workers": 2, "sandbox.servers": 1}
 def told(*runs):
-    return [hashlib.sha256(as_bytes(essence(Log.read(folder)))).hexdigest() for folder in folders(*runs)]
+    forms = [msgspec.json.encode(canonical_form(Log.read(folder))) for folder in folders(*runs)]
+    return [hashlib.sha256(form).hexdigest() for form in forms]
 """
 
 

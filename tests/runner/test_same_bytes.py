@@ -8,10 +8,10 @@ import time
 import pytest
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.analysis.summary import Log, as_bytes, bare, differences, essence, figures
+from reflexion_lab.analysis.summary import Log, bare, canonical_form, differences, figures
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.compose import assemble, compose
-from tests.builders import scripted
+from tests.builders import canonical_bytes, scripted
 
 SHARED = (
     "recall=window_then_similar", "recall.min_score=0", "recall.omega=adaptive", "retriever=jaccard",
@@ -59,25 +59,24 @@ def carried_out(tmp_path, workers, *overrides):
 )
 def test_one_two_and_eight_workers_write_the_same_bytes(tmp_path, overrides):
     one, two, eight = (carried_out(tmp_path, workers, *overrides) for workers in (1, 2, 8))
-    assert as_bytes(essence(one)) == as_bytes(essence(two)) == as_bytes(essence(eight))
+    assert canonical_bytes(one) == canonical_bytes(two) == canonical_bytes(eight)
     assert figures(one) == figures(two) == figures(eight)
-    assert len(essence(one)) == 12
+    assert len(canonical_form(one)) == 12
     if overrides:  # tasks did learn from each other
         recalled = [name for attempt in one.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
         assert recalled
 
 
-def test_another_reply_makes_other_bytes(tmp_path):
+def test_another_reply_gives_another_canonical_form(tmp_path):
     log = carried_out(tmp_path, 2)
-    found, other = essence(log), essence(log)
+    before, other = canonical_form(log), canonical_form(log)
     task = next(iter(other))
     other[task]["attempts"][0]["trajectory"]["solution"] += "#"
-    assert as_bytes(found) != as_bytes(other)
-    ((place, _, _),) = differences(found, other)
+    ((place, _, _),) = differences(before, other)
     assert place == f"{task}.attempts[0].trajectory.solution"
 
 
-def test_ids_times_and_cache_marks_are_no_part_of_the_essence():
+def test_ids_times_and_cache_marks_are_not_in_the_canonical_form():
     early = {"recalled": ["ep-run-1/t-1"], "usage": Usage(seconds=1.0, calls=2), "cached": True, "timestamp": 5.0}
     late = {"recalled": ["ep-run-2/t-1"], "usage": Usage(seconds=2.0, calls=2), "cached": False, "timestamp": 6.0}
     assert bare(early, "run-1") == bare(late, "run-2")

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.summary import as_bytes, essence, figures
+from reflexion_lab.analysis.summary import figures
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ModelError
 from reflexion_lab.io.secrets import without_keys, without_logins
@@ -22,6 +22,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import UNSAVED
 from reflexion_lab.studies.replay.packing import pack
 from reflexion_lab.studies.replay.replay import replay
+from tests.builders import canonical_bytes
 
 PASSWORD = "planted-0123456789"
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return one\nCONFIDENCE: 0.5\n"
@@ -58,7 +59,7 @@ def the_run(folder):
 
 def found_out(folder):
     log = Log.read(folder)
-    return as_bytes(essence(log)), figures(log)
+    return canonical_bytes(log), figures(log)
 
 
 def rows(url, table):

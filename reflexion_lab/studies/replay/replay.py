@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.summary import Log, bare, differences, essence, figures, summary
+from reflexion_lab.analysis.summary import Log, bare, canonical_form, differences, figures, summary
 from reflexion_lab.errors import ConfigError, FolderError, ModelError
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.moved import current, updated
@@ -301,7 +301,7 @@ def _beginning(then: Log, now: Log) -> Row:
 
 
 def _records(then: Log, now: Log) -> Iterator[Row]:
-    before, after = essence(then), essence(now)
+    before, after = canonical_form(then), canonical_form(now)
     by_time = _timed_out_apart(then.attempts, now.attempts)
     for name, field in RECORDS.items():
         pairs = {task: (before[task][field], after.get(task, {}).get(field)) for task in before}

@@ -33,7 +33,7 @@ OWN = {
     "tasks/sandbox/server.py": {"marshal"},
     "tasks/sandbox/child.py": {"exec", "eval"},
     # Templates that stand in this package.
-    "tasks/benchmarks/basics_pool.py": {"exec"},
+    "tasks/benchmarks/basics.py": {"exec"},
 }
 
 

@@ -19,7 +19,7 @@ import pytest
 from model_server import Handler, ModelServer, completion
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.summary import essence, figures
+from reflexion_lab.analysis.summary import canonical_form, figures
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.basics import basics
 
@@ -210,7 +210,7 @@ def outcome_of(folder):
     assert len(log.results) == log.manifest.n_expected
     summary = msgspec.json.decode((folder / "summary.json").read_bytes())
     return (
-        essence(log),
+        canonical_form(log),
         figures(log),
         {key: summary[key] for key in ("pass_at_1", "any_solved", "feedback", "n_logged")},
     )

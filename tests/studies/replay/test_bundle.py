@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.summary import Log, as_bytes, essence, figures
+from reflexion_lab.analysis.summary import Log, figures
 from reflexion_lab.cli.main import main
 from reflexion_lab.memory.embedders import minilm
 from reflexion_lab.runner.config.compose import compose
@@ -24,6 +24,7 @@ from reflexion_lab.studies.replay.bundle import BundleError
 from reflexion_lab.studies.replay.packing import pack
 from reflexion_lab.studies.replay.replay import replay
 from reflexion_lab.tasks.benchmarks.basics import basics
+from tests.builders import canonical_bytes
 from tests.studies.small_runs import REFLECTION, chat_server, run_lab, script
 
 STUDY = """\
@@ -65,7 +66,7 @@ def test_a_replay_is_the_same_to_the_last_digit(small, tmp_path):
     assert replayed.sameness.holds
     assert replayed.sameness.first == ""
     then, now = Log.read(run), Log.read(RunFolder.existing(replayed.folder))
-    assert as_bytes(essence(then)) == as_bytes(essence(now))
+    assert canonical_bytes(then) == canonical_bytes(now)
     assert figures(then) == figures(now) == replayed.about.figures
     assert (replayed.folder / "summary.json").is_file()
     assert [row.name for row in replayed.sameness.rows][:3] == ["tasks", "prompts", "study"]

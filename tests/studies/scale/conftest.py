@@ -16,8 +16,8 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.summary import as_bytes, essence
 from reflexion_lab.runner.folder.folder import RunFolder
+from tests.builders import canonical_bytes
 from tests.studies.small_runs import REFLECTION
 
 MODEL = """
@@ -138,7 +138,7 @@ class Lab:
     def results(self, root):
         """The bytes of what the runs in a root found out, by their seed."""
         logs = [Log.read(RunFolder.existing(path.parent)) for path in (self.folder / root).glob("*/manifest.json")]
-        return {log.manifest.seed: as_bytes(essence(log)) for log in logs}
+        return {log.manifest.seed: canonical_bytes(log) for log in logs}
 
 
 @pytest.fixture

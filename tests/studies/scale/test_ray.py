@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reflexion_lab.agent.models.capped import CapReached
-from reflexion_lab.analysis.summary import Log, as_bytes, essence, figures
+from reflexion_lab.analysis.summary import Log, canonical_form, figures
 from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -21,6 +21,7 @@ from reflexion_lab.studies.scale.cluster import Cluster
 from reflexion_lab.studies.scale.worker import Place, Reply
 from reflexion_lab.studies.scale.worker_pool import WorkerPool
 from reflexion_lab.tasks.sandbox.sandbox import Limits
+from tests.builders import canonical_bytes
 from tests.studies.small_runs import run_lab
 
 SECRET = "planted-secret-that-nobody-may-see"
@@ -132,7 +133,7 @@ def log_of(lab):
 
 
 def same(first, second):
-    return as_bytes(essence(first)) == as_bytes(essence(second)) and figures(first) == figures(second)
+    return canonical_bytes(first) == canonical_bytes(second) and figures(first) == figures(second)
 
 
 def processes(*which):
@@ -153,7 +154,7 @@ def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, o
     here, there = run_lab(config("here", *overrides)), run_lab(config("there", *overrides, "workers=8"))
     local, remote = log_of(here), log_of(there)
     assert same(local, remote)
-    assert len(essence(local)) == 12
+    assert len(canonical_form(local)) == 12
     assert (there.models.made, there.models.spent.tokens) == (here.models.made, here.models.spent.tokens)
     if overrides:  # tasks did learn from each other
         assert [name for attempt in remote.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
