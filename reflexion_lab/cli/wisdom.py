@@ -226,7 +226,7 @@ def _against(comparison: Against) -> Iterator[str]:
     from reflexion_lab.analysis.report.cells import interval
 
     solved = comparison.solved
-    yield f"Against the baseline, {solved.n} pairs of loops, {comparison.left_out} loops without a partner left out"
+    yield f"Against the baseline, {solved.n} pairs of loops, {comparison.left_out} unpaired loops left out"
     points = f"{100 * solved.difference:+.1f} points {interval(solved.low, solved.high, signed=True)}"
     pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, McNemar's exact test"
     yield f"  solved: {points} (paired, Newcombe 95 %; {pairs})"

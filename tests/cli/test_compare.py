@@ -52,7 +52,7 @@ def run_command(capsys):
 def test_compare_prints_the_table(four, run_command):
     code, text, _ = run_command("compare", *four)
     assert code == 0
-    parts = ("pass@1", "Difference to feedback_only", "75.0 [", "2:0", "not detected", "= tokens", "visible", "4 x 2")
+    parts = ("pass@1", "Difference to feedback_only", "75.0 [", "2:0", "not detected", "equal", "visible", "4 x 2")
     assert [part for part in parts if part not in text] == []
 
 
@@ -60,7 +60,7 @@ def test_compare_takes_baseline_and_unit(four, run_command):
     code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls")
     assert code == 0
     assert "Difference to words" in text
-    assert "= calls" in text
+    assert "Equal calls:" in text and "calls per case" in text
 
 
 def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
@@ -190,7 +190,7 @@ def test_cost_is_a_budget_where_there_are_prices(priced, run_command):
     runs = [priced("feedback_only", BASE, paid), priced("words", WORDS, paid)]
     code, text, _ = run_command("compare", *runs, "--unit", "cost", "--one-seed")
     assert code == 0
-    assert "= cost" in text
+    assert "Equal cost:" in text and "cost per case" in text
     assert "0.875" in text  # 7 attempts at 0.50 over 4 cases
 
 

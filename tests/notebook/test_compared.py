@@ -59,7 +59,7 @@ def test_it_shows_warnings_first_and_obeys_nobodys_name(four):
     html, text = comparison._repr_html_(), repr(comparison)
     assert comparison.warnings
     for shown in (html, text):
-        assert shown.index("ONE SEED") < shown.index("What went on in the loops")
+        assert shown.index("ONE SEED") < shown.index("Repairs and feedback errors")
         assert "\u202e" not in shown
     assert "<script" not in html
     assert "&lt;script&gt;" in html

@@ -209,7 +209,7 @@ def test_plain_ipython_shows_text(tmp_path):
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, **home}, capture_output=True, text=True, timeout=SECONDS, check=True
     )
-    for part in ("pass@1 0.0 % [", "1 runs", "What went on in the loops", "8 not solved", "✗✗"):
+    for part in ("pass@1 0.0 % [", "1 runs", "Repairs and feedback errors", "8 not solved", "✗✗"):
         assert part in done.stdout, done.stdout
     assert " object at 0x" not in done.stdout
     assert "<div" not in done.stdout

@@ -29,7 +29,7 @@ def sheets(comparison: Comparison) -> list[Sheet]:
 
 
 def warnings(comparison: Comparison) -> Iterator[str]:
-    """What a reader must not overlook, a line each."""
+    """Warnings to show above the results, one per line."""
     for row in comparison.rows:
         if row.is_upper_bound:
             yield f"{UPPER_BOUND}, not pass@1: the hidden tests drove the loops of {plain(row.arm)}"
@@ -54,7 +54,7 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 
 def exclusions(comparison: Comparison) -> Iterator[str]:
-    """By name, cases without a hidden verdict, which no figure is about, and without a partner: no difference is."""
+    """By name, cases without a hidden verdict, and unpaired cases: neither is in any figure of a difference."""
     for row in comparison.rows:
         if row.no_verdict:
             yield f"{plain(row.arm)}: {len(row.no_verdict)} cases without a hidden verdict: {_named(row.no_verdict)}"
@@ -118,7 +118,7 @@ def _loops(comparison: Comparison) -> Sheet:
         "In %. Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
         "wrong programs, those that pass the feedback tests; FN: of all right ones, those that fail them."
     )
-    return Sheet(title="What went on in the loops", columns=columns, rows=rows, caption=caption)
+    return Sheet(title="Repairs and feedback errors", columns=columns, rows=rows, caption=caption)
 
 
 def _moved(moved: int, stayed: int) -> str:
@@ -142,10 +142,10 @@ def _costs(comparison: Comparison) -> Sheet:
         for row in comparison.rows
     )
     caption = (
-        "Prompts and replies of all roles; a cached reply counts what it took when first drawn. Last column: mean that "
-        f"a case had spent at its submission, arm and baseline, after the cut. {NONE}: not recorded, or no price known."
+        "Prompts and replies of all roles; a cached reply counts as when first drawn. Last column: mean spending per "
+        f"case at its submission after the cut, arm : baseline. {NONE}: not recorded, or no known price."
     )
-    columns = (*head, f"a case at\n= {comparison.unit}")
+    columns = (*head, f"{comparison.unit} per case\n(matched)")
     return Sheet(title="Cost", columns=columns, rows=rows, caption=caption)
 
 
@@ -182,7 +182,7 @@ def _rate(value: metrics.Value | None) -> str:
 
 def _left_out(comparison: Comparison) -> Sheet:
     broken = _broken()
-    head = ("arm", "logged of\nexpected", "no\nverdict", "no test\nshown", "without\na partner")
+    head = ("arm", "logged of\nexpected", "no\nverdict", "no visible\ntests", "unpaired")
     rows = tuple(
         (
             plain(row.arm),
@@ -198,7 +198,7 @@ def _left_out(comparison: Comparison) -> Sheet:
     named = " ".join(f"{line}." for line in exclusions(comparison)) or "No case was left out."
     caption = f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {named}"
     columns = (*head, "attempts", *(metric.label.replace(" ", "\n") for metric in broken))
-    return Sheet(title="What broke, and what was left out", columns=columns, rows=rows, caption=caption)
+    return Sheet(title="Errors and exclusions", columns=columns, rows=rows, caption=caption)
 
 
 def _runs(comparison: Comparison) -> Sheet:
@@ -233,16 +233,16 @@ def _seeds(rows: Sequence[Row]) -> str:
 
 
 def difference_sheet(comparison: Comparison) -> Sheet:
-    """Two lines an arm: as run, and at an equal budget."""
+    """Two lines per arm: as run, and at an equal budget."""
     columns = (
         "arm",
         "budget",
         "difference\n[95 %]",
-        "won:\nlost",
+        "wins:\nlosses",
         "p",
         "p,\nHolm",
-        "least\nto tell",
-        "80 %",
+        "critical\nsplit",
+        "MDE",
         "verdict",
     )
     rows = tuple(
@@ -255,15 +255,15 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     pairs = listed(dict.fromkeys(str(difference.n) for difference in differences)) or "0"
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     caption = (
-        f"Points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; "
-        f"95 %, of each difference by itself: {methods}. "
-        "p: McNemar's exact test over pairs, as if those of one task were independent. p, Holm: exact test over whole "
-        "tasks, corrected for all arms at this budget. Least to tell: the split of as many discordant pairs that is "
-        "just significant, and its difference; 80 %: the true difference that so many tasks find four times in five "
-        f"({NONE}: none is). Detected: the interval leaves 0 out, the difference is not below the least, and p after "
-        f"Holm is below 0.05. = {comparison.unit}: the dearer of the two cut to what the cheaper spent; won, lost and "
-        "p are then of one draw of who is cut, the difference is the mean over all draws, and p, Holm is the larger of "
-        f"that test and one that matches anew whenever the arms change places. {_registered(differences)}"
+        f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; 95 % intervals "
+        f"of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one task were "
+        "independent. p, Holm: exact test over whole tasks, corrected for all arms at this budget. Critical split: the "
+        "split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable effect "
+        f"at 80 % power ({NONE}: none). Detected: the interval excludes 0, the difference reaches the critical one, "
+        f"and p, Holm is below 0.05. Equal {comparison.unit}: the more expensive arm cut to the spending of the "
+        "cheaper one; wins, losses and p are of one random choice of the cut cases, the difference is the mean over "
+        "all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
+        f"{_registered(differences)}"
     )
     title = (
         f"Difference to {plain(comparison.baseline)}"
@@ -280,7 +280,7 @@ def _difference_lines(row: Row, unit: str) -> Iterator[tuple[str, ...]]:
         if difference:
             yield (
                 plain(row.arm),
-                difference.budget.replace("equal", "="),
+                difference.budget.replace("equal ", "equal\n"),
                 points(difference.estimate),
                 f"{difference.won}:{difference.lost}",
                 p_value(difference.p),
@@ -290,11 +290,11 @@ def _difference_lines(row: Row, unit: str) -> Iterator[tuple[str, ...]]:
                 verdict(row, difference),
             )
     if row.unmatched:
-        yield (plain(row.arm), f"= {unit}", f"{unit} unknown", *[""] * 6)
+        yield (plain(row.arm), f"equal\n{unit}", f"{unit} unknown", *[""] * 6)
 
 
 def least(difference: Difference) -> str:
-    """The split of the discordant pairs that is just significant, and the difference that counts: 13:3, 6.1."""
+    """The critical split of the discordant pairs and its difference in points: `13:3, 6.1`."""
     if not difference.needed or not difference.least:
         return "none"
     return f"{difference.needed[0]}:{difference.needed[1]}, {percent(difference.least)}"

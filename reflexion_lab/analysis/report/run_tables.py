@@ -317,7 +317,7 @@ def text(metric: metrics.Metric, value: metrics.Value) -> str:
 
 def _verdicts(figures: Summary) -> Iterator[tuple[str, str]]:
     if (pair := figures.against_single) and figures.attempts_mean > 1:
-        yield "since attempt 1", f"{pair.repaired} repaired, {pair.damaged} damaged"
+        yield "against attempt 1", f"{pair.repaired} repaired, {pair.damaged} damaged"
     if figures.feedback_tests or figures.hidden_tests:
         feedback = f"{figures.feedback_in_place} of {figures.feedback_tests} feedback verdicts, over all attempts"
         hidden = f"{figures.hidden_in_place} of {figures.hidden_tests} hidden ones on what was submitted"

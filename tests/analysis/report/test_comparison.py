@@ -75,8 +75,8 @@ def test_the_table_says_all_that_an_honest_one_has_to(made):
     assert cells(results, arm)["AUC"] == "62.5"
     result = cells(differences, arm)
     assert result["difference [95 %]"].startswith("+25.0 [")
-    assert (result["won: lost"], result["p"], result["p, Holm"]) == ("2:0", "0.50", "1")
-    assert (result["least to tell"], result["verdict"]) == ("none", "not detected")
+    assert (result["wins: losses"], result["p"], result["p, Holm"]) == ("2:0", "0.50", "1")
+    assert (result["critical split"], result["verdict"]) == ("none", "not detected")
     result = cells(loops, arm)
     assert [result[name] for name in ("repaired", "damaged", "FP", "FN")] == [
         "100.0 (4/4)",
