@@ -43,6 +43,7 @@ def test_words_carry_over_and_the_second_attempt_passes(model, sandbox, task):
     assert attempts[0].reflection.what_to_change == "multiply by two"
     assert attempts[-1].stop_reason == "passed"
     assert attempts[1].delta.is_improvement
+    assert attempts[1].delta.error_count_change == -len(attempts[0].evaluation.failures) < 0
 
 
 def test_the_retry_prompt_contains_the_reflection(model, sandbox, task):

@@ -34,6 +34,7 @@ def test_after_the_seal_every_attempt_may_be_graded(sandbox, task):
     judge.seal()
     grade = judge.grade(task, 1, "def double(x):\n    return 4\n")
     assert (grade.passed, grade.outcome, grade.sealed) == (False, "fail", True)
+    assert (grade.checks_passed, grade.checks_total) == (0, 2)
 
 
 def test_a_resumed_run_remembers_what_was_graded(sandbox, task):
