@@ -5,16 +5,11 @@ Queries about one task are not independent: intervals take the task as the unit,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, clustered, effective, resamples
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "RESAMPLES",
@@ -65,8 +60,8 @@ def answer(task_id: str, hits: Sequence[bool], relevant: int, k: int, best_score
 
     Parameters
     ----------
-    found
-        For each document that was found, best first, whether it is relevant.
+    hits : Sequence[bool]
+        For each retrieved document, best first, whether it is relevant.
     relevant : int
         Relevant documents in the pool, found or not; at least 1.
     k : int
@@ -81,14 +76,16 @@ def answer(task_id: str, hits: Sequence[bool], relevant: int, k: int, best_score
         raise ConfigError("k", k, "1 or more")
     if not max(1, sum(hits)) <= relevant:
         raise ConfigError("relevant", f"{relevant}, and {sum(hits)} in the ranking", "1 or more, and as many at least")
-    gained = sum(1 / math.log2(rank + 1) for rank, good in enumerate(hits[:k], 1) if good)
-    ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, relevant) + 1))
+    from sklearn.metrics import ndcg_score  # two seconds of an import that nothing else here needs
+
+    shown = [*hits[:k], *[False] * (k - len(hits))]
+    gains = [*shown, *[True] * (relevant - sum(shown)), False]  # what was missed stands behind rank k
     first = next((rank for rank, good in enumerate(hits, 1) if good), 0)
     return Answer(
         task_id=task_id,
         hit=float(any(hits[:k])),
         reciprocal_rank=1 / first if first else 0.0,
-        ndcg=gained / ideal,
+        ndcg=float(ndcg_score([gains], [range(len(gains), 0, -1)], k=k)),
         best_score=best_score,
     )
 

@@ -98,6 +98,23 @@ class Audit(Record, frozen=True, kw_only=True):
         return self.compared - len(self.disagreements)
 
     @property
+    def kappa(self) -> float | None:
+        """Agreement beyond chance, in [-1, 1] (Cohen 1960, Educational and Psychological Measurement 20:37-46).
+
+        None where log and re-execution give one and the same verdict throughout: chance agrees as well.
+        """
+        from sklearn.metrics import cohen_kappa_score  # two seconds of an import
+
+        pairs = [
+            (verdict.sample.logged, verdict.passed)
+            for verdict in self.verdicts
+            if verdict.sample.logged is not None and not verdict.broken
+        ]
+        if len({label for pair in pairs for label in pair}) < 2:
+            return None
+        return float(cohen_kappa_score(*zip(*pairs, strict=True)))
+
+    @property
     def harness_errors(self) -> int:
         return sum(verdict.broken for verdict in self.verdicts)
 

@@ -50,7 +50,7 @@ def _differing(audit: Audit) -> Iterator[str]:
 
 def overview(audits: Sequence[Audit]) -> Sheet:
     """Logged against re-executed, one row a file."""
-    columns = ("log", "n", "logged", "re-executed", "%", "95 % interval", "agree")
+    columns = ("log", "n", "logged", "re-executed", "%", "95 % interval", "agree", "kappa")
     rows = tuple(
         (
             audit.name.removesuffix(".gz").removesuffix(".jsonl"),
@@ -60,11 +60,13 @@ def overview(audits: Sequence[Audit]) -> Sheet:
             f"{100 * audit.rate.share:.1f}",
             interval(audit.rate.low, audit.rate.high),
             f"{audit.agree}/{audit.compared}",
+            "—" if audit.kappa is None else f"{audit.kappa:.3f}",
         )
         for audit in audits
     )
     errors = sum(audit.harness_errors for audit in audits)
-    caption = f"Passes. Re-executed: each program in a namespace of its own; Wilson interval. Harness errors: {errors}."
+    caption = "Passes. Re-executed: each program in a namespace of its own; Wilson interval. Kappa: agreement beyond "
+    caption += f"chance (Cohen). Harness errors: {errors}."
     return Sheet(title="Logged and re-executed", columns=columns, rows=rows, caption=caption)
 
 
@@ -137,6 +139,7 @@ def as_json(audits: Sequence[Audit], seconds: float) -> dict[str, Any]:
         "logged_pass": sum(audit.logged_pass for audit in audits),
         "pass": sum(audit.rate.k for audit in audits),
         "agree": sum(audit.agree for audit in audits),
+        "kappa": {audit.name: audit.kappa for audit in audits},
         "disagree": rows,
         "harness_errors": sum(audit.harness_errors for audit in audits),
         "seconds": round(seconds, 3),

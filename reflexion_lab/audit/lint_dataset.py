@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
 from reflexion_lab.analysis.stats.intervals import Rate, clustered
-from reflexion_lab.errors import HarnessError
+from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
 from reflexion_lab.tasks.benchmarks.mutants import Mutant, mutants
@@ -24,6 +24,8 @@ from reflexion_lab.text.shorten import line
 
 DETAIL_CHARS = 80
 """Characters of a test in a finding."""
+SIMILAR = 0.7
+"""Cosine of near duplicates: of HumanEval it links 7 with 29 (filters by a substring) and 40 with 43 (sums to zero)."""
 MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, SystemError)
 """What parsing and writing raise on a program that is no Python, or too deep or too large for it."""
 Severity = Literal["error", "warning", "not checked"]
@@ -76,6 +78,8 @@ class Linted(NamedTuple):
     """In the order of `CHECKS`, then of the tasks."""
     trials: tuple[Trial, ...]
     """One per task."""
+    near_duplicates: tuple[tuple[str, ...], ...] = ()
+    """Ids of each group of tasks that are alike (`near_duplicates`)."""
 
     @property
     def errors(self) -> int:
@@ -130,7 +134,7 @@ def lint(
             finding._replace(severity="error") if finding.severity == "warning" else finding for finding in findings
         ]
     findings.sort(key=lambda finding: CHECKS.index(finding.check))
-    return Linted(benchmark, len(tasks), tuple(findings), trials)
+    return Linted(benchmark, len(tasks), tuple(findings), trials, near_duplicates(tasks))
 
 
 def ids(tasks: Sequence[Task]) -> Iterator[Row]:
@@ -208,6 +212,40 @@ READERS = {
     "hidden not shown": disjoint,
 }
 """Checks that only read the tasks."""
+
+
+def near_duplicates(tasks: Sequence[Task], similarity: float = SIMILAR) -> tuple[tuple[str, ...], ...]:
+    """Groups of tasks whose prompts and canonical solutions are alike: results on them are not independent.
+
+    Texts are compared without the name of their function, as TF-IDF vectors of their sequences of three to five
+    characters. A group holds what is linked by pairs that are alike enough (DBSCAN with one neighbour).
+
+    Parameters
+    ----------
+    tasks : Sequence[Task]
+        With ids of their own.
+    similarity : float, default 0.7
+        Cosine of a pair that links, in (0, 1].
+
+    Returns
+    -------
+    tuple[tuple[str, ...], ...]
+        Ids of each group of two tasks or more, in the order of the tasks.
+    """
+    from sklearn.cluster import DBSCAN
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if not 0 < similarity <= 1:
+        raise ConfigError("similarity", similarity, "a number above 0, and 1 at most")
+    texts = [f"{task.prompt}\n{task.canonical_solution}".replace(task.entry_point, "candidate") for task in tasks]
+    if not any(text.strip() for text in texts):
+        return ()
+    vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit_transform(texts)
+    labels = DBSCAN(eps=1 - similarity, min_samples=1, metric="cosine").fit_predict(vectors)
+    groups = defaultdict[int, list[str]](list)
+    for task, label in zip(tasks, labels, strict=True):
+        groups[label].append(task.task_id)
+    return tuple(tuple(ids) for ids in groups.values() if len(ids) > 1)
 
 
 def parsed(code: str) -> ast.Module | None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis.report.cells import line, rate, table
-from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted
+from reflexion_lab.audit.lint_dataset import CHECKS, SIMILAR, Finding, Linted
 from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
 
 
 def figures(linted: Linted) -> Iterator[str]:
-    """The mutation scores, and what they leave out."""
+    """The mutation scores, what they leave out, and tasks that are alike."""
     hidden, visible = linted.score("hidden"), linted.score("visible")
     without = Counter(f.detail for f in linted.findings if f.check == "mutants fail" and f.severity == "not checked")
     if hidden.n:
@@ -60,10 +60,14 @@ def figures(linted: Linted) -> Iterator[str]:
         yield f"mutants that the visible tests fail: {_clustered(rate(visible, 'mutants'))}"
     for why, count in without.items():
         yield f"no mutants of {count} tasks: {why}"
+    if groups := sorted(linted.near_duplicates, key=len, reverse=True):
+        clusters = linted.tasks - sum(len(ids) - 1 for ids in groups)
+        largest = "; ".join(", ".join(ids[:IDS]) + ", ..." * (len(ids) > IDS) for ids in groups[:IDS])
+        yield f"near-duplicate tasks: {linted.tasks} tasks in {clusters} clusters (cosine >= {SIMILAR}): {largest}"
 
 
 def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
-    """Every finding, the counts by check, both scores, and what became of each kind of mutant."""
+    """Every finding, the counts by check, both scores, survivors by kind of mutant, groups of near-duplicate tasks."""
     counts = {check: Counter[str]() for check in CHECKS}
     for finding in linted.findings:
         counts[finding.check][finding.severity] += 1
@@ -74,6 +78,7 @@ def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
         "checks": {check: dict(by_severity) for check, by_severity in counts.items()},
         "mutation_score": {side: _plain(linted, side) for side in ("hidden", "visible")},
         "survivors_by_kind": Counter(mutant.kind for trial in linted.trials for mutant in trial.survivors),
+        "near_duplicates": [list(ids) for ids in linted.near_duplicates],
         "findings": [finding._asdict() for finding in linted.findings],
         "seconds": round(seconds, 3),
     }

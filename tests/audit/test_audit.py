@@ -181,6 +181,8 @@ def test_json_is_the_last_line_and_exactly_what_was_agreed(log, capsys):
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last.pop("seconds") > 0
     (differing,) = last.pop("disagree")
+    # Logged pass, pass; re-executed pass, fail: they agree by half, and chance by half.
+    assert last.pop("kappa") == {path.name: 0.0}
     assert last == {"n": 3, "logged_pass": 2, "pass": 1, "agree": 1, "harness_errors": 0}
     assert differing.pop("detail").startswith("assert candidate(1) == 2")
     assert differing == {"id": "mine", "logged": True, "verdict": False, "outcome": "fail"}

@@ -10,8 +10,17 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted, difference, lint, sampled_mutants
-from reflexion_lab.audit.lint_report import as_json, show
+from reflexion_lab.audit.lint_dataset import (
+    CHECKS,
+    Finding,
+    Linted,
+    difference,
+    lint,
+    near_duplicates,
+    sampled_mutants,
+)
+from reflexion_lab.audit.lint_report import as_json, figures, show
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
@@ -69,6 +78,25 @@ def test_a_second_task_of_an_id_or_a_prompt_is_named(findings):
     assert findings("prompts unique", SOUND, replace(again, task_id="b")) == [
         ("warning", "b", "has the prompt of own/limit")
     ]
+
+
+def test_tasks_that_are_alike_but_for_the_name_are_a_group_of_near_duplicates():
+    renamed = replace(
+        SOUND,
+        task_id="b",
+        **{
+            key: getattr(SOUND, key).replace("limit", "bound")
+            for key in ("prompt", "canonical_solution", "entry_point")
+        },
+    )
+    other = basics(1, 8)[0]
+    assert near_duplicates([SOUND, other, renamed]) == (("own/limit", "b"),)
+    assert near_duplicates([SOUND, other]) == ()
+    linted = Linted("own", 3, (), (), near_duplicates([SOUND, other, renamed]))
+    assert "near-duplicate tasks: 3 tasks in 2 clusters (cosine >= 0.7): own/limit, b" in list(figures(linted))
+    assert as_json(linted, 1.0)["near_duplicates"] == [["own/limit", "b"]]
+    with pytest.raises(ConfigError, match="similarity"):
+        near_duplicates([SOUND], similarity=0)
 
 
 @pytest.mark.parametrize(
