@@ -1,10 +1,8 @@
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.agent.critique import convergence
-from reflexion_lab.agent.critique.convergence import Convergence, best, edit_distance, improvement_score
+from reflexion_lab.agent.critique.convergence import Convergence, best, improvement_score
 from reflexion_lab.records import Critique, Step
 
 TEXTS = st.text(alphabet="abc\n é", max_size=30)
@@ -19,32 +17,11 @@ def drafts(*said):
     return [Step(program=chr(97 + number) * 40, critique=one) for number, one in enumerate(said)]
 
 
-def levenshtein(one, other):
-    row = list(range(len(other) + 1))
-    for i, mine in enumerate(one, 1):
-        before, row = row, [i]
-        for j, theirs in enumerate(other, 1):
-            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (mine != theirs)))
-    return row[-1]
-
-
-@given(TEXTS, TEXTS)
-def test_distance_is_levenshteins_over_the_longer_text(one, other):
-    expected = levenshtein(one, other) / max(len(one), len(other), 1)
-    assert edit_distance(one, other) == pytest.approx(expected)
-    assert edit_distance(one, other) == edit_distance(other, one)
-
-
-def test_distance_of_known_words():
-    assert edit_distance("kitten", "sitting") == pytest.approx(3 / 7)
-    assert edit_distance("", "") == 0
-    assert edit_distance("", "abc") == 1
-
-
-def test_a_very_long_difference_counts_as_whole(monkeypatch):
-    monkeypatch.setattr(convergence, "LONGEST", 10)
-    assert edit_distance("xy" + "ab" * 10, "xy" + "ba" * 10) == 20 / 22  # the ends that agree are still left out
-    assert edit_distance("ab" * 5, "ba" * 5) == 0.2
+def test_a_change_is_minimal_below_the_threshold_of_edits_over_the_longer_draft():
+    """Kitten and sitting: 3 edits over 7 characters."""
+    steps = [Step(program=text, critique=critique()) for text in ("kitten", "sitting")]
+    assert Convergence(3 / 7 + 0.001).reached(steps) == "minimal_change"
+    assert Convergence(3 / 7).reached(steps) is None
 
 
 def test_severity_below_the_threshold_ends_it_and_at_the_threshold_does_not():
