@@ -52,6 +52,25 @@ def test_roles_with_equal_models_share_one_instance(config):
     models.close()
 
 
+@pytest.mark.parametrize("change", ["edited", "another folder"])
+def test_a_changed_script_is_another_model_in_the_same_process(config, tmp_path, monkeypatch, change):
+    for folder, reply in (("a", "first"), ("b", "second")):
+        (tmp_path / folder).mkdir()
+        scripted(tmp_path / folder, reply=reply)
+    (script,) = (tmp_path / "a").glob("*")
+    fingerprints = []
+    for folder in ("a", "b"):
+        if change == "edited":
+            script.write_bytes((tmp_path / folder / script.name).read_bytes())
+        else:
+            monkeypatch.chdir(tmp_path / folder)
+        where = script.name if change == "another folder" else script
+        models = load_models(config(f"model.path={where}"))
+        fingerprints.append(models.of("actor").fingerprint)
+        models.close()
+    assert len(set(fingerprints)) == 2
+
+
 def test_an_option_makes_another_instance_but_no_second_draw(config):
     """The same weights under another option: what is counted is the call, whoever makes it."""
     models = load_models(

@@ -262,7 +262,7 @@ def _cached(
     if takes(node, "tasks"):
         model = build(node, "model", {"tasks": load_benchmark(cfg).tasks})
     else:
-        model = _model(msgspec.json.encode(node, order="sorted"))
+        model = _model(msgspec.json.encode(node, order="sorted"), _files(node))
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
     where = {"path": cfg.cache.path, "mode": cfg.cache.mode, "unsaved": Path(cfg.run_root) / UNSAVED}
@@ -308,8 +308,15 @@ def _within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
     return isinstance(node, list) and any(_within(value, is_such) for value in node)
 
 
+def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """The files that a model's config names, each with the time of its last change: another file is another model."""
+    paths = [Path(value).absolute() for value in node.values() if isinstance(value, str) and Path(value).is_file()]
+    return tuple((str(path), path.stat().st_mtime_ns) for path in paths)
+
+
 @functools.cache
-def _model(node: bytes) -> Model:
+def _model(node: bytes, files: tuple[tuple[str, int], ...]) -> Model:
+    """One instance in a process for each config and version of its `files`: weights are read once."""
     model: Model = build(msgspec.json.decode(node), "model")
     return model
 

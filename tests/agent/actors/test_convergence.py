@@ -1,11 +1,8 @@
 import pytest
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.convergence import Convergence, best, improvement_score
 from reflexion_lab.records import Critique, Step
-
-TEXTS = st.text(alphabet="abc\n é", max_size=30)
 
 
 def critique(severity=0.8, score=None, issues=(), confidence=1.0):
