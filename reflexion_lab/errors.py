@@ -66,6 +66,10 @@ class ModelError(LabError, RuntimeError):
     """A model could not answer: what was asked of whom, what came back, what to do. Never holds a key."""
 
 
+class CapReached(LabError, RuntimeError):
+    """A cap is reached: no new call may be made. The message names the cap, the spending and how to continue."""
+
+
 UNANSWERED = ("rate_limited", "server_error", "connection", "timeout", "malformed", "key_refused", "wrong_model")
 """Why a model gave no answer, though the prompt is not to blame."""
 

@@ -283,6 +283,12 @@ def extraction_failures(attempt: Attempt, grade: Grade | None) -> bool:
     return not attempt.trajectory.solution.strip()
 
 
+@metric("attempt", "share", label="blind retries", direction="lower", cases="retries with Ω of 1 or more")
+def blind_retries(attempt: Attempt, grade: Grade | None) -> bool | None:
+    """The prompt of a retry held nothing of the task's own past, though Ω asks for it; None where it does not."""
+    return attempt.memory.is_blind if attempt.memory.total and attempt.memory.omega else None
+
+
 @metric("attempt", "share", label="timed out", direction="lower")
 def timeouts(attempt: Attempt, grade: Grade | None) -> bool:
     """A feedback check timed out, or the first failing hidden check did: grades name no other."""

@@ -114,6 +114,8 @@ class Summary(Record, frozen=True, kw_only=True):
     """Their flags, who read them, what came of it; None where there are none."""
     extraction_failures: int
     """Attempts in whose reply no program was found."""
+    blind_retries: Rate
+    """Retries that read nothing of their own past though Ω is 1 or more, of the retries with such an Ω."""
     withheld: dict[str, int]
     """Attempts whose model withheld the program, by `records.WITHHELD`; they count as not passed."""
     set_aside: dict[str, int]
@@ -189,6 +191,7 @@ def _summary(log: Log) -> Summary:
         reflections_repeated=metrics.reflections_repeated(log),
         reflection_figures=reflection_figures(log),
         extraction_failures=sum(metrics.extraction_failures(attempt, None) for attempt in every),
+        blind_retries=_blind_retries(every),
         withheld=_withheld(every),
         set_aside=dict(Counter(loop.outcome for loop in log.set_aside)),
         uncounted=sum(any(u.calls > u.refused and not u.tokens for u in attempt.usage.values()) for attempt in every),
@@ -198,6 +201,11 @@ def _summary(log: Log) -> Summary:
         seconds=sum(result.duration for result in log.results.values()),
         torn=log.torn,
     )
+
+
+def _blind_retries(every: Iterable[Attempt]) -> Rate:
+    known = [blind for attempt in every if (blind := metrics.blind_retries(attempt, None)) is not None]
+    return Rate.of(sum(known), len(known))
 
 
 def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:

@@ -76,7 +76,7 @@ def guarded(command: Callable[[], int]) -> int:
             print(f"interrupted; {how}", file=sys.stderr)
             return getattr(stop, "code", 130)
         except Exception as problem:
-            from reflexion_lab.agent.models.capped import CapReached
+            from reflexion_lab.errors import CapReached
 
             if isinstance(problem, CapReached):
                 print(f"cap reached: {in_lines(problem)}", file=sys.stderr)

@@ -59,7 +59,7 @@ class Reflexion:
         """Attempts at `task` as they are made; the last one has a stop reason.
 
         An exception is a broken harness: it has a note with the stage and attempt, and the attempts yielded before it
-        stand.
+        stand. One of the reflector has the judged attempt as `judged`.
         """
         history: list[Attempt] = []
         while not history or not history[-1].stop_reason:
@@ -73,7 +73,7 @@ class Reflexion:
             attempt = self.attempt(task, recollection, trajectory, evaluation, history)
             stop = self.stop.reached(attempt, history)
             if self.reflects_on(attempt, stop):
-                with stage("reflecting", task, number):
+                with stage("reflecting", task, number, attempt):
                     episodes = own_episodes(recollection, attempt)
                     attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
                 # Reflecting costs too: what it used up is not there for another attempt.
@@ -142,10 +142,11 @@ def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
 
 
 @contextmanager
-def stage(doing: str, task: Task, number: int) -> Iterator[None]:
-    """Add stage, task and attempt as a note to an exception that is raised inside."""
+def stage(doing: str, task: Task, number: int, judged: Attempt | None = None) -> Iterator[None]:
+    """Add stage, task and attempt as a note, and the `judged` attempt, to an exception that is raised inside."""
     try:
         yield
     except Exception as problem:
         problem.add_note(f"while {doing}: task {task.task_id}, attempt {number}")
+        problem.__dict__["judged"] = judged
         raise

@@ -157,7 +157,7 @@ class Archive:
         mistakes = self.mistakes.extend(mistakes)
         try:
             self.store.append([*episodes, *mistakes, *(task.session for task in learnt), *changed])
-        except (StoreError, ValueError) as problem:
+        except (StoreError, ValueError, OSError) as problem:
             _warn(f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later")
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class Archive:
             if self._has_learnt:
                 recount(self.store, known=self._taken)
             self.store.close()
-        except StoreError as problem:
+        except (StoreError, OSError) as problem:
             _warn(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
 
     def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:

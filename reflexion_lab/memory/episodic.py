@@ -103,6 +103,7 @@ class EpisodicMemory:
             in_context=len(recollection.episodes),
             total=self.buffer.total,
             omega=recollection.omega,
+            own=sum(episode.session_id == self.session.session_id for episode in recollection.episodes),
         )
 
 

@@ -27,6 +27,7 @@ Rule = Literal[
     "all", "by_complexity", "by_verification_type", "dynamic", "adaptive", "simple", "moderate", "complex", "maximum"
 ]
 Omega = Count | Rule
+T = TypeVar("T")
 
 
 def capacity(omega: int | str, own: Sequence[Episode], task: Task, adapted_so_far: int = DEFAULT) -> int:
@@ -76,42 +77,43 @@ def adapted(omega: int, episodes: Sequence[Episode]) -> int:
 class Window:
     """The newest Ω episodes of the task at hand.
 
-    `omega`: an int ≥ 0 (0 shows nothing) or the name of a rule. `max_tokens`: what the shown episodes may fill; the
-    newest is shortened to it, older ones that do not fit are named in `Recollection.left_out`.
+    Parameters
+    ----------
+    omega : int or str
+        Ω, 0 or more (0 shows nothing), or the name of a rule. Default 3.
+    max_tokens : int or None
+        Most tokens, by estimate, that the shown episodes fill: the newest is shortened to it, older ones that do not
+        fit are named in `Recollection.left_out`. Default None: what the model's context leaves (`Prompts.fit`).
     """
 
     reads_other_tasks = False
 
     @validated
-    def __init__(self, omega: Omega = DEFAULT, max_tokens: Count = 1000, tokens: Tokens = estimated) -> None:
+    def __init__(self, omega: Omega = DEFAULT, max_tokens: Count | None = None) -> None:
         self.omega = omega
         self.max_tokens = max_tokens
-        self.tokens = tokens
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         size = capacity(self.omega, own, task, known.omega)
         newest = own[len(own) - min(size, len(own)) :]
-        return _recollection(newest, window(newest, self.max_tokens, self.tokens), size)
+        return _recollection(newest, window(newest, self.max_tokens), size)
 
 
 class Similar:
     """The `k` episodes of other loops that come nearest to the task, the nearest last.
 
-    `min_score`: least score, inclusive; scores are those of the retriever. `max_tokens`: what they may fill.
+    `min_score`: least score, inclusive; scores are those of the retriever. `max_tokens`: as of `Window`.
     """
 
     @validated
-    def __init__(
-        self, k: Count = 3, min_score: Share = 0.25, max_tokens: Count = 1000, tokens: Tokens = estimated
-    ) -> None:
+    def __init__(self, k: Count = 3, min_score: Share = 0.25, max_tokens: Count | None = None) -> None:
         self.k = k
         self.min_score = min_score
         self.max_tokens = max_tokens
-        self.tokens = tokens
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         nearest_last = known.similar(task, own, self.k, self.min_score)[::-1]
-        return _recollection(nearest_last, packed(nearest_last, self.max_tokens, self.tokens, foreign_words))
+        return _recollection(nearest_last, packed(nearest_last, self.max_tokens, foreign_words))
 
 
 class WindowThenSimilar:
@@ -123,11 +125,10 @@ class WindowThenSimilar:
         omega: Omega = DEFAULT,
         k: Count = 3,
         min_score: Share = 0.25,
-        max_tokens: Count = 1000,
-        tokens: Tokens = estimated,
+        max_tokens: Count | None = None,
     ) -> None:
-        self.window = Window(omega, max_tokens, tokens)
-        self.similar = Similar(k, min_score, max_tokens, tokens)
+        self.window = Window(omega, max_tokens)
+        self.similar = Similar(k, min_score, max_tokens)
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         newest, others = (part.select(own, task, known) for part in (self.window, self.similar))
@@ -140,17 +141,10 @@ def _recollection(selected: Sequence[Episode], packed: Sequence[Episode], omega:
     return replace(recollection, left_out=tuple(sorted(Recollection(episodes=tuple(selected)).ids - recollection.ids)))
 
 
-T = TypeVar("T")
-
-Tokens = Callable[[str], int]
-"""Length of a text in tokens."""
-
-
 def words(episode: Episode) -> str:
     """The longest text that a prompt has of an episode of the same task."""
-    reflection = episode.reflection
-    texts = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
-    return "".join((program(episode, 1500), cut(episode.test_results, 900), *(line(text, 300) for text in texts)))
+    statements = (f"{label}: {line(text, 300)}" for label, text in episode.statements)
+    return "".join((program(episode, 1500), cut(episode.test_results, 900), *statements))
 
 
 def foreign_words(episode: Episode) -> str:
@@ -158,46 +152,43 @@ def foreign_words(episode: Episode) -> str:
     return episode.task_description.strip()[:600] + words(episode)
 
 
-def window(episodes: Sequence[Episode], budget: int, tokens: Tokens = estimated) -> list[Episode]:
-    """Those of a task's own `episodes` that fit into `budget` tokens, in their order. The newest comes first, shortened
-    where it is too long; older ones that do not fit are skipped.
+def window(episodes: Sequence[Episode], budget: int | None) -> list[Episode]:
+    """Those of a task's own `episodes` that fit into `budget` tokens, in their order; None: all of them.
+
+    The newest comes first, shortened where it is too long; older ones that do not fit are skipped.
     """
-    newest = shortened(episodes[-1], lambda episode: tokens(words(episode)) <= budget) if episodes else None
-    return packed([*episodes[:-1], newest] if newest else episodes[:-1], budget, tokens)
+    if budget is None or not episodes:
+        return list(episodes)
+    newest = shortened(episodes[-1], lambda episode: estimated(words(episode)) <= budget)
+    return packed([*episodes[:-1], newest] if newest else episodes[:-1], budget)
 
 
-def packed(
-    episodes: Sequence[Episode],
-    budget: int,
-    tokens: Tokens = estimated,
-    text: Callable[[Episode], str] = words,
-) -> list[Episode]:
-    """Those of `episodes` that fit into `budget` tokens, in their order: the last ones are packed first, and one that
-    does not fit is skipped.
+def packed(episodes: Sequence[Episode], budget: int | None, text: Callable[[Episode], str] = words) -> list[Episode]:
+    """Those of `episodes` that fit into `budget` tokens, in their order; None: all of them.
+
+    The last ones are packed first, and one that does not fit is skipped.
     """
-    return fitting(episodes[::-1], text, budget, tokens)[0][::-1]
+    return list(episodes) if budget is None else fitting(episodes[::-1], text, budget)[0][::-1]
 
 
-def fitting(
-    entries: Sequence[T], text: Callable[[T], str], budget: int, tokens: Tokens = estimated
-) -> tuple[list[T], int]:
+def fitting(entries: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[T], int]:
     """Those of `entries`, from the first on, whose texts fit into `budget` tokens; and what is left of it."""
     chosen = []
     for entry in entries:
-        if (size := tokens(text(entry))) <= budget:
+        if (size := estimated(text(entry))) <= budget:
             chosen.append(entry)
             budget -= size
     return chosen, budget
 
 
-def lessons_within(lessons: Recollection, budget: int, tokens: Tokens = estimated) -> Recollection:
+def lessons_within(lessons: Recollection, budget: int) -> Recollection:
     """Of its wisdom, insights and mistakes those that fit into `budget` tokens together, as a prompt shows them: first
     the best wisdom, then the newest insights, then the nearest mistakes, which are the longest.
     """
-    wisdom, budget = fitting(lessons.wisdom, lambda w: w.pattern[:300] + w.advice[:300], budget, tokens)
-    insights, budget = fitting(lessons.insights[::-1], lambda insight: insight[:300], budget, tokens)
+    wisdom, budget = fitting(lessons.wisdom, lambda w: w.pattern[:300] + w.advice[:300], budget)
+    insights, budget = fitting(lessons.insights[::-1], lambda insight: insight[:300], budget)
     mistakes, _ = fitting(
-        lessons.mistakes, lambda m: m.prompt.strip()[:600] + m.mistake[:300] + m.correction[:300], budget, tokens
+        lessons.mistakes, lambda m: m.prompt.strip()[:600] + m.mistake[:300] + m.correction[:300], budget
     )
     kept = replace(lessons, wisdom=tuple(wisdom), insights=tuple(insights[::-1]), mistakes=tuple(mistakes))
     return replace(kept, left_out=tuple(sorted(lessons.ids - kept.ids)))

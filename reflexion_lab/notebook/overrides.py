@@ -23,8 +23,7 @@ def as_lines(overrides: Sequence[Override]) -> list[str]:
 @contextmanager
 def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Iterator[None]:
     """Raise exceptions for which `applies` as a one-line ConfigError without Hydra's traceback; not a reached cap."""
-    from reflexion_lab.agent.models.capped import CapReached
-    from reflexion_lab.errors import ConfigError
+    from reflexion_lab.errors import CapReached, ConfigError
 
     try:
         yield

@@ -236,6 +236,23 @@ class Reflection(Record, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
     @property
+    def statements(self) -> tuple[tuple[str, str], ...]:
+        """Label and text of all that a retry reads of it, in that order; empty texts and repetitions are left out."""
+        labelled = (
+            ("Root cause", self.root_cause),
+            ("What went wrong", self.what_went_wrong),
+            ("What to change", self.what_to_change),
+            *(("Action", item) for item in self.action_items),
+            *(("Lesson", lesson) for lesson in self.lessons),
+            ("Key insight", self.key_insight),
+        )
+        by_words: dict[str, tuple[str, str]] = {}
+        for label, text in labelled:
+            by_words.setdefault(" ".join(text.casefold().split()), (label, text))
+        by_words.pop("", None)
+        return tuple(by_words.values())
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """All that it says, empty texts included."""
         return (
@@ -345,6 +362,14 @@ class MemoryState(Record, frozen=True, kw_only=True):
     """Episodes ever remembered, evicted ones included."""
     omega: int | None = None
     """Ω at this attempt; None where the policy has none."""
+    own: int | None = None
+    """Episodes of this task in the actor's prompt, Ω at most; None in records of version 0.1."""
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether Ω asks for the task's own past, and the prompt held nothing of it."""
+        shown = self.in_context if self.own is None else self.own
+        return bool(self.omega) and self.total > 0 and not shown
 
 
 class Attempt(Record, frozen=True, kw_only=True):

@@ -45,6 +45,11 @@ class Episode(Record, frozen=True, kw_only=True):
         """The failure class that the reflection names; "" without one."""
         return self.reflection.category if self.reflection else ""
 
+    @property
+    def statements(self) -> tuple[tuple[str, str], ...]:
+        """Those of its reflection, label and text; () without one."""
+        return self.reflection.statements if self.reflection else ()
+
 
 class Wisdom(Record, frozen=True, kw_only=True):
     """A root cause of two or more failures, with its use so far. One per normalised root cause."""

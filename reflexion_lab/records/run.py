@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reflexion_lab.records.attempt import Attempt
 from reflexion_lab.records.record import Record
 
 SCHEMA_VERSION = 1
@@ -43,15 +44,20 @@ class Grade(Record, frozen=True, kw_only=True):
 
 
 class SetAside(Record, frozen=True, kw_only=True):
-    """A deferred task: its loop ended without an answer of the model, is discarded, and restarts later."""
+    """A deferred task: its loop ended without an answer of the model, is discarded, and restarts later.
+
+    Also the last line of a run that an exception stopped while it reflected.
+    """
 
     task_id: str
     outcome: str
-    """One of `errors.UNANSWERED`."""
+    """One of `errors.UNANSWERED`, or `reflector_error`."""
     problem: str
     """One line: server, answer, stage, attempt and remedy. Never has a key."""
     at: str
     """UTC, ISO 8601."""
+    judged: Attempt | None = None
+    """The attempt with its verdict, where the loop ended while reflecting on it."""
 
 
 class Resumption(Record, frozen=True, kw_only=True):

@@ -204,6 +204,10 @@ class Runner:
             self._loop(task)
         except Unanswered as problem:
             self.deferred.defer(task, problem)
+        except Exception as problem:
+            if getattr(problem, "judged", None):  # the verdict is kept, whatever the reflector's fault was
+                self.deferred.note(task, problem, "reflector_error")
+            raise
 
     def _loop(self, task: Task) -> None:
         start = time.monotonic()
@@ -308,11 +312,7 @@ class DeferredTasks:
         Unanswered
             `problem` is lasting, or more than `limit` tasks in a row had no answer.
         """
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        text = one_line(problem)
-        self.folder.append(
-            "set_aside.jsonl", SetAside(task_id=task.task_id, outcome=problem.outcome, problem=text, at=now)
-        )
+        text = self.note(task, problem, problem.outcome)
         with self._lock:
             self._tasks[task.task_id] = task, problem
             self._failures += 1
@@ -321,6 +321,16 @@ class DeferredTasks:
             if self._failures > self.limit:
                 many = f"{self._failures} loops in a row had no answer, so the run stops. The last: "
                 raise Unanswered(many + text, problem.outcome)
+
+    def note(self, task: Task, problem: Exception, outcome: str) -> str:
+        """Write down what ended the loop of `task`; return it in one line."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        text, judged = one_line(problem), getattr(problem, "judged", None)
+        self.folder.append(
+            "set_aside.jsonl",
+            SetAside(task_id=task.task_id, outcome=outcome, problem=text, at=now, judged=judged),
+        )
+        return text
 
     def reset_failures(self) -> None:
         """Reset the count of failures in a row after an answered task."""

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.models.capped import CapReached
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import CapReached, ConfigError
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs

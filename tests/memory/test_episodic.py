@@ -72,7 +72,7 @@ def test_at_capacity_the_oldest_leaves():
     memory = filled(Window("all"), range(1, 6), max_episodes=3)
     assert shown(memory) == [3, 4, 5]
     recollection = memory.recall(task("a"))
-    assert memory.state(recollection) == MemoryState(capacity=3, size=3, in_context=3, total=5, omega=3)
+    assert memory.state(recollection) == MemoryState(capacity=3, size=3, in_context=3, total=5, omega=3, own=3)
 
 
 def test_many_threads_lose_nothing():

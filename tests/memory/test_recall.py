@@ -92,9 +92,10 @@ def test_an_impossible_value_is_named(make, said):
         make()
 
 
-def test_a_tokenizer_replaces_the_estimate():
-    own = [episode(1, code="one two three"), episode(2, code="four")]
-    assert ids(Window("all", max_tokens=2, tokens=lambda text: len(text.split())).select(own, TASK, Others())) == ["t2"]
+def test_without_a_bound_the_whole_window_is_shown():
+    own = [episode(number, code="x" * 5000) for number in (1, 2, 3)]
+    assert ids(Window("all").select(own, TASK, Others())) == ["t1", "t2", "t3"]
+    assert ids(Similar(k=2).select(own, TASK, Others())) == ["y1", "x1"]
 
 
 @given(st.lists(st.integers(0, 60), max_size=12), st.integers(0, 60))

@@ -188,6 +188,20 @@ def test_an_unanswered_reflection_restarts_the_loop(task, sandbox, folder):
     assert "while reflecting: task own/1, attempt 1" in folder.set_aside[0].problem
 
 
+def test_a_reflector_that_breaks_stops_the_run_and_the_verdict_is_kept(task, sandbox, folder):
+    class Breaks:
+        def reflect(self, task, attempt, episodes):
+            raise RuntimeError("no such table")
+
+    run = runner(numbered(task, 1), sandbox, folder, Flaky(WRONG), reflector=Breaks(), attempts=2)
+    with pytest.raises(RuntimeError, match="no such table"):
+        run.run()
+    (ended,) = folder.set_aside
+    assert (ended.outcome, ended.judged.number, ended.judged.evaluation.passed) == ("reflector_error", 1, False)
+    assert "no such table (while reflecting: task own/0, attempt 1)" in ended.problem
+    assert folder.attempts == {}
+
+
 def test_attempts_of_an_abandoned_loop_do_not_count(task, sandbox, folder):
     class Second(ScriptedModel):
         """Wrong; silent at the third call, which is the second attempt at the second task."""

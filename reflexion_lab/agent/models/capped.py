@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.agent.models.prices import FREE, Price
-from reflexion_lab.errors import ConfigError, HarnessError, LabError
+from reflexion_lab.errors import CapReached, ConfigError, HarnessError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling
 from reflexion_lab.storage.ledger import Caps, Ledger, Spending
@@ -22,10 +22,6 @@ PAUSE = 0.05
 """Seconds between two looks at what other processes have under way."""
 TEMPLATE = 64, 16
 """Tokens that a server's chat template may add to a prompt, and to each of its messages."""
-
-
-class CapReached(LabError, RuntimeError):
-    """A cap is reached: no new call may be made. The message names the cap, the spending and how to continue."""
 
 
 class Meter:

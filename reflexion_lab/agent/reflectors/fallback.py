@@ -1,36 +1,112 @@
-"""Rules step in where the model gives no usable reflection."""
+"""What stands in for a reflection that could not be had."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.llm import ReflectionError
+from reflexion_lab.agent.reflectors.evidence import reflection_on
+from reflexion_lab.agent.reflectors.llm import Kind, ReflectionError
 from reflexion_lab.agent.reflectors.rules import Rules
+from reflexion_lab.errors import CapReached, ConfigError, HarnessError, Unanswered
+from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
+OnFailure = Literal["fallback", "skip", "set_aside"]
+NEVER_REPLACED = (CapReached, ConfigError, HarnessError)
+"""What a user has to decide or to fix."""
+T = TypeVar("T")
+
 
 class WithFallback:
-    """`first`, and after a `ReflectionError` alone the rules.
+    """`first`, and where it gives no reflection what `on_failure` says.
 
-    Their reflection says so (`source`, `problem`) and has the failed reply and its cost.
+    What stands in says so (`source`, `problem`) and has the failed reply and its cost.
+
+    Parameters
+    ----------
+    first : Reflector
+    rules : Rules
+    on_failure : str
+        `set_aside` (default): rules stand in for a reply that cannot be read; where no reply was had, or `first`
+        broke, its exception is raised, and the loop is set aside, so that no result depends on a server's health.
+        `fallback`: rules stand in, whatever happened.
+        `skip`: a reflection without words stands in, of source `failed`.
+    timeout : float, optional
+        Seconds for `first`, above 0; a later reply is not read, though it is paid. Default None: no limit of its own.
+
+    Raises
+    ------
+    Unanswered
+        `first` took more than `timeout`, with `on_failure="set_aside"`.
     """
 
-    def __init__(self, first: Reflector, rules: Rules) -> None:
+    @validated
+    def __init__(
+        self, first: Reflector, rules: Rules, on_failure: OnFailure = "set_aside", timeout: Above0 | None = None
+    ) -> None:
         self.first = first
         self.rules = rules
+        self.on_failure = on_failure
+        self.timeout = timeout
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         try:
-            return self.first.reflect(task, attempt, episodes)
-        except ReflectionError as error:
+            return within(self.timeout, lambda: self.first.reflect(task, attempt, episodes))
+        except NEVER_REPLACED:
+            raise
+        except Exception as problem:
+            error = problem if isinstance(problem, ReflectionError) else _as_reflection_error(problem)
+            if self.on_failure == "set_aside" and error is not problem:
+                if isinstance(problem, DeadlineError):
+                    raise Unanswered(str(problem), "timeout") from problem
+                raise
+        if self.on_failure == "skip":
+            stand_in = reflection_on(attempt, "failed")
+        else:
             reflection = self.rules.reflect(task, attempt, episodes)
-            return replace(
-                reflection,
-                source=reflection.source.replace("rules", "fallback", 1),
-                problem=f"{error.kind}: {error}",
-                text=error.text,
-                usage=error.usage,
-            )
+            stand_in = replace(reflection, source=reflection.source.replace("rules", "fallback", 1))
+        return replace(stand_in, problem=f"{error.kind}: {error}", text=error.text, usage=error.usage)
+
+
+class DeadlineError(TimeoutError):
+    """A reflector took longer than its own time limit."""
+
+
+def _as_reflection_error(problem: Exception) -> ReflectionError:
+    late = isinstance(problem, TimeoutError) or (isinstance(problem, Unanswered) and problem.outcome == "timeout")
+    kind: Kind = "timeout" if late else "generation_failed"
+    return ReflectionError(kind, str(problem) or type(problem).__name__)
+
+
+def within(seconds: float | None, work: Callable[[], T]) -> T:
+    """The result of `work`, or its exception; None: without a limit.
+
+    Raises
+    ------
+    DeadlineError
+        It took more than `seconds`. Its thread goes on to its end, and what it gives is dropped.
+    """
+    if seconds is None:
+        return work()
+    results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((work(), None))
+        except BaseException as problem:
+            results.put((None, problem))
+
+    threading.Thread(target=run, daemon=True, name="reflector").start()
+    try:
+        result, problem = results.get(timeout=seconds)
+    except queue.Empty:
+        raise DeadlineError(f"reflector.timeout: no reflection within {seconds:g} s") from None
+    if problem is not None:
+        raise problem
+    return result  # type: ignore[return-value]  # it is None where `work` returns None

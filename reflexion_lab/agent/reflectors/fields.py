@@ -11,7 +11,7 @@ from reflexion_lab.text.replies.blocks import without_thoughts
 from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, number, objects, one_line
 
 LABELS = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE", "CONFIDENCE")
-FURTHER = ("WHAT_WORKED", "KEY_INSIGHT", "LESSONS")
+FURTHER = ("WHAT_WORKED", "KEY_INSIGHT", "LESSONS", "ACTION_ITEMS")
 """Labels that a reply may have, and need not."""
 LISTS = ("LESSONS", "ACTION_ITEMS")
 
@@ -43,8 +43,8 @@ KEYS = {
     "CATEGORY": ("category",),
 }
 """By label, the JSON keys that give its value, letters alone; the first one that has words counts."""
-WITHOUT_CONFIDENCE = {"whatfailed", "strategychange"}
-"""Keys of the JSON shape that has no confidence."""
+WITHOUT_CONFIDENCE = {"whatfailed", "strategychange", "analysis"}
+"""Keys of the JSON shapes in which a missing confidence is a neutral one."""
 ANALYSIS_CHARS = 500
 ITEMS, ITEM_CHARS = 5, 200
 """Most entries of a list, and the length of each."""
@@ -61,10 +61,12 @@ class ParseError(ValueError):
 
 
 class Fields(Record, frozen=True, kw_only=True):
-    """The fields of one reply. Texts are on one line; the first three are never empty. `confidence` is in [0, 1]."""
+    """The fields of one reply. Texts are on one line. `confidence` is in [0, 1]."""
 
     root_cause: str
+    """Never empty, nor is `what_to_change`."""
     what_went_wrong: str
+    """"" where an `analysis` says both: it is the root cause then."""
     what_to_change: str
     confidence: float
     is_stated: bool = True
@@ -74,7 +76,7 @@ class Fields(Record, frozen=True, kw_only=True):
     category: str = ""
     """One of `Category`, as the reply names it; "" where it names none, as labelled lines never do."""
     action_items: tuple[str, ...] = ()
-    """At most 5 of at most 200 characters, as are `lessons`; () in labelled lines."""
+    """At most 5 of at most 200 characters, as are `lessons`."""
     lessons: tuple[str, ...] = ()
 
 
@@ -88,8 +90,8 @@ def parse_fields(text: str) -> Fields:
 
     JSON: an object anywhere in the reply; of several the one with most of the four labels, the earlier on a tie. Three
     shapes, which may be mixed: our labels as keys; `category, analysis, suggestion, actionItems, confidence`, whose
-    analysis, cut at 500 characters, is both root cause and what went wrong; `what_worked, what_failed, root_cause,
-    strategy_change, key_insight`, which has no confidence and gets 0.5.
+    analysis, cut at 500 characters, is root cause and what went wrong in one; `what_worked, what_failed, root_cause,
+    strategy_change, key_insight`. The last two may lack a confidence, which is neutral then.
 
     Confidence: `85%`, `8/10`, `[0.9]`, `about 0.8`; whole numbers above 1 are tenths up to 10 and percent up to 100.
     One that is no clear number is neutral and not stated.
@@ -154,6 +156,8 @@ def _labelled(fields: Mapping[str, object]) -> Values:
     values = {label: _first(fields, keys, label in LISTS) for label, keys in KEYS.items()}
     if fields.get("confidence") is None and WITHOUT_CONFIDENCE & fields.keys():
         values["CONFIDENCE"] = ("not stated",)
+    if fields.get("analysis") and values["WHAT_WENT_WRONG"] == values["ROOT_CAUSE"]:
+        values["WHAT_WENT_WRONG"] = ("",)
     return {label: texts for label, texts in values.items() if texts}
 
 
@@ -204,21 +208,31 @@ change ::= "WHAT_TO_CHANGE: In similar tasks I will " value
 """ + GRAMMAR[GRAMMAR.index("confidence ::=") :]
 """Labelled fields on an attempt that passed."""
 
+LESSONS = (
+    GRAMMAR[: GRAMMAR.index("confidence ::=")].replace("change confidence", "change action lesson confidence", 1)
+    + r"""action ::= "ACTION_ITEMS: " value
+lesson ::= "LESSONS: " value
+"""
+    + GRAMMAR[GRAMMAR.index("confidence ::=") :]
+)
+"""Labelled fields with an action item and a lesson."""
+
 _WORDS = r"""text ::= "\"" [A-Za-z] [a-zA-Z]{0,23} (" " word){3,13} "\""
 word ::= [a-zA-Z_.,`']{1,24} | [!#-[\]-~]{1,10}
 """
 
 SERVICE = (
     r"""
-root ::= "{\"category\": " category ", \"analysis\": " text ", \"suggestion\": " text items confidence "}"
+root ::= "{\"category\": " category ", \"analysis\": " text ", \"suggestion\": " text items lessons confidence "}"
 category ::= "\"" kind "\""
 kind ::= "root_cause" | "approach_flaw" | "missing_context" | "tool_misuse" | "test_gap" | "verification"
 items ::= ", \"actionItems\": [" text (", " text)? "]"
+lessons ::= ", \"lessons\": [" text "]"
 confidence ::= ", \"confidence\": 0." [0-9] [0-9]
 """
     + _WORDS
 )
-"""`category, analysis, suggestion, actionItems, confidence`."""
+"""`category, analysis, suggestion, actionItems, lessons, confidence`."""
 
 SESSION = (
     r"""

@@ -8,7 +8,15 @@ from typing import Literal
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
-from reflexion_lab.agent.reflectors.fields import GRAMMAR, SERVICE, SESSION, SUCCESS, ParseError, parse_fields
+from reflexion_lab.agent.reflectors.fields import (
+    GRAMMAR,
+    LESSONS,
+    SERVICE,
+    SESSION,
+    SUCCESS,
+    ParseError,
+    parse_fields,
+)
 from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.protocols import Model
@@ -18,13 +26,14 @@ from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import bounded, estimated
 
 Kind = Literal["generation_failed", "parse_error", "timeout"]
-Shape = Literal["fields", "service", "session"]
+Shape = Literal["fields", "lessons", "service", "session"]
 SHAPES: dict[Shape, tuple[tuple[str, str], tuple[str, str]]] = {
     "fields": (("reflect", GRAMMAR), ("reflect_success", SUCCESS)),
+    "lessons": (("reflect_lessons", LESSONS), ("reflect_success", SUCCESS)),
     "service": (("reflect_service", SERVICE), ("reflect_service", SERVICE)),
     "session": (("reflect_session", SESSION), ("reflect_session", SESSION)),
 }
-"""Four labelled lines, or one of two JSON objects: template and grammar, after a failure and after a pass."""
+"""Four or six labelled lines, or one of two JSON objects: template and grammar, after a failure and after a pass."""
 SHORT = 160
 """Characters to which program and evidence are shortened before the task's text is."""
 

@@ -6,6 +6,7 @@ control are paid and recorded as usual.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 
@@ -111,6 +112,7 @@ class _Unaware:
 
 
 def _reworded(name: str, reflection: Reflection, reword: Callable[[str], str]) -> Reflection:
+    reword = functools.cache(reword)  # equal texts stay equal: a retry reads each once (`Reflection.statements`)
     return replace(
         reflection,
         source=f"control:{name}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -231,6 +232,8 @@ class Row(Record, frozen=True, kw_only=True):
     unknown."""
     cost_per_solved: Estimate | None
     """Likewise."""
+    calls: str
+    """Digest of every prompt and reply of its actor, by case and attempt; "" where none was kept."""
     metrics: dict[str, metrics.Value]
     """Registered metrics of attempts, tasks and arms that have a value, by `Metric.key`."""
 
@@ -283,8 +286,18 @@ def row(
         spent=_tallies(arm),
         tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
         cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
+        calls=_calls(arm),
         metrics=metrics.in_arm(arm),
     )
+
+
+def _calls(arm: Arm) -> str:
+    calls = [
+        (case, [([message.content for message in t.messages], t.reply) for t in (a.trajectory for a in attempts)])
+        for case, attempts in sorted(arm.attempts.items())
+    ]
+    is_kept = any(prompts for _, attempts in calls for prompts, _ in attempts)
+    return hashlib.sha256(repr(calls).encode(errors="replace")).hexdigest() if is_kept else ""
 
 
 def _tallies(arm: Arm) -> Tallies:

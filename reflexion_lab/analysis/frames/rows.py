@@ -233,6 +233,7 @@ ATTEMPTS: Columns = {
     "recalled_wisdom": ("int64", lambda row: len(row.attempt.recalled_wisdom)),
     "recalled_mistakes": ("int64", lambda row: len(row.attempt.recalled_mistakes)),
     "omega": ("Int64", lambda row: row.attempt.memory.omega),
+    "omega_shown": ("Int64", lambda row: row.attempt.memory.own),
     "reflection_source": ("category", lambda row: _of(row.attempt.reflection, "source")),
     "reflection_category": ("category", lambda row: _of(row.attempt.reflection, "category")),
     "reflection_confidence": ("Float64", lambda row: _confidence(row.attempt.reflection)),

@@ -31,13 +31,13 @@ def sheets(comparison: Comparison) -> list[Sheet]:
 def warnings(comparison: Comparison) -> Iterator[str]:
     """Warnings to show above the results, one per line."""
     for row in comparison.rows:
-        if row.is_upper_bound:
-            yield f"{UPPER_BOUND}, not pass@1: the hidden tests drove the loops of {plain(row.arm)}"
-        if row.no_verdict:
-            cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
-            yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"
-        if errors := row.spent.harness_errors.k:
-            yield f"HARNESS ERRORS: {errors} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
+        yield from _warnings_of(row)
+    by_calls: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        by_calls.setdefault(row.calls, []).append(plain(row.arm))
+    for calls, alike in by_calls.items():
+        if calls and len(alike) > 1:
+            yield f"SAME CALLS: {', '.join(alike)} differ in name alone: equal prompts and equal replies throughout"
     if odd := [plain(row.arm) for row in comparison.rows if row.models != comparison.rows[0].models]:
         yield f"DIFFERENT MODELS: {plain(comparison.rows[0].arm)} on one side, {', '.join(odd)} on the other"
     if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
@@ -51,6 +51,19 @@ def warnings(comparison: Comparison) -> Iterator[str]:
             yield f"NOT MATCHED: {plain(row.arm)} is compared as run alone ({plain(row.unmatched)})"
     if any(row.matched and row.matched.cut and not row.matched.cut.is_matched for row in comparison.rows):
         yield f"NOT MATCHED: the first attempts alone of an arm cost more {comparison.unit} than all of the other"
+
+
+def _warnings_of(row: Row) -> Iterator[str]:
+    if row.is_upper_bound:
+        yield f"{UPPER_BOUND}, not pass@1: the hidden tests drove the loops of {plain(row.arm)}"
+    if row.no_verdict:
+        cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
+        yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"
+    if errors := row.spent.harness_errors.k:
+        yield f"HARNESS ERRORS: {errors} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
+    blind = row.metrics.get("blind_retries_rate")
+    if isinstance(blind, Rate) and blind.k:
+        yield f"BLIND RETRIES: {blind.k} of {blind.n} retries of {plain(row.arm)} read nothing of their own past"
 
 
 def exclusions(comparison: Comparison) -> Iterator[str]:
@@ -103,7 +116,7 @@ def _results(comparison: Comparison) -> Sheet:
 
 
 def _loops(comparison: Comparison) -> Sheet:
-    columns = ("arm", "repaired", "damaged", "FP", "FN")
+    columns = ("arm", "repaired", "damaged", "FP", "FN", "blind\nretries")
     rows = tuple(
         (
             plain(row.arm),
@@ -111,12 +124,14 @@ def _loops(comparison: Comparison) -> Sheet:
             _moved(row.moves.cw, row.moves.cc),
             share(row.feedback.false_positive_rate),
             share(row.feedback.false_negative_rate),
+            _rate(row.metrics.get("blind_retries_rate")),
         )
         for row in comparison.rows
     )
     caption = (
         "In %. Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
-        "wrong programs, those that pass the feedback tests; FN: of all right ones, those that fail them."
+        "wrong programs, those that pass the feedback tests; FN: of all right ones, those that fail them. Blind: of "
+        "the retries with Ω of 1 or more, those whose prompt held nothing of their own past."
     )
     return Sheet(title="Repairs and feedback errors", columns=columns, rows=rows, caption=caption)
 
@@ -160,7 +175,11 @@ def _cut(row: Row) -> str:
 
 def _further(comparison: Comparison) -> Iterator[Sheet]:
     """The registered metrics that stand in no other table, a line each and arm."""
-    others = [metric for metric in metrics.of_level("arm", "task", "attempt") if metric not in _broken()]
+    others = [
+        metric
+        for metric in metrics.of_level("arm", "task", "attempt")
+        if metric not in _broken() and metric.name != "blind_retries"
+    ]
     rows = tuple(
         (metric.label, plain(row.arm), text(metric, row.metrics[key]))
         for metric in others
@@ -173,7 +192,8 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
 
 def _broken() -> list[metrics.Metric]:
     """Metrics of how often an attempt went wrong."""
-    return [metric for metric in metrics.of_level("attempt") if (metric.unit, metric.direction) == ("share", "lower")]
+    shares = [metric for metric in metrics.of_level("attempt") if (metric.unit, metric.direction) == ("share", "lower")]
+    return [metric for metric in shares if metric.cases == "attempts"]
 
 
 def _rate(value: metrics.Value | None) -> str:

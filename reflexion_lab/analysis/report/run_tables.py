@@ -74,6 +74,11 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
     if figures.harness_errors:
         spoilt = f"{figures.harness_errors} verdicts are failures of the harness and say nothing about a program"
         yield f"HARNESS ERRORS: {spoilt}{_first_problem(log)}. Run `reflexion-lab doctor`"
+    if blind := figures.blind_retries.k:
+        yield (
+            f"BLIND RETRIES: {blind} of {figures.blind_retries.n} retries read nothing of their own past though Ω >= 1:"
+            " no room in the prompt. Raise recall.max_tokens or the model's context, or lower the actor's max_tokens"
+        )
     resume = f". To resume, give the command that began it, with resume={path}" if path else ""
     if changed := [resumption for resumption in log.resumptions if changes(log.manifest, resumption)]:
         yield f"RESUMED WITH CHANGES: {'; '.join(resumed(log.manifest, changed))}"

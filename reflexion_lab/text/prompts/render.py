@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _OF_EPISODE = ("code", "test_results")
+_LISTS = ("lessons", "action_items")
+_LEAST_NEEDED_FIRST = (*_OF_EPISODE, *_LISTS, "key_insight", "what_went_wrong", "root_cause", "what_to_change")
 CLOSE = 16
 """Characters by which the longest excerpt may be too short."""
 
@@ -107,7 +109,7 @@ def shortened(episode: Episode, fits: Callable[[Episode], bool]) -> Episode | No
     if fits(episode):
         return episode
     episode = replace(episode, code=program(episode, len(episode.code)))
-    for part in ("code", "test_results", "root_cause", "what_went_wrong", "what_to_change"):
+    for part in _LEAST_NEEDED_FIRST:
         if part_text := _longest_part(episode, part, fits):
             return _with_part(episode, part, part_text)
         episode = _with_part(episode, part, excerpt(episode.code, 0) if part == "code" else "")
@@ -120,13 +122,15 @@ def _longest_part(episode: Episode, part: str, fits: Callable[[Episode], bool]) 
 
 
 def _part(episode: Episode, name: str) -> str:
-    return str(getattr(episode if name in _OF_EPISODE else episode.reflection, name, ""))
+    part = getattr(episode if name in _OF_EPISODE else episode.reflection, name, "")
+    return "\n".join(part) if name in _LISTS else str(part)
 
 
 def _with_part(episode: Episode, name: str, text: str) -> Episode:
     if name in _OF_EPISODE:
         return replace(episode, **{name: text})
-    return replace(episode, reflection=replace(episode.reflection, **{name: text})) if episode.reflection else episode
+    part = tuple(text.splitlines()) if name in _LISTS else text
+    return replace(episode, reflection=replace(episode.reflection, **{name: part})) if episode.reflection else episode
 
 
 FOLDER = Path(__file__).parent

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.reflectors.fields import FURTHER, GRAMMAR, LABELS, Fields, ParseError, parse_fields
+from reflexion_lab.agent.reflectors.fields import FURTHER, GRAMMAR, LABELS, LISTS, Fields, ParseError, parse_fields
 
 PLAIN = """ROOT_CAUSE: The loop stops one short.
 WHAT_WENT_WRONG: The last item was never added.
@@ -35,7 +35,7 @@ fields = st.builds(
     what_worked=st.just("") | values,
     key_insight=st.just("") | values,
     category=st.just(""),
-    action_items=st.just(()),
+    action_items=st.lists(lessons, max_size=5).map(tuple),
     lessons=st.lists(lessons, max_size=5).map(tuple),
 )
 
@@ -44,7 +44,9 @@ def rendered(fields: Fields) -> str:
     """As labelled lines, those that say nothing left out."""
     values = [str(getattr(fields, label.lower())) for label in (*LABELS, *FURTHER[:2])]
     lines = [f"{label}: {value}" for label, value in zip((*LABELS, *FURTHER), values, strict=False) if value]
-    return "\n".join([*lines, "LESSONS:", *(f"- {lesson}" for lesson in fields.lessons)])
+    for label in LISTS:
+        lines += [f"{label}:", *(f"- {entry}" for entry in getattr(fields, label.lower()))]
+    return "\n".join(lines)
 
 
 def with_confidence(stated: str) -> str:
@@ -286,7 +288,7 @@ def test_further_labels_are_read_and_end_the_field_before_them(label: str, form:
     for place in range(5):
         reply = "\n".join([*lines[:place], form.format(label.replace("_", " ").title(), "Kept."), *lines[place:]])
         fields = parse_fields(reply)
-        assert getattr(fields, label.lower()) == (("Kept.",) if label == "LESSONS" else "Kept.")
+        assert getattr(fields, label.lower()) == (("Kept.",) if label in LISTS else "Kept.")
         assert [getattr(fields, name.lower()) for name in LABELS] == [
             getattr(EXPECTED, name.lower()) for name in LABELS
         ]

@@ -72,7 +72,7 @@ def test_any_json_gives_fields_or_a_parse_error(value, before, after):
     except ParseError:
         return
     assert 0 <= fields.confidence <= 1
-    assert fields.root_cause and fields.what_went_wrong and fields.what_to_change
+    assert fields.root_cause and fields.what_to_change
 
 
 @given(st.text('{}[]":,\\ \nu0dROOT_CAUSEconfidence1.N'))
@@ -108,9 +108,10 @@ def test_labelled_lines_come_before_json():
     assert parse_fields(json.dumps({**OURS, "ROOT_CAUSE": "Another."}) + "\n" + lines) == EXPECTED
 
 
-def test_analysis_stands_for_cause_and_symptom():
-    fields = parse_fields(json.dumps(ANALYSED))
-    assert fields.root_cause == fields.what_went_wrong == "The empty list was never tried."
+def test_analysis_stands_for_cause_and_symptom_once():
+    fields = parse_fields(json.dumps({**ANALYSED, "lessons": ["Try the smallest input."]}))
+    assert (fields.root_cause, fields.what_went_wrong) == ("The empty list was never tried.", "")
+    assert fields.lessons == ("Try the smallest input.",)
     assert fields.what_to_change == "Return 0 for an empty list."
     assert fields.action_items == ("Guard the empty list", "Try it by hand")
     assert (fields.category, fields.confidence) == ("test_gap", 0.7)
@@ -124,9 +125,16 @@ def test_a_cause_of_its_own_comes_before_the_analysis():
 def test_the_analysed_shape_is_bounded():
     long = {"analysis": "x" * 900, "action_items": ["y" * 400] * 9, "confidence": 10, "category": "cosmic_rays"}
     fields = parse_fields(json.dumps({**ANALYSED, **long, "actionItems": None}))
-    assert (fields.root_cause, fields.what_went_wrong) == ("x" * 500, "x" * 500)
+    assert (fields.root_cause, fields.what_went_wrong) == ("x" * 500, "")
     assert fields.action_items == ("y" * 200,) * 5
     assert (fields.confidence, fields.category) == (1.0, "root_cause")
+
+
+@pytest.mark.parametrize("stated", [{}, {"confidence": None}, {"confidence": "high"}])
+def test_an_unclear_confidence_costs_the_confidence_alone(stated):
+    without = {key: value for key, value in ANALYSED.items() if key != "confidence"}
+    fields = parse_fields(json.dumps({**without, **stated}))
+    assert (fields.what_to_change, fields.confidence, fields.is_stated) == ("Return 0 for an empty list.", 0.5, False)
 
 
 def test_the_scored_shape_needs_no_confidence():
@@ -151,10 +159,9 @@ def test_of_a_key_given_twice_the_first_with_a_value_counts():
     assert parse_fields('{"ROOT_CAUSE": "", ' + json.dumps(OURS)[1:]) == EXPECTED
 
 
-@pytest.mark.parametrize("shape", [OURS, ANALYSED])
-def test_no_other_shape_goes_without_a_confidence(shape):
+def test_our_own_labels_do_not_go_without_a_confidence():
     with pytest.raises(ParseError, match="lacks CONFIDENCE; expected"):
-        parse_fields(json.dumps({key: value for key, value in shape.items() if key.lower() != "confidence"}))
+        parse_fields(json.dumps({key: value for key, value in OURS.items() if key.lower() != "confidence"}))
 
 
 @pytest.mark.parametrize("shape", [OURS, ANALYSED, SCORED])

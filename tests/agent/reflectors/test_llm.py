@@ -449,7 +449,9 @@ def test_a_grammar_defines_every_rule_that_it_uses(grammar: str) -> None:
 
 
 def test_an_unknown_shape_is_named() -> None:
-    with pytest.raises(ValueError, match=r"LLMReflector\.shape: got 'prose', expected one of fields, service, session"):
+    with pytest.raises(
+        ValueError, match=r"LLMReflector\.shape: got 'prose', expected one of fields, lessons, service, session"
+    ):
         LLMReflector(says(REPLY), Sampling(), shape="prose")
 
 
