@@ -337,6 +337,9 @@ class Known(Protocol):
     def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
         """At most `k` episodes of other loops, best first, with scores of `min_score` (in [0, 1]) or above."""
 
+    def past(self, task: Task) -> list[Episode]:
+        """Episodes of earlier runs on this very task, oldest first, where they may be read."""
+
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         """Wisdom, mistakes and insights for the next attempt at `task`; no episodes."""
 

@@ -118,6 +118,8 @@ class Summary(Record, frozen=True, kw_only=True):
     """Retries that read nothing of their own past though Ω is 1 or more, of the retries with such an Ω."""
     withheld: dict[str, int]
     """Attempts whose model withheld the program, by `records.WITHHELD`; they count as not passed."""
+    inner_loops: dict[str, int]
+    """How the critique-revise loops of all attempts ended, or the steps of ReAct; {} for other actors."""
     set_aside: dict[str, int]
     """Loops that were broken off since no answer came, by `protocols.UNANSWERED`, and begun anew; none is in n."""
     uncounted: int
@@ -193,6 +195,7 @@ def _summary(log: Log) -> Summary:
         extraction_failures=sum(metrics.extraction_failures(attempt, None) for attempt in every),
         blind_retries=_blind_retries(every),
         withheld=_withheld(every),
+        inner_loops=dict(Counter(attempt.trajectory.ended for attempt in every if attempt.trajectory.ended)),
         set_aside=dict(Counter(loop.outcome for loop in log.set_aside)),
         uncounted=sum(any(u.calls > u.refused and not u.tokens for u in attempt.usage.values()) for attempt in every),
         no_feedback=metrics.no_feedback(log),

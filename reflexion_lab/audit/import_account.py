@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Task
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.rows import repeated
-from reflexion_lab.text.replies.syntax import Parser
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -187,11 +187,15 @@ def overlaps(loop: Transcript, task: Task) -> bool:
     """Whether a feedback test of the loop is a hidden test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tests of strangers hold "\d"
-        return bool(
-            repeated(
-                (test for test in loop.tests if Parser().parse(test) is not None), task.hidden_tests, task.entry_point
-            )
-        )
+        return bool(repeated((test for test in loop.tests if _is_python(test)), task.hidden_tests, task.entry_point))
+
+
+def _is_python(test: str) -> bool:
+    try:
+        ast.parse(test)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def show(imported: Sequence[Imported], console: Console) -> None:

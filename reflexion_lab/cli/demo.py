@@ -58,7 +58,7 @@ def compare(rows: list[tuple[str, str, Summary]]) -> None:
     is_bound = any(figures.is_upper_bound for figures in summaries)
     share = "upper bound, not pass@1 [95 %]" if is_bound else "pass@1 [95 %]"
     table = Table(
-        "benchmark", "arm", Column(share, no_wrap=True), "gain (p)", "tokens", "model-written\nreflections", box=SIMPLE
+        "benchmark", "arm", Column(share, no_wrap=True), "gain (p)", "tokens", "words by\nthe model", box=SIMPLE
     )
     for benchmark, arm, summary in rows:
         rate, gain, by_model = summary.pass_at_1, summary.against_single, summary.reflections_by_model

@@ -174,6 +174,10 @@ class Archive:
         nearest = self.buffer.relevant(text, k + excess if k > 0 else 0, min_score)
         return [episode for episode in nearest if self.same_task or episode.task_id != task.task_id][:k]
 
+    def past(self, task: Task) -> list[Episode]:
+        """What earlier runs and rounds did on this very task, oldest first; [] unless `same_task`."""
+        return self.buffer.by_task(task.task_id) if self.same_task else []
+
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         text, limits = failure_query(task, own), self.shown
         except_task = "" if self.same_task else task.task_id

@@ -41,6 +41,9 @@ class NothingKnown:
     def similar(self, task: Task, own: object, k: int, min_score: float) -> list[Episode]:
         return []
 
+    def past(self, task: Task) -> list[Episode]:
+        return []
+
     def lessons(self, task: Task, own: object) -> Recollection:
         return Recollection()
 
@@ -77,13 +80,16 @@ class EpisodicMemory:
     def recall(self, task: Task) -> Recollection:
         """The episodes and lessons that the actor reads."""
         own = self.buffer.by_task(task.task_id)
+        if not own and self.show_session:
+            self.session = session_of(self.known.past(task), self.session)
+        has_session = self.show_session and self.session.last_evaluation is not None
         selected, lessons = self.policy.select(own, task, self.known), self.known.lessons(task, own)
         return replace(
             lessons,
             episodes=selected.episodes,
             omega=selected.omega,
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})),
-            session=described(self.session) if self.show_session and own else "",
+            session=described(self.session, selected=selected, lessons=lessons) if has_session else "",
         )
 
     def remember(self, task: Task, attempt: Attempt) -> None:
@@ -143,6 +149,7 @@ NEWEST = 5
 """Reflections that a session keeps."""
 NAMED = 5
 """Issues, and suggestions, that a prompt names."""
+PROGRESS = {True: "better than the attempt before", False: "no better than the attempt before", None: "N/A"}
 ENTRY_CHARS = 160
 """Characters of one issue, suggestion, insight or field of a reflection in a prompt."""
 
@@ -158,32 +165,65 @@ def session_after(session: Session, attempt: Attempt) -> Session:
         key_insights=with_insight(known, insight_of(reflection)) if reflection else known,
         last_trajectory_summary=summary_of(attempt.trajectory),
         last_evaluation=attempt.evaluation,
+        is_progress=attempt.delta.is_improvement if attempt.number > 1 else None,
     )
 
 
-def described(session: Session, max_chars: int = 2000) -> str:
+def session_of(past: Sequence[Episode], session: Session) -> Session:
+    """`session` with what earlier runs left of the same task: `past`, oldest first."""
+    for episode in past:
+        if episode.reflection and episode.statements:
+            session = replace(session, reflections=(episode.reflection, *session.reflections)[:NEWEST])
+            insights = with_insight(session.key_insights, insight_of(episode.reflection))
+            session = replace(session, key_insights=insights)
+        outcome = episode.metadata.get("outcome", "pass" if episode.passed else "fail")
+        last = Evaluation(passed=episode.passed, outcome=outcome, reward=episode.reward, feedback=episode.test_results)
+        session = replace(session, last_evaluation=last)
+    return session
+
+
+def described(
+    session: Session,
+    max_chars: int = 2000,
+    *,
+    selected: Recollection | None = None,
+    lessons: Recollection | None = None,
+) -> str:
     """The session for a prompt: score, issues, suggestions, summary, then insights and reflections, newest first.
 
     At most `max_chars` characters: whole lines fall off the end, the oldest reflections before anything else.
+
+    Parameters
+    ----------
+    selected, lessons : Recollection, optional
+        What the prompt shows besides: reflections of its episodes and its insights are not repeated.
     """
-    parts = (
-        described_evaluation(session.last_evaluation),
+    texts = {text for episode in (selected.episodes if selected else ()) for _, text in episode.statements}
+    reflections = [known for known in session.reflections if not texts & {text for _, text in known.statements}]
+    known = {*texts, *(lessons.insights if lessons else ())}
+    insights = [insight for insight in session.key_insights[::-1] if insight not in known]
+    parts = [
+        described_evaluation(session.last_evaluation, bool(texts)),
+        f"Progress: {PROGRESS[session.is_progress]}",
         f"Previous trajectory: {line(session.last_trajectory_summary, ENTRY_CHARS) or 'N/A'}",
-        f"Key insights:\n{described_insights(session.key_insights[::-1])}",
-        f"Previous reflections:\n{described_reflections(session.reflections)}",
-    )
+    ]
+    if insights or not session.key_insights:
+        parts.append(f"Key insights:\n{described_insights(insights)}")
+    if reflections or not session.reflections:
+        parts.append(f"Previous reflections:\n{described_reflections(reflections)}")
     return _whole_lines("\n".join(parts), max_chars)
 
 
-def described_evaluation(evaluation: Evaluation | None) -> str:
+def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = False) -> str:
     """Score (the reward, out of 100, halves up), parts, issues and suggestions, a line each.
 
-    Where an evaluator names no issues, the failing checks stand for them.
+    Where an evaluator names no issues, the failing checks stand for them, unless the prompt `shows_checks` elsewhere.
     """
     if evaluation is None:
         return "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
     parts = ", ".join(f"{name.replace('_', ' ')} {_percent(part)} %" for name, part in evaluation.components.items())
-    issues = evaluation.issues or [_failure(check) for check in evaluation.failures]
+    failures = () if shows_checks else tuple(_failure(check) for check in evaluation.failures)
+    issues = evaluation.issues or failures
     return (
         f"Previous score: {_percent(evaluation.reward)} of 100\nParts: {parts or 'N/A'}\n"
         f"Issues: {_listed(issues)}\nSuggestions: {_listed(evaluation.suggestions)}"

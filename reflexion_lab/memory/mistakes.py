@@ -118,13 +118,13 @@ def mistakes_of(
         evaluation = attempt.evaluation
         if evaluation.passed or evaluation.outcome in UNKNOWN:
             continue
-        text = _in_words(evaluation)
+        kind = "\n".join([signature(evaluation) or evaluation.outcome, *_failing_check(evaluation)])
         mistake = Mistake(
-            mistake_id=f"mistake-{session_id or task.task_id}-{_digest(prompt_hash, text)}",
+            mistake_id=f"mistake-{session_id or task.task_id}-{_digest(prompt_hash, kind)}",
             task_id=task.task_id,
             prompt=task.prompt,
             prompt_hash=prompt_hash,
-            mistake=text,
+            mistake=_in_words(attempt),
             correction=_correction(attempts[place:]),
             severity=min(max(1 - evaluation.reward, 0.0), 1.0),
             timestamp=now,
@@ -133,9 +133,20 @@ def mistakes_of(
     return list(mistakes.values())
 
 
-def _in_words(evaluation: Evaluation) -> str:
-    check = [f"Failing check: {failure.name[:CHECK_CHARS]}" for failure in evaluation.failures[:1]]
-    return "\n".join([signature(evaluation) or evaluation.outcome, *check])
+def _in_words(attempt: Attempt) -> str:
+    """What the critic said of the submitted program, and the first failure with its values."""
+    critiques = [step.critique for step in attempt.trajectory.steps if step.critique]
+    issues = [f"Issue: {issue[:CHECK_CHARS]}" for issue in (critiques[-1].issues[:1] if critiques else ())]
+    failure = next(iter(attempt.evaluation.failures), None)
+    if failure is None:
+        return "\n".join([attempt.evaluation.outcome, *issues])
+    values = f"got {failure.actual}, expected {failure.expected}" if failure.expected else failure.message
+    words = " ".join(filter(None, (failure.error_type or failure.outcome, values[:CHECK_CHARS])))
+    return "\n".join([words, *_failing_check(attempt.evaluation), *issues])
+
+
+def _failing_check(evaluation: Evaluation) -> list[str]:
+    return [f"Failing check: {failure.name[:CHECK_CHARS]}" for failure in evaluation.failures[:1]]
 
 
 def _correction(attempts: Sequence[Attempt]) -> str:

@@ -28,6 +28,8 @@ class Task(Record, frozen=True, kw_only=True):
     canonical_solution: str = ""
     """A whole program, or the body that completes `prompt`."""
     tags: tuple[str, ...] = ()
+    initial_code: str = ""
+    """The program that attempt 1 submits, without a call; "" where the actor writes it."""
     cpu_seconds: float = 0.0
     """What the canonical solution was measured to use over all tests of the task; 0 when nobody measured."""
 

@@ -104,6 +104,8 @@ class Session(Record, frozen=True, kw_only=True):
     """At most twenty, oldest first."""
     last_trajectory_summary: str = ""
     last_evaluation: Evaluation | None = None
+    is_progress: bool | None = None
+    """Whether the last attempt was better than the one before; None where there was none before."""
 
 
 class Recollection(Record, frozen=True, kw_only=True):
@@ -126,6 +128,12 @@ class Recollection(Record, frozen=True, kw_only=True):
     """The repetition in words where the loop is stuck: the prompt asks for a different approach."""
     left_out: tuple[str, ...] = ()
     """Ids of selected episodes, wisdom and mistakes that did not fit into memory's budgets."""
+
+    @property
+    def further_insights(self) -> tuple[str, ...]:
+        """Insights that none of its episodes states."""
+        stated = {" ".join(text.split()) for episode in self.episodes for _, text in episode.statements}
+        return tuple(insight for insight in self.insights if " ".join(insight.split()) not in stated)
 
     @property
     def ids(self) -> set[str]:

@@ -63,7 +63,6 @@ WITHOUT = {
     "what is similar": ({"recall": Window(1)}, (True, True)),
     "wisdom": ({**WHOLE, "shown": Shown(mistakes=2, insights=3)}, (True, True)),
     "mistakes": ({**WHOLE, "shown": Shown(wisdom=2, insights=3)}, (True, True)),
-    "insights": ({**WHOLE, "shown": Shown(wisdom=2, mistakes=2)}, (True, True)),
     "the session": ({**WHOLE, "show_session": False}, (False, True)),
 }
 """What is taken away, and at which of the two attempts the prompt then differs."""
@@ -83,10 +82,16 @@ def test_the_prompt_tells_where_its_lessons_come_from(sandbox, actor):
     first, second = prompts(sandbox, actor, **WHOLE)
     assert "double loses the sign (seen 6 times in 3 tasks; known to" in first
     assert "Mistake: " in first and "Correction: none was found" in first
-    assert "Key insights so far:" in first
     assert "imilar task" in first
     assert "own/" not in first
     assert ("Earlier attempts:" if actor is SingleShot else "# My attempt 1 at the function below:") in second
+
+
+@pytest.mark.parametrize("actor", [SingleShot, Continuation])
+def test_an_insight_is_shown_once_where_an_episode_states_it_too(sandbox, actor):
+    first, second = prompts(sandbox, actor, recall=Window(1), shown=Shown(insights=3), show_session=False)
+    assert "Key insights so far:" in first and first.count("keep the sign") == 1
+    assert "Key insights so far:" not in second and second.count("keep the sign") == 1
 
 
 def test_with_nothing_known_the_first_prompt_is_the_bare_task(sandbox):

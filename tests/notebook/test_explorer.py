@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from reflexion_lab.notebook.explore import explore
@@ -109,3 +112,9 @@ def test_only_one_run_can_be_explored(write_run):
     runs = [write_run(LOOPS, name=name) for name in ("a", "b")]
     with pytest.raises(ValueError, match=r"2 runs, expected one"):
         explore(runs)
+
+
+def test_the_module_costs_no_widgets_until_it_shows_itself():
+    heavy = "{'ipywidgets', 'numpy', 'jinja2'}"
+    code = f"import sys, reflexion_lab.notebook.explore; assert not {heavy} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)

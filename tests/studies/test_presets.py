@@ -8,6 +8,7 @@ import pytest
 
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.records import Episode, Task
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.storage.place import opened
 from tests.builders import episode
@@ -19,6 +20,7 @@ SERVICE = {
     "analysis": "the sum of the list is never returned",
     "suggestion": "return the sum",
     "actionItems": ["add them up", "return it"],
+    "lessons": ["Try it by hand"],
     "confidence": 0.5,
 }
 SESSION = {
@@ -36,7 +38,7 @@ RULES = [
         "when": "^My Python program failed",
         "scope": "conversation",
         "reply": "ROOT_CAUSE: the sum of the list is never returned\nWHAT_WENT_WRONG: None came\n"
-        "WHAT_TO_CHANGE: return the sum\nCONFIDENCE: 0.5\n",
+        "WHAT_TO_CHANGE: return the sum\nACTION_ITEMS: add them up\nLESSONS: Try it by hand\nCONFIDENCE: 0.5\n",
     },
     {"when": "SEVERITY", "scope": "conversation", "reply": json.dumps(CRITIQUE)},
     {"when": "Total", "scope": "conversation", "reply": "```python\ndef f(x):\n    return sum(x)\n```"},
@@ -67,7 +69,8 @@ def run(tmp_path):
     (tmp_path / "tasks.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(tasks))
 
     def run_preset(preset, *overrides):
-        actor = ("actor=single_shot",) if preset != "jido" else ("actor@actor.generator=single_shot", "reviser=llm")
+        has_inner_loop = preset == "jido" and "actor=single_shot" not in overrides
+        actor = ("actor@actor.generator=single_shot", "reviser=llm") if has_inner_loop else ("actor=single_shot",)
         small = ("model=scripted", "benchmark=jsonl", "tracker=none", "quiet=true", "cache.mode=off")
         where = (
             f"model.path={tmp_path / 'script.json'}",
@@ -115,12 +118,31 @@ def test_helix_falls_back_to_rules_with_less_confidence(run, tmp_path):
     assert "not enough" in third.reflection.what_went_wrong
 
 
-def test_bot_shows_score_issues_suggestions_and_insights(run):
-    first, second, _ = run("bot")["sum"]
+def test_bot_shows_score_parts_issues_suggestions_and_each_insight_once(run):
+    first, second, third = run("bot")["sum"]
     assert "Previous score" not in read(first)
-    for text in ("Previous score: 0 of 100", "Issues: assert f([1]) == 1", "Suggestions: None", "Turns: 1, Tools: none",
-                 "Key insights", "a function without return gives None"):  # fmt: skip
-        assert text in read(second)
+    for text in (
+        "Previous score: 50 of 100", "Parts: tests 0 %, task completion 100 %, code quality 100 %, efficiency 95 %",
+        "Suggestions: None", "Progress: N/A", "Turns: 1, Tools: none", "a function without return gives None",
+        "the sum of the list is never returned", "return the sum",
+    ):  # fmt: skip
+        assert read(second).count(text) == 1, text
+    assert "Progress: no better than the attempt before" in read(third)
+    assert second.evaluation.reward == pytest.approx(0.5 * 0 + 0.5 * 0.99)
+
+
+def test_the_weights_of_the_bots_score_are_parameters(run):
+    weights = "{task_completion: 0.5, code_quality: 0.35, efficiency: 0.15}"
+    (first, *_) = run("bot", f"evaluator.trajectory={weights}", "evaluator.tests_weight=0")["sum"]
+    assert first.evaluation.reward == pytest.approx(0.99)
+    assert first.evaluation.outcome == "fail"
+
+
+def test_the_session_of_the_bot_is_kept_from_run_to_run(run):
+    run("bot", "benchmark.limit=1")
+    first = run("bot", "benchmark.limit=1")["sum"][0]
+    assert "Previous score: 50 of 100" in read(first)
+    assert read(first).count("a function without return gives None") == 1
 
 
 def test_bot_reflects_on_what_worked_too_with_an_insight(run, tmp_path):
@@ -142,6 +164,14 @@ def test_openagents_shows_three_reflections_of_thirty_days(run, tmp_path):
     assert [name.rsplit("-", 1)[1] for name in attempts["sum"][4].recalled] == ["2", "3", "4"]
     assert attempts["sum"][0].reflection.category == "approach_flaw"
     assert attempts["sum"][0].reflection.action_items == ("add them up", "return it")
+    for text in (
+        "the sum of the list is never returned",
+        "return the sum",
+        "add them up",
+        "return it",
+        "Try it by hand",
+    ):
+        assert read(attempts["sum"][1]).count(text) == 1, text
     ids = [record.episode_id for record in opened(tmp_path / "runs" / "memory").read(Episode)]
     assert ids[0] == "ep-29"
     assert "ep-31" not in ids
@@ -158,12 +188,50 @@ def test_jido_shows_mistakes_on_prompts_that_are_alike_enough(run):
     assert attempts["vowels"][0].recalled_mistakes == ()
 
 
+def test_jidos_critic_reads_the_mistakes_and_they_hold_values_and_the_critics_words(run):
+    attempts = run("jido")
+    (critique,) = {step.critique.messages[0].content for step in attempts["total"][0].trajectory.steps[:1]}
+    assert "Mistakes on similar tasks" in critique
+    assert "got None, expected 1" in critique
+    assert "Issue: nothing is returned" in critique
+
+
+def test_a_second_run_of_jido_knows_the_mistakes_of_the_first_on_the_very_same_prompt(run):
+    run("jido", "benchmark.limit=1")
+    (mistake,) = run("jido", "benchmark.limit=1")["sum"][0].recalled_mistakes
+    assert "/sum-" in mistake
+
+
+def test_jido_counts_numbers_as_words():
+    retriever = build(compose("preset=jido").retriever, "retriever")
+    retriever.add(["Calculate 15 * 23", "Calculate 99 * 98"])
+    (nearest, *others) = retriever.rank("What is 15 * 23?", 2)
+    assert (nearest.number, round(nearest.score, 3)) == (0, 0.667)
+    assert all(hit.score == 0 for hit in others)
+
+
+def test_jido_with_another_actor_is_an_answer_and_no_error_about_another_key(run):
+    first = run("jido", "actor=single_shot", "benchmark.limit=1")["sum"][0]
+    assert first.trajectory.strategy != "critique_revise"
+
+
 def test_jido_revises_until_nothing_changes(run):
     first = run("jido", "benchmark.limit=1", "loop.max_attempts=1")["sum"][0].trajectory
     assert first.strategy == "critique_revise"
     assert [step.critique.severity for step in first.steps if step.critique] == [0.8] * len(first.steps)
     assert first.ended == "minimal_change"
     assert first.others["critic"].calls == len(first.steps)
+
+
+def test_helix_begins_with_the_code_that_the_task_brings(run, tmp_path):
+    rows = [msgspec.json.decode(line) for line in (tmp_path / "tasks.jsonl").read_bytes().splitlines()]
+    given = "def f(x):\n    return x[0]\n"
+    (tmp_path / "tasks.jsonl").write_bytes(msgspec.json.encode({**rows[0], "initial_code": given}))
+    first, second, _ = run("helix")["sum"]
+    assert (first.trajectory.solution, first.trajectory.strategy) == (given, "given")
+    assert first.usage["actor"].calls == 0
+    assert first.evaluation.reward == 0.5
+    assert "return x[0]" in read(second)
 
 
 @pytest.mark.parametrize(("right", "reflected"), [(3, False), (2, True)])

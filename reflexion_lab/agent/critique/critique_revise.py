@@ -10,7 +10,8 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.convergence import Convergence, best
-from reflexion_lab.errors import ConfigError, CritiqueError, ModelError, Unanswered
+from reflexion_lab.agent.critique.merged_critic import critique_by
+from reflexion_lab.errors import CapReached, ConfigError, CritiqueError, HarnessError, LabError, Unanswered
 from reflexion_lab.limits import Share, validated
 from reflexion_lab.protocols import Actor, Critic, Reviser
 from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory, Usage
@@ -25,8 +26,9 @@ class CritiqueRevise:
     Parameters
     ----------
     generator : Actor
-        Makes the first draft, and alone reads memory.
+        Makes the first draft from all of memory.
     critic : Critic
+        One that `reads_mistakes` is given those on similar tasks.
     reviser : Reviser
     max_iterations : int
         Most drafts that are criticised, 1 to 10.
@@ -66,7 +68,7 @@ class CritiqueRevise:
         while not ended:
             program = trajectories[-1].solution
             try:
-                critique = self.critic.critique(task, program)
+                critique = critique_by(self.critic, task, program, recollection.mistakes)
                 drafts[-1] = replace(drafts[-1], critique=critique)
                 spent += critique.usage
                 ended = self._ended(task, drafts)
@@ -76,11 +78,12 @@ class CritiqueRevise:
             except CritiqueError as error:
                 ended, spent = "error", spent + error.usage
                 drafts[-1] = replace(drafts[-1], error=str(error), observation=error.reply)
-            except Unanswered:
+            except (Unanswered, CapReached, ConfigError, HarnessError):
                 raise
-            except ModelError as error:
+            except Exception as error:
                 ended = "error"
-                drafts[-1] = replace(drafts[-1], error=str(error))
+                message = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+                drafts[-1] = replace(drafts[-1], error=message)
         submitted = trajectories[best(drafts)]
         return replace(
             first,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
 from reflexion_lab.errors import CritiqueError
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import WITHHELD, Critique, Message, Recollection, Sampling, Task
+from reflexion_lab.records import WITHHELD, Critique, Message, Mistake, Sampling, Task
 from reflexion_lab.text.prompts.asking import room
 from reflexion_lab.text.prompts.render import Prompts, longest
 from reflexion_lab.text.shorten import estimated
@@ -17,7 +19,7 @@ class LLMCritic:
     """Asks `model` for issues, suggestions and a severity of a draft; runs nothing.
 
     `verdict.GRAMMAR` in `sampling` makes a model that supports grammars write them. Where the model's context is too
-    short, few-shot examples are left out first, then the middle of the draft.
+    short, few-shot examples are left out first, then mistakes, then the middle of the draft.
     """
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
@@ -25,11 +27,16 @@ class LLMCritic:
         self.sampling = sampling
         self.prompts = prompts or Prompts()
 
-    def critique(self, task: Task, program: str) -> Critique:
-        """An empty program is criticised without a call. Raises CritiqueError for a reply that cannot be read."""
+    reads_mistakes = True
+
+    def critique(self, task: Task, program: str, mistakes: Sequence[Mistake] = ()) -> Critique:
+        """An empty program is criticised without a call. Raises CritiqueError for a reply that cannot be read.
+
+        `mistakes`: those on similar tasks, which the prompt shows as far as they fit.
+        """
         if not program.strip():
             return Critique(severity=1.0, issues=(f"There is no code for {task.entry_point}.",), source="llm")
-        messages = (Message(role="user", content=self._prompt(task, program)),)
+        messages = (Message(role="user", content=self._prompt(task, program, mistakes)),)
         completion = self.model.complete(messages, sampling=self.sampling)
         if completion.finish_reason in WITHHELD:
             why = f"The critic gave no verdict: its reply ended in {completion.finish_reason}"
@@ -51,13 +58,18 @@ class LLMCritic:
             usage=completion.usage,
         )
 
-    def _prompt(self, task: Task, program: str) -> str:
-        limit = room(self.model, self.sampling)
+    def _prompt(self, task: Task, program: str, mistakes: Sequence[Mistake]) -> str:
+        limit, examples = room(self.model, self.sampling), self.prompts.examples
 
-        def fits(draft: str) -> bool:
-            text = self.prompts.render("critique", prompt=task.prompt, program=draft, examples=())
+        def rendered(draft: str, examples: Sequence[object] = (), mistakes: Sequence[Mistake] = ()) -> str:
+            about = {"prompt": task.prompt, "program": draft, "examples": examples, "mistakes": mistakes}
+            return self.prompts.render("critique", **about)
+
+        def fits(text: str) -> bool:
             return limit is None or estimated(text) <= limit
 
         # A program that continues the prompt begins with it; reading it twice would fill a small model's context.
-        draft = longest(program.removeprefix(task.prompt.rstrip()), fits)
-        return self.prompts.fit("critique", limit, Recollection(), prompt=task.prompt, program=draft).text
+        draft = longest(program.removeprefix(task.prompt.rstrip()), lambda draft: fits(rendered(draft)))
+        while (examples or mistakes) and not fits(rendered(draft, examples, mistakes)):
+            examples, mistakes = (examples[:-1], mistakes) if examples else (examples, mistakes[:-1])
+        return rendered(draft, examples, mistakes)

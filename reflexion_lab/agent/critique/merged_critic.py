@@ -11,7 +11,7 @@ from msgspec import Meta
 from reflexion_lab.errors import CritiqueError, ModelError, Unanswered
 from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Critic
-from reflexion_lab.records import Critique, Task, Usage
+from reflexion_lab.records import Critique, Mistake, Task, Usage
 
 
 class Merged:
@@ -29,12 +29,16 @@ class Merged:
     def __init__(self, critics: Annotated[Sequence[Critic], Meta(min_length=1)]) -> None:
         self.critics = tuple(critics)
 
-    def critique(self, task: Task, program: str) -> Critique:
+    @property
+    def reads_mistakes(self) -> bool:
+        return any(getattr(critic, "reads_mistakes", False) for critic in self.critics)
+
+    def critique(self, task: Task, program: str, mistakes: Sequence[Mistake] = ()) -> Critique:
         critiques: list[Critique] = []
         errors: list[CritiqueError] = []
         for critic in self.critics:
             try:
-                critiques.append(critic.critique(task, program))
+                critiques.append(critique_by(critic, task, program, mistakes))
             except CritiqueError as error:
                 errors.append(error)
             except Unanswered:
@@ -45,6 +49,13 @@ class Merged:
             reply = "\n\n".join(error.reply for error in errors if error.reply)
             raise CritiqueError("; ".join(map(str, errors)), _cost(errors), reply)
         return _merged(critiques, errors)
+
+
+def critique_by(critic: Critic, task: Task, program: str, mistakes: Sequence[Mistake]) -> Critique:
+    """The critique of a critic, which is given `mistakes` where it reads any."""
+    if mistakes and getattr(critic, "reads_mistakes", False):
+        return critic.critique(task, program, mistakes)  # type: ignore[call-arg]  # the capability says that it may
+    return critic.critique(task, program)
 
 
 def _merged(critiques: Sequence[Critique], errors: Sequence[CritiqueError]) -> Critique:

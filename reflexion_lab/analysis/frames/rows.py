@@ -21,7 +21,7 @@ from reflexion_lab.analysis.learning.transitions import (
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Grade, Reflection, TaskResult, Usage
+from reflexion_lab.records import UNKNOWN, Attempt, Critique, Evaluation, Grade, Reflection, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 
 SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
@@ -238,6 +238,11 @@ ATTEMPTS: Columns = {
     "reflection_category": ("category", lambda row: _of(row.attempt.reflection, "category")),
     "reflection_confidence": ("Float64", lambda row: _confidence(row.attempt.reflection)),
     "extraction_failed": ("bool", lambda row: not row.attempt.trajectory.solution.strip()),
+    "strategy": ("category", lambda row: row.attempt.trajectory.strategy),
+    "inner_loop_ended": ("category", lambda row: row.attempt.trajectory.ended or None),
+    "drafts": ("int64", lambda row: len(_critiques(row.attempt))),
+    "severity_first": ("Float64", lambda row: _severity(row.attempt, 0)),
+    "severity_last": ("Float64", lambda row: _severity(row.attempt, -1)),
     "finish_reason": ("category", lambda row: row.attempt.trajectory.finish_reason),
     "cached": ("bool", lambda row: row.attempt.trajectory.cached),
     "seconds": ("float64", lambda row: row.attempt.seconds),
@@ -286,6 +291,15 @@ MEMORY: Columns = {
     "source_task": ("category", lambda row: row.of.task),
     "source_number": ("Int64", lambda row: row.of.number),
 }
+
+
+def _critiques(attempt: Attempt) -> list[Critique]:
+    return [step.critique for step in attempt.trajectory.steps if step.critique]
+
+
+def _severity(attempt: Attempt, place: int) -> float | None:
+    critiques = _critiques(attempt)
+    return critiques[place].severity if critiques else None
 
 
 def metric_columns(level: metrics.Level) -> Columns:

@@ -368,6 +368,8 @@ def _memory(figures: Summary) -> Iterator[tuple[str, str]]:
 def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
     """How loops ended, and the tasks and attempts that are counted apart."""
     yield "loops ended by", cells.counts(figures.stop_reasons)
+    if figures.inner_loops:
+        yield "inner loops ended by", f"{cells.counts(figures.inner_loops)}, over all attempts"
     yield "hidden outcomes", cells.counts(figures.submitted_outcomes)
     yield "feedback outcomes", f"{cells.counts(figures.feedback_outcomes)}, over all attempts"
     if figures.no_verdict:

@@ -139,8 +139,13 @@ PROMISED = {
     "escalation": (WORDLESS, ("actor", "Escalation")),
     "reflexion_generic": (("reflector", "Generic"),),
     "reflexion_shuffled": (("reflector", "Shuffled"),),
+    "helix": (("reflector", "WithFallback"), ("recall", "WindowThenSimilar")),
+    "bot": (("reflector", "WithFallback"), ("evaluator", "WithTrajectory")),
+    "openagents": (("reflector", "WithFallback"), ("recall", "Window")),
+    "jido": (("actor", "CritiqueRevise"), ("critic", "LLMCritic")),
+    "ralph": (("reflector", "WithFallback"), ("evaluator", "Combined")),
 }
-"""Groups and classes that an arm's experiment selects, by arm."""
+"""Groups and classes that an arm's experiment or preset selects, by arm."""
 
 
 def check(cfg: Any) -> None:
@@ -236,7 +241,7 @@ def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
     for group, name in PROMISED.get(arm, ()):
         if name not in (classes := _classes(config[group])):
             yield (
-                f"arm: got {arm} with {group} {classes[0]}, expected {name}, as experiment={arm} has it; "
+                f"arm: got {arm} with {group} {classes[0]}, expected {name}, as the {arm} of conf has it; "
                 f"leave {group}=… out, or give the arm another name"
             )
     if arm == "retry" and config["loop"]["max_attempts"] > 1 and _is_greedy(config["actor"]):

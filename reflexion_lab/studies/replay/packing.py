@@ -155,13 +155,13 @@ def _priced(calls: Path, manifest: Manifest, out: Path) -> Path:
     lists = read((config.get("prices") or {}).get("path"))
     prints = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
     prices = {fingerprint: price_of(nodes[role], lists) for role, fingerprint in prints.items()}
-    priced = b""
+    priced = []
     for line in as_lines(calls, CALLS).splitlines():
         call = msgspec.json.decode(line, type=Call)
         if call.fingerprint in prices:
             completion = prices[call.fingerprint].put_on(msgspec.json.decode(call.completion, type=Completion))
-            priced += msgspec.json.encode(replace(call, completion=msgspec.json.encode(completion).decode())) + b"\n"
-    return as_file(priced, CALLS, out)
+            priced.append(msgspec.json.encode(replace(call, completion=msgspec.json.encode(completion).decode())))
+    return as_file(b"".join(line + b"\n" for line in priced), CALLS, out)
 
 
 def _beside(run: RunFolder, named: str | None, usual: str) -> Path:

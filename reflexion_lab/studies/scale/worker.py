@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """The data of a started run that is context to a worker."""
+    """What a worker has to know of a started run."""
 
     config: Mapping[str, Any]
     """With interpolations: environment variables are those of the worker."""

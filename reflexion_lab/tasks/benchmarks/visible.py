@@ -1,6 +1,6 @@
 """The tests that a prompt itself shows: doctests, `f(1) => 2` in prose, and worked inputs with their outputs.
 
-Text is parsed, never run. What is not one_line_errors a call with literal arguments and a literal result is left out:
+Text is parsed, never run. What is not plainly a call with literal arguments and a literal result is left out:
 a missed example costs a hint, a wrong one would send the loop after a bug that is not there.
 """
 

@@ -42,7 +42,7 @@ class Combined:
     ) -> None:
         self.sandbox = sandbox
         self.weights = {"tests": tests_weight, "types": types_weight, "lint": lint_weight}
-        check_weights(self.weights)
+        check_weights({f"{name}_weight": weight for name, weight in self.weights.items()})
         self.types = StaticCheck(chosen("evaluator.type_tool", type_tool, "type"))
         self.lint = StaticCheck(chosen("evaluator.lint_tool", lint_tool, "lint"))
 
@@ -91,5 +91,5 @@ def check_weights(weights: Mapping[str, float]) -> None:
         A weight is negative or no finite number, or all of them are 0.
     """
     if not any(weights.values()):
-        keys = ", ".join(f"evaluator.{name}_weight" for name in weights)
+        keys = ", ".join(f"evaluator.{name}" for name in weights)
         raise ConfigError(keys, "0 in each", "one above 0 at least")

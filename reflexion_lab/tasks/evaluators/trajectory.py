@@ -1,12 +1,16 @@
-"""Heuristics on how an actor worked, without any model call and without running anything."""
+"""Heuristics on how an actor worked, without any model call and without running anything; alone or beside tests."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 
-from reflexion_lab.limits import Count, validated
-from reflexion_lab.records import Evaluation, Task, Trajectory
+from msgspec.structs import replace
+
+from reflexion_lab.limits import Count, NotNegative, Share, validated
+from reflexion_lab.protocols import Evaluator
+from reflexion_lab.records import UNKNOWN, Evaluation, Task, Trajectory
+from reflexion_lab.tasks.evaluators.combined import check_weights
 
 PASSABLE = 50
 """A score below this asks for escalation."""
@@ -17,8 +21,17 @@ NO_OUTPUT = "No tangible output produced"
 
 
 class TrajectoryHeuristics:
-    """Scores turns, errors and outcome: 50 % task completion, 30 % code quality, 20 % efficiency.
+    """Scores turns, errors and outcome: 50 % task completion, 30 % code quality, 20 % efficiency by default.
 
+    Parameters
+    ----------
+    max_turns : int
+        Turns at which half of the efficiency is gone.
+    task_completion, code_quality, efficiency : float
+        Weights, 0 or more, not all 0; only their ratios count.
+
+    Notes
+    -----
     Each part and the score are out of 100; `components` and `reward` hold hundredths of them, and `feedback` the
     reasoning. Task completion: 100 complete, 20 stuck, else 60 if any tool or file was used, else 30. Code quality, by
     errors per turn: none 100, below 0.2 80, below 0.4 60, else 40. Efficiency: 100 - 50 * turns / max_turns - 10 *
@@ -31,8 +44,16 @@ class TrajectoryHeuristics:
     """
 
     @validated
-    def __init__(self, max_turns: Count = 10) -> None:
+    def __init__(
+        self,
+        max_turns: Count = 10,
+        task_completion: NotNegative = 0.5,
+        code_quality: NotNegative = 0.3,
+        efficiency: NotNegative = 0.2,
+    ) -> None:
         self.max_turns = max_turns
+        self.weights = {"task_completion": task_completion, "code_quality": code_quality, "efficiency": efficiency}
+        check_weights(self.weights)
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         parts = {
@@ -42,8 +63,9 @@ class TrajectoryHeuristics:
         }
         if not turns_of(trajectory):
             parts = dict.fromkeys(parts, Fraction(0))
-        weighed = zip((50, 30, 20), parts.values(), strict=True)
-        score = half_up(sum((weight * part for weight, part in weighed), Fraction(0)) / 100)
+        weights = {name: Fraction(str(weight)) for name, weight in self.weights.items()}
+        weighed = sum((weights[name] * part for name, part in parts.items()), Fraction(0))
+        score = half_up(weighed / sum(weights.values()))
         scores = ", ".join(f"{name.replace('_', ' ')} {half_up(part)} %" for name, part in parts.items())
         return Evaluation(
             passed=False,
@@ -55,6 +77,39 @@ class TrajectoryHeuristics:
             verification_type="trajectory",
             confidence=HEURISTIC,
             feedback=f"Score {score} of 100: {scores}. {summary_of(trajectory)}",
+        )
+
+
+class WithTrajectory:
+    """The verdict of `evaluator`, with the parts, issues and suggestions of `trajectory` beside its own.
+
+    The reward is the weighted mean of the reward of `evaluator` and the trajectory's score; `passed`, `outcome`,
+    `checks` and `feedback` stay those of `evaluator`.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+    trajectory : TrajectoryHeuristics
+    tests_weight : float
+        Of the reward of `evaluator`, in [0, 1]; the rest is the trajectory's.
+    """
+
+    @validated
+    def __init__(self, evaluator: Evaluator, trajectory: TrajectoryHeuristics, tests_weight: Share = 0.5) -> None:
+        self.evaluator = evaluator
+        self.trajectory = trajectory
+        self.tests_weight = tests_weight
+
+    def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        tests, score = self.evaluator.evaluate(task, trajectory), self.trajectory.evaluate(task, trajectory)
+        own = tests.components or ({} if tests.outcome in UNKNOWN else {"tests": tests.pass_rate})
+        weight = self.tests_weight if own else 0.0
+        return replace(
+            tests,
+            reward=weight * tests.reward + (1 - weight) * score.reward,
+            components=own | score.components,
+            issues=(*tests.issues, *score.issues),
+            suggestions=(*tests.suggestions, *score.suggestions),
         )
 
 
