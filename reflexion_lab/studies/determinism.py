@@ -139,7 +139,7 @@ class Prompt(NamedTuple):
     sampling: Sampling
 
 
-class UnansweredCall(Exception):
+class UnansweredCall(BaseException):
     """A model call of an actor without a recorded reply."""
 
     def __init__(self, messages: Sequence[Message], sampling: Sampling) -> None:

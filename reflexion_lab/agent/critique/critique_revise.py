@@ -64,11 +64,12 @@ class CritiqueRevise:
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         """Raises what the generator raises, and HarnessError."""
         first = self.generator.act(task, recollection)
+        mistakes = recollection.without(first.left_out).mistakes  # what the critic reads is named as recalled, too
         trajectories, drafts, ended, spent = [first], [drafted(first)], "", Usage()
         while not ended:
             program = trajectories[-1].solution
             try:
-                critique = critique_by(self.critic, task, program, recollection.mistakes)
+                critique = critique_by(self.critic, task, program, mistakes)
                 drafts[-1] = replace(drafts[-1], critique=critique)
                 spent += critique.usage
                 ended = self._ended(task, drafts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import re
 from collections.abc import Sequence
@@ -19,14 +20,39 @@ BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 WRONG = re.compile(r"^# wrong draft [0-9a-f]{4}$", re.MULTILINE)
 KNOWN_BY = 200
 """Characters of a program that tell whose it is: prompts cut long ones."""
-WORDS = """ROOT_CAUSE: My mistake is that my function ends in an error
-WHAT_WENT_WRONG: The check failed because the function raised instead of returning the wanted value
-WHAT_TO_CHANGE: In my function I will return the value that the check wants, and raise nothing
-CONFIDENCE: 0.5"""
+CAUSE = "my function ends in an error"
+SYMPTOM = "the function raised instead of returning the wanted value"
+CHANGE = "return the value that the check wants, and raise nothing"
+LESSON = "Try the smallest input by hand first"
+FIELDS = (
+    f"ROOT_CAUSE: My mistake is that {CAUSE}\nWHAT_WENT_WRONG: The check failed because {SYMPTOM}\n"
+    f"WHAT_TO_CHANGE: In my function I will {CHANGE}\n"
+)
+REFLECTIONS = {
+    '"actionItems"': json.dumps(
+        {
+            "category": "approach_flaw", "analysis": f"{CAUSE}: {SYMPTOM}", "suggestion": CHANGE,
+            "actionItems": ["Remove the raise", "Return the value"], "lessons": [LESSON], "confidence": 0.5,
+        }
+    ),
+    '"strategy_change"': json.dumps(
+        {
+            "what_worked": "the signature", "what_failed": SYMPTOM, "root_cause": CAUSE, "strategy_change": CHANGE,
+            "key_insight": LESSON,
+        }
+    ),
+    "LESSONS:": f"{FIELDS}ACTION_ITEMS: Remove the raise\nLESSONS: {LESSON}\nCONFIDENCE: 0.5",
+    "ROOT_CAUSE:": f"{FIELDS}CONFIDENCE: 0.5",
+}  # fmt: skip
+"""What it says to each form of reflection, by what the prompt asks for; the first that is asked for counts."""
+ISSUES = "ISSUE: In this function the last line raises an error\nSUGGESTION: The author should return the value\n"
+CRITIQUES = {True: f"{ISSUES}SEVERITY: 0.80", False: "ISSUE: none\nSEVERITY: 0.00"}
+"""By whether the draft is a wrong one."""
 
 
 class SimulatedModel:
-    """Answers `actor=single_shot` with the canonical solution or a wrong one, and a reflector with fixed words.
+    """Answers every actor that chats with the canonical solution or a wrong one, a reflector with fixed words in the
+    form that it asks for, a critic by whether the draft is wrong, and a writer of tests with the task's visible ones.
 
     A reply depends on the seed of the sampling, the prompt and the draw alone. Usage counts a token per four
     characters, rounded up.
@@ -85,7 +111,7 @@ class SimulatedModel:
         self.fingerprint = f"simulated:{hashlib.sha256(data).hexdigest()[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """Raises ModelError for a prompt that is neither of the actor `single_shot` nor of a reflector."""
+        """Raises ModelError for a prompt about none of its tasks."""
         prompt = "\n\n".join(message.content for message in messages)
         digest = hashlib.sha256(prompt.encode(errors="replace")).hexdigest()
         reply = self._reply(prompt, random.Random(f"{sampling.seed}:{digest}:{sample}"))
@@ -95,19 +121,26 @@ class SimulatedModel:
         return Completion(text=reply, model=self.fingerprint, usage=usage)
 
     def _reply(self, prompt: str, draw: random.Random) -> str:
-        if "ROOT_CAUSE:" in prompt and "CONFIDENCE:" in prompt:
-            return WORDS
+        for asked, reply in REFLECTIONS.items():
+            if asked in prompt:
+                return reply
         task = next(
             (self._tasks[text.strip()] for _, text in BLOCK.findall(prompt) if text.strip() in self._tasks), None
         )
         if task is None:
             raise ModelError(
                 f"the simulated model knows no task of the prompt that begins {prompt[:80]!r}",
-                expected="actor=single_shot, with a reflector of labelled fields",
+                expected="one of the benchmark's tasks in a block of its own, as the lab's own prompts have it",
             )
+        blocks = [text for _, text in BLOCK.findall(prompt)]
+        if "SEVERITY:" in prompt:
+            return CRITIQUES[bool(WRONG.search(blocks[-1]))]
+        if f"assert {task.entry_point}(...) ==" in prompt:
+            return "```python\n" + "\n".join(task.visible_tests) + "\n```"
         right = draw.random() < self.chance(task, prompt)
         program = task.canonical_program if right else wrong(task, f"{draw.getrandbits(16):04x}")
-        return f"```python\n{program.strip()}\n```"
+        turn = "Thought: I write the whole function.\nAction: finish\nProgram:\n" if "\nAction: " in prompt else ""
+        return f"{turn}```python\n{program.strip()}\n```"
 
     def chance(self, task: Task, prompt: str) -> float:
         """Probability that the next program is right, given what the prompt shows of the last one."""

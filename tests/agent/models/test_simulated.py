@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.agent.actors.react import ReAct
 from reflexion_lab.agent.actors.single_shot import SingleShot
+from reflexion_lab.agent.critique.llm_critic import LLMCritic
 from reflexion_lab.agent.models.simulated import SimulatedModel, wrong
+from reflexion_lab.agent.reflectors.llm import LLMReflector
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.episodic import episode_of
@@ -124,8 +127,41 @@ def test_its_fingerprint_says_what_it_is_and_changes_with_its_skill():
     assert all(name.startswith("simulated:") for name in prints)
 
 
+@pytest.mark.parametrize("shape", ["fields", "lessons", "service", "session"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_reflects_in_the_form_that_it_is_asked_for(attempt, shape, variant):
+    reflector = LLMReflector(SimulatedModel(TASKS), SAMPLING, Prompts(variant), shape=shape)
+    reflection = reflector.reflect(TASKS[0].public, attempt("own/0", 1, 0.0, "def add_0(x): ..."), [])
+    assert "return the value that the check wants" in reflection.what_to_change
+    assert bool(reflection.lessons) == (shape in ("lessons", "service"))
+    assert bool(reflection.key_insight) == (shape == "session")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_as_a_critic_it_tells_a_wrong_draft_from_a_right_one(variant):
+    critic = LLMCritic(SimulatedModel(TASKS), SAMPLING, Prompts(variant))
+    severities = [
+        critic.critique(TASKS[0].public, program).severity
+        for program in (TASKS[0].canonical_program, wrong(TASKS[0], "0a1b"))
+    ]
+    assert severities == [0.0, 0.8]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_as_a_writer_of_tests_it_gives_those_that_the_task_shows(variant):
+    prompt = Prompts(variant).render("write_tests", prompt=TASKS[3].prompt, entry_point="add_3", n=3)
+    reply = SimulatedModel(TASKS).complete([Message(role="user", content=prompt)], sampling=SAMPLING).text
+    assert reply == "```python\nassert add_3(1) == 4\n```"
+
+
+def test_it_takes_its_turn_in_react(sandbox):
+    trajectory = ReAct(SimulatedModel(TASKS, first=1, spread=0), sandbox, SAMPLING).act(TASKS[5].public, Recollection())
+    assert (trajectory.ended, [step.action for step in trajectory.steps]) == ("finish", ["finish"])
+    assert "return x + 5" in trajectory.solution
+
+
 def test_a_prompt_of_no_task_of_its_is_an_error():
-    with pytest.raises(ModelError, match="expected actor=single_shot"):
+    with pytest.raises(ModelError, match="expected one of the benchmark"):
         SimulatedModel(TASKS).complete([Message(role="user", content="write a poem")], sampling=SAMPLING)
 
 

@@ -1,0 +1,83 @@
+"""How much of a window of Ω = 3 the fourth attempt reads, by the model's context.
+
+    python bench/windows.py [--tasks 164] [--contexts 2048 8192 128000] [--actor single_shot]
+
+Every loop runs to attempt 4 with a model of known skill that is never right (`model=simulated`): its wrong drafts are
+the canonical programs with six lines more. One row a context: of all episodes in the windows, those that stand in the
+prompt as long as its template ever shows them, those that are shortened, and those that are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from reflexion_lab.records import Attempt, Episode
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.run import carry_out
+from reflexion_lab.text.prompts.render import program
+
+OMEGA, NUMBER = 3, 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=164)
+    parser.add_argument("--contexts", type=int, nargs="+", default=[2048, 8192, 128000])
+    parser.add_argument("overrides", nargs="*", help="of the run, such as recall.max_tokens=600 prompts=terse")
+    options = parser.parse_args()
+    print("| context | retries | blind | episodes | whole | shortened | left out |")
+    print("|---|---|---|---|---|---|---|")
+    for context in options.contexts:
+        with tempfile.TemporaryDirectory() as folder:
+            print(row(context, run(folder, options.tasks, context, options.overrides)))
+
+
+def run(folder: str, tasks: int, context: int, overrides: list[str]) -> dict[str, list[Attempt]]:
+    """The attempts of every loop, by task."""
+    carry_out(
+        compose(
+            "experiment=reflexion", "benchmark=humaneval", f"benchmark.sample={tasks}", "model=simulated",
+            "actor=single_shot", f"model.context={context}", "model.first=0", "model.repair=0", "model.damage=1",
+            f"loop.max_attempts={NUMBER}", "loop.stuck_after=null", f"recall.omega={OMEGA}", "tracker=none",
+            "quiet=true", f"run_root={folder}", *overrides,
+        )
+    )  # fmt: skip
+    (manifest,) = Path(folder).glob("*/manifest.json")
+    return RunFolder(manifest.parent).attempts
+
+
+def row(context: int, loops: dict[str, list[Attempt]]) -> str:
+    retries = [attempt for attempts in loops.values() for attempt in attempts[1:]]
+    blind = sum(attempt.memory.is_blind for attempt in retries)
+    states = Counter(state for attempts in loops.values() if len(attempts) == NUMBER for state in shown(attempts))
+    n = states.total()
+    cells = (f"{states[name]} ({100 * states[name] / n:.1f} %)" for name in ("whole", "shortened", "left out"))
+    return f"| {context:,} | {len(retries)} | {blind} | {n} | {' | '.join(cells)} |"
+
+
+def shown(attempts: list[Attempt]) -> list[str]:
+    """What became of each episode of the last attempt's window."""
+    last, earlier = attempts[-1], attempts[-1 - OMEGA : -1]
+    prompt = last.trajectory.messages[-1].content
+    numbers = {int(name.rpartition("-")[2]) for name in last.recalled}
+    return [
+        "left out" if attempt.number not in numbers else "whole" if is_whole(attempt, prompt) else "shortened"
+        for attempt in earlier
+    ]
+
+
+def is_whole(attempt: Attempt, prompt: str) -> bool:
+    """Whether the prompt has its program, as long as a template shows one, its feedback and its reflection."""
+    fields = {"agent_id": "", "task_id": attempt.task_id, "attempt_number": attempt.number, "passed": False}
+    texts = {"code": attempt.trajectory.solution, "test_results": attempt.evaluation.feedback}
+    episode = Episode(**fields, **texts, reflection=attempt.reflection, task_description=prompt)
+    words = [attempt.evaluation.feedback[:300], *(text[:100] for _, text in episode.statements)]
+    return all(text.strip() in prompt for text in (program(episode, 1500), *words))
+
+
+if __name__ == "__main__":
+    main()

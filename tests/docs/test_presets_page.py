@@ -1,0 +1,20 @@
+"""docs/presets.md shows the prompts that the presets give today."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("presets", ROOT / "docs" / "presets.py")
+presets = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(presets)
+
+
+@pytest.mark.parametrize("preset", presets.PRESETS)
+def test_the_page_shows_what_the_third_attempt_reads(preset):
+    assert presets.block(preset) in presets.PAGE.read_text(), "run python docs/presets.py --write"
+
+
+def test_every_preset_is_on_the_page():
+    assert sorted(presets.PRESETS) == sorted(path.stem for path in (ROOT / "conf" / "preset").glob("*.yaml"))
