@@ -51,16 +51,20 @@ def test_a_config_that_names_an_old_path_runs(tmp_path, monkeypatch):
     assert run.path.is_dir()
 
 
-def test_an_old_bundle_replays_to_the_last_digit(tmp_path):
-    assert replay(BUNDLE, tmp_path / "kept").sameness.holds
+def test_an_old_bundle_replays_to_the_last_digit_and_says_which_prompts_have_changed(tmp_path):
+    rows = {row.name: row for row in replay(BUNDLE, tmp_path / "kept").sameness.rows}
+    assert [name for name, row in rows.items() if not row.same] == ["prompts", "attempts"]
+    assert "continue_memory" in rows["prompts"].told
+    assert "44 to the last digit" in rows["headline figures"].told
 
 
 def test_an_old_run_folder_is_shown_and_verified(tmp_path, monkeypatch, capsys):
     with zipfile.ZipFile(BUNDLE) as bundle:
         bundle.extractall(tmp_path)
     folder = next(path.parent for path in tmp_path.rglob("manifest.json"))
-    assert main(["verify", str(folder), "--execute"]) == 0
-    assert "nothing disagrees" in capsys.readouterr().out
+    assert main(["verify", str(folder), "--execute"]) == 1
+    disagreements = re.findall("DISAGREES: (.*)", capsys.readouterr().out)
+    assert disagreements and all(line.startswith("prompt ") for line in disagreements), "made with other prompts"
     assert main(["show", str(folder)]) == 0
     assert "pass@1" in capsys.readouterr().out
 

@@ -41,6 +41,14 @@ ADDED: Mapping[str, Mapping[str, Any]] = {
     "memory.shared": {"across_cells": False},
 }
 """Keys that came later, by their node: the values that runs of before them had, whose manifests lack them."""
+_FALLBACK = {"on_failure": "set_aside", "timeout": None}
+OMITTED: Mapping[str, Mapping[str, Any]] = {
+    "reflector": _FALLBACK,
+    "reflector.first": {**_FALLBACK, "shape": "fields"},
+    "reflector.first.first": {"shape": "fields"},
+    "evaluator": {"task_completion": 0.5, "code_quality": 0.3, "efficiency": 0.2},
+}
+"""Likewise since version 0.1, with these values left out of the digest: that of earlier runs stays what it was."""
 DATA = "benchmark.load.path"
 """Where the tasks are: two runs are of the same tasks if their `benchmark_digest` is the same."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
@@ -220,7 +228,8 @@ def _measured(key: str, node: Any) -> Any:
     """A config node without the keys that do not affect results."""
     if isinstance(node, Mapping):
         how = HOW_ASKED if str(node.get("_target_", "")).endswith(".OpenAIModel") else ()
-        node = {**ADDED.get(key, {}), **node}
+        omitted = OMITTED.get(key, {}).items()
+        node = {name: value for name, value in {**ADDED.get(key, {}), **node}.items() if (name, value) not in omitted}
         below = {name: f"{key}.{name}" for name in node if name not in how}
         return {name: _measured(place, node[name]) for name, place in below.items() if place not in PLACED}
     if isinstance(node, list | tuple):

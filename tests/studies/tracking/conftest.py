@@ -32,7 +32,7 @@ CONFIG: dict[str, object] = {
         "path": "/home/someone/weights/tiny.gguf",
         "base_url": "http://someone:hunter2@host:8000/v1",
         "api_key_env": "SOME_API_KEY",
-        "auth_token": "abc",
+        "auth_token": "abc-auth-token",
     },
     "actor": {
         "_target_": "reflexion_lab.agent.actors.continuation.Continuation",

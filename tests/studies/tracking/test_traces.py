@@ -183,7 +183,7 @@ def test_no_secret_of_the_config_is_in_a_trace(tracker: MlflowTracker, run: Run,
     showing(tracker, 1.0).track(run(solved_at=(0,), n_expected=1))
     text = "".join(trace.to_json() for trace in traced())
     assert "t/0" in text
-    assert not [secret for secret in ("hunter2", "abc", "SOME_API_KEY", "/home/someone") if secret in text]
+    assert not [secret for secret in ("hunter2", "abc-auth-token", "SOME_API_KEY", "/home/someone") if secret in text]
 
 
 def test_tracking_again_replaces_the_traces(

@@ -21,7 +21,8 @@ def episodes_of(loop):
         words = step.reflection[:600]
         yield Episode(
             episode_id=f"ep-{step.number}", agent_id="a", task_id="t", attempt_number=step.number, passed=False,
-            task_description=loop.text("prompt"), code=step.code or step.raw, test_results="\n".join(step.feedback.failing)[:900],
+            task_description=loop.text("prompt"), code=step.code or step.raw,
+            test_results="\n".join(step.feedback.failing)[:900],
             reflection=builders.reflection(step.number, root_cause=words, what_went_wrong="", what_to_change="")
             if words else None,
         )  # fmt: skip
