@@ -14,7 +14,8 @@ from reflexion_lab.text.prompts.render import program, shortened
 from reflexion_lab.text.shorten import cut, estimated, line
 
 DEFAULT, LEAST, MOST = 3, 1, 10
-BY_COMPLEXITY = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10}
+BY_COMPLEXITY = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10, "easy": 1, "medium": 3, "hard": 5}
+"""By tag of the task; the last three are those of `benchmark=basics`."""
 BY_VERIFICATION_TYPE = {
     "unit_tests": 1,
     "type_check": 1,

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.memory.recall import Window, adapted, by_verification_type, capacity, dynamic
 from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.basics import basics
 from tests import builders
 
 
@@ -88,3 +89,8 @@ def test_an_impossible_omega_is_named_with_what_would_do(omega):
 def test_an_unknown_verdict_does_not_move_the_adaptive_omega():
     untold = [replace(episode(n, reward=0.0), metadata={"outcome": "no_tests"}) for n in (1, 2, 3)]
     assert adapted(3, untold) == 3
+
+
+def test_tasks_of_basics_have_a_complexity():
+    sizes = {capacity("by_complexity", [], task) for task in basics(0, 40)}
+    assert sizes == {1, 3, 5}

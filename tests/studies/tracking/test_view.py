@@ -64,7 +64,9 @@ def test_params_are_dotted_keys_and_classes_of_groups(run: Run) -> None:
 def test_secrets_folders_and_execution_settings_are_no_params(run: Run) -> None:
     figures = params(manifest(run()))
     assert not [key for key in figures if "key" in key or "secret" in key or "auth" in key or "_target_" in key]
-    assert not [value for value in figures.values() if "hunter2" in value or "/home" in value or value == "abc-auth-token"]
+    assert not [
+        value for value in figures.values() if "hunter2" in value or "/home" in value or value == "abc-auth-token"
+    ]
     assert not [key for key in figures if key.startswith(("tracker", "run_root", "sweep_id"))]
     assert "benchmark.ids" not in figures
 
