@@ -45,7 +45,7 @@ SAID = {
         "return None.strip() | AttributeError | null | ✓ null | ✗ import | ✗ unknown",
         "Right: lab 11, ten keywords 5, six keywords 1, of 11.",
         "shuffled: control:shuffled",
-        "llm_json: fallback:assertion",
+        "llm_json: llm",
         "stated: 8 forecasts, mean confidence 0.00, came true 0",
         "simulated: honest | 300 | 0.48 | 145 | 0.187 | 0.002 | 0.066",
     ],
@@ -95,8 +95,8 @@ SAID = {
         "My program is not valid Python, or it uses a name that is defined nowhere.",
         "# Causes of failure that have come back:\n# - The logic of my program computes something other",
         "the runs differ in: arm, memory, store",
-        "jaccard | 2 | 2 | 17 | 17",
-        "a book of 2",
+        "jaccard | 2 | 2 | 19 | 19",
+        "a book of 4",
     ],
     "08_bring_your_own": [
         "14 of 14 mutants",
@@ -105,7 +105,7 @@ SAID = {
         "attempt 1 at own/initials: passed, 1 of 1 right",
         "single-shot: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2",
         "tests-first | visible | 3 x 1 | 100.0 [43.9, 100.0] | 100.0 [43.9, 100.0] | 100.0",
-        "tests-first | equal tokens | +65.3 [-5.9, +93.9] | 2:0 | 0.50 | 0.50 | none | - | not detected one seed",
+        "tests-first | equal tokens | +65.5 [-5.9, +93.9] | 2:0 | 0.50 | 0.50 | none | - | not detected one seed",
         " 6 tasks, all of them won: p = 0.031250",
     ],
     "09_from_sweep_to_paper": [
