@@ -381,6 +381,9 @@ class Store(Protocol):
         StoreError.
         """
 
+    def clear(self) -> None:
+        """Remove all records of every kind. Raises StoreError."""
+
     def close(self) -> None: ...
 
 

@@ -23,6 +23,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub = _sub(kinds, "prune", prune, "remove old episodes and mistakes, for good")
     sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
     sub.add_argument("--dry-run", action="store_true", help="only print the number")
+    sub = _sub(kinds, "clear", clear, "remove all records of every kind, for good")
+    sub.add_argument("--yes", action="store_true", help="do it; without, only the numbers are printed")
     sub = _sub(kinds, "export", export, "write all records to one file")
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
     description = (
@@ -207,6 +209,18 @@ def prune(options: argparse.Namespace) -> None:
         count = sum(1 for _ in old(store, before)) if options.dry_run else store.prune(before)
     verb = "would be removed" if options.dry_run else "removed"
     say(f"{count:,} episodes and mistakes of {options.days:g} days or older {verb}")
+
+
+def clear(options: argparse.Namespace) -> None:
+    from reflexion_lab.cli.sheets import say
+    from reflexion_lab.storage.kinds import KINDS
+
+    with place.kept_at(options.store) as store:
+        counts = {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS}
+        if options.yes:
+            store.clear()
+    numbers = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    say(f"{numbers} removed" if options.yes else f"{numbers} would be removed; give --yes to remove them")
 
 
 def export(options: argparse.Namespace) -> None:

@@ -40,6 +40,11 @@ class InMemory:
         with self._lock:
             return sum(self._pruned(kind.name, kind.record, before) for kind in KINDS)
 
+    def clear(self) -> None:
+        with self._lock:
+            for bodies in self._bodies.values():
+                bodies.clear()
+
     def _pruned(self, name: str, record: type, before: float) -> int:
         bodies = self._bodies[name]
         decode: Callable[[bytes], Stored] = msgspec.json.Decoder(record).decode

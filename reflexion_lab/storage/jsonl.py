@@ -152,6 +152,10 @@ class Jsonl:
     def prune(self, before: float) -> int:
         return sum(file.prune(before) for file in self._files.values())
 
+    def clear(self) -> None:
+        for file in self._files.values():
+            file.clear()
+
     def sync(self) -> None:
         """Force what was appended so far to the disk."""
         for name in sorted(self._appended):
@@ -204,6 +208,12 @@ class RecordFile:
                 )
                 replace(self.path, self._with_header(kept))
         return old
+
+    def clear(self) -> None:
+        """Remove every line but the header, also those that cannot be read."""
+        if self.path.exists():
+            with faults(self.path, "cleared"), locked(self.path):
+                replace(self.path, iter((self._header,)))
 
     def sync(self) -> None:
         """Force what was appended to the disk."""

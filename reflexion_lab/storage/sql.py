@@ -87,6 +87,13 @@ class Sql:
                 connection.execute(delete(table).where(table.c.timestamp <= before)).rowcount for table in tables
             )
 
+    def clear(self) -> None:
+        from sqlalchemy import delete
+
+        with faults(self.place, "cleared"), writing(self._engine) as connection:
+            for table in self._tables.values():
+                connection.execute(delete(table))
+
     def close(self) -> None:
         self._engine.dispose()
 

@@ -138,6 +138,15 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
     assert held(Wisdom) == [WISDOM]
 
 
+def test_clear_removes_every_kind_and_only_when_told_to(lab, fill, held, episode):
+    place = fill(episode(1), episode(2), MISTAKE, WISDOM)
+    assert (
+        "2 episodes, 1 wisdom, 1 mistakes, 0 sessions would be removed" in lab("memory", "clear", "--store", place).out
+    )
+    assert lab("memory", "clear", "--yes", "--store", place).out.startswith("2 episodes, 1 wisdom")
+    assert "0 episodes" in lab("memory", "clear", "--store", place).out
+
+
 @pytest.mark.parametrize("days", ["-1", "nan", "inf"])
 def test_prune_takes_no_days_that_are_none(lab, fill, held, episode, days):
     place = fill(episode(1))

@@ -202,6 +202,14 @@ def test_prune_takes_old_episodes_and_mistakes_and_those_of_exactly_that_time(st
     assert store.prune(20.0) == 0
 
 
+def test_a_cleared_store_is_empty_and_goes_on(store):
+    store.append([episode("e"), mistake("m"), wisdom("w"), Session(session_id="s")])
+    store.clear()
+    assert not any(everything(store).values())
+    store.append([episode("later")])
+    assert ids(store.read(Episode)) == ["later"]
+
+
 def test_prune_judges_an_episode_by_its_newest_version(store):
     store.append([episode("old", timestamp=1.0), episode("renewed", timestamp=1.0)])
     store.append([episode("renewed", timestamp=50.0)])
