@@ -1,4 +1,4 @@
-"""Modules of version 0.1 under their present names: for imports, configs, run folders and bundles of that version."""
+"""Modules of version 0.1 under their present names: for configs, run folders, bundles and the imports of its guides."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ MOVED = {
     "critics.merged": "agent.critique.merged_critic",
     "critics.tool": "agent.critique.tool_critic",
     "embedders": "memory.embedders",
+    "embedders.replay": "memory.embedders.cached",
     "evaluators": "tasks.evaluators",
     "executors": "studies.scale",
     "executors.local": "studies.scale.local_executor",
@@ -51,6 +52,7 @@ MOVED = {
     "launchers.joblib": "studies.scale.joblib_launcher",
     "launchers.ray": "studies.scale.ray_launcher",
     "launchers.submitit": "studies.scale.slurm_launcher",
+    "memory.embedders.replay": "memory.embedders.cached",
     "models": "agent.models",
     "prompts": "text.prompts",
     "reflectors": "agent.reflectors",

@@ -16,7 +16,7 @@ from reflexion_lab.moved import MOVED, current, former, outdated, updated
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.runner.folder.manifest import config_digest, differences
-from reflexion_lab.studies.replay.replay import replay
+from reflexion_lab.studies.replay.replay import REPLAY_EMBEDDER, replay
 
 BUNDLE = Path(__file__).parent / "studies" / "replay" / "earlier_version.bundle.zip"
 
@@ -73,6 +73,10 @@ def test_every_name_of_a_config_file_has_one_former_name():
     texts = [path.read_text() for path in CONF.rglob("*.yaml")]
     names = {name for text in texts for name in re.findall(r"(?:_target_|path): (reflexion_lab\.[\w.]+)", text)}
     assert len(names) > 60
+    names.add(REPLAY_EMBEDDER)  # which no config file names, and every replay's manifest does
+    assert {
+        current(f"reflexion_lab.{old}.ReplayEmbedder") for old in ("embedders.replay", "memory.embedders.replay")
+    } == {REPLAY_EMBEDDER}
     assert [name for name in names if current(former(name)) != name] == []
     assert former("reflexion_lab.agent.critique.llm_reviser.LLMReviser") == "reflexion_lab.revisers.llm.LLMReviser"
     assert former("reflexion_lab.tasks.evaluators.self_tests.SelfTests") == (
