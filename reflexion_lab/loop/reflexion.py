@@ -67,7 +67,7 @@ class Reflexion:
             with stage("recalling", task, number):
                 recollection = self.advised(self.memory.recall(task), task, history)
             with stage("acting", task, number):
-                trajectory = self.first_draft(task, number) or self.actor.act(task, recollection)
+                trajectory = self.first_draft(task, recollection) or self.actor.act(task, recollection)
             with stage("evaluating", task, number):
                 evaluation = self.evaluator.evaluate(task, trajectory)
             attempt = self.attempt(task, recollection, trajectory, evaluation, history)
@@ -83,11 +83,14 @@ class Reflexion:
             history.append(attempt)
             yield attempt
 
-    def first_draft(self, task: Task, number: int) -> Trajectory | None:
-        """The task's initial code as attempt 1; None where it has none, and at later attempts."""
-        if number > 1 or not task.initial_code:
+    def first_draft(self, task: Task, recollection: Recollection) -> Trajectory | None:
+        """The task's initial code as attempt 1, which reads nothing; None where it has none, and at later attempts."""
+        if recollection.attempt > 1 or not task.initial_code:
             return None
-        return Trajectory(solution=task.initial_code, strategy="given", extraction="given", cached=True)
+        unread = tuple(sorted(recollection.ids))
+        return Trajectory(
+            solution=task.initial_code, strategy="given", extraction="given", left_out=unread, cached=True
+        )
 
     def advised(self, recollection: Recollection, task: Task, history: Sequence[Attempt]) -> Recollection:
         """With the attempt's number; and with the advice of `stuck`, for an actor that is shown its past at all."""

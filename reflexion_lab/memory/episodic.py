@@ -199,7 +199,7 @@ def described(
         What the prompt shows besides: reflections of its episodes and its insights are not repeated.
     """
     texts = {text for episode in (selected.episodes if selected else ()) for _, text in episode.statements}
-    reflections = [known for known in session.reflections if not texts & {text for _, text in known.statements}]
+    reflections = [known for known in session.reflections if not {text for _, text in known.statements} <= texts]
     known = {*texts, *(lessons.insights if lessons else ())}
     insights = [insight for insight in session.key_insights[::-1] if insight not in known]
     parts = [

@@ -7,7 +7,7 @@ from reflexion_lab.memory.episodic import (
     described_reflections,
     session_after,
 )
-from reflexion_lab.records import Check, Evaluation, MemoryState, Session, Step, Trajectory
+from reflexion_lab.records import Check, Evaluation, MemoryState, Recollection, Session, Step, Trajectory
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
 from tests import builders
 
@@ -135,3 +135,11 @@ def test_reflections_without_words_are_not_shown_and_push_none_out():
     rejected = [reflected(number, **empty) for number in range(6, 12)]
     session = over(*map(reflected, range(1, 6)), *rejected)
     assert [reflection.about_attempt for reflection in session.reflections] == [5, 4, 3, 2, 1]
+
+
+def test_a_reflection_that_shares_but_its_cause_with_a_shown_episode_is_still_described():
+    shown, other = builders.reflection(1, root_cause="no return"), builders.reflection(2, root_cause="no return")
+    window = Recollection(episodes=(builders.episode(reflection=shown),))
+    text = described(Session(session_id="s", reflections=(other, shown)), selected=window)
+    assert "change 2" in text
+    assert "change 1" not in text
