@@ -39,7 +39,7 @@ def lab(model, folder, *overrides):
     """A lab whose model is `model`; everything else as a user would have it."""
     script = Path(folder) / "unused.json"
     script.write_text('[{"when": "", "reply": ""}]')
-    parts._model = lambda _node: model
+    parts._model = lambda _node, _files: model
     cfg = config.compose(
         "model=scripted", f"model.path={script}", f"run_root={folder}", "cache.mode=off", "quiet=true", *overrides
     )

@@ -78,7 +78,7 @@ def results(run):
 
 def model_for(student):
     model = ScriptedModel(student, name="student")
-    parts._model = lambda _node: model
+    parts._model = lambda _node, _files: model
     return model
 
 

@@ -34,6 +34,10 @@ CLOSE = 16
 """Characters by which the longest excerpt may be too short."""
 
 
+LEAST = 40
+"""Characters of a sentence that still tell something; a text is left out where there is room for fewer."""
+
+
 def excerpt(text: str, chars: int) -> str:
     """All of `text`, or about `chars` characters: whole lines of both ends, and a comment on the lines between."""
     if len(text) <= chars:
@@ -117,8 +121,9 @@ def shortened(episode: Episode, fits: Callable[[Episode], bool]) -> Episode | No
 
 
 def _longest_part(episode: Episode, part: str, fits: Callable[[Episode], bool]) -> str:
-    shorter = excerpt if part == "code" else cut
-    return longest(_part(episode, part), lambda text: fits(_with_part(episode, part, text)), shorter)
+    whole, shorter = _part(episode, part), excerpt if part == "code" else cut
+    text = longest(whole, lambda text: fits(_with_part(episode, part, text)), shorter)
+    return text if part == "code" or len(text) >= min(LEAST, len(whole)) else ""
 
 
 def _part(episode: Episode, name: str) -> str:
