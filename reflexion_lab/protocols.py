@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 # What the methods below raise; parts of a reader's own import it from here.
 from reflexion_lab.errors import CritiqueError, HarnessError, ModelError, StoreError, Unanswered  # noqa: F401
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Stored = Episode | Wisdom | Mistake | Session
+Outcome = Literal["any", "passed", "failed"]
+"""Of an attempt, by its feedback."""
 S = TypeVar("S", Episode, Wisdom, Mistake, Session)
 
 
@@ -334,8 +336,12 @@ class Known(Protocol):
         feedback verdicts.
         """
 
-    def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
-        """At most `k` episodes of other loops, best first, with scores of `min_score` (in [0, 1]) or above."""
+    def similar(
+        self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
+    ) -> list[Episode]:
+        """At most `k` episodes of other loops, best first, with scores of `min_score` (in [0, 1]) or above, whose
+        attempt had this `outcome`.
+        """
 
     def past(self, task: Task) -> list[Episode]:
         """Episodes of earlier runs on this very task, oldest first, where they may be read."""

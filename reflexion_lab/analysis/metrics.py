@@ -283,6 +283,12 @@ def extraction_failures(attempt: Attempt, grade: Grade | None) -> bool:
     return not attempt.trajectory.solution.strip()
 
 
+@metric("attempt", "share", label="retries without a program", direction="lower", cases="retries")
+def empty_retries(attempt: Attempt, grade: Grade | None) -> bool | None:
+    """No program was found in the reply of a retry, which so could not use what it had read; None at attempt 1."""
+    return None if attempt.number == 1 else not attempt.trajectory.solution.strip()
+
+
 @metric("attempt", "share", label="blind retries", direction="lower", cases="retries with Ω of 1 or more")
 def blind_retries(attempt: Attempt, grade: Grade | None) -> bool | None:
     """The prompt of a retry held nothing of the task's own past, though Ω asks for it; None where it does not."""

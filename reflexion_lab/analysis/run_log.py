@@ -97,8 +97,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_upper_bound(self) -> bool:
-        """Hidden tests drove its loops: none of its figures is a pass@1."""
-        return self.manifest.feedback_source == "oracle"
+        """Hidden tests or solutions reached its loops: none of its figures is a pass@1."""
+        return self.manifest.is_upper_bound
 
     @cached_property
     def every(self) -> list[Attempt]:

@@ -7,7 +7,7 @@ replay, have equal canonical forms, whatever the number of workers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -114,6 +114,8 @@ class Summary(Record, frozen=True, kw_only=True):
     """Their flags, who read them, what came of it; None where there are none."""
     extraction_failures: int
     """Attempts in whose reply no program was found."""
+    empty_retries: Rate
+    """Retries in whose reply no program was found, of all retries."""
     blind_retries: Rate
     """Retries that read nothing of their own past though Ω is 1 or more, of the retries with such an Ω."""
     withheld: dict[str, int]
@@ -193,7 +195,8 @@ def _summary(log: Log) -> Summary:
         reflections_repeated=metrics.reflections_repeated(log),
         reflection_figures=reflection_figures(log),
         extraction_failures=sum(metrics.extraction_failures(attempt, None) for attempt in every),
-        blind_retries=_blind_retries(every),
+        empty_retries=_share(metrics.empty_retries, every),
+        blind_retries=_share(metrics.blind_retries, every),
         withheld=_withheld(every),
         inner_loops=dict(Counter(attempt.trajectory.ended for attempt in every if attempt.trajectory.ended)),
         set_aside=dict(Counter(loop.outcome for loop in log.set_aside)),
@@ -206,8 +209,8 @@ def _summary(log: Log) -> Summary:
     )
 
 
-def _blind_retries(every: Iterable[Attempt]) -> Rate:
-    known = [blind for attempt in every if (blind := metrics.blind_retries(attempt, None)) is not None]
+def _share(metric: Callable[[Attempt, None], bool | None], every: Iterable[Attempt]) -> Rate:
+    known = [value for attempt in every if (value := metric(attempt, None)) is not None]
     return Rate.of(sum(known), len(known))
 
 

@@ -216,7 +216,7 @@ def show(imported: Sequence[Imported], console: Console) -> None:
         ends: list[Point | None] = [*log.points] or [None]
         source = run.account.source_pass
         first, last = (Rate.of(end.solved, end.n) if end else Rate.of(0, 0) for end in (ends[0], ends[-1]))
-        fed = "oracle: UPPER BOUND" if log.manifest.feedback_source == "oracle" else log.manifest.feedback_source
+        fed = log.manifest.feedback_source + ": UPPER BOUND" * log.is_upper_bound
         shares = f"{100 * first.share:.1f}", _share(last), f"{100 * source.share:.1f}" if source.n else "-"
         runs.add_row(str(number), line(fed), f"{run.account.tasks}", f"{run.account.attempts}", *shares)
     console.print(runs)

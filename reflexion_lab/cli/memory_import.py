@@ -213,11 +213,11 @@ def _check(place: str) -> None:
     if errors := list(islice(problems(place), 100)):
         more = f"; `reflexion-lab memory validate {place}` names all" if errors[1:] else ""
         raise ConfigError(f"{errors[0]}{more}; nothing was imported")
-    if is_run and RunFolder.existing(path).manifest.feedback_source == "oracle":
+    if is_run and (shown := RunFolder.existing(path).manifest.shown):
         raise ConfigError(
             place,
-            "feedback_source oracle",
-            "another, since what it learnt from hidden tests would help later runs past them",
+            f"words of a loop that was shown {shown}",
+            "another run, since what it learnt from them would help later runs past the hidden tests",
             "nothing was imported",
         )
 

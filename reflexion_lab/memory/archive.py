@@ -21,7 +21,7 @@ from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
 from reflexion_lab.memory.texts import Match, failure_query, query
 from reflexion_lab.memory.wisdom import USAGE, Extraction, WisdomBook, recount, with_fields_of
-from reflexion_lab.protocols import Retriever, Store
+from reflexion_lab.protocols import Outcome, Retriever, Store
 from reflexion_lab.records import (
     UNKNOWN,
     Attempt,
@@ -34,6 +34,9 @@ from reflexion_lab.records import (
     Task,
     Wisdom,
 )
+
+WIDER = 4
+"""Factor by which a search grows whose nearest episodes had too few of the wanted outcome."""
 
 
 class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -169,10 +172,19 @@ class Archive:
         except (StoreError, OSError) as problem:
             _warn(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
 
-    def similar(self, task: Task, own: Sequence[Episode], k: int, min_score: float) -> list[Episode]:
+    def similar(
+        self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
+    ) -> list[Episode]:
         text, excess = query(task, own, self.match), 0 if self.same_task else len(self.buffer.by_task(task.task_id))
-        nearest = self.buffer.relevant(text, k + excess if k > 0 else 0, min_score)
-        return [episode for episode in nearest if self.same_task or episode.task_id != task.task_id][:k]
+        passed = {"any": (True, False), "passed": (True,), "failed": (False,)}[outcome]
+        n = k + excess if k > 0 else 0
+        while True:
+            nearest = self.buffer.relevant(text, n, min_score)
+            others = (episode for episode in nearest if self.same_task or episode.task_id != task.task_id)
+            chosen = [episode for episode in others if episode.passed in passed][:k]
+            if len(chosen) >= k or len(nearest) < n:
+                return chosen
+            n *= WIDER
 
     def past(self, task: Task) -> list[Episode]:
         """What earlier runs and rounds did on this very task, oldest first; [] unless `same_task`."""

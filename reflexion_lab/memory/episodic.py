@@ -15,7 +15,7 @@ from reflexion_lab.memory.insights import insight_of, with_insight
 from reflexion_lab.memory.recall import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles, file_of
 from reflexion_lab.memory.texts import Match, document, signature
-from reflexion_lab.protocols import Hit, Known, Recall, Retriever
+from reflexion_lab.protocols import Hit, Known, Outcome, Recall, Retriever
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -38,7 +38,7 @@ class NothingKnown:
     omega = DEFAULT
     outcomes: Mapping[str, tuple[int, int]] = {}
 
-    def similar(self, task: Task, own: object, k: int, min_score: float) -> list[Episode]:
+    def similar(self, task: Task, own: object, k: int, min_score: float, outcome: Outcome = "any") -> list[Episode]:
         return []
 
     def past(self, task: Task) -> list[Episode]:

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Count, Share, validated
-from reflexion_lab.protocols import Known
+from reflexion_lab.protocols import Known, Outcome
 from reflexion_lab.records import UNKNOWN, Episode, Recollection, Task
 from reflexion_lab.text.prompts.render import program, shortened
 from reflexion_lab.text.shorten import cut, estimated, line
@@ -103,17 +103,21 @@ class Window:
 class Similar:
     """The `k` episodes of other loops that come nearest to the task, the nearest last.
 
-    `min_score`: least score, inclusive; scores are those of the retriever. `max_tokens`: as of `Window`.
+    `min_score`: least score, inclusive; scores are those of the retriever. `max_tokens`: as of `Window`. `outcome`: of
+    the attempts that are shown; `passed` shows successes alone.
     """
 
     @validated
-    def __init__(self, k: Count = 3, min_score: Share = 0.25, max_tokens: Count | None = None) -> None:
+    def __init__(
+        self, k: Count = 3, min_score: Share = 0.25, max_tokens: Count | None = None, outcome: Outcome = "any"
+    ) -> None:
         self.k = k
         self.min_score = min_score
         self.max_tokens = max_tokens
+        self.outcome = outcome
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
-        nearest_last = known.similar(task, own, self.k, self.min_score)[::-1]
+        nearest_last = known.similar(task, own, self.k, self.min_score, self.outcome)[::-1]
         return _recollection(nearest_last, packed(nearest_last, self.max_tokens, foreign_words))
 
 
@@ -127,9 +131,10 @@ class WindowThenSimilar:
         k: Count = 3,
         min_score: Share = 0.25,
         max_tokens: Count | None = None,
+        outcome: Outcome = "any",
     ) -> None:
         self.window = Window(omega, max_tokens)
-        self.similar = Similar(k, min_score, max_tokens)
+        self.similar = Similar(k, min_score, max_tokens, outcome)
 
     def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
         newest, others = (part.select(own, task, known) for part in (self.window, self.similar))
@@ -145,7 +150,7 @@ def _recollection(selected: Sequence[Episode], packed: Sequence[Episode], omega:
 def words(episode: Episode) -> str:
     """The longest text that a prompt has of an episode of the same task."""
     statements = (f"{label}: {line(text, 300)}" for label, text in episode.statements)
-    return "".join((program(episode, 1500), cut(episode.test_results, 900), *statements))
+    return "".join((program(episode, 1500), cut(episode.test_results, 900), *statements, episode.quoted_code))
 
 
 def foreign_words(episode: Episode) -> str:

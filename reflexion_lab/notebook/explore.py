@@ -132,7 +132,7 @@ class Explorer:
             ", ".join(f"{results[result]} {result}" for result in RESULTS if results[result])
             or "how they came out is not known yet"
         )
-        bound = "UPPER BOUND, not pass@1; " if manifest.feedback_source == "oracle" else ""
+        bound = "UPPER BOUND, not pass@1; " if manifest.is_upper_bound else ""
         arm = manifest.config.get("arm", "run")
         run = f"{arm}, seed {manifest.seed}, {manifest.benchmark}, feedback source {manifest.feedback_source}"
         return visible(f"{unfinished(self.log)}{run}: {bound}{len(self.histories)} tasks, {counts}")

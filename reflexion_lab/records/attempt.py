@@ -226,6 +226,8 @@ class Reflection(Record, frozen=True, kw_only=True):
     key_insight: str = ""
     """A lesson beyond this task, in one sentence; "" without one."""
     lessons: tuple[str, ...] = ()
+    quoted_code: str = ""
+    """Code that a retry reads behind the texts, line by line; "" but for the control `quoted`."""
     what_worked: str = ""
     confidence_source: str = "stated"
     """Source of `confidence`: `stated` by the model, the `class` of failure, `measured` on earlier ones, or `none`."""
@@ -265,6 +267,7 @@ class Reflection(Record, frozen=True, kw_only=True):
             self.key_insight,
             *self.action_items,
             *self.lessons,
+            self.quoted_code,
         )
 
 

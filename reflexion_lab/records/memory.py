@@ -50,6 +50,11 @@ class Episode(Record, frozen=True, kw_only=True):
         """Those of its reflection, label and text; () without one."""
         return self.reflection.statements if self.reflection else ()
 
+    @property
+    def quoted_code(self) -> str:
+        """The code that its reflection quotes, "" without any."""
+        return self.reflection.quoted_code if self.reflection else ""
+
 
 class Wisdom(Record, frozen=True, kw_only=True):
     """A root cause of two or more failures, with its use so far. One per normalised root cause."""

@@ -129,6 +129,8 @@ class Manifest(Record, frozen=True, kw_only=True):
     slots: int
     """Sequences that the model decoded at once; batched arithmetic can change greedy replies. 1 is deterministic."""
     feedback_source: str
+    shows_solutions: bool = False
+    """The words of its reflector quote canonical solutions."""
     isolation: tuple[str, ...]
     """The sandbox layers that were in force."""
     study: str = ""
@@ -139,3 +141,15 @@ class Manifest(Record, frozen=True, kw_only=True):
     """By role, what a token was taken to cost, of which day, by whose list."""
     provenance: Provenance = Provenance()
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def shown(self) -> str:
+        """What the loop was shown that no loop may know, which makes every figure of the run an upper bound and none
+        a pass@1: `hidden tests`, `canonical solutions`; "" where nothing was.
+        """
+        oracle = "hidden tests" if self.feedback_source == "oracle" else ""
+        return " and ".join(filter(None, (oracle, "canonical solutions" if self.shows_solutions else "")))
+
+    @property
+    def is_upper_bound(self) -> bool:
+        return bool(self.shown)

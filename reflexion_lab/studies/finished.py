@@ -103,6 +103,7 @@ class Summary(msgspec.Struct):
     any_solved: Rate | None
     """None until every attempt is graded."""
     harness_errors: int = 0
+    is_upper_bound: bool = False
 
 
 class _Manifest(msgspec.Struct):
@@ -153,7 +154,8 @@ def kept_state(number: int, run: Run, previous: CellState | None = None) -> Cell
 def outcome(summary: Summary | RunSummary) -> dict[str, Any]:
     """The fields of a cell's state that come from its run's summary."""
     problem = f"{summary.harness_errors} harness errors" if summary.harness_errors else ""
-    return {"problem": problem, "feedback_source": summary.feedback_source, "pass_at_1": summary.pass_at_1}
+    source, bound = summary.feedback_source, summary.is_upper_bound
+    return {"problem": problem, "feedback_source": source, "is_upper_bound": bound, "pass_at_1": summary.pass_at_1}
 
 
 class _CurrentInputs:
@@ -240,8 +242,9 @@ class CellState(Record, frozen=True, kw_only=True):
     again: str = ""
     """Why a cell with a finished run was run again, such as `benchmark_digest changed`."""
     feedback_source: str = ""
+    is_upper_bound: bool = False
     pass_at_1: Rate | None = None
-    """An upper bound if `feedback_source` is `oracle`."""
+    """An upper bound if `is_upper_bound`."""
     made: int = 0
     """Paid model calls."""
     stored: int = 0

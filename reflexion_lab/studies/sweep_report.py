@@ -112,7 +112,7 @@ def sheet(sweep: Sweep) -> Sheet:
 def _row(cell: Cell, keys: list[str], state: CellState) -> tuple[str, ...]:
     values, rate = dict(override.partition("=")[::2] for override in cell.overrides), state.pass_at_1
     share = percents(Estimate(value=rate.share, low=rate.low, high=rate.high)) if rate and rate.n else ""
-    share = f"{UPPER_BOUND} {share}" if state.feedback_source == "oracle" else share
+    share = f"{UPPER_BOUND} {share}" if state.is_upper_bound or state.feedback_source == "oracle" else share
     figures = (state.made, state.stored, round(state.seconds)) if state.seconds else ("", "", "")
     columns = map(str, (rate.n if rate else "", share, *figures))
     return (str(cell.number), *(values.get(key, "") for key in keys), state.status, *columns)

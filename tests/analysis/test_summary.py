@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.report.run_tables import facts
 from reflexion_lab.analysis.summary import Log, Summary, summary
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Check, Usage
@@ -99,6 +100,17 @@ def test_failures_of_the_plumbing_are_counted(write_run, attempt):
     broken = msgspec.structs.replace(broken, evaluation=spoilt)
     figures = summary(Log.read(write_run(made={"a": [attempt("a", 1, 0.0, " \n"), slow], "b": [broken]})))
     assert (figures.extraction_failures, figures.timeouts, figures.harness_errors) == (1, 1, 1)
+    assert (figures.empty_retries.k, figures.empty_retries.n) == (0, 1)
+
+
+def test_retries_without_a_program_stand_beside_pass_at_1(write_run, attempt):
+    empty, written = attempt("a", 2, 0.0, " \n"), attempt("b", 2, 0.0)
+    made = {"a": [attempt("a", 1, 0.0, ""), empty, attempt("a", 3, 0.0)], "b": [attempt("b", 1, 0.0), written]}
+    log = Log.read(write_run(made=made))
+    names = [name for name, _ in facts(log)]
+    assert names[:2] == ["pass@1", "retries without a program"]
+    assert names.count("retries without a program") == 1
+    assert dict(facts(log))["retries without a program"].startswith("33.3 % [6.1, 79.2] (1 of 3 retries")
 
 
 def judged_by(attempt, *checks, **fields):

@@ -304,7 +304,7 @@ def test_prompts_come_from_the_benchmark_that_a_run_names(lab, place, held, tmp_
 
 
 def test_what_hidden_tests_have_taught_stays_outside(lab, place, held, run):
-    with pytest.raises(ValueError, match="got feedback_source oracle, expected another"):
+    with pytest.raises(ValueError, match="got words of a loop that was shown hidden tests, expected another run"):
         lab("memory", "import", run(feedback_source="oracle"), "--store", place)
     assert held(Episode) == []
 

@@ -7,6 +7,7 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.archive import Archive, Learnt, Shown
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.memory.mistakes import mistakes_of
+from reflexion_lab.memory.recall import Similar, WindowThenSimilar
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import (
     Check,
@@ -411,3 +412,21 @@ def test_a_verdict_that_nobody_gave_mends_nothing_and_breaks_nothing():
     known = archive()
     known.absorb([learnt(task("a"), attempt("a"), unknown)])
     assert known.outcomes == {}
+
+
+@pytest.mark.parametrize("outcome", ["passed", "failed"])
+def test_one_outcome_alone_is_recalled_however_many_of_the_other_are_nearer(outcome):
+    known, is_passed = archive(), outcome == "passed"
+    nearer = [learnt(task(f"n{i}"), attempt(f"n{i}", passed=not is_passed)) for i in range(60)]
+    known.absorb([*nearer, learnt(task("far", "sum of a matrix"), attempt("far", passed=is_passed))])
+    assert [episode.task_id for episode in known.similar(task("z"), [], 2, 0.0, outcome)] == ["far"]
+    assert "far" not in {episode.task_id for episode in known.similar(task("z"), [], 2, 0.0)}
+
+
+@pytest.mark.parametrize("policy", [Similar, WindowThenSimilar])
+def test_a_policy_can_show_successes_alone(policy):
+    known = archive()
+    known.absorb([learnt(task("a"), attempt("a")), learnt(task("b"), attempt("b", passed=True))])
+    shown = {kind: policy(min_score=0, outcome=kind).select([], task("z"), known) for kind in ("any", "passed")}
+    assert {episode.task_id for episode in shown["any"].episodes} == {"a", "b"}
+    assert [episode.task_id for episode in shown["passed"].episodes] == ["b"]

@@ -26,7 +26,7 @@ class Others(NothingKnown):
     def __init__(self):
         self.asked = []
 
-    def similar(self, task, own, k, min_score):
+    def similar(self, task, own, k, min_score, outcome="any"):
         self.asked.append((task.task_id, len(own), k, min_score))
         return [episode(1, task_id=name) for name in "xyz"][:k]
 
@@ -71,7 +71,7 @@ def test_each_of_the_two_has_a_budget_of_its_own():
 
 def test_of_another_tasks_episode_its_task_counts_too():
     class Described(Others):
-        def similar(self, task, own, k, min_score):
+        def similar(self, task, own, k, min_score, outcome="any"):
             return [replace(episode(1, code="", task_id="x"), task_description="dddd " * 100)]
 
     assert ids(Similar(max_tokens=100).select([], TASK, Described())) == ["x1"]

@@ -7,6 +7,13 @@ from reflexion_lab.records import Recollection, Sampling, Task, Trajectory
 from reflexion_lab.text.prompts.asking import Asking
 from reflexion_lab.text.prompts.render import Prompts
 
+BODY = r"""
+root ::= "\n" [ \t]+ [^ \t\r\n] [^\x00]*
+"""
+"""GBNF for `Sampling.grammar`: a reply that begins inside the function's body. Otherwise a small model that has read
+comments goes on with one at the margin, which is a stop text, and the reply is empty.
+"""
+
 
 class Continuation:
     """Lets the model continue the prompt as a file; earlier failures are comments above it.

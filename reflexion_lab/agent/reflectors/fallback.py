@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -14,13 +12,14 @@ from reflexion_lab.agent.reflectors.llm import Kind, ReflectionError
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import CapReached, ConfigError, HarnessError, Unanswered
 from reflexion_lab.limits import Above0, validated
+from reflexion_lab.loop.deadline import DeadlineError, within
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
 OnFailure = Literal["fallback", "skip", "set_aside"]
 NEVER_REPLACED = (CapReached, ConfigError, HarnessError)
 """What a user has to decide or to fix."""
-T = TypeVar("T")
+LATE = "reflector.timeout: no reflection"
 
 
 class WithFallback:
@@ -57,7 +56,7 @@ class WithFallback:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         try:
-            return within(self.timeout, lambda: self.first.reflect(task, attempt, episodes))
+            return within(self.timeout, lambda: self.first.reflect(task, attempt, episodes), LATE)
         except NEVER_REPLACED:
             raise
         except Exception as problem:
@@ -74,39 +73,7 @@ class WithFallback:
         return replace(stand_in, problem=f"{error.kind}: {error}", text=error.text, usage=error.usage)
 
 
-class DeadlineError(TimeoutError):
-    """A reflector took longer than its own time limit."""
-
-
 def _as_reflection_error(problem: Exception) -> ReflectionError:
     late = isinstance(problem, TimeoutError) or (isinstance(problem, Unanswered) and problem.outcome == "timeout")
     kind: Kind = "timeout" if late else "generation_failed"
     return ReflectionError(kind, str(problem) or type(problem).__name__)
-
-
-def within(seconds: float | None, work: Callable[[], T]) -> T:
-    """The result of `work`, or its exception; None: without a limit.
-
-    Raises
-    ------
-    DeadlineError
-        It took more than `seconds`. Its thread goes on to its end, and what it gives is dropped.
-    """
-    if seconds is None:
-        return work()
-    results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            results.put((work(), None))
-        except BaseException as problem:
-            results.put((None, problem))
-
-    threading.Thread(target=run, daemon=True, name="reflector").start()
-    try:
-        result, problem = results.get(timeout=seconds)
-    except queue.Empty:
-        raise DeadlineError(f"reflector.timeout: no reflection within {seconds:g} s") from None
-    if problem is not None:
-        raise problem
-    return result  # type: ignore[return-value]  # it is None where `work` returns None

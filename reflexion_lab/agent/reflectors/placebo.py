@@ -123,6 +123,7 @@ def _reworded(name: str, reflection: Reflection, reword: Callable[[str], str]) -
         key_insight=reword(reflection.key_insight),
         action_items=tuple(map(reword, reflection.action_items)),
         lessons=tuple(map(reword, reflection.lessons)),
+        quoted_code=reword(reflection.quoted_code),
     )
 
 

@@ -97,6 +97,7 @@ def _rejected(reflection: Reflection, faults: Sequence[str]) -> Reflection:
         key_insight="",
         action_items=(),
         lessons=(),
+        quoted_code="",
         text=reflection.text or "\n".join(filter(None, words)),
         problem="; ".join(filter(None, (reflection.problem, why))),
     )

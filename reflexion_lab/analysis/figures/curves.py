@@ -44,6 +44,7 @@ class Curve(Record, frozen=True, kw_only=True):
 
     label: str
     feedback_source: str
+    is_upper_bound: bool
     seeds: tuple[int, ...]
     points: tuple[Point, ...]
     """At least one."""
@@ -61,7 +62,8 @@ class Curve(Record, frozen=True, kw_only=True):
         if not points:
             raise DataError(f"run {manifest.run_id}", "no curve", "all attempts graded", "resume it")
         source = manifest.feedback_source
-        return cls(label=label, feedback_source=source, seeds=(manifest.seed,), points=tuple(points))
+        bound, seeds = manifest.is_upper_bound, (manifest.seed,)
+        return cls(label=label, feedback_source=source, is_upper_bound=bound, seeds=seeds, points=tuple(points))
 
     @classmethod
     def over(cls, arm: Arm, longest: int = 0, seed: int = 0) -> Curve:
@@ -83,18 +85,15 @@ class Curve(Record, frozen=True, kw_only=True):
             cases = [arm.outcomes(arm.verdicts(point.attempt)) for point in points]
             ends = bands(cases, seed)
             points = [replace(point, low=end.low, high=end.high) for point, end in zip(points, ends, strict=True)]
-        return cls(label=arm.label, feedback_source=arm.feedback_source, seeds=arm.seeds, points=tuple(points))
-
-    @property
-    def is_upper_bound(self) -> bool:
-        return self.feedback_source == "oracle"
+        source, bound = arm.feedback_source, arm.is_upper_bound
+        return cls(label=arm.label, feedback_source=source, is_upper_bound=bound, seeds=arm.seeds, points=tuple(points))
 
     @property
     def facts(self) -> str:
         """One line for the caption."""
         seeds = f"seed{'s' * (len(self.seeds) != 1)} {', '.join(map(str, self.seeds))}"
-        sources = {"none": "no feedback", "oracle": "oracle feedback: UPPER BOUND, not pass@1"}
-        source = sources.get(self.feedback_source, f"{self.feedback_source} feedback")
+        source = "no feedback" if self.feedback_source == "none" else f"{self.feedback_source} feedback"
+        source += ": UPPER BOUND, not pass@1" if self.is_upper_bound else ""
         unit = "tasks" if len(self.seeds) == 1 else "cases (a task at a seed)"
         return f"{self.label}: n = {self.points[0].n} {unit}, {seeds}, {source}"
 

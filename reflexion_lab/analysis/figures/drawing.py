@@ -197,11 +197,10 @@ def _seeds(arm: Arm) -> str:
 
 
 def _sources(arms: Sequence[Arm]) -> str:
-    groups = _grouped((arm.feedback_source, arm.label) for arm in arms)
-    names = {source: f"oracle, hence {UPPER_BOUND}, not pass@1" if source == "oracle" else source for source in groups}
+    bound = f", hence {UPPER_BOUND}, not pass@1"
+    groups = _grouped((arm.feedback_source + bound * arm.is_upper_bound, arm.label) for arm in arms)
     return "; ".join(
-        names[source] if len(groups) == 1 else f"{names[source]} ({_shared(who, groups)})"
-        for source, who in groups.items()
+        source if len(groups) == 1 else f"{source} ({_shared(who, groups)})" for source, who in groups.items()
     )
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 BARS, FLOOR = 0.2, -0.32
 """Of the bars of n in a reliability diagram: the height of the highest, and where they stand, below the shares."""
 TICKS = (0, 0.25, 0.5, 0.75, 1)
-SOURCES = {"none": "no feedback", "oracle": "oracle feedback: UPPER BOUND, not pass@1"}
 COLUMNS = ("figure", "name", "n", "k", "value", "low", "high")
 
 
@@ -105,7 +104,8 @@ def save_reflections(folder: Path, log: Log, label: str, seed: int = 0) -> Path 
 
 def _facts(log: Log, figures: ReflectionFigures, label: str) -> str:
     source = log.manifest.feedback_source
-    source_text = SOURCES.get(source, f"{source} feedback")
+    source_text = "no feedback" if source == "none" else f"{source} feedback"
+    source_text += ": UPPER BOUND, not pass@1" if log.is_upper_bound else ""
     errors = ", ".join(
         f"{name} {calibration.error:.3f} (by chance up to {calibration.error_by_chance:.3f})"
         for name, calibration in figures.calibration.items()

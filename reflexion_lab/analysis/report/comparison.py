@@ -55,7 +55,8 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 def _warnings_of(row: Row) -> Iterator[str]:
     if row.is_upper_bound:
-        yield f"{UPPER_BOUND}, not pass@1: the hidden tests drove the loops of {plain(row.arm)}"
+        cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were quoted in"
+        yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
         yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"
@@ -116,7 +117,7 @@ def _results(comparison: Comparison) -> Sheet:
 
 
 def _loops(comparison: Comparison) -> Sheet:
-    columns = ("arm", "repaired", "damaged", "FP", "FN", "blind\nretries")
+    columns = ("arm", "repaired", "damaged", "FP", "FN", "empty\nretries", "blind\nretries")
     rows = tuple(
         (
             plain(row.arm),
@@ -124,6 +125,7 @@ def _loops(comparison: Comparison) -> Sheet:
             _moved(row.moves.cw, row.moves.cc),
             share(row.feedback.false_positive_rate),
             share(row.feedback.false_negative_rate),
+            _rate(row.metrics.get("empty_retries_rate")),
             _rate(row.metrics.get("blind_retries_rate")),
         )
         for row in comparison.rows
@@ -131,7 +133,8 @@ def _loops(comparison: Comparison) -> Sheet:
     caption = (
         "In %. Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
         "wrong programs, those that pass the feedback tests; FN: of all right ones, those that fail them. Blind: of "
-        "the retries with Ω of 1 or more, those whose prompt held nothing of their own past."
+        "the retries with Ω of 1 or more, those whose prompt held nothing of their own past. Empty: of all "
+        "retries, those whose reply held no program."
     )
     return Sheet(title="Repairs and feedback errors", columns=columns, rows=rows, caption=caption)
 
@@ -178,7 +181,7 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
     others = [
         metric
         for metric in metrics.of_level("arm", "task", "attempt")
-        if metric not in _broken() and metric.name != "blind_retries"
+        if metric not in _broken() and metric.name not in ("blind_retries", "empty_retries")
     ]
     rows = tuple(
         (metric.label, plain(row.arm), text(metric, row.metrics[key]))

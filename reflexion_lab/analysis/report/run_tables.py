@@ -88,7 +88,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
             f"error, and are in no rate's n: {listed(figures.no_verdict, 5)}"
         )
     if figures.is_upper_bound:
-        yield "UPPER BOUND, not pass@1: the hidden tests drove this loop (feedback source: oracle)."
+        yield f"UPPER BOUND, not pass@1: this loop was shown {log.manifest.shown}."
     if figures.n_logged != figures.n_expected:
         ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended"
         yield f"INCOMPLETE: {ended}; no figure is final{resume}"
@@ -205,7 +205,7 @@ def _reflections(figures: Summary) -> Iterator[Sheet]:
             title="Reflections, and the retries that read them; shares in %",
             columns=("by", "n", "read", "retries\npassed", "against\nbase", "95 %\ninterval", "hidden\npassed"),
             rows=tuple((name, *_group(group)) for name, group in groups.items()),
-            caption="\n".join(_reading(learnt, figures.feedback_source)),
+            caption="\n".join(_reading(learnt, figures)),
         )
 
 
@@ -221,14 +221,14 @@ def _group(group: Group) -> tuple[str, ...]:
     )
 
 
-def _reading(figures: ReflectionFigures, feedback_source: str) -> Iterator[str]:
+def _reading(figures: ReflectionFigures, summary: Summary) -> Iterator[str]:
     base = figures.base
     rate = f"{percent(base.share)} % of {base.n} passed" if base.n else "none with a verdict"
     yield f"base: {figures.base_of}, {rate}"
-    if feedback_source == "oracle":
+    if summary.feedback_source == "oracle":
         yield "UPPER BOUND, not pass@1: the feedback tests are the hidden ones"
     else:
-        yield f"read: by a later attempt; passed: {feedback_source} feedback; hidden: other tests, unseen"
+        yield f"read: by a later attempt; passed: {summary.feedback_source} feedback; hidden: other tests, unseen"
     if any(group.effect for group in figures.by_source.values()):
         yield "readers differ in more than the reading; only other arms say what it does"
     if not figures.mentions_check or not figures.leaks:
@@ -287,6 +287,8 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
     figures = summary(log)
     lines = _metrics(log, figures)
     yield next(lines)
+    if figures.empty_retries.n:
+        yield "retries without a program", cells.rate(figures.empty_retries, "retries")
     other = ", ".join(sorted(figures.verification_types.keys() - {"unit_tests"}))
     by = f", evaluated by {other}" if other else ""
     yield "benchmark", f"{figures.benchmark}, feedback source {figures.feedback_source}, seed {figures.seed}{by}"
@@ -301,7 +303,7 @@ def _metrics(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:
     left_out = () if figures.attempts_mean > 1 else OVER_ATTEMPT_1
     for metric, value in metrics.in_run(log):
         is_empty = isinstance(value, Rate) and not value.n and metric.name != "pass_at_1"
-        if not is_empty and metric.name not in left_out:
+        if not is_empty and metric.name not in (*left_out, "empty_retries"):
             label = metric.label.replace("pass@1", "upper bound") if log.is_upper_bound else metric.label
             yield f"{label}, attempts" if metric.level == "attempt" else label, text(metric, value)
 

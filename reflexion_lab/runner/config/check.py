@@ -137,6 +137,7 @@ PROMISED = {
     "feedback_only": (WORDLESS,),
     "warming": (WORDLESS, ("actor", "Warming")),
     "escalation": (WORDLESS, ("actor", "Escalation")),
+    "quoted": (("reflector", "Quoted"),),
     "reflexion_generic": (("reflector", "Generic"),),
     "reflexion_shuffled": (("reflector", "Shuffled"),),
     "helix": (("reflector", "WithFallback"), ("recall", "WindowThenSimilar")),

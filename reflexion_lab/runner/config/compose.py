@@ -63,6 +63,7 @@ from reflexion_lab.runner.folder.manifest import (
     EXECUTION_KEYS,
     describe,
     differences,
+    own_targets,
     provenance,
     resumption,
 )
@@ -217,11 +218,12 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     settings.check_keys(cfg) if not is_recorded else check_targets("", plain(cfg), is_recorded)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
-    if cfg.feedback_source == "oracle" and has_durable_store(cfg):
+    shown = "feedback_source=oracle" if cfg.feedback_source == "oracle" else "reflector=quoted" * shows_solutions(cfg)
+    if shown and has_durable_store(cfg):
         raise ConfigError(
             "store",
-            "a store with feedback_source=oracle",
-            "store=none, since words about hidden tests would reach other runs",
+            f"a store with {shown}",
+            "store=none, since words about hidden tests and solutions would reach other runs",
         )
     for message in settings.arm_warnings(plain(cfg)):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -333,6 +335,7 @@ def loop_factory(
 ) -> Callable[[], Reflexion]:
     """Makes the loop of one task: parts are shared, memory and draw counts are the task's own."""
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
+    from reflexion_lab.loop.deadline import Deadline
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown
@@ -341,9 +344,14 @@ def loop_factory(
     nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
+    solutions = {"tasks": load_benchmark(cfg).tasks} if shows_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
+
+    def bounded(part: Any, method: str, *groups: str) -> Any:
+        """Parts of the lab's own are bounded by their model and the sandbox."""
+        return Deadline(part, method, cfg.loop.timeout) if own_targets([plain(cfg[name]) for name in groups]) else part
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
@@ -351,11 +359,12 @@ def loop_factory(
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
         parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
         parts["reviser"] = nodes["reviser"]  # built by the actor that asks for it, whose model it has
-        reflector = build(nodes["reflector"], "reflector", {**parts, "model": draws["reflector"]})
+        reflector = build(nodes["reflector"], "reflector", {**parts, **solutions, "model": draws["reflector"]})
+        actor = build(nodes["actor"], "actor", {**parts, "model": draws["actor"]})
         return Reflexion(
-            actor=build(nodes["actor"], "actor", {**parts, "model": draws["actor"]}),
-            evaluator=parts["evaluator"],
-            reflector=construct("quality", Reviewed, first=reflector, **quality),
+            actor=bounded(actor, "act", "actor", "critic", "reviser"),
+            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator"),
+            reflector=construct("quality", Reviewed, first=bounded(reflector, "reflect", "reflector"), **quality),
             memory=EpisodicMemory(
                 recall,
                 cfg.memory.max_episodes,
@@ -388,6 +397,7 @@ def described(
 ) -> Manifest:
     """What the run is. Raises ConfigError: the run to resume began as another one."""
     manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
+    manifest = replace(manifest, shows_solutions=shows_solutions(cfg))
     earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
     if draws_from_runs(cfg):
         from reflexion_lab.runner.pool import pool_digests
@@ -404,6 +414,11 @@ def described(
 def draws_from_runs(cfg: Config) -> bool:
     """Whether the reflector reads what earlier runs wrote."""
     return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
+
+
+def shows_solutions(cfg: Config) -> bool:
+    """Whether the reflector's words quote canonical solutions."""
+    return bool(capability(cfg.reflector, "reads_solutions", False))
 
 
 def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:

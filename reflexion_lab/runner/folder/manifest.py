@@ -46,6 +46,7 @@ OMITTED: Mapping[str, Mapping[str, Any]] = {
     "reflector": _FALLBACK,
     "reflector.first": {**_FALLBACK, "shape": "fields"},
     "reflector.first.first": {"shape": "fields"},
+    "recall": {"outcome": "any"},
     "evaluator": {"task_completion": 0.5, "code_quality": 0.3, "efficiency": 0.2},
 }
 """Likewise since version 0.1, with these values left out of the digest: that of earlier runs stays what it was."""
@@ -313,8 +314,12 @@ def own_parts(config: Mapping[str, Any]) -> dict[str, str]:
     """By module, the digest of the file in which a part is that this package does not have; "" where there is no file,
     as in a notebook. What such a module imports is not looked at.
     """
-    targets = sorted({target for target in _targets(config) if not target.startswith(OURS)})
-    return {module: _source_digest(module) for module in filter(None, map(_module, targets))}
+    return {module: _source_digest(module) for module in filter(None, map(_module, own_targets(config)))}
+
+
+def own_targets(config: Any) -> list[str]:
+    """Names of the parts in a config that this package does not have."""
+    return sorted({target for target in _targets(config) if not target.startswith(OURS)})
 
 
 def file_digest(path: Path) -> str:

@@ -141,7 +141,7 @@ def _entry(compared: Compared, place: int) -> Entry:
 
 def name(arm: Arm) -> str:
     """As in `reflexion Ω=3, 3 seeds`; distinguishing parts come first."""
-    oracle = " oracle" if arm.is_upper_bound and "oracle" not in arm.label else ""
+    oracle = " oracle" if arm.feedback_source == "oracle" and "oracle" not in arm.label else ""
     seeds = f"{len(arm.seeds)} seed{'s' * (len(arm.seeds) != 1)}"
     return plain(f"{arm.label.replace('recall.omega=', 'Ω=')}{oracle}, {seeds}")
 

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 
 _OF_EPISODE = ("code", "test_results")
 _LISTS = ("lessons", "action_items")
-_LEAST_NEEDED_FIRST = (*_OF_EPISODE, *_LISTS, "key_insight", "what_went_wrong", "root_cause", "what_to_change")
+_LEAST_NEEDED_FIRST = (
+    *_OF_EPISODE,
+    *_LISTS,
+    "key_insight",
+    "what_went_wrong",
+    "root_cause",
+    "what_to_change",
+    "quoted_code",
+)
 CLOSE = 16
 """Characters by which the longest excerpt may be too short."""
 

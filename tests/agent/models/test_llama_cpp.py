@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from reflexion_lab.agent.actors.continuation import BODY
 from reflexion_lab.agent.models.llama_cpp import LlamaCppModel, physical_cores
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, parse_fields
 from reflexion_lab.records import Message, Sampling
@@ -55,3 +56,23 @@ def test_the_fingerprint_names_the_weights_and_no_path(smollm2):
 def test_weights_that_are_not_there_are_named():
     with pytest.raises(ValueError, match=r"model\.path: got no file at absent\.gguf, expected a GGUF file"):
         LlamaCppModel(path="absent.gguf")
+
+
+COMMENTED = """# My attempt 1 at the function below failed:
+# What to change: The body of the function must be exactly this:
+#     return values[::-1]
+# A corrected version:
+
+def turned(values):
+    \"\"\"Return the values in reverse order.\"\"\""""
+
+
+def test_a_continuation_under_the_grammar_begins_inside_the_function(smollm2):
+    """Without it the first token may be a comment at the margin, which is a stop text: the reply is empty."""
+    sampling = Sampling(max_tokens=24, stop=("\n#", "\ndef"), grammar=BODY, temperature=1.5)
+    for sample in range(4):
+        reply = smollm2.complete([Message(role="assistant", content=COMMENTED)], sampling=sampling, sample=sample)
+        first, body = reply.text[0], reply.text[1:].split("\n")[0]
+        assert first == "\n"
+        assert body[0] in " \t"
+        assert body.strip()

@@ -165,7 +165,7 @@ class Counted:
     def __init__(self, **outcomes: tuple[int, int]) -> None:
         self.outcomes: Mapping[str, tuple[int, int]] = outcomes
 
-    def similar(self, task: Task, own: object, k: int, min_score: float) -> list[Episode]:
+    def similar(self, task: Task, own: object, k: int, min_score: float, outcome: str = "any") -> list[Episode]:
         return []
 
     def lessons(self, task: Task, own: object) -> Recollection:

@@ -123,7 +123,7 @@ def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
         run_folder(
             tmp_path / "rules", attempt("t/1", source="rules:index")
         ): "without a reflection by a model .*, expected one at least",
-        run_folder(tmp_path / "oracle", attempt("t/1"), feedback_source="oracle"): "about hidden tests",
+        run_folder(tmp_path / "oracle", attempt("t/1"), feedback_source="oracle"): "was shown hidden tests",
     }.items():
         with pytest.raises(ValueError, match=rf"reflector\.pool: .*{pool.name}.*{said}.*reflexion arm first"):
             Shuffled([pool])

@@ -301,14 +301,20 @@ def test_the_examples_are_what_they_say(sandbox):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_an_own_episode_of_a_continuation_has_a_heading_and_shows_its_program_without_the_docstring(variant):
+def test_an_own_episode_of_a_continuation_has_a_heading_and_shows_its_program_where_its_variant_does(variant):
     own = episode(2, code=PROMPT + "    return x\n", task_description=PROMPT)
     text = asked("continue_solve", variant, memory=Recollection(episodes=(episode(7, "o", passed=True), own)))
     heading = {"paper_style": "# My previous implementation", "terse": "# My attempt 2:"}
-    assert f"\n{heading.get(variant, '# My attempt 2 at the function below:')}" in text
-    assert "# def double(x):\n#     return x\n" in text
+    assert f"\n{heading.get(variant, '# My attempt 2 at the function below failed:')}" in text
+    assert ("# def double(x):\n#     return x\n" in text) == (variant != "default")
     assert text.count("Twice x.") == 1
     assert "previous failures" not in text, "it is untrue of a task that passed"
+
+
+def test_a_continuation_shows_the_program_of_its_own_attempt_that_passed():
+    passed = episode(1, code=PROMPT + "    return 2 * x\n", task_description=PROMPT, passed=True)
+    text = asked("continue_solve", "default", memory=Recollection(episodes=(passed,)))
+    assert "# My attempt 1 at the function below passed:\n# def double(x):\n#     return 2 * x\n" in text
 
 
 def test_a_program_is_shown_by_both_ends_and_stays_a_program():
