@@ -45,9 +45,7 @@ def test_results_and_exceptions_pass_through():
 def test_a_part_keeps_everything_but_its_bounded_method():
     part = Deadline(Sleeper(), "act", 0.05)
     assert part.task_id == "t/1"
-    with pytest.raises(
-        Unanswered, match=r"^loop\.timeout: Sleeper\.act gave no result within 0\.05 s; give"
-    ) as caught:
+    with pytest.raises(Unanswered, match=r"^loop\.timeout: Sleeper\.act gave no result within 0\.05 s; give") as caught:
         part.act(TASK, Recollection())
     assert caught.value.outcome == "timeout"
 

@@ -1,0 +1,61 @@
+"""The uptake of quoted solutions: prompts that hold them, and every published figure from `cases.csv` alone."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from experiments._tools.uptake import STYLES, Case, read, table
+from reflexion_lab.analysis.report.sheets import p_value
+from reflexion_lab.records import Recollection
+from tests import builders as make
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "uptake"
+PROMPT = 'def turned(values):\n    """Return the values in reverse order."""\n'
+PROMPTS = [(style, name) for style, prompts in STYLES.items() for name in prompts]
+
+
+def case(task, passed, prompt="default", **fields):
+    flags = {"quoted": passed, "repeated": False, "empty": False, "prompt_tokens": 10, "completion_tokens": 5}
+    return Case(style="continuation", prompt=prompt, grammar=True, task=task, passed=passed, **flags | fields)
+
+
+@pytest.mark.parametrize(("style", "name"), PROMPTS)
+def test_each_prompt_holds_task_and_solution_and_the_program_where_it_says_so(style, name):
+    words = make.reflection(root_cause="The order.", what_to_change="Turn:", quoted_code="a = values\nreturn a[::-1]")
+    about = {"task_id": "t/1", "task_description": PROMPT, "test_results": "`turned([1, 2])` -> got [1, 2]"}
+    episode = make.episode(**about, code=f"{PROMPT}    return wrong(values)\n", reflection=words)
+    memory = Recollection(episodes=(episode,), attempt=2)
+    template = "solve" if style == "chat" else "continue_solve"
+    text = STYLES[style][name].render(template, prompt=PROMPT, task_id="t/1", memory=memory)
+    assert text.count("def turned(values)") >= 1
+    shown = [line.strip("# ") for line in text.splitlines()]
+    assert shown[shown.index("a = values") + 1] == "return a[::-1]"
+    is_bare = name.startswith(("words", "checks")) or (style, name) == ("continuation", "default")
+    assert ("wrong(values)" in text) != is_bare
+    assert ("got [1, 2]" in text) != name.startswith("words")
+
+
+def test_uptake_is_paired_with_the_styles_default():
+    default = [case(str(n), passed=n < 3) for n in range(10)]
+    other = [case(str(n), passed=n in (2, 3, 4, 5), prompt="other", empty=n == 9) for n in range(10)]
+    first, second = table([*default, *other])
+    assert (first["uptake"], first["won"], first["lost"], first["p_mcnemar"]) == (0.3, 0, 0, 1.0)
+    assert (second["passed"], second["empty"], second["won"], second["lost"]) == (4, 1, 3, 2)
+    assert second["low"] < 0.4 < second["high"]
+
+
+def test_the_published_table_is_that_of_the_cases():
+    with (FOLDER / "table.csv").open(newline="") as file:
+        published = list(csv.DictReader(file))
+    computed = table(read(FOLDER / "cases.csv"))
+    assert [{key: str(value) for key, value in row.items()} for row in computed] == published
+    assert {row["prompt"] for row in published} == STYLES["continuation"].keys()
+
+
+def test_each_figure_of_the_readme_is_in_the_table():
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for row in table(read(FOLDER / "cases.csv")):
+        share = f"{100 * row['uptake']:.1f} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
+        counts = f"| {row['quoted']} | {row['repeated']} | {row['empty']} | {row['won']} : {row['lost']} |"
+        assert f"| {share} {counts} {p_value(row['p_mcnemar'])} |" in text, row["prompt"]
