@@ -48,7 +48,7 @@ class Summary(Record, frozen=True, kw_only=True):
     """Fingerprints by role: the actor's, then those of roles that have a model of their own."""
     feedback_source: str
     is_upper_bound: bool
-    """Hidden tests drove the loop (`oracle`): no figure below is a pass@1."""
+    """Hidden tests or solutions reached the loops (`Manifest.leak`): no figure below is a pass@1."""
     n_expected: int
     n_logged: int
     """Tasks whose loops ended. While they are fewer than `n_expected`, no figure is final."""

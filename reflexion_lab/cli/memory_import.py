@@ -213,10 +213,10 @@ def _check(place: str) -> None:
     if errors := list(islice(problems(place), 100)):
         more = f"; `reflexion-lab memory validate {place}` names all" if errors[1:] else ""
         raise ConfigError(f"{errors[0]}{more}; nothing was imported")
-    if is_run and (shown := RunFolder.existing(path).manifest.shown):
+    if is_run and (leak := RunFolder.existing(path).manifest.leak):
         raise ConfigError(
             place,
-            f"words of a loop that was shown {shown}",
+            f"words of a loop that was shown {leak}",
             "another run, since what it learnt from them would help later runs past the hidden tests",
             "nothing was imported",
         )

@@ -61,10 +61,10 @@ class Deadline:
         return self._bounded(value) if name == self._method else value
 
     def _bounded(self, call: Callable[..., T]) -> Callable[..., T]:
-        def bounded(*values: Any) -> T:
+        def bounded(*values: Any, **named: Any) -> T:
             late = f"loop.timeout: {type(self._part).__name__}.{self._method} gave no result"
             try:
-                return within(self._seconds, lambda: call(*values), late)
+                return within(self._seconds, lambda: call(*values, **named), late)
             except DeadlineError as problem:
                 raise Unanswered(f"{problem}; give it more where it is merely slow", "timeout") from problem
 

@@ -200,7 +200,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     return loaded(*runs, texts=texts)
 
 
-CAPTION = "pass@1 with its 95 % Wilson interval; UPPER BOUND: the hidden tests drove the loop. -: not finished."
+CAPTION = "pass@1 with its 95 % Wilson interval; UPPER BOUND: the loop saw hidden tests or solutions. -: not finished."
 
 
 class _Ended(msgspec.Struct):

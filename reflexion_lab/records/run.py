@@ -143,7 +143,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
 
     @property
-    def shown(self) -> str:
+    def leak(self) -> str:
         """What the loop was shown that no loop may know, which makes every figure of the run an upper bound and none
         a pass@1: `hidden tests`, `canonical solutions`; "" where nothing was.
         """
@@ -152,4 +152,4 @@ class Manifest(Record, frozen=True, kw_only=True):
 
     @property
     def is_upper_bound(self) -> bool:
-        return bool(self.shown)
+        return bool(self.leak)

@@ -128,7 +128,7 @@ def _reflections_in(folder: str) -> tuple[Told, ...]:
     try:
         run = RunFolder.existing(folder)
         if run.manifest.is_upper_bound:
-            raise FolderError(folder, f"words of a loop that was shown {run.manifest.shown}", "another run's")
+            raise FolderError(folder, f"words of a loop that was shown {run.manifest.leak}", "another run's")
         attempts = [attempt for by_task in run.attempts.values() for attempt in by_task]
         failures = [attempt for attempt in attempts if not attempt.evaluation.passed]
     except FolderError as problem:

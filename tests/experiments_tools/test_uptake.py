@@ -29,8 +29,8 @@ def test_each_prompt_holds_task_and_solution_and_the_program_where_it_says_so(st
     template = "solve" if style == "chat" else "continue_solve"
     text = STYLES[style][name].render(template, prompt=PROMPT, task_id="t/1", memory=memory)
     assert text.count("def turned(values)") >= 1
-    shown = [line.strip("# ") for line in text.splitlines()]
-    assert shown[shown.index("a = values") + 1] == "return a[::-1]"
+    lines = [line.strip("# ") for line in text.splitlines()]
+    assert lines[lines.index("a = values") + 1] == "return a[::-1]"
     is_bare = name.startswith(("words", "checks")) or (style, name) == ("continuation", "default")
     assert ("wrong(values)" in text) != is_bare
     assert ("got [1, 2]" in text) != name.startswith("words")

@@ -427,6 +427,6 @@ def test_one_outcome_alone_is_recalled_however_many_of_the_other_are_nearer(outc
 def test_a_policy_can_show_successes_alone(policy):
     known = archive()
     known.absorb([learnt(task("a"), attempt("a")), learnt(task("b"), attempt("b", passed=True))])
-    shown = {kind: policy(min_score=0, outcome=kind).select([], task("z"), known) for kind in ("any", "passed")}
-    assert {episode.task_id for episode in shown["any"].episodes} == {"a", "b"}
-    assert [episode.task_id for episode in shown["passed"].episodes] == ["b"]
+    recalled = {kind: policy(min_score=0, outcome=kind).select([], task("z"), known) for kind in ("any", "passed")}
+    assert {episode.task_id for episode in recalled["any"].episodes} == {"a", "b"}
+    assert [episode.task_id for episode in recalled["passed"].episodes] == ["b"]

@@ -179,7 +179,7 @@ class Row(Record, frozen=True, kw_only=True):
     arm: str
     feedback_source: str
     is_upper_bound: bool
-    """Hidden tests drove its loops: `first`, `final` and `curve` are no pass@1."""
+    """Hidden tests or solutions reached its loops: `first`, `final` and `curve` are no pass@1."""
     study: str
     """The registered study that all of its runs belong to; "" where there is none."""
     models: dict[str, tuple[str, ...]]

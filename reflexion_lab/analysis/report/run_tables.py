@@ -88,7 +88,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
             f"error, and are in no rate's n: {listed(figures.no_verdict, 5)}"
         )
     if figures.is_upper_bound:
-        yield f"UPPER BOUND, not pass@1: this loop was shown {log.manifest.shown}."
+        yield f"UPPER BOUND, not pass@1: this loop was shown {log.manifest.leak}."
     if figures.n_logged != figures.n_expected:
         ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended"
         yield f"INCOMPLETE: {ended}; no figure is final{resume}"
@@ -205,7 +205,7 @@ def _reflections(figures: Summary) -> Iterator[Sheet]:
             title="Reflections, and the retries that read them; shares in %",
             columns=("by", "n", "read", "retries\npassed", "against\nbase", "95 %\ninterval", "hidden\npassed"),
             rows=tuple((name, *_group(group)) for name, group in groups.items()),
-            caption="\n".join(_reading(learnt, figures)),
+            caption="\n".join(_reading(learnt, figures.feedback_source)),
         )
 
 
@@ -221,14 +221,14 @@ def _group(group: Group) -> tuple[str, ...]:
     )
 
 
-def _reading(figures: ReflectionFigures, summary: Summary) -> Iterator[str]:
+def _reading(figures: ReflectionFigures, feedback_source: str) -> Iterator[str]:
     base = figures.base
     rate = f"{percent(base.share)} % of {base.n} passed" if base.n else "none with a verdict"
     yield f"base: {figures.base_of}, {rate}"
-    if summary.feedback_source == "oracle":
+    if feedback_source == "oracle":
         yield "UPPER BOUND, not pass@1: the feedback tests are the hidden ones"
     else:
-        yield f"read: by a later attempt; passed: {summary.feedback_source} feedback; hidden: other tests, unseen"
+        yield f"read: by a later attempt; passed: {feedback_source} feedback; hidden: other tests, unseen"
     if any(group.effect for group in figures.by_source.values()):
         yield "readers differ in more than the reading; only other arms say what it does"
     if not figures.mentions_check or not figures.leaks:

@@ -56,6 +56,7 @@ from reflexion_lab.runner.config.parts import (
     stop_rules,
     suite_writer_factory,
     timed_tasks,
+    within,
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
@@ -218,11 +219,11 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     settings.check_keys(cfg) if not is_recorded else check_targets("", plain(cfg), is_recorded)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
-    shown = "feedback_source=oracle" if cfg.feedback_source == "oracle" else "reflector=quoted" * shows_solutions(cfg)
-    if shown and has_durable_store(cfg):
+    if has_durable_store(cfg) and (cfg.feedback_source == "oracle" or shows_solutions(cfg)):
+        leak = "feedback_source=oracle" if cfg.feedback_source == "oracle" else "reflector=quoted"
         raise ConfigError(
             "store",
-            f"a store with {shown}",
+            f"a store with {leak}",
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
     for message in settings.arm_warnings(plain(cfg)):
@@ -417,8 +418,8 @@ def draws_from_runs(cfg: Config) -> bool:
 
 
 def shows_solutions(cfg: Config) -> bool:
-    """Whether the reflector's words quote canonical solutions."""
-    return bool(capability(cfg.reflector, "reads_solutions", False))
+    """Whether the reflector, or one within it, quotes canonical solutions."""
+    return within(plain(cfg.reflector), lambda node: bool(capability(node, "reads_solutions", False)))
 
 
 def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:

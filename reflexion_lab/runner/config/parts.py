@@ -289,10 +289,10 @@ def _check_style(cfg: Config, role: str, node: Config) -> None:
     reason = capability(node, "only_chats", "")
     if not reason or role in ("reflector", "critic", "suite_writer"):
         return
-    revises = _within(plain(cfg.actor), lambda node: capability(node, "revises", False))
+    revises = within(plain(cfg.actor), lambda node: capability(node, "revises", False))
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
-        if _within(plain(cfg[name]), _continues):
+        if within(plain(cfg[name]), _continues):
             raise ConfigError(name, f"continuation with {reason}", chat)
 
 
@@ -301,11 +301,11 @@ def _continues(node: Mapping[str, Any]) -> bool:
     return node.get("style") == "continuation" or bool(capability(node, "continues_a_file", False))
 
 
-def _within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
+def within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
     """Whether a config, or a part within it, is such a one."""
     if isinstance(node, dict):
-        return is_such(node) or any(_within(value, is_such) for value in node.values())
-    return isinstance(node, list) and any(_within(value, is_such) for value in node)
+        return is_such(node) or any(within(value, is_such) for value in node.values())
+    return isinstance(node, list) and any(within(value, is_such) for value in node)
 
 
 def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

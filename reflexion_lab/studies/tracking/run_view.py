@@ -57,7 +57,7 @@ def run_name(manifest: Manifest) -> str:
 def metrics(log: Log, summary: Summary) -> list[Metric]:
     """Registered metrics, counts, usage, and curves with the attempt as step.
 
-    Figures of a run that hidden tests drove are called `upper_bound`: no table shall rank them as a pass@1.
+    Figures of a run with a leak are called `upper_bound`: no table shall rank them as a pass@1.
     """
     figures: dict[str, float] = {}
     for metric, value in registry.in_run(log):

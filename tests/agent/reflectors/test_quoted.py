@@ -46,9 +46,9 @@ def test_each_line_of_the_solution_arrives_in_every_style(name, variant):
     episode = make.episode(task_id="t/1", task_description=TASK.prompt, code="", reflection=reflection)
     memory = Recollection(episodes=(episode,), attempt=2)
     text = Prompts(variant).render(name, prompt=TASK.prompt, task_id="t/1", memory=memory)
-    shown = [line.removeprefix("#").strip() for line in text.splitlines()]
-    at = shown.index("total = 0")
-    assert shown[at : at + 4] == [line.strip() for line in BODY.splitlines()]
+    lines = [line.removeprefix("#").strip() for line in text.splitlines()]
+    at = lines.index("total = 0")
+    assert lines[at : at + 4] == [line.strip() for line in BODY.splitlines()]
     if name == "solve":
         block = text.split("```python\n")[-1 if variant != "paper_style" else -2].partition("```")[0]
         assert block == "total = 0\nfor x in xs:\n    total += x\nreturn total\n"
@@ -63,7 +63,7 @@ def test_no_figure_of_such_a_run_is_a_pass_at_1(run):
     folder = run()
     log = Log.read(folder)
     assert {attempt.reflection.source for attempt in log.every if attempt.reflection} == {"control:quoted"}
-    assert log.manifest.shown == "canonical solutions"
+    assert log.manifest.leak == "canonical solutions"
     assert log.is_upper_bound
     assert arms([folder], by=["arm"])[0].is_upper_bound
     assert json.loads((folder.path / "summary.json").read_text())["is_upper_bound"]
@@ -84,3 +84,12 @@ def test_its_words_reach_no_other_run(run):
     other = ("reflector=shuffled", f"reflector.pool=[{run().path}]", "arm=reflexion_shuffled")
     with pytest.raises(ConfigError, match="words of a loop that was shown canonical solutions"):
         run(*other)
+
+
+@pytest.mark.parametrize("control", ["keywords", "length_matched"])
+def test_a_reflector_that_holds_it_is_marked_and_kept_apart_likewise(run, control):
+    quoted = "{_target_: reflexion_lab.agent.reflectors.quoted.Quoted, _partial_: true}"
+    nested = (f"reflector={control}", "~reflector.first", f"+reflector.first={quoted}")
+    assert Log.read(run(*nested)).is_upper_bound
+    with pytest.raises(ConfigError, match="got a store with reflector=quoted"):
+        run(*nested, "store=sqlite")
