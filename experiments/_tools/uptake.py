@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reflexion_lab.cli.main import Arguments, guarded
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.text.prompts.render import FILTERS, Prompts
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ def uptake(options: argparse.Namespace) -> int:
     log = Log.read(RunFolder.existing(options.run))
     tasks = {task.task_id: task for task in benchmark_of(options.run, log.manifest)}
     failed = [attempts[0] for attempts in log.attempts.values() if attempts[0].reflection]
+    if not log.manifest.shows_solutions or not failed:
+        raise ConfigError(options.run, f"{log.arm} with {len(failed)} failures", "experiment=quoted, with one or more")
     model, cases = LlamaCppModel(), []
     with closing(Sandboxes()) as sandbox:
         for style, name, grammar in variants(options.style):

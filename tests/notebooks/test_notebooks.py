@@ -95,8 +95,8 @@ SAID = {
         "My program is not valid Python, or it uses a name that is defined nowhere.",
         "# Causes of failure that have come back:\n# - The logic of my program computes something other",
         "the runs differ in: arm, memory, store",
-        "jaccard | 2 | 2 | 19 | 19",
-        "a book of 4",
+        "jaccard | 2 | 2 | 17 | 17",
+        "a book of 3",
     ],
     "08_bring_your_own": [
         "14 of 14 mutants",

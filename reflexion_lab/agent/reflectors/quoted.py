@@ -10,7 +10,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
 CAUSE = "My program does not compute what the task asks for."
-CHANGE = "The body of the function must be exactly this:"
+CHANGE = "The {} must be exactly this:"
 
 
 class Quoted:
@@ -23,19 +23,24 @@ class Quoted:
     ----------
     tasks
         The benchmark's, with their canonical solutions: the loop's own copies lack them.
+
+    Raises
+    ------
+    ConfigError
+        A task has no canonical solution.
     """
 
     reads_solutions = True
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self._solutions = {task.task_id: task.canonical_solution for task in tasks}
+        if missing := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
+            got = f"quoted, and {len(missing)} of {len(tasks)} tasks have no canonical solution: {missing[0]}"
+            raise ConfigError("reflector", got, "tasks that have one")
+        self._tasks = {task.task_id: task for task in tasks}
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        """Raises ConfigError where the task has no canonical solution."""
-        body = dedent(self._solutions.get(task.task_id, "").strip("\n")).rstrip()
-        if not body:
-            raise ConfigError(
-                "reflector", f"quoted, and {task.task_id} has no canonical solution", "tasks that have one"
-            )
-        texts = {"root_cause": CAUSE, "what_to_change": CHANGE, "quoted_code": body}
+        known = self._tasks[task.task_id]
+        kind = "program" if known.canonical_program == known.canonical_solution else "body of the function"
+        code = dedent(known.canonical_solution.strip("\n")).rstrip()
+        texts = {"root_cause": CAUSE, "what_to_change": CHANGE.format(kind), "quoted_code": code}
         return reflection_on(attempt, "control:quoted", confidence=1.0, **texts)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.quoted import Quoted
 from reflexion_lab.analysis.arms import arms
@@ -54,9 +55,16 @@ def test_each_line_of_the_solution_arrives_in_every_style(name, variant):
         assert block == "total = 0\nfor x in xs:\n    total += x\nreturn total\n"
 
 
-def test_a_task_without_a_solution_is_named():
-    with pytest.raises(ConfigError, match=r"got quoted, and t/2 has no canonical solution"):
-        Quoted([TASK]).reflect(Task(task_id="t/2", prompt="", entry_point="f"), make.attempt(), [])
+def test_a_task_without_a_solution_is_named_before_anything_is_paid():
+    with pytest.raises(ConfigError, match=r"got quoted, and 1 of 2 tasks have no canonical solution: t/2, expected"):
+        Quoted([TASK, Task(task_id="t/2", prompt="", entry_point="f")])
+
+
+@pytest.mark.parametrize(("solution", "kind"), [(BODY, "body of the function"), (f"{TASK.prompt}{BODY}", "program")])
+def test_the_words_say_whether_they_quote_a_body_or_a_program(solution, kind):
+    reflection = Quoted([replace(TASK, canonical_solution=solution)]).reflect(TASK.public, make.attempt(), [])
+    assert reflection.what_to_change == f"The {kind} must be exactly this:"
+    assert reflection.quoted_code.splitlines()[-1].strip() == "return total"
 
 
 def test_no_figure_of_such_a_run_is_a_pass_at_1(run):
