@@ -287,6 +287,7 @@ def read(path: Path) -> list[Case]:
 
 
 def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         lines = csv.DictWriter(file, rows[0], lineterminator="\n")
         lines.writeheader()

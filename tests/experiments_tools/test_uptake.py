@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments._tools.uptake import STYLES, Case, read, table
+from experiments._tools.uptake import STYLES, Case, read, table, write
 from reflexion_lab.analysis.report.sheets import p_value
 from reflexion_lab.records import Recollection
 from tests import builders as make
@@ -43,6 +43,12 @@ def test_uptake_is_paired_with_the_styles_default():
     assert (first["uptake"], first["won"], first["lost"], first["p_mcnemar"]) == (0.3, 0, 0, 1.0)
     assert (second["passed"], second["empty"], second["won"], second["lost"]) == (4, 1, 3, 2)
     assert second["low"] < 0.4 < second["high"]
+
+
+def test_a_table_goes_into_a_folder_that_is_not_there_yet(tmp_path):
+    path = tmp_path / "results" / "table.csv"
+    write(path, table([case("1", passed=True)]))
+    assert path.read_text().startswith("style,")
 
 
 def test_the_published_table_is_that_of_the_cases():
