@@ -3,24 +3,54 @@
     python bench/windows.py [--tasks 164] [--contexts 2048 8192 128000] [--actor single_shot]
 
 Every loop runs to attempt 4 with a model of known skill that is never right (`model=simulated`): its wrong drafts are
-the canonical programs with six lines more. One row a context: of all episodes in the windows, those that stand in the
-prompt as long as its template ever shows them, those that are shortened, and those that are left out.
+the canonical programs with six lines more. Its prompts are counted, and refused, by SmolLM2's tokenizer.
+One row a context: of all episodes in the windows, those that stand in the prompt as long as its template ever shows
+them, those that are shortened, and those that are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from reflexion_lab.records import Attempt, Episode
+from msgspec.structs import replace
+
+from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
+from reflexion_lab.agent.models.simulated import SimulatedModel
+from reflexion_lab.records import Attempt, Completion, Episode, Message, Sampling, Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.text.prompts.render import program
 
 OMEGA, NUMBER = 3, 4
+
+
+class CountedModel(SimulatedModel):
+    """`model=simulated` with SmolLM2's tokenizer."""
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        completion = super().complete(messages, sampling=sampling, sample=sample)
+        tokens = count(tuple(messages))
+        if tokens + sampling.max_tokens > self.context:
+            usage = Usage(calls=1, refused=1)
+            return replace(completion, text="", finish_reason="context_overflow", refused_tokens=tokens, usage=usage)
+        return replace(completion, usage=replace(completion.usage, prompt_tokens=tokens))
+
+
+@functools.cache
+def tokenizer() -> LlamaCppModel:
+    return LlamaCppModel(slots=1, threads=1, context=256)
+
+
+@functools.cache
+def count(messages: tuple[Message, ...]) -> int:
+    completion = tokenizer().complete(messages, sampling=Sampling(max_tokens=1))
+    return max(completion.usage.prompt_tokens, completion.refused_tokens)
 
 
 def main() -> None:
@@ -42,6 +72,7 @@ def run(folder: str, tasks: int, context: int, overrides: list[str]) -> dict[str
         compose(
             "experiment=reflexion", "benchmark=humaneval", f"benchmark.sample={tasks}", "model=simulated",
             "actor=single_shot", f"model.context={context}", "model.first=0", "model.repair=0", "model.damage=1",
+            "model._target_=windows.CountedModel",
             f"loop.max_attempts={NUMBER}", "loop.stuck_after=null", f"recall.omega={OMEGA}", "tracker=none",
             "quiet=true", f"run_root={folder}", *overrides,
         )

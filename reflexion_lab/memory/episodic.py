@@ -26,10 +26,11 @@ from reflexion_lab.records import (
     Reflection,
     Session,
     Task,
+    Trajectory,
 )
 from reflexion_lab.storage.kinds import filled
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
-from reflexion_lab.text.shorten import line
+from reflexion_lab.text.shorten import estimated, line
 
 
 class NothingKnown:
@@ -76,6 +77,7 @@ class EpisodicMemory:
         self.files = files
         self.buffer = EpisodeBuffer(max_episodes)
         self.session = Session(session_id="")
+        self.token_ratio = 0.0
 
     def recall(self, task: Task) -> Recollection:
         """The episodes and lessons that the actor reads."""
@@ -90,6 +92,7 @@ class EpisodicMemory:
             omega=selected.omega,
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})),
             session=described(self.session, selected=selected, lessons=lessons) if has_session else "",
+            token_ratio=self.token_ratio or 1.0,
         )
 
     def remember(self, task: Task, attempt: Attempt) -> None:
@@ -101,6 +104,7 @@ class EpisodicMemory:
             in_context = [own[name] for name in attempt.recalled if name in own]
             self.files.note(file_of(attempt, episode.session_id, in_context))
         self.session = session_after(replace(self.session, session_id=episode.session_id), attempt)
+        self.token_ratio = max(self.token_ratio, token_ratio(attempt.trajectory))
 
     def state(self, recollection: Recollection) -> MemoryState:
         return MemoryState(
@@ -111,6 +115,22 @@ class EpisodicMemory:
             omega=recollection.omega,
             own=sum(episode.session_id == self.session.session_id for episode in recollection.episodes),
         )
+
+
+LEAST_RATIO = 0.5
+"""Of counted to estimated tokens; by SmolLM2's tokenizer the median is 0.77."""
+
+
+def token_ratio(trajectory: Trajectory) -> float:
+    """Tokens of the prompt as the model counted them, for each estimated one; 0.0 where that cannot be told.
+
+    The model's own tokenizer, as far as a recorded call shows it: a replay, which has no model, fits prompts alike. A
+    count below `LEAST_RATIO` is not believed: some servers leave out what they had cached.
+    """
+    usage = trajectory.usage
+    size = sum(estimated(message.content) for message in trajectory.messages)
+    ratio = usage.prompt_tokens / size if usage.calls == 1 and size else 0.0
+    return ratio if ratio >= LEAST_RATIO else 0.0
 
 
 def session_id(run_id: str, task_id: str) -> str:

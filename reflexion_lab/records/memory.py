@@ -133,6 +133,8 @@ class Recollection(Record, frozen=True, kw_only=True):
     """The repetition in words where the loop is stuck: the prompt asks for a different approach."""
     left_out: tuple[str, ...] = ()
     """Ids of selected episodes, wisdom and mistakes that did not fit into memory's budgets."""
+    token_ratio: float = 1.0
+    """Tokens counted by the model in the task's earlier prompts for each estimated one; 1.0 before the first count."""
 
     @property
     def further_insights(self) -> tuple[str, ...]:

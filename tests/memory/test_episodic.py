@@ -3,10 +3,11 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.episodic import EpisodicMemory
+from reflexion_lab.memory.episodic import EpisodicMemory, token_ratio
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.memory.reflection_files import ReflectionFiles
-from reflexion_lab.records import MemoryState, Recollection, Task, Trajectory
+from reflexion_lab.records import MemoryState, Message, Recollection, Task, Trajectory, Usage
+from reflexion_lab.text.shorten import estimated
 from tests import builders
 
 PASSED = builders.evaluation(passed=True)
@@ -104,3 +105,31 @@ def test_an_attempt_that_nobody_reflected_on_has_no_reflection_file(tmp_path):
     memory.remember(task("a"), attempt("a", 1))
     memory.remember(task("a"), replace(attempt("a", 2), evaluation=PASSED))
     assert [file.attempt_number for file in ReflectionFiles(tmp_path).read("a")] == [2]
+
+
+def counted(prompt_tokens, calls=1, prompt="one two three four"):
+    messages = (Message(role="user", content=prompt),) if prompt else ()
+    usage = Usage(calls=calls, prompt_tokens=prompt_tokens)
+    return Trajectory(solution="x", strategy="s", messages=messages, usage=usage)
+
+
+@pytest.mark.parametrize(
+    ("trajectory", "ratio"),
+    [
+        (counted(8), 8 / estimated("one two three four")),
+        (counted(2), 0.0),  # what a server had cached is left out
+        (counted(0), 0.0),  # no count
+        (counted(8, calls=2), 0.0),  # prompts of several calls
+        (counted(8, prompt=""), 0.0),
+    ],
+)
+def test_the_models_own_count_of_a_prompt_is_believed_where_it_is_of_that_prompt(trajectory, ratio):
+    assert token_ratio(trajectory) == ratio
+
+
+def test_the_largest_ratio_of_the_tasks_prompts_counts():
+    memory = EpisodicMemory(Window(1))
+    assert memory.recall(task("a")).token_ratio == 1.0
+    for number, tokens in enumerate((4, 6, 5), 1):
+        memory.remember(task("a"), replace(attempt("a", number), trajectory=counted(tokens)))
+    assert memory.recall(task("a")).token_ratio == 6 / estimated("one two three four")

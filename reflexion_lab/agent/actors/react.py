@@ -103,7 +103,7 @@ class _Work:
         self.task = task
         self.room = room(actor.model, actor.sampling)
         # A quarter is reserved for turns: recalled items stand in every prompt of the transcript, or in none.
-        for_head = None if self.room is None else self.room - self.room // 4
+        for_head = None if self.room is None else int((self.room - self.room // 4) / recollection.token_ratio)
         name = "react" if actor.style == "chat" else "continue_react"
         about = {
             "prompt": task.prompt,

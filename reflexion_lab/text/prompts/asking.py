@@ -78,7 +78,7 @@ class Asking:
         name = name if self.style == "chat" else f"continue_{name}"
         about = {"prompt": task.prompt, "task_id": task.task_id, **variables}
         space = room(self.model, self.sampling)
-        fitted = self.prompts.fit(name, space, memory, **about)
+        fitted = self.prompts.fit(name, space if space is None else int(space / memory.token_ratio), memory, **about)
         messages, completion = self._put(fitted.text)
         if completion.finish_reason == "context_overflow":
             # The estimate was too low for this text, or the server's context is smaller than the config's.

@@ -11,6 +11,7 @@ from reflexion_lab.agent.actors.continuation import Continuation
 from reflexion_lab.agent.actors.single_shot import SingleShot
 from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
+from reflexion_lab.memory.episodic import token_ratio
 from reflexion_lab.records import Completion, Episode, Recollection, Reflection, Sampling, Task, Usage
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.text.prompts.asking import ENVELOPE, Asking, continued, room
@@ -211,3 +212,17 @@ def test_any_other_continuation_is_left_as_it_is(reply, reason):
 def test_a_style_that_there_is_not_is_named():
     with pytest.raises(ValueError, match="style: got 'letters', expected one of chat, continuation"):
         Asking(ScriptedModel(lambda messages: ""), Sampling(), style="letters")
+
+
+def test_a_models_own_count_makes_room_for_more_episodes_and_no_prompt_overflows(tiny):
+    tasks, sampling = list(humaneval().tasks), Sampling(max_tokens=512)
+    first = Asking(Counting(tiny), sampling)("solve", tasks[10], Recollection())
+    ratio = token_ratio(first.trajectory("s"))
+    assert 0.6 < ratio < 0.95
+    by_estimate, model = remembered(tasks[20:60]), Counting(tiny)
+    Asking(model, sampling)("solve", tasks[10], by_estimate)
+    before = model.replies[-1].usage.prompt_tokens
+    answer = Asking(model, sampling)("solve", tasks[10], replace(by_estimate, token_ratio=ratio))
+    after = answer.completion.usage.prompt_tokens
+    assert answer.completion.finish_reason == "stop"
+    assert before < 0.9 * room(model, sampling) < after <= room(model, sampling) + ENVELOPE
