@@ -66,6 +66,10 @@ class ModelError(LabError, RuntimeError):
     """A model could not answer: what was asked of whom, what came back, what to do. Never holds a key."""
 
 
+class ModelNotFound(ModelError):
+    """The server knows no such model, or has no such path: a user has to fix the config."""
+
+
 class CapReached(LabError, RuntimeError):
     """A cap is reached: no new call may be made. The message names the cap, the spending and how to continue."""
 

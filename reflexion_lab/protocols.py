@@ -94,6 +94,10 @@ class Model(Protocol):
             The model rejects the request.
         Unanswered
             A ModelError: no reply could be had, though another try might bring one.
+        ModelNotFound
+            A ModelError: the server knows no such model.
+        StoreError
+            A paid reply could not be stored.
         """
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ModelError
+from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Completion, Record
 from reflexion_lab.storage.jsonl import locked, write
 from reflexion_lab.storage.jsonl import replace as rewrite
@@ -82,7 +82,7 @@ class CallStore:
     ------
     ConfigError
         `place` is a URL of something else.
-    ModelError
+    StoreError
         The cache is damaged, not a call cache of this version, or (`readonly`) missing.
     """
 
@@ -105,11 +105,11 @@ class CallStore:
             self._store_unsaved(self._unsaved)
 
     def open(self) -> None:
-        """Create the cache now, not with the first call. Raises ModelError."""
+        """Create the cache now, not with the first call. Raises StoreError."""
         try:
             self._table.open()
         except self._table.errors as problem:
-            raise ModelError(
+            raise StoreError(
                 f"{self.place}: it cannot be used as a call cache{self._table.described(problem)}"
             ) from problem
 
@@ -121,7 +121,7 @@ class CallStore:
         try:
             return _COMPLETION.decode(str(rows[0][0]))
         except msgspec.DecodeError as error:
-            raise ModelError(
+            raise StoreError(
                 f"{self.place}: the completion of call {key} is damaged ({error}); delete that row"
             ) from error
 
@@ -140,7 +140,7 @@ class CallStore:
         )
         try:
             is_stored = self._insert(call)
-        except ModelError as problem:
+        except StoreError as problem:
             raise self._written_aside(call, problem) from problem
         return paid if is_stored else replace(self.get(key) or paid, usage=completion.usage)
 
@@ -166,13 +166,13 @@ class CallStore:
 
     def _rows(self, statement: str, values: dict[str, object]) -> list[Row]:
         if self._is_closed:
-            raise ModelError(f"{self.place}: the call cache is a closed database")
+            raise StoreError(f"{self.place}: the call cache is a closed database")
         try:
             return self._table.rows(statement, values)
         except self._table.errors as problem:
-            raise ModelError(f"{self.place}: the call cache failed{self._table.described(problem)}") from problem
+            raise StoreError(f"{self.place}: the call cache failed{self._table.described(problem)}") from problem
 
-    def _written_aside(self, call: Call, problem: ModelError) -> ModelError:
+    def _written_aside(self, call: Call, problem: StoreError) -> StoreError:
         """The error to raise once the paid reply is in the file of unsaved replies."""
         if self._unsaved is None:
             return problem
@@ -182,8 +182,8 @@ class CallStore:
                 write(descriptor, b"\n" + msgspec.json.encode(call) + b"\n", size)  # the line before may be torn
                 os.fsync(descriptor)
         except OSError as other:
-            return ModelError(f"{problem}; the reply is lost, since {self._unsaved} cannot be written ({other})")
-        return ModelError(
+            return StoreError(f"{problem}; the reply is lost, since {self._unsaved} cannot be written ({other})")
+        return StoreError(
             f"{problem}; the reply, which is paid for, is kept in {self._unsaved}, and goes into the call cache when a "
             "run with this run_root next opens it"
         )

@@ -25,7 +25,7 @@ from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.capped import CappedModel, Meter
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.errors import HarnessError, ModelError
+from reflexion_lab.errors import HarnessError, ModelError, StoreError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.storage.call_store import UNSAVED, CallStore
 from reflexion_lab.storage.ledger import Caps, Ledger, Spending
@@ -160,13 +160,13 @@ def test_any_text_of_a_reply_can_be_stored_twice_and_stands(place, text):
 
 
 def test_a_cache_for_reading_makes_nothing_and_writes_nothing(place):
-    with pytest.raises(ModelError, match=r"call cache.*no (such file|table calls)"):
+    with pytest.raises(StoreError, match=r"call cache.*no (such file|table calls)"):
         CallStore(place, readonly=True)
     with closing(CallStore(place)) as calls:
         calls.put("key", "m", b"{}", PAID)
     with closing(CallStore(place, readonly=True)) as calls:
         assert calls.get("key") == PAID
-        with pytest.raises(ModelError, match=r"read.?only"):
+        with pytest.raises(StoreError, match=r"read.?only"):
             calls.put("other", "m", b"{}", PAID)
         assert calls.get("other") is None
 
@@ -184,7 +184,7 @@ def test_a_damaged_reply_is_named_by_its_key(place):
     with closing(CallStore(place)) as calls:
         calls.put("the-key", "m", b"{}", PAID)
         execute(place, "UPDATE calls SET completion = '{\"text\": 3}'")
-        with pytest.raises(ModelError, match=r"completion of call the-key is damaged.*delete that row"):
+        with pytest.raises(StoreError, match=r"completion of call the-key is damaged.*delete that row"):
             calls.get("the-key")
 
 
@@ -239,10 +239,10 @@ def test_tables_of_another_version_or_program_are_refused_and_left_alone(place_o
     newer, strange = place_of("postgresql"), place_of("postgresql")
     CallStore(newer).close()
     execute(newer, "UPDATE layouts SET schema = 9")
-    with pytest.raises(ModelError, match=r"table calls has schema 9, this version reads 1; use the version"):
+    with pytest.raises(StoreError, match=r"table calls has schema 9, this version reads 1; use the version"):
         CallStore(newer)
     execute(strange, "CREATE TABLE calls (number TEXT)")
-    with pytest.raises(ModelError, match=r"already exists.*database of its own; another program's is there"):
+    with pytest.raises(StoreError, match=r"already exists.*database of its own; another program's is there"):
         CallStore(strange)
     assert execute(strange, "SELECT to_regclass('layouts')") == [(None,)]
 
@@ -256,7 +256,7 @@ def test_a_password_is_never_said_and_what_to_do_always(make):
         f"mysql://user:{PASSWORD}@localhost/database": "mysql://, expected a path, or postgresql://",
     }
     for url, advice in wrong.items():
-        with pytest.raises((ModelError, HarnessError, ValueError)) as caught:
+        with pytest.raises((StoreError, HarnessError, ValueError)) as caught:
             make(url)
         assert advice in str(caught.value)
         assert PASSWORD not in "".join(traceback.format_exception(caught.value))
@@ -291,7 +291,7 @@ def test_a_paid_reply_that_no_server_takes_is_kept_in_a_file_and_stored_later(se
             return whole(*args, **kwargs)
 
         model._model.complete = complete
-        with pytest.raises(ModelError, match=rf"is paid for, is kept in {unsaved}, and goes into the call cache when"):
+        with pytest.raises(StoreError, match=rf"is paid for, is kept in {unsaved}, and goes into the call cache when"):
             model.complete(says("hi"), sampling=Sampling())
         unsaved.write_bytes(unsaved.read_bytes() + LATER + b'{"key": "torn')
     finally:
@@ -315,7 +315,7 @@ def test_a_server_that_stays_away_is_waited_for_once_not_by_everybody(server, ur
         server.stop("immediate")
         try:
             for _ in range(3):
-                with pytest.raises(ModelError, match="the call cache failed"):
+                with pytest.raises(StoreError, match="the call cache failed"):
                     calls.get("key")
         finally:
             server.start()

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import figures
 from reflexion_lab.cli import main as cli
-from reflexion_lab.errors import ModelError
+from reflexion_lab.errors import StoreError
 from reflexion_lab.io.secrets import without_keys, without_logins
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import digest_of
@@ -206,7 +206,7 @@ def test_a_run_whose_server_stays_away_stops_and_is_resumed_without_paying_twice
     lab.model._store._table._patience = lab.models.meter._ledger._table._patience = 0.0
     outcome = disturbed(lab, 5, lambda: server.stop("immediate"))
     try:
-        with pytest.warns(RuntimeWarning, match="ledger of spending"), pytest.raises(ModelError, match="paid for"):
+        with pytest.warns(RuntimeWarning, match="ledger of spending"), pytest.raises(StoreError, match="paid for"):
             lab.runner.run()
     finally:
         server.start()

@@ -11,7 +11,16 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.convergence import Convergence, best
 from reflexion_lab.agent.critique.merged_critic import critique_by
-from reflexion_lab.errors import CapReached, ConfigError, CritiqueError, HarnessError, LabError, Unanswered
+from reflexion_lab.errors import (
+    CapReached,
+    ConfigError,
+    CritiqueError,
+    HarnessError,
+    LabError,
+    ModelNotFound,
+    StoreError,
+    Unanswered,
+)
 from reflexion_lab.limits import Share, validated
 from reflexion_lab.protocols import Actor, Critic, Reviser
 from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory, Usage
@@ -62,7 +71,7 @@ class CritiqueRevise:
         self.convergence = Convergence(convergence_threshold, severity_threshold)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        """Raises what the generator raises, and HarnessError."""
+        """Raises what the generator raises, and what a user has to fix: HarnessError, ModelNotFound, StoreError."""
         first = self.generator.act(task, recollection)
         mistakes = recollection.without(first.left_out).mistakes  # what the critic reads is named as recalled, too
         trajectories, drafts, ended, spent = [first], [drafted(first)], "", Usage()
@@ -79,7 +88,7 @@ class CritiqueRevise:
             except CritiqueError as error:
                 ended, spent = "error", spent + error.usage
                 drafts[-1] = replace(drafts[-1], error=str(error), observation=error.reply)
-            except (Unanswered, CapReached, ConfigError, HarnessError):
+            except (Unanswered, ModelNotFound, StoreError, CapReached, ConfigError, HarnessError):
                 raise
             except Exception as error:
                 ended = "error"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from reflexion_lab.errors import CritiqueError, ModelError, Unanswered
+from reflexion_lab.errors import CritiqueError, ModelError, ModelNotFound, Unanswered
 from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Critic
 from reflexion_lab.records import Critique, Mistake, Task, Usage
@@ -41,7 +41,7 @@ class Merged:
                 critiques.append(critique_by(critic, task, program, mistakes))
             except CritiqueError as error:
                 errors.append(error)
-            except Unanswered:
+            except (Unanswered, ModelNotFound):
                 raise
             except ModelError as error:
                 errors.append(CritiqueError(str(error), Usage()))

@@ -99,8 +99,10 @@ class CachedModel:
     ------
     ConfigError
         `mode` is none of these, or `path` is another URL.
+    StoreError
+        The cache cannot be used, or a reply cannot be stored; `replay-only` and it is missing.
     ModelError
-        The cache cannot be used; `replay-only` and it is missing, or does not hold a call.
+        `replay-only`, and the cache does not hold a call.
     """
 
     hits: int
@@ -200,7 +202,7 @@ class CachedModel:
             self.spent += counts.spent
 
     def open(self) -> None:
-        """Create the cache file now instead of with the first call. Raises ModelError."""
+        """Create the cache file now instead of with the first call. Raises StoreError."""
         if self._store is not None:
             self._store.open()
 

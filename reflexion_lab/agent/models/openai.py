@@ -26,7 +26,7 @@ from reflexion_lab.agent.models.requests import (
     retries_before,
     turned_down,
 )
-from reflexion_lab.errors import ConfigError, ModelError, Unanswered
+from reflexion_lab.errors import ConfigError, ModelError, ModelNotFound, Unanswered
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.limits import Above0, Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage
@@ -217,7 +217,7 @@ class OpenAIModel:
             f"{self._model} at {self._place} did not answer ({'; '.join(details)}); {self._advice(status, is_spent)}"
         )
         if not outcome:
-            return ModelError(message)
+            return ModelNotFound(message) if status == 404 else ModelError(message)
         return Unanswered(message, outcome, is_lasting=outcome == "key_refused" or is_spent)
 
     def _advice(self, status: int, is_spent: bool) -> str:

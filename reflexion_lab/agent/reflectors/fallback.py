@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import reflection_on
-from reflexion_lab.agent.reflectors.llm import Kind, ReflectionError
+from reflexion_lab.agent.reflectors.llm import ReflectionError, kind_of
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import CapReached, ConfigError, HarnessError, Unanswered
 from reflexion_lab.limits import Above0, validated
@@ -74,6 +74,4 @@ class WithFallback:
 
 
 def _as_reflection_error(problem: Exception) -> ReflectionError:
-    late = isinstance(problem, TimeoutError) or (isinstance(problem, Unanswered) and problem.outcome == "timeout")
-    kind: Kind = "timeout" if late else "generation_failed"
-    return ReflectionError(kind, str(problem) or type(problem).__name__)
+    return ReflectionError(kind_of(problem), str(problem) or type(problem).__name__)

@@ -17,7 +17,7 @@ from reflexion_lab.agent.reflectors.fields import (
     ParseError,
     parse_fields,
 )
-from reflexion_lab.errors import ModelError, Unanswered
+from reflexion_lab.errors import ModelError, ModelNotFound, StoreError, Unanswered
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
@@ -25,7 +25,7 @@ from reflexion_lab.text.prompts.asking import room
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import bounded, estimated
 
-Kind = Literal["generation_failed", "parse_error", "timeout"]
+Kind = Literal["generation_failed", "parse_error", "storage_error", "not_found", "timeout"]
 Shape = Literal["fields", "lessons", "service", "session"]
 SHAPES: dict[Shape, tuple[tuple[str, str], tuple[str, str]]] = {
     "fields": (("reflect", GRAMMAR), ("reflect_success", SUCCESS)),
@@ -160,13 +160,22 @@ class LLMReflector:
         # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
         try:
             return self.model.complete([Message(role="user", content=prompt)], sampling=sampling)
-        except Unanswered:
+        except (Unanswered, ModelNotFound):
             raise
         except TimeoutError as error:
             raise ReflectionError("timeout", str(error) or "the model did not answer in time") from error
         except ModelError as error:
-            late = isinstance(error.__cause__, TimeoutError)
-            raise ReflectionError("timeout" if late else "generation_failed", str(error)) from error
+            raise ReflectionError(kind_of(error), str(error)) from error
+
+
+def kind_of(problem: Exception) -> Kind:
+    """Why there is no reflection: no answer in time, no such model, a store that failed, or any other reason."""
+    outcome = problem.outcome if isinstance(problem, Unanswered) else ""
+    if outcome == "timeout" or isinstance(problem, TimeoutError) or isinstance(problem.__cause__, TimeoutError):
+        return "timeout"
+    if outcome == "wrong_model" or isinstance(problem, ModelNotFound):
+        return "not_found"
+    return "storage_error" if isinstance(problem, StoreError) else "generation_failed"
 
 
 def evidence(attempt: Attempt) -> str:

@@ -85,7 +85,7 @@ class Models(NamedTuple):
             model.add(added)
 
     def open(self) -> None:
-        """Begin the call caches that are not there yet. Raises ModelError."""
+        """Begin the call caches that are not there yet. Raises StoreError."""
         for model in self.distinct:
             model.open()
 

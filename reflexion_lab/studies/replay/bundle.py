@@ -219,7 +219,7 @@ VECTORS = Kind(
 
 
 def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
-    """Copy the calls of these models from PostgreSQL's call cache at `url` into a file. Raises ModelError."""
+    """Copy the calls of these models from PostgreSQL's call cache at `url` into a file. Raises StoreError."""
     calls = call_store.CallStore(url, readonly=True)
     with closing(calls), closing(connect(path, CALLS.layout)) as connection:
         connection.execute("BEGIN")

@@ -6,7 +6,7 @@ from reflexion_lab.agent.critique.critique_revise import CritiqueRevise
 from reflexion_lab.agent.critique.llm_reviser import LLMReviser
 from reflexion_lab.agent.critique.tool_critic import ToolCritic
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.errors import CritiqueError, HarnessError, ModelError
+from reflexion_lab.errors import CritiqueError, HarnessError, ModelError, ModelNotFound, StoreError
 from reflexion_lab.records import Critique, Message, Recollection, Sampling, Step, Trajectory, Usage
 from reflexion_lab.tasks.evaluators.combined import Combined
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
@@ -134,9 +134,12 @@ def test_a_reviser_that_fails_keeps_the_critiques_so_far(task):
     assert result.steps[-1].error == "the server is gone"
 
 
-def test_a_broken_harness_stops_it_loudly(task):
-    with pytest.raises(HarnessError):
-        run(task, HarnessError("no sandbox"))
+@pytest.mark.parametrize(
+    "problem", [HarnessError("no sandbox"), StoreError("disk full"), ModelNotFound("no such model")]
+)
+def test_what_a_user_has_to_fix_stops_it_loudly(task, problem):
+    with pytest.raises(type(problem), match=str(problem)):
+        run(task, problem)
 
 
 def test_the_generator_alone_reads_memory_and_its_own_turns_are_kept(task):

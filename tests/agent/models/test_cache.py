@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reflexion_lab.agent.models.cache import CachedModel, call_key
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.errors import ModelError
+from reflexion_lab.errors import ModelError, StoreError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.storage.call_store import CallStore
 
@@ -410,7 +410,7 @@ def test_a_spoilt_file_is_refused_by_name_and_left_alone(scripted, tmp_path, spo
     good.close()
     spoil(bad, (tmp_path / "good").read_bytes())
     before = bad.read_bytes()
-    with pytest.raises(ModelError, match=r"cannot be used as a call cache \(.*name another file") as caught:
+    with pytest.raises(StoreError, match=r"cannot be used as a call cache \(.*name another file") as caught:
         CachedModel(scripted, bad, mode)
     assert str(bad) in str(caught.value)
     assert bad.read_bytes() == before
@@ -418,7 +418,7 @@ def test_a_spoilt_file_is_refused_by_name_and_left_alone(scripted, tmp_path, spo
 
 @pytest.mark.parametrize("mode", ["read-write", "replay-only"])
 def test_a_folder_is_refused_by_name(scripted, tmp_path, mode):
-    with pytest.raises(ModelError, match="cannot be used as a call cache") as caught:
+    with pytest.raises(StoreError, match="cannot be used as a call cache") as caught:
         CachedModel(scripted, tmp_path, mode)
     assert str(tmp_path) in str(caught.value)
 
@@ -428,14 +428,14 @@ def test_a_store_opened_for_reading_cannot_be_written(path):
     begun.open()
     begun.close()
     store = CallStore(path, readonly=True)
-    with pytest.raises(ModelError, match="readonly"):
+    with pytest.raises(StoreError, match="readonly"):
         store.put("key", "m", b"{}", Completion(text="", model="m"))
     store.close()
     assert rows(path) == []
 
 
 def test_replay_only_does_not_create_the_file_it_misses(scripted, path):
-    with pytest.raises(ModelError, match="no such file"):
+    with pytest.raises(StoreError, match="no such file"):
         CachedModel(scripted, path, "replay-only")
     assert not path.exists()
 
@@ -446,7 +446,7 @@ def test_a_damaged_reply_is_named_by_its_key(cached, path):
     connection.execute("UPDATE calls SET completion = '{\"text\": 3}'")
     connection.commit()
     connection.close()
-    with pytest.raises(ModelError, match=call_key(cached.fingerprint, says("hi"), GREEDY, 0)):
+    with pytest.raises(StoreError, match=call_key(cached.fingerprint, says("hi"), GREEDY, 0)):
         cached.complete(says("hi"), sampling=GREEDY)
 
 
@@ -454,5 +454,5 @@ def test_a_closed_cache_says_so(scripted, path):
     model = CachedModel(scripted, path)
     model.close()
     model.close()
-    with pytest.raises(ModelError, match="closed database"):
+    with pytest.raises(StoreError, match="closed database"):
         model.complete(says("hi"), sampling=GREEDY)

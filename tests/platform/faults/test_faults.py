@@ -7,7 +7,7 @@ import pytest
 
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.errors import ModelError, Unanswered
+from reflexion_lab.errors import ModelNotFound, Unanswered
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import load_benchmark
@@ -139,8 +139,7 @@ def test_an_account_without_credit_stops_the_run_at_once(faults, student, run, f
 def test_a_request_that_the_server_rejects_stops_the_run_loudly(faults, student, run):
     with faults.FaultServer(student, lambda request: "404") as server:
         folder, problem = run(server, "workers=1")
-    assert isinstance(problem, ModelError)
-    assert not isinstance(problem, Unanswered)
+    assert isinstance(problem, ModelNotFound)
     assert "model.model" in str(problem)
     assert len(server.requests) == 1
     assert written(folder) == []

@@ -1,10 +1,12 @@
 """A reflector whose server fails never loses the judged attempt, and `reflector.on_failure` says what stands in."""
 
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
-from reflexion_lab.errors import Unanswered
+from reflexion_lab.errors import ModelNotFound, StoreError, Unanswered
 
 QUICK = ("model.retries=0", "model.timeout=1")
 
@@ -19,7 +21,7 @@ def reflections(folder):
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [("503", "generation_failed"), ("404", "generation_failed"), ("stall", "timeout"),
+    ("fault", "kind"), [("503", "generation_failed"), ("404", "not_found"), ("stall", "timeout"),
                         ("empty", "parse_error")],
 )  # fmt: skip
 @pytest.mark.parametrize(("policy", "source"), [("fallback", "fallback:"), ("skip", "failed")])
@@ -48,6 +50,50 @@ def test_the_loop_is_set_aside_by_default_and_its_verdict_is_kept(faults, studen
         assert "while reflecting" in loop.problem
         assert loop.judged.evaluation.outcome == "error"
         assert loop.judged.trajectory.solution
+
+
+def test_a_model_that_is_not_there_stops_the_run_by_default_and_rules_do_not_stand_in(faults, student, run):
+    with faults.FaultServer(student, fails("404")) as server:
+        folder, problem = run(server, *QUICK)
+    assert isinstance(problem, ModelNotFound)
+    assert "404" in str(problem)
+    assert "model.model" in str(problem)
+    assert reflections(folder) == []
+
+
+@pytest.fixture
+def full_disk(faults, student, run, tmp_path):
+    """Runs whose call cache stores every reply but the reflector's."""
+
+    def carried_out(*overrides):
+        with faults.FaultServer(student) as server:
+            run(server, "loop.max_attempts=1", "loop.reflect_on_last=false")
+            with closing(sqlite3.connect(tmp_path / "runs" / "reflexion.sqlite")) as database:
+                database.executescript(
+                    "CREATE TRIGGER full_disk BEFORE INSERT ON calls WHEN instr(NEW.request, 'ROOT_CAUSE:') "
+                    "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+                )
+            return run(
+                server, f"run_root={tmp_path / 'full'}", f"cache.path={tmp_path}/runs/reflexion.sqlite", *overrides
+            )
+
+    return carried_out
+
+
+def test_a_reflection_that_cannot_be_stored_stops_the_run_by_default(full_disk):
+    folder, problem = full_disk()
+    assert isinstance(problem, StoreError)
+    assert "disk is full" in str(problem)
+    assert reflections(folder) == []
+
+
+def test_rules_stand_in_for_a_reflection_that_cannot_be_stored_where_that_is_asked_for(full_disk):
+    folder, problem = full_disk("reflector.on_failure=fallback", "loop.max_attempts=2")
+    assert problem is None
+    assert reflections(folder)
+    for reflection in reflections(folder):
+        assert reflection.problem.startswith("storage_error: ")
+        assert reflection.source.startswith("fallback:")
 
 
 def test_a_reflection_that_comes_too_late_is_not_read_and_the_next_one_is(faults, student, run):
