@@ -1,11 +1,14 @@
 """Ω: how many of a task's newest episodes are shown."""
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.memory.recall import Window, adapted, by_verification_type, capacity, dynamic
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from tests import builders
 
 
@@ -89,6 +92,17 @@ def test_an_impossible_omega_is_named_with_what_would_do(omega):
 def test_an_unknown_verdict_does_not_move_the_adaptive_omega():
     untold = [replace(episode(n, reward=0.0), metadata={"outcome": "no_tests"}) for n in (1, 2, 3)]
     assert adapted(3, untold) == 3
+
+
+@pytest.mark.parametrize(("words", "shown"), [(45, 1), (46, 3), (72, 3), (73, 5)])
+def test_without_a_tag_the_length_of_the_prompt_tells_the_complexity(words, shown):
+    assert capacity("by_complexity", [], replace(task(), prompt="word " * words)) == shown
+
+
+def test_tasks_of_humaneval_are_of_all_sizes():
+    sizes = Counter(capacity("by_complexity", [], task) for task in humaneval())
+    assert sizes.keys() == {1, 3, 5}
+    assert min(sizes.values()) > 50
 
 
 def test_tasks_of_basics_have_a_complexity():
