@@ -62,6 +62,15 @@ def test_without_the_words_nothing_is_learnt(model, sandbox, task, change):
     assert attempts[-1].stop_reason == "max_attempts"
 
 
+def test_a_confident_reflection_stops_nothing(model, sandbox, task):
+    class Certain:
+        def reflect(self, task, attempt, episodes):
+            return replace(REFLECTION, what_to_change="try again", confidence=0.99)
+
+    attempts = list(loop(model, sandbox, reflector=Certain()).attempts(task.public))
+    assert [attempt.stop_reason for attempt in attempts] == ["", "", "max_attempts"]
+
+
 def test_one_attempt_is_the_plain_baseline(model, sandbox, task):
     (attempt,) = loop(model, sandbox, max_attempts=1, reflect_on_last=False).attempts(task.public)
     assert attempt.reflection is None
