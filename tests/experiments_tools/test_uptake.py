@@ -56,7 +56,7 @@ def test_the_published_table_is_that_of_the_cases():
         published = list(csv.DictReader(file))
     computed = table(read(FOLDER / "cases.csv"))
     assert [{key: str(value) for key, value in row.items()} for row in computed] == published
-    assert {row["prompt"] for row in published} == STYLES["continuation"].keys()
+    assert {(row["style"], row["prompt"]) for row in published} == set(PROMPTS)
 
 
 def test_each_figure_of_the_readme_is_in_the_table():
