@@ -52,7 +52,7 @@ class Paired(Record, frozen=True, kw_only=True):
     """share(second) - share(first), in [-1, 1]."""
     low: float
     high: float
-    """95 % interval of the difference (Newcombe 1998, method 10)."""
+    """95 % interval of the difference (`stats.intervals.over_tasks`)."""
     p: float
     """McNemar's exact test, two-sided."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.selection import submitted_at, verdicts_at
 from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record
@@ -197,7 +197,7 @@ def attempt_1_pass_at_1(log: Log) -> Rate | None:
     return None if first is None else Rate.of(sum(first.values()), len(first))
 
 
-@metric("run", "points", label="gain over attempt 1", direction="higher", interval="Newcombe's method 10")
+@metric("run", "points", label="gain over attempt 1", direction="higher", interval=PAIRED)
 def gain_over_attempt_1(log: Log) -> Estimate | None:
     """Share solved as submitted, minus the share solved at attempt 1, paired by task."""
     pairs = against_attempt_1(log)

@@ -224,12 +224,13 @@ def _success(which: str, success: Success) -> Iterator[str]:
 
 def _against(comparison: Against) -> Iterator[str]:
     from reflexion_lab.analysis.report.cells import interval
+    from reflexion_lab.analysis.stats.intervals import PAIRED
 
     solved = comparison.solved
     yield f"Against the baseline, {solved.n} pairs of loops, {comparison.left_out} unpaired loops left out"
     points = f"{100 * solved.difference:+.1f} points {interval(solved.low, solved.high, signed=True)}"
     pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, McNemar's exact test"
-    yield f"  solved: {points} (paired, Newcombe 95 %; {pairs})"
+    yield f"  solved: {points} (95 %, {PAIRED}; {pairs})"
     yield f"  attempts until solved, where both solve: {_change(comparison.attempts_to_success)}"
     yield f"  attempts made: {_change(comparison.attempts)}"
     yield f"  negative transfer, solved without and not with: {_named(comparison.lost)}"

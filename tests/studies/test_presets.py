@@ -276,3 +276,8 @@ def test_two_runs_leave_their_reflections_apart(run, tmp_path):
     run("ralph", "loop.max_attempts=1", "evaluator=unit_tests")
     files = ReflectionFiles(tmp_path / "runs" / "reflections")
     assert sorted(len(files.read(loop)) for loop in files.loops()) == [1, 1, 1, 3, 3, 3]
+
+
+@pytest.mark.parametrize("preset", ["helix", "bot", "openagents", "jido", "ralph"])
+def test_a_preset_without_a_store_is_an_answer_and_no_error_about_a_key_of_the_preset(preset):
+    assert set(compose(f"preset={preset}", "store=none").store) == {"_target_"}

@@ -12,8 +12,8 @@ from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.comparison.budgets import UNITS, currencies, is_known, matched, per_solved
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.learning.transitions import Moves, ends
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference
-from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, Rate
+from reflexion_lab.analysis.stats.bootstrap import difference
+from reflexion_lab.analysis.stats.intervals import LEVEL, PAIRED, Estimate, Rate
 from reflexion_lab.analysis.stats.matching import Equal, area
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import minimum_detectable, needed
@@ -22,9 +22,6 @@ from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
-NEWCOMBE = "Newcombe's method 10"
-BOOTSTRAP = f"bootstrap over tasks (Newcombe's method 10, discounted, where fewer than {FEWEST} differ)"
-REMATCHED = "bootstrap over tasks, each draw matched anew"
 CLOSE = 1e-9
 
 Verdicts = Mapping[Case, bool]
@@ -117,10 +114,6 @@ def compared(
     seeds, tasks = sorted({case.seed for case in both}), sorted({case.task_id for case in both})
     pairs = paired(*({str(place): side[case] for place, case in enumerate(both)} for side in (baseline, arm)))
     first, second = (_array({case: side[case] for case in both}, tasks, seeds) for side in (baseline, arm))
-    if len(seeds) > 1:
-        estimate, method = difference(first, second), BOOTSTRAP
-    else:
-        estimate, method = Estimate(value=pairs.difference, low=pairs.low, high=pairs.high), NEWCOMBE
     p = max(sign_flip(first, second), equal.p if equal else 0.0)
     discordant = pairs.repaired + pairs.damaged
     split = needed(discordant)
@@ -130,8 +123,8 @@ def compared(
         exploratory=tuple(exploratory),
         n=pairs.n,
         seeds=tuple(seeds),
-        estimate=equal.estimate if equal else estimate,
-        method=REMATCHED if equal else method,
+        estimate=equal.estimate if equal else difference(first, second),
+        method=PAIRED,
         won=pairs.repaired,
         lost=pairs.damaged,
         p=pairs.p,

@@ -150,7 +150,7 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, seed: int) -> Moves:
         unknown=len(pairs) - len(known),
         repair=interval(by_task(wrong), seed) if wrong else None,
         damage=interval(by_task(right), seed) if right else None,
-        gain=difference(by_task(before), by_task(after), seed) if known else None,
+        gain=difference(by_task(before), by_task(after)) if known else None,
     )
 
 

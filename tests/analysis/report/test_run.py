@@ -53,7 +53,7 @@ def test_the_headline_carries_n_interval_source_and_seed(shown):
 def test_the_gain_is_printed_with_its_baseline_interval_and_p(shown):
     text = shown()
     assert row(text, "plain single attempt")[:2] == ["50.0", "%"]
-    assert "points, Newcombe's method 10" in text
+    assert "points, adjusted t over tasks" in text
     assert "1 repaired, 1 damaged" in text
     assert row(text, "p of the gain")[0] == "1,"
 

@@ -34,7 +34,7 @@ def test_the_interval_agrees_with_scipys_bootstrap_over_tasks(seeds):
     assert (estimate.low, estimate.high) == pytest.approx(other.confidence_interval, abs=0.006)
 
 
-def test_the_difference_agrees_with_scipys_bootstrap_of_pairs():
+def test_the_difference_is_near_scipys_bootstrap_of_pairs():
     rng = np.random.default_rng(2)
     first, second = drawn(rng, 2, 120, 3, 0.6, 0.5)
     other = bootstrap(
@@ -45,9 +45,9 @@ def test_the_difference_agrees_with_scipys_bootstrap_of_pairs():
         method="percentile",
         rng=rng,
     )
-    found = difference(first, second, draws=20_000)
+    found = difference(first, second)
     assert found.value == pytest.approx(second.mean() - first.mean())
-    assert (found.low, found.high) == pytest.approx(other.confidence_interval, abs=0.008)
+    assert (found.low, found.high) == pytest.approx(other.confidence_interval, abs=0.015)
 
 
 def test_the_ratio_agrees_with_scipys_bootstrap_of_pairs():
@@ -97,18 +97,27 @@ def test_equal_sides_still_leave_a_width():
     assert found.low < found.value == 0.0 < found.high
 
 
-def test_one_seed_with_few_discordant_tasks_has_newcombes_interval():
+def test_one_seed_has_the_interval_of_its_paired_table():
     first = np.array([[1.0]] * 20 + [[0.0]] * 20)
     second = first.copy()
     second[18:23] = 1 - second[18:23]  # two lost, three won
     assert difference(first, second) == Estimate(value=1 / 40, **ends(paired_difference(18, 2, 3, 17)))
 
 
-def test_several_seeds_of_few_discordant_tasks_are_worth_no_more_than_their_tasks():
+def test_several_seeds_that_agree_are_worth_no_more_than_one():
     first, second = np.zeros((40, 3)), np.zeros((40, 3))
     second[:4] = 1
-    found = difference(first, second)
-    assert (found.low, found.high) == pytest.approx(paired_difference(0, 0, 4, 36))
+    estimate = difference(first, second)
+    assert (estimate.low, estimate.high) == pytest.approx(paired_difference(0, 0, 4, 36))
+
+
+def test_a_task_with_fewer_seeds_weighs_less():
+    first, second = np.zeros((40, 2)), np.zeros((40, 2))
+    second[:6] = 1
+    second[:6, 1] = ABSENT
+    assert difference(first, second).value == pytest.approx(6 / 74)
+    second[:6] = 1
+    assert difference(first, second).value == pytest.approx(6 / 40)
 
 
 @pytest.mark.parametrize("passed", [0, 3, 40])
@@ -218,7 +227,7 @@ def test_the_difference_holds_the_truth_about_as_often_as_it_says(tasks, seeds, 
     is_contested, is_easy = rng.random((500, tasks, 1)) < contested, rng.random((500, tasks, 1)) < 0.6
     first = np.where(is_contested, rng.random(shape) < 0.5, is_easy).astype(float)
     second = np.where(is_contested, rng.random(shape) < 0.5 + gain / contested, is_easy).astype(float)
-    items = [difference(one, two, draws=300) for one, two in zip(first, second, strict=True)]
+    items = [difference(one, two) for one, two in zip(first, second, strict=True)]
     assert held(gain, items) >= least
 
 
@@ -242,7 +251,7 @@ def test_a_difference_that_is_the_same_on_all_tasks_has_an_interval_with_a_width
 def test_noise_in_the_last_digit_is_no_difference_between_tasks():
     noise = 1.2e-16 * (np.arange(60) % 2)[:, None]
     found = difference(np.full((60, 1), 0.25), 0.75 + noise)
-    assert found.high - found.low > 0.1
+    assert found.high - found.low > 0.05
     nothing = difference(np.full((60, 1), 0.3), 0.3 + 5e-17 + noise)
     assert nothing.low < 0 < nothing.high
 

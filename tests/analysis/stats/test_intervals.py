@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
+from scipy.stats import t as student
 
-from reflexion_lab.analysis.stats.intervals import Rate, mcnemar, paired_difference, wilson
+from reflexion_lab.analysis.stats.intervals import Rate, agreement, mcnemar, over_tasks, paired_difference, wilson
 
 counts = st.integers(0, 200).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 tables = st.tuples(*[st.integers(0, 40)] * 4)
@@ -60,25 +62,49 @@ def test_mcnemar_refuses_negative_counts():
         mcnemar(-1, 2)
 
 
-def test_paired_difference_gives_the_published_interval():
-    """Cavo et al. 2012, as worked by contingencytables (Fagerland, Lydersen, Laake 2017, chapter 8)."""
-    low, high = paired_difference(59, 6, 16, 80)
-    assert (round(low, 4), round(high, 4)) == (0.0046, 0.1186)
+@given(tables.filter(lambda table: sum(table) > 1), st.sampled_from([0.3, 0.577, 1.0]))
+def test_the_interval_over_tasks_is_a_t_interval_with_half_a_task_more_on_each_side(table, scale):
+    """Every task stands twice, the added halves once: means and sums of squares are then those of whole tasks."""
+    means = [0.0] * (table[0] + table[3]) + [-1.0] * table[1] + [1.0] * table[2]
+    tasks, doubled = len(means), [*means, *means, scale, -scale]
+    centre, spread = np.mean(doubled), np.var(doubled, ddof=0) * (tasks + 1) / tasks
+    half = student.ppf(0.975, tasks - 1) * math.sqrt(spread / (tasks + 1))
+    expected = max(-1.0, centre - half), min(1.0, centre + half)
+    assert over_tasks(means, scale) == pytest.approx(expected, abs=1e-9)
+    if scale == 1.0:
+        assert paired_difference(*table) == over_tasks(means)
 
 
-@given(tables)
-def test_paired_difference_agrees_with_a_direct_reading_of_method_10(table):
-    e, f, g, h = table
-    n = sum(table)
-    if not n:
-        assert paired_difference(*table) == (-1.0, 1.0)
-        return
-    first, second = (binomtest(k, n).proportion_ci(method="wilson") for k in (e + f, e + g))
-    p1, p2, product = (e + f) / n, (e + g) / n, (e + f) * (g + h) * (e + g) * (f + h)
-    numerator = e * h - f * g
-    numerator = numerator - n / 2 if numerator > n / 2 else min(numerator, 0)
-    phi = numerator / math.sqrt(product) if product else 0.0
-    low = (p2 - second.low) ** 2 - 2 * phi * (p2 - second.low) * (first.high - p1) + (first.high - p1) ** 2
-    high = (second.high - p2) ** 2 - 2 * phi * (second.high - p2) * (p1 - first.low) + (p1 - first.low) ** 2
-    expected = p2 - p1 - math.sqrt(low), p2 - p1 + math.sqrt(high)
-    assert paired_difference(*table) == pytest.approx(expected, abs=1e-9)
+@given(tables.filter(lambda table: sum(table) > 1))
+def test_the_other_way_round_the_interval_is_mirrored(table):
+    both, first, second, neither = table
+    low, high = paired_difference(both, first, second, neither)
+    assert paired_difference(both, second, first, neither) == pytest.approx((-high, -low), abs=1e-12)
+    assert low < (second - first) / sum(table) < high or abs(second - first) == sum(table)
+
+
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_fewer_than_two_tasks_say_nothing(tasks):
+    assert over_tasks([0.5] * tasks) == (-1.0, 1.0)
+
+
+def test_one_task_more_that_differs_moves_the_width_without_a_step():
+    widths = [high - low for low, high in (paired_difference(30 - k, k, 0, 30) for k in range(13))]
+    steps = np.diff(widths)
+    assert (steps > 0).all()
+    assert steps.max() < 0.03
+
+
+def test_agreement_is_one_where_seeds_are_alike_and_a_root_of_their_number_where_they_are_not():
+    rng = np.random.default_rng(1)
+    alike = np.repeat(rng.choice([-1.0, 0.0, 1.0], (2000, 1)), 4, axis=1)
+    assert agreement(alike) == 1.0
+    assert agreement(rng.choice([-1.0, 0.0, 1.0], (2000, 4))) == pytest.approx(0.5, abs=0.02)
+    assert agreement(alike[:, :1]) == agreement(np.zeros((5, 3))) == agreement([[1.0, 0.0]]) == 1.0
+
+
+def test_agreement_of_three_tasks_by_hand():
+    """Variances within 0.5, 0 and 0.5; of the means 0.5, 1 and -0.5 it is 7/12: r = (7/12 - 1/6) / (5/12 + 1/3)."""
+    correlation = (7 / 12 - 1 / 6) / (5 / 12 + 1 / 3)
+    cases = [[0.0, 1.0, math.nan], [1.0, 1.0, math.nan], [0.0, -1.0, math.nan], [math.nan] * 3]
+    assert agreement(cases) == pytest.approx(math.sqrt((1 + correlation) / 2))
