@@ -23,7 +23,7 @@ from scipy.special import expit, logit, stdtrit
 from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.intervals import wilson
 
-TASKS, SEEDS, RATES, EFFECTS = (20, 40, 60, 164, 400), (1, 3, 5), (0.05, 0.15, 0.5, 0.9, 0.95), (0.0, 0.15, 0.8)
+TASKS, SEEDS, RATES, EFFECTS = (20, 40, 60, 100, 164, 400), (1, 3, 5), (0.05, 0.15, 0.5, 0.9, 0.95), (0.0, 0.15, 0.8)
 SHARED = 0.8
 Ends = tuple[float, float]
 

@@ -63,12 +63,13 @@ def test_mcnemar_refuses_negative_counts():
 
 
 @given(tables.filter(lambda table: sum(table) > 1), st.sampled_from([0.3, 0.577, 1.0]))
-def test_the_interval_over_tasks_is_a_t_interval_with_half_a_task_more_on_each_side(table, scale):
-    """Every task stands twice, the added halves once: means and sums of squares are then those of whole tasks."""
+def test_the_interval_over_tasks_is_a_t_interval_with_pairs_added(table, scale):
+    """Every task stands twenty times, each side of the added pairs thirteen: 1.3 pairs, half a task to each side."""
     means = [0.0] * (table[0] + table[3]) + [-1.0] * table[1] + [1.0] * table[2]
-    tasks, doubled = len(means), [*means, *means, scale, -scale]
-    centre, spread = np.mean(doubled), np.var(doubled, ddof=0) * (tasks + 1) / tasks
-    half = student.ppf(0.975, tasks - 1) * math.sqrt(spread / (tasks + 1))
+    tasks, repeated = len(means), [*means * 20, *[scale, -scale] * 13]
+    clusters = len(repeated) / 20
+    centre, spread = np.mean(repeated), np.var(repeated, ddof=0) * clusters / (clusters - 1)
+    half = student.ppf(0.975, tasks - 1) * math.sqrt(spread / clusters)
     expected = max(-1.0, centre - half), min(1.0, centre + half)
     assert over_tasks(means, scale) == pytest.approx(expected, abs=1e-9)
     if scale == 1.0:
