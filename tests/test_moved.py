@@ -51,11 +51,13 @@ def test_a_config_that_names_an_old_path_runs(tmp_path, monkeypatch):
     assert run.path.is_dir()
 
 
-def test_an_old_bundle_replays_to_the_last_digit_and_says_which_prompts_have_changed(tmp_path):
-    rows = {row.name: row for row in replay(BUNDLE, tmp_path / "kept").sameness.rows}
-    assert [name for name, row in rows.items() if not row.same] == ["prompts", "attempts"]
+def test_an_old_bundle_replays_to_the_last_digit_but_for_changed_prompts_and_the_interval_of_differences(tmp_path):
+    sameness = replay(BUNDLE, tmp_path / "kept").sameness
+    rows = {row.name: row for row in sameness.rows}
+    different = [name for name, row in rows.items() if not row.same]
+    assert different == ["prompts", "attempts", "against_single", "headline figures"]
     assert "continue_memory" in rows["prompts"].told
-    assert "44 to the last digit" in rows["headline figures"].told
+    assert rows["against_single"].told == "high: 0.47137741565836877 then, 1.0 here", "of four tasks, which say little"
 
 
 def test_an_old_run_folder_is_shown_and_verified(tmp_path, monkeypatch, capsys):
