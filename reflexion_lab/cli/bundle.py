@@ -33,7 +33,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "registered studies: study=study.yaml makes a run part of one"
     kinds = commands.add_parser("study", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     description = "read a study.yaml, and list runs that belong to it, missing runs, and runs not registered; exit "
-    description += "code 1 if a run does not belong to it"
+    description += "code 1 if a run does not belong to it, or if the design cannot detect the registered effect"
     sub = kinds.add_parser("check", help=description.partition(";")[0], description=description)
     sub.add_argument("study", metavar="FILE", help="a study.yaml")
     sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders")
@@ -116,4 +116,4 @@ def check(options: argparse.Namespace) -> int:
 
     membership = belonging(Path(options.study), [Path(run) for run in options.runs])
     show(membership, Console())
-    return int(any(run.reasons for run in membership.runs))
+    return int(membership.is_too_small or any(run.reasons for run in membership.runs))

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.stats.power import POWER, Design, detected
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder import registration
@@ -37,6 +39,14 @@ class Belongings(NamedTuple):
     missing: tuple[str, ...]
     """Registered arms, seeds and tasks without a run, a sentence each."""
 
+    power: Rate | None
+    """How many simulated studies of this design detect the registered effect; None where its discordance is unknown."""
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether the design detects the registered effect less often than four times in five."""
+        return self.power is not None and self.power.share < POWER
+
     @property
     def spent(self) -> Usage:
         """Usage of the runs that belong to it; cached calls count again."""
@@ -47,7 +57,20 @@ def belonging(study: Path, runs: Sequence[Path]) -> Belongings:
     """Raises ValueError: the study or a run cannot be read."""
     registered = registration.read(study)
     belongings = tuple(_belonging(registered, Log.read(RunFolder.existing(run))) for run in runs)
-    return Belongings(registered, belongings, tuple(_missing(registered, belongings)))
+    return Belongings(registered, belongings, tuple(_missing(registered, belongings)), _power(registered))
+
+
+def _power(study: Registration) -> Rate | None:
+    if not study.discordance:
+        return None
+    design = Design(
+        tasks=study.n_tasks,
+        seeds=len(study.seeds),
+        discordance=study.discordance,
+        agreement=study.agreement,
+        difference=study.minimum_detectable_effect,
+    )
+    return detected(design)
 
 
 def _belonging(registered: Registration, log: Log) -> Belonging:
@@ -87,6 +110,10 @@ def show(belongings: Belongings, console: Console) -> None:
     effect = f"minimum detectable effect {100 * study.minimum_detectable_effect:.1f} points"
     size = f"{study.n_tasks} tasks of {study.benchmark} x seeds {', '.join(map(str, study.seeds))}"
     console.print(cells.line(f"primary metric {study.primary_metric} against {study.baseline}; {size}; {effect}"))
+    if belongings.power:
+        power = f"power: {cells.rate(belongings.power, 'simulated studies')} detect it"
+        too_small = f"; REFUSED: {100 * POWER:g} % or more expected, see `reflexion-lab power`"
+        console.print(cells.line(power + too_small * belongings.is_too_small, "yellow" * belongings.is_too_small))
     spent, budget = belongings.spent, study.budget
     for unit, used, bound in (("tokens", spent.tokens, budget.tokens), ("calls", spent.calls, budget.calls)):
         if bound:

@@ -199,6 +199,36 @@ def test_check_reads_a_study_alone_and_names_its_mistake(study, capsys):
     assert "n_tasks: got 0" in capsys.readouterr().err
 
 
+def test_check_refuses_an_effect_that_the_design_cannot_detect(study, capsys):
+    sized = STUDY.replace("n_tasks: 2", "n_tasks: 40") + "discordance: 0.3\n"
+    study.write_text(sized)
+    assert main(["study", "check", str(study)]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "simulated studies, Wilson 95 %) detect it; REFUSED: 80 % or more expected" in printed
+    study.write_text(sized.replace("n_tasks: 40", "n_tasks: 120"))
+    assert main(["study", "check", str(study)]) == 0
+    assert "REFUSED" not in capsys.readouterr().out
+
+
+def test_fields_of_the_power_change_no_digest_of_a_study_without_them(study):
+    digest = read(study).digest
+    study.write_text(STUDY + "discordance: 0.0\nagreement: 0.5\n")
+    assert read(study).digest == digest
+    study.write_text(STUDY + "discordance: 0.3\n")
+    assert read(study).digest != digest
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [("discordance: 0.1", r"discordance: got 0.1, expected 0 for unknown, or one in \[0.2, 1\]"),
+     ("agreement: 2", "agreement: got 2.0, expected a share of tasks")],
+)  # fmt: skip
+def test_an_impossible_field_of_the_power_is_named(study, field, message):
+    study.write_text(f"{STUDY}{field}\n")
+    with pytest.raises(ValueError, match=message):
+        read(study)
+
+
 def test_a_manifest_without_a_study_reads_as_before(tmp_path, run):
     folder = run(registered=False)
     fields = json.loads((folder.path / "manifest.json").read_text())

@@ -19,6 +19,8 @@ from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Manifest, Record
 
+LATER = {"discordance": 0.0, "agreement": 0.5}
+"""Fields that earlier versions did not have."""
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
@@ -56,6 +58,12 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     budget: Budget
     minimum_detectable_effect: float
     """A difference of the primary metric, in (0, 1]; one below it is told as not detected."""
+    discordance: float = 0.0
+    """The share of cases that only one arm solves, as a pilot has it: `study check` then tells the power of the design.
+    0 where it is not known.
+    """
+    agreement: float = 0.5
+    """The share of tasks whose seeds all end alike; 1 at temperature 0."""
     exclusions: tuple[str, ...]
     """Which tasks or runs do not count, and by which rule; [] for none."""
     stopping: str
@@ -73,11 +81,16 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         _check("n_tasks", self.n_tasks, self.n_tasks >= 1, "1 or more")
         effect = self.minimum_detectable_effect
         _check("minimum_detectable_effect", effect, 0 < effect <= 1, "a difference in (0, 1]")
+        known = self.discordance
+        _check("discordance", known, known == 0 or effect <= known <= 1, f"0 for unknown, or one in [{effect}, 1]")
+        _check("agreement", self.agreement, 0 <= self.agreement <= 1, "a share of tasks")
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the content, shortened to 16 hex digits."""
-        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
+        """SHA-256 over the content, shortened to 16 hex digits; without fields that came later and are not used."""
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        used = {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
+        return hashlib.sha256(msgspec.json.encode(used)).hexdigest()[:16]
 
     def arm_of(self, config: Mapping[str, Any]) -> str:
         """The registered arm that a run of this config belongs to; "" for none."""

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scipy.stats import binom
 
+from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.intervals import mcnemar
-from reflexion_lab.analysis.stats.power import minimum_detectable, needed, power_of
+from reflexion_lab.analysis.stats.power import Design, detectable, detected, minimum_detectable, needed, power_of
 
 
 @pytest.mark.parametrize(
@@ -71,3 +73,47 @@ def test_the_least_difference_has_just_the_power(n, discordant, power):
     least = minimum_detectable(n, discordant, power)
     assert 0 < least <= discordant
     assert power_of(n, discordant, least) >= power > power_of(n, discordant, least - 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "seeds", "discordance", "agreement", "gain"),
+    [(60, 3, 0.2, 0.5, 0.1), (40, 1, 0.3, 0.5, 0.2), (100, 3, 0.2, 1.0, 0.1), (164, 5, 0.1, 0.0, 0.02)],
+)
+def test_the_power_of_a_design_is_that_of_arms_drawn_case_by_case(tasks, seeds, discordance, agreement, gain):
+    """Verdicts of two arms, as `compare` has them, whose tasks are alike in all seeds or in none."""
+    rng, runs = np.random.default_rng(16), 2000
+    chances = [(discordance + gain) / 2, (discordance - gain) / 2, (1 - discordance) / 2, (1 - discordance) / 2]
+    kinds = rng.choice(4, (runs, tasks, seeds), p=chances)
+    kinds = np.where(rng.random((runs, tasks, 1)) < agreement, kinds[:, :, :1], kinds)
+    first, second = np.isin(kinds, [1, 2]).astype(float), np.isin(kinds, [0, 2]).astype(float)
+    share = np.mean([difference(*sides).low > 0 for sides in zip(first, second, strict=True)])
+    design = Design(tasks=tasks, seeds=seeds, discordance=discordance, agreement=agreement, difference=gain)
+    assert detected(design, 2000).share == pytest.approx(share, abs=0.04)
+    assert 0.1 < share < 0.95
+
+
+def test_the_detectable_difference_is_detected_as_often_as_asked_and_a_smaller_one_is_not():
+    design = Design(tasks=60, seeds=3, discordance=0.2)
+    least = detectable(design, 0.8, 300)
+    assert detected(replace(design, difference=least), 300).share >= 0.8
+    assert detected(replace(design, difference=least - 0.01), 300).share < 0.8
+    assert least < detectable(replace(design, tasks=30), 0.8, 300)
+
+
+def test_a_design_of_five_tasks_detects_nothing():
+    assert detectable(Design(tasks=5, seeds=1, discordance=0.3), studies=100) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"tasks": 0}, "tasks: got 0, expected 1 or more"),
+        ({"seeds": 0}, "seeds: got 0, expected 1 or more"),
+        ({"discordance": 0.0}, "discordance: got 0.0, expected a share, above 0 to 1"),
+        ({"agreement": 1.1}, "agreement: got 1.1, expected a share, 0 to 1"),
+        ({"difference": 0.3}, r"difference: got 0.3, expected one in \[0, 0.2\], the discordance"),
+    ],
+)
+def test_an_impossible_design_is_named(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Design(**{"tasks": 60, "seeds": 3, "discordance": 0.2} | wrong)

@@ -1,0 +1,32 @@
+"""`reflexion-lab power`: the answer first, in one screen."""
+
+import pytest
+
+from reflexion_lab.analysis.stats.power import Design, detectable, detected
+from reflexion_lab.cli.main import main
+
+
+def test_it_says_what_a_design_detects_and_how_often_a_difference(capsys):
+    sizes = ["--tasks", "40", "--seeds", "2", "--discordance", "0.3", "--studies", "200"]
+    assert main(["power", *sizes, "--difference", "0.2"]) == 0
+    design = Design(tasks=40, seeds=2, discordance=0.3)
+    least = detectable(design, studies=200)
+    share = detected(Design(tasks=40, seeds=2, discordance=0.3, difference=0.2), 200)
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == f"detectable difference: {100 * least:.1f} points, by 80 % of studies of 40 tasks x 2 seeds"
+    assert second.startswith(f"20.0 points: detected by {100 * share.share:.1f} % [")
+    assert third == "200 simulated studies each; discordance 30 %, agreement of seeds 50 %"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--discordance", "1.5", "discordance: got 1.5"),
+        ("--power", "1", "power: got 1.0"),
+        ("--studies", "0", "studies: got 0"),
+        ("--difference", "0.9", "difference: got 0.9"),
+    ],
+)
+def test_what_no_design_can_have_is_named(option, value, message, capsys):
+    assert main(["power", "--tasks", "40", "--discordance", "0.3", option, value]) == 2
+    assert message in capsys.readouterr().err
