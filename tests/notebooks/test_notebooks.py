@@ -88,7 +88,7 @@ SAID = {
         "reflexion | as run | -1.7 [-13.6, +10.4] | 20:22 | 0.88 | 1 | 28:14, 11.7 | 26.3 | not detected",
         "reflexion | equal tokens | -23.6 [-33.5, -12.5] | 8:36 | <.0001 | 0.0045 | 29:15, 11.7 | 27.0 | detected",
         "reflexion | | one seed: ask with --one-seed",
-        "1 0.775 0.125 -0.074",
+        "1 0.775 0.125 -0.087",
     ],
     "07_wisdom": [
         " of 12 solved\nwith wisdom: ",
