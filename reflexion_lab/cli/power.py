@@ -12,7 +12,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub.add_argument("--seeds", metavar="K", type=int, default=1, help="runs of each arm (1)")
     discordance = "share of cases that only one arm solves, from a pilot: (won + lost) / n of `compare`"
     sub.add_argument("--discordance", metavar="D", type=float, required=True, help=discordance)
-    agreement = "share of tasks whose seeds all end alike; 1 at temperature 0 (0.5)"
+    agreement = "intraclass correlation of a task's seeds; 1 at temperature 0 (0.5)"
     sub.add_argument("--agreement", metavar="A", type=float, default=0.5, help=agreement)
     sub.add_argument("--difference", metavar="DIFF", type=float, help="a true difference, such as 0.1: how often?")
     sub.add_argument("--power", metavar="P", type=float, default=0.8, help="how often a difference is detected (0.8)")

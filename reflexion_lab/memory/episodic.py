@@ -129,7 +129,7 @@ def token_ratio(trajectory: Trajectory) -> float:
     """
     usage = trajectory.usage
     size = sum(estimated(message.content) for message in trajectory.messages)
-    ratio = usage.prompt_tokens / size if usage.calls == 1 and size else 0.0
+    ratio = usage.prompt_tokens / size if usage.calls - usage.refused == 1 and size else 0.0
     return ratio if ratio >= LEAST_RATIO else 0.0
 
 

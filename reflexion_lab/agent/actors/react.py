@@ -101,9 +101,10 @@ class _Work:
     def __init__(self, actor: ReAct, task: Task, recollection: Recollection) -> None:
         self.actor = actor
         self.task = task
-        self.room = room(actor.model, actor.sampling)
+        space = room(actor.model, actor.sampling)
+        self.room = None if space is None else int(space / recollection.token_ratio)
         # A quarter is reserved for turns: recalled items stand in every prompt of the transcript, or in none.
-        for_head = None if self.room is None else int((self.room - self.room // 4) / recollection.token_ratio)
+        for_head = None if self.room is None else self.room - self.room // 4
         name = "react" if actor.style == "chat" else "continue_react"
         about = {
             "prompt": task.prompt,

@@ -12,7 +12,7 @@ from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.comparison.budgets import UNITS, currencies, is_known, matched, per_solved
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.learning.transitions import Moves, ends
-from reflexion_lab.analysis.stats.bootstrap import difference
+from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference
 from reflexion_lab.analysis.stats.intervals import LEVEL, PAIRED, Estimate, Rate
 from reflexion_lab.analysis.stats.matching import Equal, area
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
@@ -22,6 +22,7 @@ from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
+REMATCHED = f"bootstrap over tasks, each draw matched anew ({PAIRED} where fewer than {FEWEST} differ)"
 CLOSE = 1e-9
 
 Verdicts = Mapping[Case, bool]
@@ -124,7 +125,7 @@ def compared(
         n=pairs.n,
         seeds=tuple(seeds),
         estimate=equal.estimate if equal else difference(first, second),
-        method=PAIRED,
+        method=REMATCHED if equal else PAIRED,
         won=pairs.repaired,
         lost=pairs.damaged,
         p=pairs.p,

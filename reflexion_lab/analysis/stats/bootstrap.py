@@ -169,6 +169,14 @@ def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[fl
     return np.nansum(cases, axis=1)[counts > 0], counts[counts > 0].astype(float)
 
 
+def are_varied(differences: ArrayLike) -> bool:
+    """Whether enough tasks differ, and not all alike, for percentiles to be believed. Shape (tasks,)."""
+    import numpy as np
+
+    values = np.asarray(differences, float)
+    return bool((np.abs(values) > CLOSE).sum() >= FEWEST and np.ptp(values) > CLOSE)
+
+
 def _few(sums: NDArray[float64], counts: NDArray[float64]) -> bool:
     """Too few tasks ever passed, or ever failed, or all of them alike."""
     import numpy as np

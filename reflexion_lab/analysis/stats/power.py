@@ -39,7 +39,9 @@ class Design(Record, frozen=True, kw_only=True):
     discordance: float
     """The share of cases that only one arm solves, in (0, 1]; from a pilot, or from earlier runs."""
     agreement: float = 0.5
-    """The share of tasks whose seeds all end alike, in [0, 1]: 1 at temperature 0."""
+    """The share of tasks whose seeds share one draw, in [0, 1]: the intraclass correlation, 1 at temperature 0.
+    Seeds that draw apart often end alike, too.
+    """
     difference: float = 0.0
     """The true one, at most `discordance`."""
 

@@ -63,7 +63,7 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     0 where it is not known.
     """
     agreement: float = 0.5
-    """The share of tasks whose seeds all end alike; 1 at temperature 0."""
+    """The intraclass correlation of a task's seeds; 1 at temperature 0."""
     exclusions: tuple[str, ...]
     """Which tasks or runs do not count, and by which rule; [] for none."""
     stopping: str
