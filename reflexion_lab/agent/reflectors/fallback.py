@@ -32,8 +32,9 @@ class WithFallback:
     first : Reflector
     rules : Rules
     on_failure : str
-        `set_aside` (default): rules stand in for a reply that cannot be read; where no reply was had, or `first`
-        broke, its exception is raised, and the loop is set aside, so that no result depends on a server's health.
+        `set_aside` (default): rules stand in for a reply that cannot be read, and for a request that the server
+        rejects (any 4xx but 404); otherwise, where no reply was had or `first` broke, its exception is raised, and
+        the loop is set aside, so that no result depends on a server's health.
         `fallback`: rules stand in, whatever happened.
         `skip`: a reflection without words stands in, of source `failed`.
     timeout : float, optional

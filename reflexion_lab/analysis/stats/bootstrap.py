@@ -58,7 +58,7 @@ def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate
 def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
     """share(second) - share(first) over the cases that both have, in [-1, 1].
 
-    Not drawn: Student's t over tasks with an added discordant pair (`intervals.over_tasks`), for any number of
+    Not drawn: Student's t over tasks with discordant pairs added (`intervals.over_tasks`), for any number of
     discordant tasks and seeds. A task with fewer seeds weighs less.
 
     Parameters

@@ -45,9 +45,9 @@ def test_the_difference_is_near_scipys_bootstrap_of_pairs():
         method="percentile",
         rng=rng,
     )
-    found = difference(first, second)
-    assert found.value == pytest.approx(second.mean() - first.mean())
-    assert (found.low, found.high) == pytest.approx(other.confidence_interval, abs=0.015)
+    estimate = difference(first, second)
+    assert estimate.value == pytest.approx(second.mean() - first.mean())
+    assert (estimate.low, estimate.high) == pytest.approx(other.confidence_interval, abs=0.015)
 
 
 def test_the_ratio_agrees_with_scipys_bootstrap_of_pairs():
