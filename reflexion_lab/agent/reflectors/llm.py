@@ -17,10 +17,10 @@ from reflexion_lab.agent.reflectors.fields import (
     ParseError,
     parse_fields,
 )
-from reflexion_lab.errors import ModelError, ModelNotFound, StoreError, Unanswered
+from reflexion_lab.errors import ModelNotFound, StoreError, Unanswered
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
+from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task
 from reflexion_lab.text.prompts.asking import room
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import bounded, estimated
@@ -39,14 +39,13 @@ SHORT = 160
 
 
 class ReflectionError(RuntimeError):
-    """The model gave no usable reflection. Has the reply and its cost."""
+    """The model's reply is no reflection. Has the reply and its cost."""
 
-    def __init__(self, kind: Kind, message: str, completion: Completion | None = None) -> None:
+    def __init__(self, kind: Kind, message: str, completion: Completion) -> None:
         super().__init__(message)
         self.kind = kind
-        self.text = completion.text if completion else ""
-        """The raw reply, "" without one."""
-        self.usage = completion.usage if completion else Usage()
+        self.text = completion.text
+        self.usage = completion.usage
 
 
 class LLMReflector:
@@ -93,10 +92,12 @@ class LLMReflector:
         self.constrained = constrained
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        """Raises ReflectionError when the model fails, times out or its reply cannot be read."""
+        """Raises ReflectionError when the reply was withheld or cannot be read, and whatever the model raises."""
         name, grammar = self.shape[attempt.evaluation.passed]
         sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
-        completion = self._ask(self._prompt(name, task, attempt, episodes), sampling)
+        # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
+        prompt = Message(role="user", content=self._prompt(name, task, attempt, episodes))
+        completion = self.model.complete([prompt], sampling=sampling)
         if completion.finish_reason in WITHHELD:
             raise ReflectionError("generation_failed", f"the reply ended in {completion.finish_reason}", completion)
         try:
@@ -155,17 +156,6 @@ class LLMReflector:
             }
             for prior in priors[max(len(priors) - self.max_priors, 0) :]
         ]
-
-    def _ask(self, prompt: str, sampling: Sampling) -> Completion:
-        # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
-        try:
-            return self.model.complete([Message(role="user", content=prompt)], sampling=sampling)
-        except (Unanswered, ModelNotFound):
-            raise
-        except TimeoutError as error:
-            raise ReflectionError("timeout", str(error) or "the model did not answer in time") from error
-        except ModelError as error:
-            raise ReflectionError(kind_of(error), str(error)) from error
 
 
 def kind_of(problem: Exception) -> Kind:

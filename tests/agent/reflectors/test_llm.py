@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.fallback import WithFallback
+from reflexion_lab.agent.reflectors.fallback import OnFailure, WithFallback
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, LABELS, SERVICE, SESSION, SUCCESS
 from reflexion_lab.agent.reflectors.llm import LLMReflector, ReflectionError
 from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.agent.reflectors.rules import Rules
-from reflexion_lab.errors import ModelError
+from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.protocols import Model, Reflector
 from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Reflection, Sampling, Task, Usage
 from reflexion_lab.text.prompts.asking import room
@@ -184,23 +184,32 @@ def late() -> ModelError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (ModelError("the server is gone"), "generation_failed"),
-        (TimeoutError("30 s are over"), "timeout"),
-        (TimeoutError(), "timeout"),
-        (late(), "timeout"),
-        ("I am not sure what happened.", "parse_error"),
-        ("", "parse_error"),
-    ],
-)
-def test_failures_are_typed_and_say_why(answer: str | BaseException, kind: str) -> None:
+def rejected() -> ModelError:
+    return ModelError("400: grammar is not supported")
+
+
+@pytest.mark.parametrize("reply", ["I am not sure what happened.", ""])
+def test_an_unreadable_reply_is_a_typed_error(reply: str) -> None:
     with pytest.raises(ReflectionError) as caught:
-        LLMReflector(says(answer), Sampling()).reflect(TASK, attempt_with(WRONG), [])
-    assert caught.value.kind == kind
-    assert str(answer) in str(caught.value) or kind == "parse_error"
+        LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert caught.value.kind == "parse_error"
     assert str(caught.value)
+
+
+@pytest.mark.parametrize("problem", [rejected(), late(), Unanswered("503", "server_error"), RuntimeError("a bug")])
+def test_by_default_no_rule_replaces_a_missing_reply(problem: Exception) -> None:
+    reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules())
+    with pytest.raises(type(problem)) as caught:
+        reflector.reflect(TASK, attempt_with(WRONG), [])
+    assert caught.value is problem
+
+
+@pytest.mark.parametrize("problem", [TimeoutError("30 s are over"), TimeoutError()])
+def test_by_default_a_timeout_sets_the_loop_aside(problem: TimeoutError) -> None:
+    reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules())
+    with pytest.raises(Unanswered, match=str(problem) or "did not answer in time") as caught:
+        reflector.reflect(TASK, attempt_with(WRONG), [])
+    assert caught.value.outcome == "timeout"
 
 
 def test_a_reply_that_cannot_be_read_keeps_its_text_and_cost() -> None:
@@ -209,22 +218,19 @@ def test_a_reply_that_cannot_be_read_keeps_its_text_and_cost() -> None:
     assert (caught.value.text, caught.value.usage) == (REPLY[:-20], COST)
 
 
-def test_a_call_that_failed_costs_nothing() -> None:
-    with pytest.raises(ReflectionError) as caught:
-        LLMReflector(says(ModelError("gone")), Sampling()).reflect(TASK, attempt_with(WRONG), [])
-    assert (caught.value.text, caught.value.usage) == ("", Usage())
-
-
 @pytest.mark.parametrize(
-    ("answer", "problem", "text", "usage"),
+    ("answer", "policy", "problem", "text", "usage"),
     [
-        ("no labels here", "parse_error: the reply lacks ROOT_CAUSE", "no labels here", COST),
-        (ModelError("the server is gone"), "generation_failed: the server is gone", "", Usage()),
-        (TimeoutError("30 s are over"), "timeout: 30 s are over", "", Usage()),
+        ("no labels here", "set_aside", "parse_error: the reply lacks ROOT_CAUSE", "no labels here", COST),
+        (rejected(), "fallback", "generation_failed: 400: grammar", "", Usage()),
+        (late(), "fallback", "timeout: the server gave no answer", "", Usage()),
+        (TimeoutError("30 s are over"), "fallback", "timeout: 30 s are over", "", Usage()),
     ],
 )
-def test_rules_step_in_and_say_so(answer: str | BaseException, problem: str, text: str, usage: Usage) -> None:
-    reflector = WithFallback(LLMReflector(says(answer), Sampling()), Rules())
+def test_rules_step_in_and_say_so(
+    answer: str | BaseException, policy: OnFailure, problem: str, text: str, usage: Usage
+) -> None:
+    reflector = WithFallback(LLMReflector(says(answer), Sampling()), Rules(), policy)
     reflection = reflector.reflect(TASK, attempt_with(WRONG), [episode(1)])
     rules = Rules().reflect(TASK, attempt_with(WRONG), [episode(1)])
     assert reflection is not None
