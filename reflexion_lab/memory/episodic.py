@@ -117,20 +117,21 @@ class EpisodicMemory:
         )
 
 
-LEAST_RATIO = 0.5
-"""Of counted to estimated tokens; by SmolLM2's tokenizer the median is 0.77."""
+CREDIBLE_RATIO = 0.5
+"""A lower ratio of counted to estimated tokens is ignored: some servers leave out cached tokens."""
+SMALLEST_RATIO = 0.75
+"""Credible ratios are raised to this: some servers count a truncated prompt. SmolLM2's median is 0.77."""
 
 
 def token_ratio(trajectory: Trajectory) -> float:
-    """Tokens of the prompt as the model counted them, for each estimated one; 0.0 where that cannot be told.
+    """Prompt tokens counted by the model per estimated token; 0.0 where the count is missing or not credible.
 
-    The model's own tokenizer, as far as a recorded call shows it: a replay, which has no model, fits prompts alike. A
-    count below `LEAST_RATIO` is not believed: some servers leave out what they had cached.
+    Read from the recorded call, so that a replay, which has no tokenizer, fits prompts alike.
     """
     usage = trajectory.usage
     size = sum(estimated(message.content) for message in trajectory.messages)
     ratio = usage.prompt_tokens / size if usage.calls - usage.refused == 1 and size else 0.0
-    return ratio if ratio >= LEAST_RATIO else 0.0
+    return max(ratio, SMALLEST_RATIO) if ratio >= CREDIBLE_RATIO else 0.0
 
 
 def session_id(run_id: str, task_id: str) -> str:

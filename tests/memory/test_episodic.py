@@ -3,7 +3,7 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.episodic import EpisodicMemory, token_ratio
+from reflexion_lab.memory.episodic import SMALLEST_RATIO, EpisodicMemory, token_ratio
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.records import MemoryState, Message, Recollection, Task, Trajectory, Usage
@@ -117,6 +117,7 @@ def counted(prompt_tokens, calls=1, prompt="one two three four"):
     ("trajectory", "ratio"),
     [
         (counted(8), 8 / estimated("one two three four")),
+        (counted(3), SMALLEST_RATIO),  # a server that truncates counts what it kept
         (counted(2), 0.0),  # what a server had cached is left out
         (counted(0), 0.0),  # no count
         (counted(8, calls=2), 0.0),  # prompts of several calls
