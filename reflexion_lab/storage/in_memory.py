@@ -7,17 +7,25 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Search
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, matching, prepared
 
 
 class InMemory:
-    """Keeps records as the JSON that the other stores write, so that no caller shares a record with it."""
+    """Keeps records as the JSON that the other stores write, so that no caller shares a record with it.
+
+    Parameters
+    ----------
+    retention_days : float, optional
+        Above 0. As of every store, so that a preset may set it for any; nothing here is older than the process.
+    """
 
     is_durable = False
 
-    def __init__(self) -> None:
+    @validated
+    def __init__(self, retention_days: Above0 | None = None) -> None:
         self._lock = threading.Lock()
         self._bodies: dict[str, dict[str, bytes]] = {kind.name: {} for kind in KINDS}
 

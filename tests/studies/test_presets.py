@@ -154,13 +154,14 @@ def test_bot_reflects_on_what_worked_too_with_an_insight(run, tmp_path):
     assert attempt.reflection.key_insight == "a function without return gives None"
 
 
-def test_openagents_shows_three_reflections_of_thirty_days(run, tmp_path):
+@pytest.mark.parametrize(("name", "place"), [("jsonl", "memory"), ("sqlite", "memory.sqlite")])
+def test_openagents_shows_three_reflections_of_thirty_days(run, tmp_path, name, place):
     day = 24 * 60 * 60
-    store = opened(tmp_path / "runs" / "memory")
+    store = opened(tmp_path / "runs" / place)
     for age in (29, 31):
         store.append([episode(episode_id=f"ep-{age}", timestamp=time.time() - age * day)])
     store.close()
-    attempts = run("openagents", "loop.max_attempts=5", "loop.stuck_after=null")
+    attempts = run("openagents", f"store={name}", "loop.max_attempts=5", "loop.stuck_after=null")
     assert [name.rsplit("-", 1)[1] for name in attempts["sum"][4].recalled] == ["2", "3", "4"]
     assert attempts["sum"][0].reflection.category == "approach_flaw"
     assert attempts["sum"][0].reflection.action_items == ("add them up", "return it")
@@ -172,7 +173,7 @@ def test_openagents_shows_three_reflections_of_thirty_days(run, tmp_path):
         "Try it by hand",
     ):
         assert read(attempts["sum"][1]).count(text) == 1, text
-    ids = [record.episode_id for record in opened(tmp_path / "runs" / "memory").read(Episode)]
+    ids = [record.episode_id for record in opened(tmp_path / "runs" / place).read(Episode)]
     assert ids[0] == "ep-29"
     assert "ep-31" not in ids
     assert len(ids) == 1 + 15
@@ -278,6 +279,6 @@ def test_two_runs_leave_their_reflections_apart(run, tmp_path):
     assert sorted(len(files.read(loop)) for loop in files.loops()) == [1, 1, 1, 3, 3, 3]
 
 
-@pytest.mark.parametrize("preset", ["helix", "bot", "openagents", "jido", "ralph"])
-def test_a_preset_without_a_store_is_an_answer_and_no_error_about_a_key_of_the_preset(preset):
-    assert set(compose(f"preset={preset}", "store=none").store) == {"_target_"}
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_runs_without_a_store(run, preset):
+    assert len(run(preset, "store=none", "benchmark.limit=1")["sum"]) == 3
