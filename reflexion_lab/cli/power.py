@@ -1,4 +1,4 @@
-"""`reflexion-lab power`: what difference a design can find."""
+"""`reflexion-lab power`: the difference that a design detects."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import argparse
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "simulate which difference between two arms a design detects"
-    sub = commands.add_parser("power", help=text, description=f"{text}, by the interval that `compare` prints")
+    sub = commands.add_parser("power", help=text, description=f"{text}, by the verdict of `compare`")
     sub.add_argument("--tasks", metavar="N", type=int, required=True, help="of each run")
     sub.add_argument("--seeds", metavar="K", type=int, default=1, help="runs of each arm (1)")
     discordance = "share of cases that only one arm solves, from a pilot: (won + lost) / n of `compare`"
     sub.add_argument("--discordance", metavar="D", type=float, required=True, help=discordance)
     agreement = "intraclass correlation of a task's seeds; 1 at temperature 0 (0.5)"
     sub.add_argument("--agreement", metavar="A", type=float, default=0.5, help=agreement)
+    arms = "arms compared with the baseline, for Holm's correction (1)"
+    sub.add_argument("--comparisons", metavar="M", type=int, default=1, help=arms)
     sub.add_argument("--difference", metavar="DIFF", type=float, help="a true difference, such as 0.1: how often?")
     sub.add_argument("--power", metavar="P", type=float, default=0.8, help="how often a difference is detected (0.8)")
     sub.add_argument("--studies", metavar="N", type=int, default=1000, help="simulated ones (1000)")
@@ -32,17 +34,19 @@ def power(options: argparse.Namespace) -> None:
         discordance=options.discordance,
         agreement=options.agreement,
         difference=options.difference or 0.0,
+        comparisons=options.comparisons,
     )
     size = f"{design.tasks} tasks x {design.seeds} seed{'s' * (design.seeds > 1)}"
-    least = detectable(design, options.power, options.studies)
-    points = "none" if least is None else f"{100 * least:.1f} points"
+    smallest = detectable(design, options.power, options.studies)
+    points = "none" if smallest is None else f"{100 * smallest:.1f} points"
     lines = [f"detectable difference: {points}, by {100 * options.power:g} % of studies of {size}"]
     if options.difference is not None:
         share = rate(detected(design, options.studies), "studies")
         lines.append(f"{100 * design.difference:.1f} points: detected by {share}")
+    family = f", {design.comparisons} comparisons" if design.comparisons > 1 else ""
     lines.append(
         f"{options.studies:,} simulated studies each; discordance {100 * design.discordance:g} %, "
-        f"agreement of seeds {100 * design.agreement:g} %"
+        f"agreement of seeds {100 * design.agreement:g} %{family}"
     )
     for text in lines:
         Console().print(line(text))

@@ -69,6 +69,7 @@ def _power(study: Registration) -> Rate | None:
         discordance=study.discordance,
         agreement=study.agreement,
         difference=study.minimum_detectable_effect,
+        comparisons=max(len(study.arms) - 1, 1),
     )
     return detected(design)
 
@@ -111,7 +112,7 @@ def show(belongings: Belongings, console: Console) -> None:
     size = f"{study.n_tasks} tasks of {study.benchmark} x seeds {', '.join(map(str, study.seeds))}"
     console.print(cells.line(f"primary metric {study.primary_metric} against {study.baseline}; {size}; {effect}"))
     if belongings.power:
-        power = f"power: {cells.rate(belongings.power, 'simulated studies')} have an interval without 0"
+        power = f"power: {cells.rate(belongings.power, 'simulated studies')} detect that effect"
         too_small = f"; REFUSED: {100 * POWER:g} % or more expected, see `reflexion-lab power`"
         console.print(cells.line(power + too_small * belongings.is_too_small, "yellow" * belongings.is_too_small))
     spent, budget = belongings.spent, study.budget

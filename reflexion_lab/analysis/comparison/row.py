@@ -71,18 +71,15 @@ class Difference(Record, frozen=True, kw_only=True):
     needed: tuple[int, int] | None
     """The split of as many discordant pairs, had they been independent, that is just significant; None for none."""
     least: float | None
-    """The difference that this split makes, or the registered one where that is larger, in (0, 1]: what is smaller has
-    not been detected."""
+    """The difference of this split, in (0, 1]."""
     minimum: float | None
     """The true difference that a study of so many tasks and such discordance finds four times in five; None where it
     finds none so often, or no pair is discordant."""
 
     @property
     def is_detected(self) -> bool:
-        """The interval leaves 0 out, the difference is not below the least, and p after Holm is below 0.05."""
-        estimate = self.estimate
-        is_seen = self.least is not None and abs(estimate.value) >= self.least - CLOSE
-        return is_seen and not estimate.low <= 0 <= estimate.high and self.p_holm < 1 - LEVEL + CLOSE
+        """Whether the interval leaves 0 out and p after Holm is below 0.05."""
+        return not self.estimate.low <= 0 <= self.estimate.high and self.p_holm < 1 - LEVEL + CLOSE
 
 
 def compared(
@@ -91,7 +88,6 @@ def compared(
     budget: str = AS_RUN,
     cut: Cut | None = None,
     exploratory: Sequence[str] = (),
-    least: float = 0.0,
     equal: Equal | None = None,
 ) -> Difference:
     """`p_holm` is `p_tasks` until `corrected`.
@@ -101,8 +97,6 @@ def compared(
     equal : Equal | None, optional
         The difference at one budget, where both sides were cut to it (`comparison.budgets`): verdicts that were
         cut once know nothing of the chance in the cutting.
-    least : float, default 0.0
-        A registered minimum; what is smaller counts as not detected.
 
     Raises
     ------
@@ -132,7 +126,7 @@ def compared(
         p_tasks=p,
         p_holm=p,
         needed=split,
-        least=max(least, (split[0] - split[1]) / pairs.n) if split else None,
+        least=(split[0] - split[1]) / pairs.n if split else None,
         minimum=minimum_detectable(len(tasks), discordant / pairs.n) if discordant else None,
     )
 
@@ -326,12 +320,11 @@ def _unmatched(arm: Arm, base: Arm, unit: str) -> str:
 
 
 def _as_run(arm: Arm, base: Arm, study: Registration | None) -> Difference:
-    reasons, least = _registered(arm, base, METRIC, study)
-    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, least)
+    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, _exploratory(arm, base, METRIC, study))
 
 
 def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
-    reasons, least = _registered(arm, base, f"{METRIC}_equal_{unit}", study)
+    reasons = _exploratory(arm, base, f"{METRIC}_equal_{unit}", study)
     pair = matched(base, arm, unit)
     cut = Cut(
         shorter=("", base.label, arm.label)[pair.cut_side],
@@ -339,15 +332,13 @@ def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Diff
         baseline_spend=pair.first_spend,
         is_matched=pair.is_matched,
     )
-    return compared(pair.second, pair.first, f"equal {unit}", cut, reasons, least, pair.equal)
+    return compared(pair.second, pair.first, f"equal {unit}", cut, reasons, pair.equal)
 
 
-def _registered(arm: Arm, base: Arm, metric: str, study: Registration | None) -> tuple[list[str], float]:
-    """Why this comparison was not, and the least effect that counts where it was."""
-    reasons = exploratory(
-        study, arm.label, metric, baseline=base.label, runs=[log.manifest for side in (arm, base) for log in side.logs]
-    )
-    return reasons, study.minimum_detectable_effect if study and not reasons else 0.0
+def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None) -> list[str]:
+    """Why this comparison is exploratory; [] where it was registered."""
+    manifests = [log.manifest for side in (arm, base) for log in side.logs]
+    return exploratory(study, arm.label, metric, baseline=base.label, runs=manifests)
 
 
 def _models(arm: Arm) -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """What a paired comparison can find at all: before it runs, and beside its result.
 
-Before: `detected` and `detectable` simulate the very interval that a comparison prints. Beside: `minimum_detectable` is
-exact for one case a task.
+Before: `detected` and `detectable` simulate the verdict of a comparison, its interval and p value. Beside:
+`minimum_detectable` is exact for one case per task.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.stats.intervals import Rate, agreement, over_tasks
+from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
@@ -44,9 +45,11 @@ class Design(Record, frozen=True, kw_only=True):
     """
     difference: float = 0.0
     """The true one, at most `discordance`."""
+    comparisons: int = 1
+    """Arms compared with the baseline, 1 or more: p must be below 0.05 / comparisons, Holm's strictest step."""
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "seeds"):
+        for name in ("tasks", "seeds", "comparisons"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "1 or more")
         for name, least in (("discordance", CLOSE), ("agreement", 0.0)):
@@ -57,10 +60,18 @@ class Design(Record, frozen=True, kw_only=True):
 
 
 def detected(design: Design, studies: int = STUDIES, seed: int = 0) -> Rate:
-    """The share of simulated studies whose interval (`intervals.over_tasks`) leaves 0 out, on the right side.
+    """The share of simulated studies that detect the difference, on its right side.
 
-    Each case is won with chance (discordance + difference) / 2 and lost with (discordance - difference) / 2. The same
-    seed draws the same luck for every difference.
+    A study detects it if the interval (`intervals.over_tasks`) leaves 0 out and p (`permutation.sign_flip`) is below
+    0.05 / comparisons: the verdict of `compare`. Each case is won with chance (discordance + difference) / 2 and lost
+    with chance (discordance - difference) / 2. One seed draws common random numbers for all differences.
+
+    Parameters
+    ----------
+    design : Design
+    studies : int, default 1000
+        Simulated studies, 1 or more.
+    seed : int, default 0
 
     Raises
     ------
@@ -69,15 +80,20 @@ def detected(design: Design, studies: int = STUDIES, seed: int = 0) -> Rate:
     """
     if studies < 1:
         raise ConfigError("studies", studies, "1 or more")
-    return Rate.of(
-        sum(over_tasks(d.mean(axis=1), agreement(d))[0] > 0 for d in _studies(design, studies, seed)), studies
-    )
+    level = ALPHA / design.comparisons
+    return Rate.of(sum(_is_detected(cases, level) for cases in _studies(design, studies, seed)), studies)
+
+
+def _is_detected(cases: NDArray[float64], level: float) -> bool:
+    """Whether differences of shape (tasks, seeds), each -1, 0 or 1, show that the mean is above 0."""
+    low, _ = over_tasks(cases.mean(axis=1), agreement(cases))
+    return low > 0 and sign_flip((cases < 0).astype(float), (cases > 0).astype(float)) < level
 
 
 def detectable(design: Design, power: float = POWER, studies: int = STUDIES, seed: int = 0) -> float | None:
-    """The least true difference that so many simulated studies detect with chance `power`, to `STEP`.
+    """Smallest true difference that the design detects with probability `power`, to `STEP`.
 
-    None where the design finds none so often, even if one arm wins all discordant cases.
+    None where even a difference as large as the discordance is detected less often.
 
     Raises
     ------

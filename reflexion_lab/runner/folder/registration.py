@@ -57,7 +57,7 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     seeds: tuple[int, ...]
     budget: Budget
     minimum_detectable_effect: float
-    """A difference of the primary metric, in (0, 1]; one below it is told as not detected."""
+    """The difference of the primary metric that the design is planned for, in (0, 1]."""
     discordance: float = 0.0
     """The share of cases that only one arm solves, as a pilot has it: `study check` then tells the power of the design.
     0 where it is not known.

@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.intervals import mcnemar
+from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.analysis.stats.power import Design, detectable, detected, minimum_detectable, needed, power_of
 
 
@@ -80,16 +81,27 @@ def test_the_least_difference_has_just_the_power(n, discordant, power):
     [(60, 3, 0.2, 0.5, 0.1), (40, 1, 0.3, 0.5, 0.2), (100, 3, 0.2, 1.0, 0.1), (164, 5, 0.1, 0.0, 0.02)],
 )
 def test_the_power_of_a_design_is_that_of_arms_drawn_case_by_case(tasks, seeds, discordance, agreement, gain):
-    """Verdicts of two arms, as `compare` has them, whose tasks are alike in all seeds or in none."""
+    """Two arms whose tasks are alike in all seeds or in none, judged as `compare` judges them."""
     rng, runs = np.random.default_rng(16), 2000
     chances = [(discordance + gain) / 2, (discordance - gain) / 2, (1 - discordance) / 2, (1 - discordance) / 2]
     kinds = rng.choice(4, (runs, tasks, seeds), p=chances)
     kinds = np.where(rng.random((runs, tasks, 1)) < agreement, kinds[:, :, :1], kinds)
     first, second = np.isin(kinds, [1, 2]).astype(float), np.isin(kinds, [0, 2]).astype(float)
-    share = np.mean([difference(*sides).low > 0 for sides in zip(first, second, strict=True)])
+    share = np.mean([_is_detected(*sides) for sides in zip(first, second, strict=True)])
     design = Design(tasks=tasks, seeds=seeds, discordance=discordance, agreement=agreement, difference=gain)
     assert detected(design, 2000).share == pytest.approx(share, abs=0.04)
     assert 0.1 < share < 0.95
+
+
+def _is_detected(first, second):
+    return difference(first, second).low > 0 and sign_flip(first, second) < 0.05
+
+
+def test_more_comparisons_leave_less_power():
+    design = Design(tasks=60, seeds=3, discordance=0.2, difference=0.1)
+    shares = [detected(replace(design, comparisons=m), 300).share for m in (1, 3, 10)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[2] + 0.1
 
 
 def test_the_detectable_difference_is_detected_as_often_as_asked_and_a_smaller_one_is_not():
@@ -109,6 +121,7 @@ def test_a_design_of_five_tasks_detects_nothing():
     [
         ({"tasks": 0}, "tasks: got 0, expected 1 or more"),
         ({"seeds": 0}, "seeds: got 0, expected 1 or more"),
+        ({"comparisons": 0}, "comparisons: got 0, expected 1 or more"),
         ({"discordance": 0.0}, "discordance: got 0.0, expected a share, above 0 to 1"),
         ({"agreement": 1.1}, "agreement: got 1.1, expected a share, 0 to 1"),
         ({"difference": 0.3}, r"difference: got 0.3, expected one in \[0, 0.2\], the discordance"),
