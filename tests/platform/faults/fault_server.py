@@ -224,6 +224,7 @@ FAULTS = {
     "twice": twice,
     "401": error(401),
     "403": error(403),
+    "400": error(400),
     "404": error(404),
     "azure_filter": error(400, AZURE),
     **{f"overflow_{name}": error(status, body) for name, (status, body) in OVERFLOWS.items()},

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from reflexion_lab.errors import ModelNotFound, StoreError, Unanswered
+from reflexion_lab.errors import ModelError, ModelNotFound, StoreError, Unanswered
 
 QUICK = ("model.retries=0", "model.timeout=1")
 
@@ -52,13 +52,16 @@ def test_the_loop_is_set_aside_by_default_and_its_verdict_is_kept(faults, studen
         assert loop.judged.trajectory.solution
 
 
-def test_a_model_that_is_not_there_stops_the_run_by_default_and_rules_do_not_stand_in(faults, student, run):
-    with faults.FaultServer(student, fails("404")) as server:
+@pytest.mark.parametrize(("fault", "kind"), [("404", ModelNotFound), ("400", ModelError)])
+def test_a_rejected_request_stops_the_run_and_no_rule_steps_in(faults, student, run, fault, kind):
+    with faults.FaultServer(student, fails(fault)) as server:
         folder, problem = run(server, *QUICK)
-    assert isinstance(problem, ModelNotFound)
-    assert "404" in str(problem)
+    assert type(problem) is kind
+    assert fault in str(problem)
     assert "model.model" in str(problem)
     assert reflections(folder) == []
+    assert {loop.outcome for loop in folder.set_aside} == {"reflector_error"}
+    assert folder.set_aside[0].judged.trajectory.solution
 
 
 @pytest.fixture
