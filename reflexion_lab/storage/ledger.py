@@ -1,4 +1,4 @@
-"""Spending of runs and sweeps, shared by threads, processes and machines, and its caps."""
+"""Spending and caps of runs and sweeps, shared by threads, processes and machines."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SPENT = "SELECT calls, tokens, cost, seconds FROM spending WHERE scope = :scope
 
 
 class Spending(NamedTuple):
-    """Calls, tokens, cost and time of all roles together."""
+    """Calls, tokens, cost and time of all roles."""
 
     calls: int = 0
     tokens: int = 0
-    """Of prompts and replies."""
+    """Prompt and completion tokens."""
     cost: float = 0.0
     seconds: float = 0.0
-    """Wall time of the runs; those of runs at the same time add up."""
+    """Wall time, summed over runs."""
 
     def plus(self, other: Spending, sign: int = 1) -> Spending:
         return Spending(
@@ -46,7 +46,7 @@ class Spending(NamedTuple):
 
 
 class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits on new spending; None: no limit. Replies from the cache are free."""
+    """Limits on spending; None: no limit. Cached replies are free."""
 
     calls: Count | None = None
     tokens: Count | None = None
@@ -57,26 +57,30 @@ class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         check_fields(self)
 
     def exceeded(self, spending: Spending) -> str:
-        """The first cap that `spending` exceeds (of seconds: reaches); "" for none."""
-        for name, found in spending._asdict().items():
+        """The first cap that `spending` exceeds (seconds: reaches), or ""."""
+        for name, amount in spending._asdict().items():
             limit = getattr(self, name)
-            if limit is not None and (found > limit or (name == "seconds" and found >= limit)):
+            if limit is not None and (amount > limit or (name == "seconds" and amount >= limit)):
                 return name
         return ""
 
 
 class Ledger:
-    """Spending by scope at `place`, which processes share: a SQLite file, PostgreSQL by its URL, or, for None, the
-    memory of this process. Thread-safe. While a server is away callers wait, `patience` seconds at most.
+    """Spending by scope, in a SQLite file, PostgreSQL (by URL) or, for `place` None, memory. Thread-safe.
 
-    Spending stands until it is taken back: the calls of a killed process count in full.
+    Calls of a killed process count in full.
+
+    Parameters
+    ----------
+    patience
+        Seconds to wait for an unavailable server.
 
     Raises
     ------
     ConfigError
-        `place` is a URL of something else.
+        `place` is another URL.
     HarnessError
-        The database cannot be used. It is opened by the first call: a run that the cache answers leaves no ledger.
+        The database cannot be used. The first call opens it, so a fully cached run creates no ledger.
     """
 
     def __init__(self, place: str | Path | None, patience: float = PATIENCE) -> None:
@@ -88,12 +92,12 @@ class Ledger:
         RETURNING calls, tokens, cost, seconds"""
 
     def add(self, scope: str, amount: Spending, caps: Caps) -> tuple[str, Spending]:
-        """Add `amount` unless that would exceed a cap. Returns the name of that cap or "", and the scope's spending
-        afterwards (0 or more).
+        """Add `amount` unless a cap would be exceeded; returns that cap's name or "", and the scope's new spending,
+        0 or more.
         """
 
         def work(execute: Execute) -> tuple[tuple[str, Spending], bool]:
-            # The row is locked from here to the end of the transaction: no addition comes between sum and verdict.
+            # The row stays locked until the transaction ends, so no addition comes between the sum and its check.
             total = _spending(execute(self._add, {"scope": scope, **amount._asdict()}))
             cap = caps.exceeded(total)
             return (cap, total.plus(amount, -1) if cap else total), not cap

@@ -242,7 +242,7 @@ def test_tables_of_another_version_or_program_are_refused_and_left_alone(place_o
     with pytest.raises(StoreError, match=r"table calls has schema 9, this version reads 1; use the version"):
         CallStore(newer)
     execute(strange, "CREATE TABLE calls (number TEXT)")
-    with pytest.raises(StoreError, match=r"already exists.*database of its own; another program's is there"):
+    with pytest.raises(StoreError, match=r"already exists.*the database is another program's"):
         CallStore(strange)
     assert execute(strange, "SELECT to_regclass('layouts')") == [(None,)]
 

@@ -71,7 +71,7 @@ def test_bad_json_is_named_and_nothing_is_imported(tmp_path, value, said):
 
 
 def test_a_missing_file_is_said(tmp_path):
-    with pytest.raises(StoreError, match=r"nowhere.jsonl: it cannot be imported .No such file"):
+    with pytest.raises(StoreError, match=r"nowhere.jsonl: cannot be imported .No such file"):
         load(InMemory(), tmp_path / "nowhere.jsonl")
 
 
