@@ -221,7 +221,7 @@ def test_what_others_stored_since_is_not_read_even_where_a_prune_has_made_room()
     archive(store).absorb([learnt(task("c"), attempt("c"), run="later")])
     assert store.prune(2.0) == 1
     again = archive(store)
-    with pytest.warns(RuntimeWarning, match="the store has lost some of what it held"):
+    with pytest.warns(RuntimeWarning, match="the store lost records since the run started"):
         again.begin(began, "mine")
     assert [episode.task_id for episode in again.similar(task("z"), [], 9, 0.0)] == ["b"]
 
@@ -325,7 +325,7 @@ class Full(InMemory):
 
 def test_a_store_that_fails_costs_only_its_own_copy():
     known = archive(Full())
-    with pytest.warns(RuntimeWarning, match=r"the disk is full; the run goes on, and `reflexion-lab memory import`"):
+    with pytest.warns(RuntimeWarning, match=r"the disk is full; the run continues; `reflexion-lab memory import`"):
         known.absorb([learnt(task("a"), attempt("a"))])
     assert [episode.task_id for episode in known.similar(task("b"), [], 3, 0.0)] == ["a"]
 
@@ -336,7 +336,7 @@ class Torn(InMemory):
 
 
 def test_a_store_that_cannot_be_closed_costs_no_run():
-    with pytest.warns(RuntimeWarning, match=r"input/output error; the run stands"):
+    with pytest.warns(RuntimeWarning, match=r"input/output error; the run is complete"):
         archive(Torn()).close()
 
 

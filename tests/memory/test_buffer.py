@@ -142,7 +142,7 @@ def test_the_text_that_is_matched_is_chosen_once():
 
 
 def test_without_a_retriever_relevant_says_what_is_missing():
-    with pytest.raises(ValueError, match="no retriever"):
+    with pytest.raises(ValueError, match="EpisodeBuffer: no retriever"):
         filled(made()).relevant("text", 3)
 
 

@@ -95,7 +95,7 @@ def test_many_threads_lose_nothing():
 def test_reflection_files_that_cannot_be_written_cost_no_attempt(tmp_path):
     (tmp_path / "taken").write_text("")
     memory = EpisodicMemory(Window("all"), files=ReflectionFiles(tmp_path / "taken"))
-    with pytest.warns(RuntimeWarning, match=r"taken.*the run goes on"):
+    with pytest.warns(RuntimeWarning, match=r"taken.*the run continues"):
         memory.remember(task("a"), replace(attempt("a", 1), evaluation=PASSED))
     assert shown(memory) == [1]
 

@@ -103,8 +103,8 @@ class SentenceTransformer:
                 folder = snapshot_download(self._model, revision=self._revision, ignore_patterns=list(OTHER_FORMATS))
             except Exception as problem:
                 raise ModelError(
-                    f"embedder.model: {self._model!r} is not a folder, and neither the hub nor its cache has a model of "
-                    f"that name ({type(problem).__name__}); run `hf download {self._model}` with network access, "
+                    f"embedder.model: {self._model!r} is not a folder, and neither the hub nor its cache has a model "
+                    f"of that name ({type(problem).__name__}); run `hf download {self._model}` with network access, "
                     "name a folder, or use minilm"
                 ) from problem
             self._folder = Path(folder)
