@@ -118,7 +118,7 @@ WRONG = [
     ({"reflection__category": "boredom"}, "reflection.category: got 'boredom', expected one of syntax, "),
     (
         {f"reflection__{field}": " " for field in WORDS},
-        "reflection: got blank texts, expected at least one of root_cause, what_went_wrong, what_to_change, what_worked",
+        "reflection: got blank texts, expected at least one of root_cause, what_went_wrong, what_to_change",
     ),
     ({"reflection__what_to_change": ...}, "reflection.what_to_change: got nothing, expected a value"),
     ({"reflection__lessons": ["a", 5]}, "reflection.lessons[1]: got ['a', 5], expected str"),
