@@ -6,11 +6,10 @@ from msgspec.structs import replace
 
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Check, Evaluation, MemoryState, Mistake, Task
+from reflexion_lab.records import Check, Evaluation, Mistake, Task
 from reflexion_lab.text.prompts.render import render
 from tests import builders
 
-STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
 TASK = Task(task_id="own/double", prompt="Double a number", entry_point="f")
 
 
@@ -66,17 +65,10 @@ def test_similar_prompts_come_best_first_and_the_threshold_is_inclusive():
     assert names(remembering(*stored, threshold=0.51).retrieve_similar(query, 3)) == ["near"]
     assert names(remembering(*stored, threshold=0.5).retrieve_similar(query, 1)) == ["near"]
     assert remembering(*stored).retrieve_similar("paint fences", 3) == []
-
-
-def test_two_thirds_alike_is_found_at_six_tenths_and_not_at_seven():
-    stored = mistake("m", "multiply 15 23")
-    assert names(remembering(stored, threshold=0.6).retrieve_similar("15 23")) == ["m"]
-    assert remembering(stored, threshold=0.7).retrieve_similar("15 23") == []
-
-
-@pytest.mark.parametrize("k", [0, -2])
-def test_asking_for_none_finds_none(k):
-    assert remembering(mistake("m"), threshold=0.0).retrieve_similar("sort a list", k) == []
+    assert [remembering(*stored, threshold=0.0).retrieve_similar(query, k) for k in (0, -2)] == [[], []]
+    for threshold, expected in ((0.6, ["m"]), (0.7, [])):  # two thirds alike
+        memory = remembering(mistake("m", "multiply 15 23"), threshold=threshold)
+        assert names(memory.retrieve_similar("15 23")) == expected
 
 
 def test_a_tasks_own_mistakes_can_be_left_out_without_making_room_for_fewer():
@@ -137,18 +129,16 @@ def test_a_failed_attempt_is_a_mistake_and_what_led_to_the_pass_is_its_correctio
     assert first.mistake.endswith("Failing check: assert f(1) == 2")
 
 
-def test_a_run_that_never_passed_leaves_mistakes_without_corrections():
-    attempts = [attempt(1, "ValueError", change="try again"), attempt(2, "KeyError", change="once more")]
-    assert [entry.correction for entry in mistakes_of(TASK, attempts)] == ["", ""]
-
-
-def test_a_pass_without_a_reflection_before_it_teaches_no_correction():
-    assert [entry.correction for entry in mistakes_of(TASK, [attempt(1, "off by one"), attempt(2)])] == [""]
-
-
-def test_a_pass_that_came_first_mends_nothing():
-    attempts = [attempt(1, "bad", change="keep it"), attempt(2), attempt(3, "worse")]
-    assert [entry.correction for entry in mistakes_of(TASK, attempts)] == ["keep it", ""]
+@pytest.mark.parametrize(
+    ("attempts", "corrections"),
+    [
+        ([attempt(1, "ValueError", change="try again"), attempt(2, "KeyError", change="once more")], ["", ""]),
+        ([attempt(1, "off by one"), attempt(2)], [""]),  # no reflection before the pass
+        ([attempt(1, "bad", change="keep it"), attempt(2), attempt(3, "worse")], ["keep it", ""]),
+    ],
+)
+def test_only_a_reflection_before_a_later_pass_is_a_correction(attempts, corrections):
+    assert [entry.correction for entry in mistakes_of(TASK, attempts)] == corrections
 
 
 @pytest.mark.parametrize("outcome", ["no_tests", "harness_error"])

@@ -1,3 +1,5 @@
+import pytest
+
 from reflexion_lab.memory.insights import extract_patterns
 from tests import builders
 
@@ -28,21 +30,20 @@ def test_near_duplicates_are_one_pattern_in_the_words_of_the_first():
     assert pattern.text == "Check  the bounds!"
 
 
-def test_a_negated_lesson_is_another_lesson():
-    assert counted([reflected("r1", "Use recursion"), reflected("r2", "Do not use recursion")]) == {}
-
-
-def test_the_most_frequent_comes_first_and_equals_stay_in_their_order():
-    said = ["y", "x", "z"], ["x", "y", "z"], ["z"]
-    patterns = extract_patterns([reflected(f"r{n}", *lessons) for n, lessons in enumerate(said)])
-    assert [pattern.text for pattern in patterns] == ["z", "y", "x"]
+@pytest.mark.parametrize(
+    ("lessons", "expected"),
+    [
+        ([["Use recursion"], ["Do not use recursion"]], []),
+        ([["y", "x", "z"], ["x", "y", "z"], ["z"]], ["z", "y", "x"]),  # most frequent first, ties in input order
+        ([["", "N/A", "..."]] * 3, []),
+        ([], []),
+    ],
+)
+def test_patterns_are_repeated_lessons_by_frequency(lessons, expected):
+    assert list(counted([reflected(f"r{n}", *texts) for n, texts in enumerate(lessons)])) == expected
 
 
 def test_insights_and_lessons_count_and_nothing_else():
     both = [reflected(f"r{n}", "lesson", key_insight="insight", action_items=("action",)) for n in range(2)]
     assert counted(both) == {"insight": 2, "lesson": 2}
-
-
-def test_what_says_nothing_is_no_pattern():
-    assert counted([reflected(f"r{n}", "", "N/A", "...", key_insight=" n/a") for n in range(3)]) == {}
-    assert extract_patterns([]) == []
+    assert counted([reflected(f"r{n}", key_insight=" n/a") for n in range(2)]) == {}
