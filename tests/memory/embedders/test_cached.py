@@ -10,6 +10,7 @@ import sys
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -196,23 +197,18 @@ def test_a_damaged_file_costs_one_warning_and_is_left_alone(path, content):
 
 def test_a_file_that_tears_while_it_is_open_costs_one_warning(cached, path):
     cached.embed(TEXTS)
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("DROP TABLE embeddings")
-    other.close()
     (message,) = warned(cached)
     assert "no such table" in message
 
 
-def test_another_programs_file_is_left_alone(path):
+def test_another_file_or_no_folder_costs_one_warning(path, tmp_path):
     path.parent.mkdir()
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE embeddings (mine TEXT)")
-    other.close()
     (message,) = warned(reopened(path))
     assert "another program" in message
-
-
-def test_a_folder_that_cannot_be_made_costs_one_warning(tmp_path):
     (tmp_path / "file").write_text("")
     assert len(warned(reopened(tmp_path / "file" / "embeddings.sqlite"))) == 1
 
@@ -220,9 +216,8 @@ def test_a_folder_that_cannot_be_made_costs_one_warning(tmp_path):
 @pytest.mark.parametrize("damage", ["zeroblob(32)", "zeroblob(3)", "x''", "'text'"])
 def test_a_damaged_vector_is_embedded_again_and_mended(path, damage):
     reopened(path).embed(TEXTS)
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(f"UPDATE embeddings SET vector = CAST({damage} AS BLOB) WHERE rowid <= 5")
-    other.close()
     first, second = reopened(path), reopened(path)
     assert np.array_equal(first.embed(TEXTS), right(TEXTS))
     assert np.array_equal(second.embed(TEXTS), right(TEXTS))
