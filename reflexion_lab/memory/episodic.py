@@ -15,7 +15,7 @@ from reflexion_lab.memory.insights import insight_of, with_insight
 from reflexion_lab.memory.recall import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles, file_of
 from reflexion_lab.memory.texts import Match, document, signature
-from reflexion_lab.protocols import Hit, Known, Outcome, Recall, Retriever
+from reflexion_lab.protocols import Known, Outcome, Recall, Retriever
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -323,7 +323,7 @@ class EpisodeBuffer:
         self, max_episodes: int = DEFAULT_EPISODES, retriever: Retriever | None = None, match: Match = "task"
     ) -> None:
         self.capacity = max_episodes if max_episodes > 0 else DEFAULT_EPISODES
-        self._retriever = NoRetriever() if retriever is None else retriever
+        self._retriever = retriever
         self._match = match
         self._lock = threading.Lock()
         # By the retriever's document numbers, `_first` to `_next - 1`.
@@ -339,10 +339,12 @@ class EpisodeBuffer:
         """As `store`, for several episodes, oldest first; all or none are stored."""
         stored = [filled(episode) for episode in episodes]
         with self._lock:
-            self._retriever.add([document(episode, self._match) for episode in stored])
+            if self._retriever is not None:
+                self._retriever.add([document(episode, self._match) for episode in stored])
             for episode in stored:
                 self._append(episode)
-            self._retriever.forget(self._first)
+            if self._retriever is not None:
+                self._retriever.forget(self._first)
         return stored
 
     def by_task(self, task_id: str) -> list[Episode]:
@@ -354,6 +356,8 @@ class EpisodeBuffer:
         """The `k` nearest episodes, best first, the newer first on a tie; `min_score` is inclusive. Raises ConfigError
         without a retriever.
         """
+        if self._retriever is None:
+            raise ConfigError("EpisodeBuffer: no retriever for relevant episodes; pass one")
         with self._lock:
             return [self._episodes[hit.number] for hit in self._retriever.rank(text, k) if hit.score >= min_score]
 
@@ -380,14 +384,3 @@ class EpisodeBuffer:
         if not of_task:
             del self._by_task[task_id]
         self._first += 1
-
-
-class NoRetriever:
-    """Null retriever: `rank` raises ConfigError."""
-
-    def add(self, documents: Sequence[str]) -> None: ...
-
-    def forget(self, before: int) -> None: ...
-
-    def rank(self, query: str, k: int) -> list[Hit]:
-        raise ConfigError("EpisodeBuffer: no retriever for relevant episodes; pass one")

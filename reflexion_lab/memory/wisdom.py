@@ -187,9 +187,8 @@ def recount(store: Store, known: int = -1) -> Recount:
     uses, extracted = _counted(store)
     if uses.episodes == known:
         return Recount(uses.episodes, len(extracted), 0, 0)
-    first = {entry.wisdom_id: entry for entry in store.read(Wisdom)}
+    first = before = _by_id(store)
     while True:
-        before = {entry.wisdom_id: entry for entry in store.read(Wisdom)}
         stored = (with_fields_of(before.get(entry.wisdom_id, entry), entry, HISTORY) for entry in extracted)
         wisdom = [uses.put_on(entry) for entry in stored]
         if changed := [entry for entry in wisdom if entry != before.get(entry.wisdom_id)]:
@@ -200,6 +199,11 @@ def recount(store: Store, known: int = -1) -> Recount:
             different = sum(entry != first.get(entry.wisdom_id) for entry in wisdom)
             return Recount(episodes, len(wisdom), new, different - new)
         uses, extracted = _counted(store)
+        before = _by_id(store)
+
+
+def _by_id(store: Store) -> dict[str, Wisdom]:
+    return {entry.wisdom_id: entry for entry in store.read(Wisdom)}
 
 
 class _Uses:

@@ -181,9 +181,32 @@ def connect(path: Path, layout: Layout) -> sqlite3.Connection:
         The file cannot be opened, is damaged, another program's or of another schema.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = _open(path.absolute().as_uri())
+    return _checked(path.absolute().as_uri(), layout)
+
+
+def connect_readonly(path: Path, layout: Layout) -> sqlite3.Connection:
+    """Open an existing file for reading; raises as `connect`."""
+    if not path.is_file():
+        raise FileNotFoundError("no such file")
+    uri = path.absolute().as_uri()
     try:
-        if _is_empty(connection):
+        return _checked(f"{uri}?mode=rw", layout, readonly=True)
+    except sqlite3.OperationalError as error:
+        # Readers of a write-ahead log write a file next to it. In a read-only folder, the file is opened as immutable,
+        # unless that would ignore a log.
+        log = Path(f"{path}-wal")
+        readonly = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        if not readonly or (log.exists() and log.stat().st_size):
+            raise
+    return _checked(f"{uri}?immutable=1", layout, readonly=True)
+
+
+def _checked(target: str, layout: Layout, readonly: bool = False) -> sqlite3.Connection:
+    connection = _open(target)
+    try:
+        if readonly:
+            connection.execute("PRAGMA query_only = ON")
+        elif not connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall():
             set_wal(connection)
             connection.executescript(
                 f"BEGIN IMMEDIATE; {_creation(layout)}; PRAGMA application_id = {layout.application_id}; "
@@ -195,38 +218,6 @@ def connect(path: Path, layout: Layout) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def connect_readonly(path: Path, layout: Layout) -> sqlite3.Connection:
-    """Open an existing file for reading; raises as `connect`."""
-    if not path.is_file():
-        raise FileNotFoundError("no such file")
-    uri = path.absolute().as_uri()
-    try:
-        return _checked_reader(f"{uri}?mode=rw", layout)
-    except sqlite3.OperationalError as error:
-        # Readers of a write-ahead log write a file next to it. In a read-only folder, the file is opened as immutable,
-        # unless that would ignore a log.
-        log = Path(f"{path}-wal")
-        readonly = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        if not readonly or (log.exists() and log.stat().st_size):
-            raise
-    return _checked_reader(f"{uri}?immutable=1", layout)
-
-
-def _checked_reader(target: str, layout: Layout) -> sqlite3.Connection:
-    connection = _open(target)
-    try:
-        connection.execute("PRAGMA query_only = ON")
-        _check(connection, layout)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    return not connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
 
 
 def set_wal(connection: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""One contract for both call caches and one for both ledgers: an SQLite file, and a real PostgreSQL, started here."""
+"""The contracts of call caches and ledgers, for SQLite and a real PostgreSQL, started here."""
 
 import itertools
 import os
@@ -104,8 +104,8 @@ def back(server):
 def execute(place, statement):
     if "://" in place:
         with psycopg.connect(place, autocommit=True) as connection:
-            found = connection.execute(statement)
-            return found.fetchall() if found.description else []
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(place, isolation_level=None)) as connection:
         return connection.execute(statement).fetchall()
 
@@ -171,15 +171,6 @@ def test_a_cache_for_reading_makes_nothing_and_writes_nothing(place):
         assert calls.get("other") is None
 
 
-def test_what_was_recorded_is_replayed(place):
-    with closing(CachedModel(ScriptedModel(lambda messages: "echo"), place)) as model:
-        first = model.complete(says("hi"), sampling=Sampling())
-    with closing(ReplayModel(place)) as replay:
-        assert replay.complete(says("hi"), sampling=Sampling()).text == first.text == "echo"
-        with pytest.raises(ModelError, match="holds no reply to draw 0 of the call whose last message begins 'else'"):
-            replay.complete(says("else"), sampling=Sampling())
-
-
 def test_a_damaged_reply_is_named_by_its_key(place):
     with closing(CallStore(place)) as calls:
         calls.put("the-key", "m", b"{}", PAID)
@@ -210,6 +201,8 @@ def test_a_finished_call_outlives_kill_9(place):
         process.send_signal(signal.SIGKILL)
     with closing(ReplayModel(place)) as replay:
         assert replay.complete(says("0"), sampling=Sampling()).text == "paid 0"
+        with pytest.raises(ModelError, match="holds no reply to draw 0 of the call whose last message begins 'else'"):
+            replay.complete(says("else"), sampling=Sampling())
     assert execute(place, "SELECT count(*) FROM calls") == [(1,)]
 
 
@@ -342,11 +335,11 @@ def test_threads_add_up_and_exceed_no_cap(place):
 def test_both_ledgers_say_the_same(place_of):
     draw = random.Random(8)
     amounts = [Spending(draw.randrange(9), draw.randrange(9), draw.random() * 9) for _ in range(40)]
-    said = []
+    totals = []
     for kind in BOTH:
         with closing(Ledger(place_of(kind))) as ledger:
-            said.append([ledger.add("sweep", amount, Caps(calls=60, tokens=70, cost=80.0)) for amount in amounts])
-    sqlite, postgresql = said
+            totals.append([ledger.add("sweep", amount, Caps(calls=60, tokens=70, cost=80.0)) for amount in amounts])
+    sqlite, postgresql = totals
     assert [cap for cap, _ in sqlite] == [cap for cap, _ in postgresql]
     assert {cap for cap, _ in sqlite} > {""}
     assert [tuple(spent) for _, spent in sqlite] == [pytest.approx(tuple(spent)) for _, spent in postgresql]
