@@ -228,7 +228,7 @@ def test_files_of_version_0_1_are_read_and_extended(tmp_path):
 # Databases that are not ours
 
 
-def test_tables_of_another_version_or_program_are_refused_and_left_alone(place_of):
+def test_tables_of_another_version_or_program_are_refused(place_of):
     newer, strange = place_of("postgresql"), place_of("postgresql")
     CallStore(newer).close()
     execute(newer, "UPDATE layouts SET schema = 9")
@@ -241,7 +241,7 @@ def test_tables_of_another_version_or_program_are_refused_and_left_alone(place_o
 
 
 @pytest.mark.parametrize("make", [CallStore, lambda url: Ledger(url).spent("run")])
-def test_a_password_is_never_said_and_what_to_do_always(make):
+def test_errors_give_advice_but_no_password(make):
     wrong = {
         f"postgresql://user:{PASSWORD}@127.0.0.1:1/database": "is the server up, and are host, user and password",
         f"postgresql://user@127.0.0.1:1/database?password={PASSWORD}": "postgresql://user@127.0.0.1:1/database:",
@@ -272,7 +272,7 @@ LATER = b'{"key": "k", "fingerprint": "f", "request": "{}", "completion": "{}", 
 """A line of another version."""
 
 
-def test_a_paid_reply_that_no_server_takes_is_kept_in_a_file_and_stored_later(server, url, tmp_path):
+def test_a_paid_reply_is_set_aside_without_a_server_and_stored_later(server, url, tmp_path):
     unsaved = tmp_path / "runs" / UNSAVED
     model = CachedModel(ScriptedModel(lambda messages: "paid"), url, unsaved=unsaved)
     model._store._table._patience = 0.0
@@ -348,7 +348,7 @@ def test_both_ledgers_say_the_same(place_of):
 @pytest.mark.parametrize(
     ("cap", "crashes"), [pytest.param(2000, 1, marks=pytest.mark.slow), pytest.param(6000, 20, marks=pytest.mark.soak)]
 )
-def test_processes_share_a_cap_to_the_last_call_though_the_server_crashes(server, url, cap, crashes):
+def test_processes_share_a_cap_exactly_despite_server_crashes(server, url, cap, crashes):
     cells = [start("spend", url, cap=cap) for _ in range(3)]
     first = [cell.stdout.readline() for cell in cells]  # all have begun: who finds no server then does not wait for one
     for _ in range(crashes):
@@ -381,7 +381,7 @@ def test_an_addition_whose_answer_is_lost_counts_once(url, monkeypatch, committe
         assert ledger.spent("run") == Spending(11, 5)
 
 
-def test_a_server_that_crashes_gives_the_number_of_a_lost_addition_to_another(server, url, monkeypatch):
+def test_a_crash_that_reuses_a_transaction_id_loses_no_addition(server, url, monkeypatch):
     with closing(Ledger(url)) as ledger, closing(Ledger(url)) as another:
         ledger.add("run", Spending(1), Caps())
         another.add("run", Spending(1), Caps())
@@ -405,7 +405,7 @@ def test_a_server_that_crashes_gives_the_number_of_a_lost_addition_to_another(se
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_a_ledger_that_fails_after_a_call_loses_no_reply_and_hangs_nobody(server, place_of, kind):
+def test_a_failing_ledger_loses_no_reply_and_blocks_nobody(server, place_of, kind):
     place = place_of(kind)
     meter = Meter(Caps(), place, "run")
     if kind == "postgresql":

@@ -126,7 +126,7 @@ def test_what_was_added_is_found_at_once(make):
     assert len(TEXTS) in {hit.number for hit in retriever.rank("unheard question", 100)}
 
 
-def test_forgotten_documents_are_not_found_and_the_others_keep_their_numbers(make):
+def test_forgotten_documents_are_gone_others_keep_their_numbers(make):
     retriever = filled(make)
     retriever.rank("numbers", 3)
     retriever.forget(4)

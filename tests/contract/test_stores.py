@@ -188,7 +188,7 @@ def test_a_bad_record_is_named_and_nothing_of_its_batch_is_kept(store, bad, name
     assert not any(everything(store).values())
 
 
-def test_prune_takes_old_episodes_and_mistakes_and_those_of_exactly_that_time(store):
+def test_prune_removes_episodes_and_mistakes_up_to_a_time(store):
     store.append([episode(f"e{t}", timestamp=t) for t in (30.0, 10.0, 20.0)])
     store.append([mistake(f"m{t}", timestamp=t) for t in (10.0, 30.0)])
     store.append([wisdom("w"), Session(session_id="s")])
@@ -274,7 +274,7 @@ searches = st.builds(
 
 @SLOW_MACHINE
 @given(world=st.lists(episodes, max_size=12), wanted=st.lists(searches, min_size=8, max_size=8))
-def test_a_search_finds_what_the_one_rule_says(store, world, wanted):
+def test_a_search_finds_what_matching_does(store, world, wanted):
     store.prune(1e9)
     store.append([replace(record, episode_id=f"e{n}") for n, record in enumerate(world)])
     items = list(store.read(Episode))

@@ -372,7 +372,7 @@ def test_an_episode_keeps_the_feedback_verdict_and_its_provenance():
     assert episode.metadata == {"verification_type": "unit_tests", "outcome": "fail", "wisdom": "wis-1 wis-2"}
 
 
-def test_outcomes_count_reflected_failures_that_the_next_attempt_fixed():
+def test_outcomes_count_reflected_failures_and_their_fixes():
     known = archive()
     known.absorb([learnt("a", attempt("a"), attempt("a", 2), attempt("a", 3, passed=True)), *failed("b")])
     assert known.outcomes == {"assertion": (1, 2)}

@@ -28,7 +28,7 @@ def names(episodes):
 
 
 @pytest.mark.parametrize(("asked", "capacity"), [(0, 1000), (-5, 1000), (50, 50), (1, 1)])
-def test_a_capacity_of_nothing_means_a_thousand(asked, capacity):
+def test_a_capacity_of_zero_or_less_means_a_thousand(asked, capacity):
     buffer = EpisodeBuffer(asked)
     assert (buffer.capacity, len(buffer), buffer.total) == (capacity, 0, 0)
 
@@ -39,7 +39,7 @@ def test_a_capacity_that_is_no_int_is_named(wrong):
         EpisodeBuffer(wrong)
 
 
-def test_a_missing_id_and_timestamp_are_filled_and_given_ones_stay():
+def test_missing_ids_and_timestamps_are_filled():
     buffer = EpisodeBuffer()
     new, old = buffer.store(made()), buffer.store(made("mine", timestamp=5.0))
     assert new.episode_id.startswith("ep-")
@@ -93,7 +93,7 @@ def test_iterating_sees_the_buffer_as_it_stood():
 
 
 @pytest.mark.usefixtures("restless")
-def test_threads_at_once_lose_nothing_and_leave_the_look_ups_consistent():
+def test_concurrent_stores_lose_nothing_and_keep_look_ups_right():
     buffer = EpisodeBuffer(100)
 
     def store(thread):

@@ -87,7 +87,7 @@ def counted(prompt_tokens, calls=1, prompt="one two three four"):
         (counted(8, prompt=""), 0.0),
     ],
 )
-def test_the_models_own_count_of_a_prompt_is_believed_where_it_is_of_that_prompt(trajectory, ratio):
+def test_the_models_token_count_is_used_if_it_is_of_one_full_prompt(trajectory, ratio):
     assert token_ratio(trajectory) == ratio
 
 

@@ -100,7 +100,7 @@ def test_with_nothing_known_the_first_prompt_is_the_bare_task(sandbox):
     assert first == second == bare
 
 
-def test_the_reflector_is_not_told_that_other_tasks_changes_were_not_enough(sandbox):
+def test_the_reflector_gets_only_the_tasks_own_episodes(sandbox):
     class Noting(Rules):
         def reflect(self, task, attempt, episodes):
             seen.append([(episode.task_id, attempt.number) for episode in episodes])

@@ -56,7 +56,7 @@ def test_a_cause_without_a_word_is_none(blank):
     assert normalised(blank) == ""
 
 
-def test_nothing_comes_of_causes_that_never_came_back():
+def test_causes_that_never_recur_are_no_wisdom():
     assert extract([]) == []
     assert extract([episode(1, "one"), episode(2, "another")]) == []
     assert extract([episode(1, reflection=None), episode(2, reflection=None)]) == []
@@ -64,7 +64,7 @@ def test_nothing_comes_of_causes_that_never_came_back():
     assert extract([episode(1), episode(2, passed=True)]) == []
 
 
-def test_three_causes_twice_each_are_three_wisdoms_in_the_order_of_their_first_coming():
+def test_wisdom_is_in_the_order_of_its_first_episodes():
     extraction = extract([episode(n, cause) for n, cause in enumerate(["a b", "c d", "e f", "e f", "C d.", "a b"])])
     assert [(wisdom.pattern, wisdom.frequency) for wisdom in extraction] == [("a b", 2), ("c d", 2), ("e f", 2)]
     assert len({wisdom.wisdom_id for wisdom in extraction}) == 3
@@ -136,7 +136,7 @@ def test_tags_are_the_patterns_words_each_once_in_order():
     assert entry.tags == ("nil", "pointer", "dereferenced", "loop", "again")
 
 
-def test_the_advice_is_that_of_the_most_confident_and_the_earlier_on_a_tie():
+def test_the_advice_is_the_most_confident_the_earlier_on_a_tie():
     offered = [("guess", 0.2), ("look", 0.8), ("look again", 0.8), (" ", 0.9)]
     (entry,) = extract([episode(n, change=change, confidence=value) for n, (change, value) in enumerate(offered)])
     assert entry.advice == "look"

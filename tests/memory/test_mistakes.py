@@ -58,7 +58,7 @@ def test_at_capacity_the_oldest_leaves():
     assert names(memory.retrieve_similar("question 3 alone", 9)) == ["Q5", "Q4", "Q6"]
 
 
-def test_similar_prompts_come_best_first_and_the_threshold_is_inclusive():
+def test_similar_prompts_are_best_first_with_inclusive_threshold():
     stored = (mistake("far", "calculate 15 multiplication 23"), mistake("near", "calculate 15 times 23"))
     query = "quickly calculate 15 times 23"  # shares 4 words of 5 with the near one, 3 of 6 with the far one
     assert names(remembering(*stored, threshold=0.5).retrieve_similar(query, 3)) == ["near", "far"]
@@ -71,7 +71,7 @@ def test_similar_prompts_come_best_first_and_the_threshold_is_inclusive():
         assert names(memory.retrieve_similar("15 23")) == expected
 
 
-def test_a_tasks_own_mistakes_can_be_left_out_without_making_room_for_fewer():
+def test_excluded_own_mistakes_do_not_reduce_the_number_of_others():
     stored = [mistake(f"own{n}", "sort a list", task_id="own") for n in range(4)]
     memory = remembering(mistake("other", "sort a list quickly", task_id="other"), *stored)
     assert names(memory.retrieve_similar("sort a list", 2)) == ["own3", "own2"]
@@ -117,7 +117,7 @@ def test_threads_at_once_keep_the_bound_and_mix_up_no_prompts():
         assert memory.retrieve_similar(entry.prompt, 1) == [entry]
 
 
-def test_a_failed_attempt_is_a_mistake_and_what_led_to_the_pass_is_its_correction():
+def test_the_reflection_before_the_pass_is_the_correction():
     attempts = [attempt(1, "got 3", change="add one"), attempt(2, "got -1", change="multiply"), attempt(3)]
     first, second = mistakes_of(TASK, attempts, timestamp=5.0)
     assert (first.correction, second.correction) == ("multiply", "multiply")
@@ -142,17 +142,17 @@ def test_only_a_reflection_before_a_later_pass_is_a_correction(attempts, correct
 
 
 @pytest.mark.parametrize("outcome", ["no_tests", "harness_error"])
-def test_what_nobody_could_judge_is_no_mistake(outcome):
+def test_an_attempt_without_a_verdict_is_no_mistake(outcome):
     assert mistakes_of(TASK, [attempt(1, "x", outcome=outcome), attempt(2)]) == []
     assert mistakes_of(TASK, []) == []
 
 
-def test_an_attempt_without_a_failing_check_is_told_by_its_outcome():
+def test_a_mistake_without_a_failing_check_is_its_outcome():
     (entry,) = mistakes_of(TASK, [attempt(1, "x", outcome="extraction_failed", checks=(), reward=0.0)])
     assert (entry.mistake, entry.severity) == ("extraction_failed", 1.0)
 
 
-def test_the_same_mistake_has_the_same_id_on_every_run_and_is_told_once():
+def test_a_repeated_mistake_has_one_id_and_one_entry():
     attempts = [attempt(1, "got 3", change="a"), attempt(2, "got 3", change="b"), attempt(3)]
     (entry,), (again,) = mistakes_of(TASK, attempts, 1.0), mistakes_of(TASK, attempts[1:], 2.0)
     assert entry.mistake_id == again.mistake_id
@@ -160,7 +160,7 @@ def test_the_same_mistake_has_the_same_id_on_every_run_and_is_told_once():
     assert entry.mistake_id != elsewhere[0].mistake_id
 
 
-def test_mistakes_are_told_as_questions_with_what_went_wrong_and_what_mended_it():
+def test_mistakes_are_rendered_as_questions_with_corrections():
     text = render("mistakes", mistakes=[mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")])
     head, first, second = text.split("\n\n")
     assert head.endswith(":")

@@ -17,7 +17,7 @@ def test_a_lesson_of_two_reflections_is_a_pattern_with_their_ids():
     assert (pattern.text, pattern.count, pattern.reflection_ids) == ("Check bounds", 2, ("r1", "r2"))
 
 
-def test_a_lesson_counts_once_in_a_reflection_however_often_it_says_it():
+def test_a_lesson_counts_once_per_reflection():
     twice = reflected("r1", "Check bounds", "check BOUNDS.", key_insight="Check bounds")
     assert counted([twice]) == {}
     assert counted([twice], min_frequency=1) == {"Check bounds": 1}

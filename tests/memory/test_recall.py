@@ -52,7 +52,7 @@ def test_the_nearest_stands_last():
     assert ids(Similar(k=0).select([], TASK, Others())) == []
 
 
-def test_what_is_similar_is_asked_for_with_the_threshold_and_the_loop_so_far():
+def test_the_search_gets_the_threshold_and_the_loops_episodes():
     known = Others()
     Similar(k=2, min_score=0.5).select([episode(1)], TASK, known)
     assert known.asked == [("t", 1, 2, 0.5)]

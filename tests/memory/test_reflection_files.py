@@ -75,7 +75,7 @@ def test_attempts_are_in_numeric_order_and_replaced_when_rewritten(files):
     assert (files.folder / "my-loop" / "1000.json").is_file()
 
 
-def test_a_loop_that_restarts_leaves_no_files_of_the_one_that_was_cut_off(files):
+def test_a_restarted_loop_removes_the_later_files_of_the_first(files):
     for number in (1, 2, 3, 1, 2):
         files.note(made(number))
     assert [file.attempt_number for file in files.read("my-loop")] == [1, 2]
@@ -171,7 +171,7 @@ def test_a_file_whose_name_is_written_otherwise_is_named(files):
     assert files.faults("my-loop") == [f"{path.with_name('1.json')}: name: got 1.json, expected 001.json"]
 
 
-def test_what_breaks_the_rules_is_not_written_and_the_older_file_stands(files):
+def test_an_invalid_file_is_not_written_and_the_older_one_stays(files):
     path = files.write(made(1))
     with pytest.raises(StoreError, match=r"001\.json: reward: got 1.2.*001\.json: memory\.capacity: got 0"):
         files.write(replace(made(1, reward=1.2), memory=MemoryState(capacity=0, size=0, in_context=0, total=0)))

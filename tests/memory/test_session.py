@@ -46,7 +46,7 @@ def test_the_newest_five_reflections_are_kept_newest_first():
     assert session.key_insights == tuple(f"insight {number}" for number in range(1, 7))
 
 
-def test_an_attempt_without_a_reflection_still_changes_evaluation_and_summary():
+def test_an_attempt_without_reflection_updates_the_evaluation():
     passed = Evaluation(passed=True, outcome="pass", reward=1.0)
     session = session_after(over(reflected(1)), attempt(2, None, passed))
     assert (len(session.reflections), session.key_insights) == (1, ("insight 1",))
@@ -64,7 +64,7 @@ def test_an_actor_that_answers_at_once_took_one_turn(solution, turns):
     assert summary_of(trajectory) == f"Turns: {turns}, Tools: none, Status: stuck"
 
 
-def test_what_is_not_there_yet_is_said():
+def test_missing_parts_of_a_session_are_described():
     assert described_reflections(()) == "No previous reflections (this is the first attempt)."
     assert described_insights(()) == "No key insights yet."
     assert described_evaluation(None) == "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
@@ -131,7 +131,7 @@ def test_reflections_without_words_are_not_shown_and_push_none_out():
     assert [reflection.about_attempt for reflection in session.reflections] == [5, 4, 3, 2, 1]
 
 
-def test_a_reflection_that_shares_but_its_cause_with_a_shown_episode_is_still_described():
+def test_a_reflection_with_only_its_cause_shown_is_still_described():
     shown, other = builders.reflection(1, root_cause="no return"), builders.reflection(2, root_cause="no return")
     window = Recollection(episodes=(builders.episode(reflection=shown),))
     text = described(Session(session_id="s", reflections=(other, shown)), selected=window)

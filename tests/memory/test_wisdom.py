@@ -62,12 +62,12 @@ def test_the_nearest_comes_first_whatever_the_retriever(book, retriever, query, 
 
 
 @pytest.mark.parametrize(("query", "k"), [("", 3), ("  ", 3), ("nil", 0), ("nil", -1), ("kubernetes deployment", 3)])
-def test_nothing_comes_of_nothing(book, query, k):
+def test_an_empty_query_or_book_finds_nothing(book, query, k):
     assert book.relevant(query, k) == []
     assert WisdomBook(Jaccard()).relevant("nil pointer", 3) == []
 
 
-def test_a_reader_is_told_what_may_be_told_and_the_rest_makes_room():
+def test_excluded_entries_make_room_for_others():
     book = WisdomBook(Jaccard())
     for number in range(1, 9):
         book.upsert(wisdom(f"pointer p{number}", number, tasks=("a",) if number > 2 else ("b",)))
@@ -78,7 +78,7 @@ def test_a_reader_is_told_what_may_be_told_and_the_rest_makes_room():
     assert patterns(book.relevant("pointer", 2, view=told)) == ["POINTER P2", "POINTER P1"]
 
 
-def test_usage_whose_episodes_are_gone_stands_and_a_smaller_count_does_not_replace_it():
+def test_stored_usage_is_adopted_only_if_it_is_higher():
     book = WisdomBook(Jaccard())
     book.upsert(wisdom("pointer one", 1))
     name = next(iter(book)).wisdom_id
@@ -132,7 +132,7 @@ def test_one_that_sinks_makes_room_for_all_the_others():
     assert patterns(book.relevant("pointer", 1)) == ["pointer p40"]
 
 
-def test_trust_falls_with_failures_and_never_rises_above_that_of_the_unused():
+def test_trust_falls_with_failures_from_that_of_an_unused_entry():
     assert trust(wisdom("a")) == trust(wisdom("a", use_count=9, success_rate=1.0)) == 1.0
     assert trust(wisdom("a", use_count=4, success_rate=0.25)) == pytest.approx(2 / 5)
     failing = [trust(wisdom("a", use_count=uses)) for uses in range(5)]
@@ -200,7 +200,7 @@ def test_an_upsert_of_the_same_text_adds_no_document():
     assert watched.documents == ["nil pointer code"]
 
 
-def test_an_upsert_of_another_text_is_found_once_and_by_the_new_text_alone():
+def test_an_upserted_text_replaces_the_older_one_in_searches():
     book = WisdomBook(Jaccard())
     book.upsert(wisdom("nil pointer", 1, domain="code"))
     book.upsert(wisdom("nil pointer", 1, domain="testing"))

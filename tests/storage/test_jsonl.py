@@ -184,7 +184,7 @@ def test_a_prune_whose_disk_is_full_leaves_no_draft(file, folder, monkeypatch):
     assert len(ids(Jsonl(folder))) == 5
 
 
-def test_a_prune_that_fails_leaves_all_as_it_was(file, folder):
+def test_a_failed_prune_changes_nothing(file, folder):
     (folder / ".episodes.jsonl.draft").mkdir()
     with pytest.raises(StoreError, match=r"cannot be pruned.*earlier records are intact"):
         Jsonl(folder).prune(100.0)
@@ -216,7 +216,7 @@ def test_a_writer_waits_for_the_other_writer_and_a_reader_for_both(file, folder,
         fcntl.flock(asked, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_a_process_that_was_forked_during_a_write_does_not_keep_the_lock(file):
+def test_a_process_forked_during_a_write_does_not_keep_the_lock(file):
     """A fork copies every descriptor, those of locks that other threads hold too."""
     with file.open("rb") as asked:
         with locked(file) as (descriptor, _):
@@ -225,7 +225,7 @@ def test_a_process_that_was_forked_during_a_write_does_not_keep_the_lock(file):
     os.close(copy)
 
 
-def test_a_folder_that_was_removed_is_said(folder, episode):
+def test_a_removed_folder_is_an_error(folder, episode):
     store = Jsonl(folder)
     (folder / "episodes.jsonl").unlink()
     folder.rmdir()
@@ -257,7 +257,7 @@ def not_root():
         os.seteuid(user)
 
 
-def test_a_read_only_folder_can_be_read_and_says_that_it_cannot_be_written_to(episode):
+def test_a_read_only_folder_can_be_read_but_not_written(episode):
     with tempfile.TemporaryDirectory(dir=open_folder()) as name:
         folder = Path(name)
         with closing(Jsonl(folder)) as store:

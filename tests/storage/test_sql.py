@@ -75,7 +75,7 @@ def test_a_database_of_version_1_is_brought_to_today_without_loss(url, episode):
     assert {"episodes_by_task", "episodes_by_session", "episodes_by_agent", "episodes_by_category"} <= names
 
 
-def test_opening_again_migrates_nothing_and_a_newer_database_is_refused(url):
+def test_reopening_migrates_nothing_and_refuses_a_newer_schema(url):
     Sql(url).close()
     engine = sqlalchemy.create_engine(url, poolclass=NullPool)
     query = sqlalchemy.text("SELECT * FROM schema_version ORDER BY version")
@@ -129,7 +129,7 @@ def test_a_body_that_does_not_read_is_named(url, episode):
             ids(store)
 
 
-def test_a_password_is_never_said():
+def test_no_password_is_in_an_error():
     urls = (
         f"postgresql://user:{PASSWORD}@127.0.0.1:1/database",
         f"postgresql://user@127.0.0.1:1/database?password={PASSWORD}",
@@ -159,7 +159,7 @@ def test_an_url_of_no_store_is_refused(url):
         Sql(url)
 
 
-def test_a_server_that_crashes_loses_nothing_that_append_returned_from(episode):
+def test_appended_records_survive_a_crash_of_the_server(episode):
     with own_server() as server, closing(Sql(server.url)) as store:
         store.append([episode("before")])
         server.stop("immediate")
@@ -170,7 +170,7 @@ def test_a_server_that_crashes_loses_nothing_that_append_returned_from(episode):
         assert ids(store) == ["before", "after"]
 
 
-def test_a_postgresql_that_may_only_be_read_is_said(server, episode):
+def test_a_read_only_postgresql_is_an_error(server, episode):
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA closed")
     url = f"{server.url}&options=-csearch_path%3Dclosed"
@@ -214,7 +214,7 @@ def test_a_file_of_another_program_is_refused_and_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["half", "pages"])
-def test_a_damaged_sqlite_file_is_said(path, part):
+def test_a_damaged_sqlite_file_is_an_error(path, part):
     whole = path.read_bytes()
     noise = bytes((n * 37 + 11) % 251 for n in range(len(whole) - 8192))
     path.write_bytes(whole[: len(whole) // 2] if part == "half" else whole[:8192] + noise)
@@ -222,7 +222,7 @@ def test_a_damaged_sqlite_file_is_said(path, part):
         ids(store)
 
 
-def test_a_sqlite_file_that_may_only_be_read_is_said(path, episode):
+def test_a_read_only_sqlite_file_is_an_error(path, episode):
     with closing(Sql(f"sqlite:///file:{path}?mode=ro&uri=true")) as store:
         with pytest.raises(StoreError, match=r"readonly database.*name a writable place"):
             store.append([episode("no")])
@@ -230,7 +230,7 @@ def test_a_sqlite_file_that_may_only_be_read_is_said(path, episode):
 
 
 @pytest.mark.parametrize("place", ["/proc/self/kept.sqlite", "/proc/kept/kept.sqlite"])
-def test_a_sqlite_file_that_cannot_be_made_is_said(place):
+def test_a_sqlite_file_that_cannot_be_created_is_an_error(place):
     with pytest.raises(StoreError, match=r"cannot be opened"):
         Sql(f"sqlite:///{place}")
 

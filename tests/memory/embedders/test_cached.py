@@ -75,7 +75,7 @@ def test_a_text_is_embedded_once(hashed, cached):
     assert (cached.hits, cached.misses) == (len(TEXTS), len(TEXTS))
 
 
-def test_only_what_is_unknown_is_embedded_in_one_batch_duplicates_once(hashed, cached):
+def test_unknown_texts_are_embedded_in_one_batch_each_once(hashed, cached):
     cached.embed(["b", "d"])
     asked = ["a", "b", "c", "a", "d", "c", "a"]
     assert np.array_equal(cached.embed(asked), right(asked))
@@ -214,7 +214,7 @@ def test_another_file_or_no_folder_costs_one_warning(path, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["zeroblob(32)", "zeroblob(3)", "x''", "'text'"])
-def test_a_damaged_vector_is_embedded_again_and_mended(path, damage):
+def test_a_damaged_vector_is_embedded_and_stored_again(path, damage):
     reopened(path).embed(TEXTS)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(f"UPDATE embeddings SET vector = CAST({damage} AS BLOB) WHERE rowid <= 5")
@@ -276,7 +276,7 @@ def test_a_closed_cache_still_embeds(hashed, cached):
     assert len(hashed.asked) == 2
 
 
-def test_a_recording_answers_nothing_with_nothing_and_names_what_is_damaged(tmp_path):
+def test_a_replay_returns_recorded_vectors_and_names_damaged_ones(tmp_path):
     path = tmp_path / "embeddings.sqlite"
     vectors = CachedEmbedder(Hashed(), path).embed(TEXTS)
     replay = ReplayEmbedder(path)

@@ -233,7 +233,7 @@ def test_as_many_hits_as_documents_are_looked_for_exactly(large, rows, queries):
     assert same(large.rank(queries[0], 5000), brute_force(rows, queries[0], 5000))
 
 
-def test_the_same_order_of_adding_gives_the_same_hits_to_any_number_of_threads(large, rows, queries):
+def test_hits_depend_on_neither_batches_nor_threads(large, rows, queries):
     again = ApproximateVectors(6000)
     again.add(rows)  # all at once
     expected = [large.rank(query, 5) for query in queries]

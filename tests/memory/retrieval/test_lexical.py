@@ -55,11 +55,11 @@ def test_jaccard_is_the_share_of_common_words():
         ("one two", "one two", 1.0),
     ],
 )
-def test_jaccard_counts_different_words_whatever_their_case_order_and_repeats(query, document, score):
+def test_jaccard_ignores_case_order_and_repeats(query, document, score):
     assert scored(Jaccard(), query, document) == [(document, score)]
 
 
-def test_jaccard_leaves_short_words_out_where_it_is_told_to():
+def test_jaccard_can_ignore_short_words():
     assert scored(Jaccard(min_length=3), "a b c", "a b c") == []
     assert scored(Jaccard(min_length=3), "go to 15 prime", "go up prime") == [("go up prime", 1.0)]
 

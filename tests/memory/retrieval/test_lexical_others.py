@@ -47,7 +47,7 @@ def test_equal_sums_tie_in_a_hybrid_whoever_gave_the_places():
     assert len({hit.score for hit in hits}) == 1
 
 
-def test_what_a_hybrid_s_retriever_places_below_the_depth_does_not_count():
+def test_ranks_below_the_depth_do_not_count_in_a_hybrid():
     deep = [Fixed(*range(10)), Fixed(*range(10))]
     assert {hit.number for hit in Hybrid(deep, depth=3).rank("q", 2)} == {0, 1}
     assert Hybrid([Fixed(5, 6), Fixed(6, 5)], depth=1).rank("q", 1)[0].number == 6
