@@ -21,7 +21,7 @@ from reflexion_lab.records import Completion, Record
 from reflexion_lab.storage.jsonl import locked, write
 from reflexion_lab.storage.jsonl import replace as rewrite
 from reflexion_lab.storage.postgresql import is_url
-from reflexion_lab.storage.table import PATIENCE, Layout, Row, table_at
+from reflexion_lab.storage.table import PATIENCE, Layout, Row, faults, table_at
 
 LAYOUT = Layout(
     name="calls",
@@ -102,12 +102,8 @@ class CallStore:
 
     def open(self) -> None:
         """Create the cache now instead of at the first call. Raises StoreError."""
-        try:
+        with faults(self._table, StoreError, "cannot be used as a call cache"):
             self._table.open()
-        except self._table.errors as problem:
-            raise StoreError(
-                f"{self.place}: cannot be used as a call cache{self._table.described(problem)}"
-            ) from problem
 
     def get(self, key: str) -> Completion | None:
         """The stored reply, with `cached` False; None if missing."""
@@ -163,10 +159,8 @@ class CallStore:
     def _rows(self, statement: str, values: dict[str, object]) -> list[Row]:
         if self._is_closed:
             raise StoreError(f"{self.place}: the call cache is a closed database")
-        try:
+        with faults(self._table, StoreError, "the call cache failed"):
             return self._table.rows(statement, values)
-        except self._table.errors as problem:
-            raise StoreError(f"{self.place}: the call cache failed{self._table.described(problem)}") from problem
 
     def _set_aside(self, call: Call, problem: StoreError) -> StoreError:
         """Write a paid reply to the file of unsaved replies; returns the error to raise."""

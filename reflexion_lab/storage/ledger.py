@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.limits import Count, NotNegative, check_fields
 from reflexion_lab.records import Record
-from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, table_at
+from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, faults, table_at
 
 LAYOUT = Layout(
     name="spending",
@@ -19,6 +17,7 @@ LAYOUT = Layout(
     application_id=0x52464C53,
     server_schema=2,
 )
+_FAILURE = "the ledger of spending failed"
 _SPENT = "SELECT calls, tokens, cost, seconds FROM spending WHERE scope = :scope"
 
 
@@ -102,23 +101,15 @@ class Ledger:
             cap = caps.exceeded(total)
             return (cap, total.plus(amount, -1) if cap else total), not cap
 
-        with self._faults():
+        with faults(self._table, HarnessError, _FAILURE):
             return self._table.transaction(work)
 
     def spent(self, scope: str) -> Spending:
-        with self._faults():
+        with faults(self._table, HarnessError, _FAILURE):
             return _spending(self._table.rows(_SPENT, {"scope": scope}))
 
     def close(self) -> None:
         self._table.close()
-
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except self._table.errors as problem:
-            described = self._table.described(problem)
-            raise HarnessError(f"{self._table.place}: the ledger of spending failed{described}") from None
 
 
 def _spending(rows: list[Row]) -> Spending:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
+
+from reflexion_lab.errors import LabError
 
 T = TypeVar("T")
 Row = tuple[object, ...]
@@ -69,6 +72,15 @@ class Table(Protocol):
 
     def close(self) -> None:
         """The next statement reopens the table."""
+
+
+@contextmanager
+def faults(table: Table, error: type[LabError], failure: str) -> Iterator[None]:
+    """Convert the table's errors to `error`, with place, reason and advice."""
+    try:
+        yield
+    except table.errors as problem:
+        raise error(f"{table.place}: {failure}{table.described(problem)}") from problem
 
 
 def table_at(

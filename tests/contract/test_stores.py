@@ -36,7 +36,7 @@ LASTING = STORES[1:]
 KINDS = (Episode, Wisdom, Mistake, Session)
 NASTY = "NUL \0, \"quotes\" \\u0000, 'it''s', %s :name, line\nbreak\r\u2028, \U0001f40d, İ ß ſ ﬁ, -0.0 }{"
 SLOW_MACHINE = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
 WRITER = """
