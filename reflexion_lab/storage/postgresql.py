@@ -59,7 +59,9 @@ def read(url: str, key: str, expected: str = EXPECTED) -> URL:
 
 
 def without_password(parts: URL) -> str:
-    """The URL for messages, without any password."""
+    """The URL for messages, without any password; the path of a SQLite file."""
+    if parts.get_backend_name() == "sqlite":
+        return str(parts.database)
     return parts.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
 
 

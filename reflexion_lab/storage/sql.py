@@ -44,7 +44,7 @@ class Sql:
 
     def __init__(self, url: str | Path) -> None:
         parts = parsed(url)
-        self.place = without_password(parts)
+        self.place = postgresql.without_password(parts)
         self._json = parts.get_backend_name() == "postgresql"
         with faults(self.place, "opened"):
             self._engine = connected(parts)
@@ -213,13 +213,6 @@ def parsed(url: str | Path) -> URL:
     return parts
 
 
-def without_password(parts: URL) -> str:
-    """The place for messages."""
-    if parts.get_backend_name() == "sqlite":
-        return str(parts.database)
-    return postgresql.without_password(parts)
-
-
 def connected(parts: URL) -> Engine:
     """An engine whose database is migrated to the current schema.
 
@@ -230,7 +223,7 @@ def connected(parts: URL) -> Engine:
     SQLAlchemyError
         The database cannot be opened, or is damaged.
     """
-    place, is_file = without_password(parts), parts.get_backend_name() == "sqlite"
+    place, is_file = postgresql.without_password(parts), parts.get_backend_name() == "sqlite"
     # pool_pre_ping replaces connections that the server has dropped.
     engine = _file_engine(parts) if is_file else postgresql.engine(parts, pool_pre_ping=True, max_overflow=-1)
     with engine.connect() as connection:

@@ -14,8 +14,8 @@ TASK = Task(task_id="own/double", prompt="Double a number", entry_point="f")
 
 
 def mistake(name, prompt="sort a list", **fields):
-    told = {"task_id": f"t{name}", "prompt_hash": "", "mistake": "wrong", "correction": "right", "severity": 0.5}
-    return Mistake(mistake_id=name, prompt=prompt, **{**told, **fields})
+    defaults = {"task_id": f"t{name}", "prompt_hash": "", "mistake": "wrong", "correction": "right", "severity": 0.5}
+    return Mistake(mistake_id=name, prompt=prompt, **{**defaults, **fields})
 
 
 def remembering(*mistakes, **fields):
@@ -89,8 +89,8 @@ def test_a_known_id_is_replaced_in_its_place():
 
 def test_a_correction_is_replaced_by_a_newer_one_and_never_by_none():
     memory = remembering(mistake("m", correction=""))
-    for given, expected in (("use a heap", "use a heap"), ("", "use a heap"), ("use sorted", "use sorted")):
-        (kept,) = memory.extend([mistake("m", correction=given)])
+    for correction, expected in (("use a heap", "use a heap"), ("", "use a heap"), ("use sorted", "use sorted")):
+        (kept,) = memory.extend([mistake("m", correction=correction)])
         assert kept.correction == expected
         assert memory.retrieve_similar("sort a list") == [kept]
 

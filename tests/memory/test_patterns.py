@@ -25,8 +25,8 @@ def test_a_lesson_counts_once_per_reflection():
 
 
 def test_near_duplicates_are_one_pattern_in_the_words_of_the_first():
-    told = ["Check  the bounds!", "check bounds", "CHECK A\nBOUNDS"]
-    (pattern,) = extract_patterns([reflected(f"r{n}", text) for n, text in enumerate(told)], min_frequency=3)
+    lessons = ["Check  the bounds!", "check bounds", "CHECK A\nBOUNDS"]
+    (pattern,) = extract_patterns([reflected(f"r{n}", text) for n, text in enumerate(lessons)], min_frequency=3)
     assert pattern.text == "Check  the bounds!"
 
 

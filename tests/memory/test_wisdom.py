@@ -72,10 +72,10 @@ def test_excluded_entries_make_room_for_others():
     for number in range(1, 9):
         book.upsert(wisdom(f"pointer p{number}", number, tasks=("a",) if number > 2 else ("b",)))
 
-    def told(one):
-        return replace(one, pattern=one.pattern.upper()) if one.tasks == ("b",) else None
+    def view(entry):
+        return replace(entry, pattern=entry.pattern.upper()) if entry.tasks == ("b",) else None
 
-    assert patterns(book.relevant("pointer", 2, view=told)) == ["POINTER P2", "POINTER P1"]
+    assert patterns(book.relevant("pointer", 2, view=view)) == ["POINTER P2", "POINTER P1"]
 
 
 def test_stored_usage_is_adopted_only_if_it_is_higher():
@@ -159,10 +159,10 @@ def test_one_that_failed_long_enough_is_retired_and_still_listed():
 def test_usage_is_a_running_count_and_rate():
     book = WisdomBook(Jaccard())
     book.upsert(wisdom("a", 1))
-    seen = [book.record_usage("wis-1", success, at) for at, success in ((10.0, True), (20.0, False), (15.0, True))]
-    assert [(one.use_count, round(one.success_rate, 3)) for one in seen] == [(1, 1.0), (2, 0.5), (3, 0.667)]
-    assert [one.last_used_at for one in seen] == [10.0, 20.0, 20.0]
-    assert book["wis-1"] == seen[-1]
+    updates = [book.record_usage("wis-1", success, at) for at, success in ((10.0, True), (20.0, False), (15.0, True))]
+    assert [(entry.use_count, round(entry.success_rate, 3)) for entry in updates] == [(1, 1.0), (2, 0.5), (3, 0.667)]
+    assert [entry.last_used_at for entry in updates] == [10.0, 20.0, 20.0]
+    assert book["wis-1"] == updates[-1]
 
 
 @given(st.lists(st.booleans(), max_size=200))
