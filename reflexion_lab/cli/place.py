@@ -71,7 +71,8 @@ def shown(place: str) -> str:
     """`place` without the password that a URL may carry."""
     if "://" not in place:
         return place
-    from reflexion_lab.storage.sql import parsed, without_password
+    from reflexion_lab.storage.postgresql import without_password
+    from reflexion_lab.storage.sql import parsed
 
     return without_password(parsed(place))
 

@@ -1,8 +1,7 @@
-"""Memory across tasks and runs, and the rounds of tasks between which it changes.
+"""Memory shared across tasks and runs, updated between rounds of tasks.
 
-It changes between rounds of tasks only: every task of a round sees it as it stood when the round began, and at the end
-the round's episodes enter in task order. What is recalled then depends on the seed and the round size, never on the
-number of workers or on timing.
+All tasks of a round see the memory as of the round's start; at its end, the round's episodes are added in task order.
+Recall depends on the seed and the round size, not on the number of workers or on timing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
 from reflexion_lab.memory.texts import Match, failure_query, query
-from reflexion_lab.memory.wisdom import USAGE, Extraction, WisdomBook, recount, with_fields_of
+from reflexion_lab.memory.wisdom import USAGE, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
 from reflexion_lab.protocols import Outcome, Retriever, Store
 from reflexion_lab.records import (
     UNKNOWN,
@@ -36,27 +35,27 @@ from reflexion_lab.records import (
 )
 
 WIDER = 4
-"""Factor by which a search grows whose nearest episodes had too few of the wanted outcome."""
+"""Growth factor of a search that found too few episodes of the wanted outcome."""
 
 
 class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many of the nearest lessons of other loops the actor reads; 0 shows none."""
+    """Maximum numbers of lessons from other loops in the actor's prompt; 0: none."""
 
     wisdom: Count = 0
     mistakes: Count = 0
     insights: Count = 0
-    """The newest, of other loops and of its own."""
+    """The newest, including the loop's own."""
     min_score: Share = 0.0
-    """Smallest retriever score of wisdom and mistakes that are shown."""
+    """Minimum retriever score of wisdom and mistakes."""
     max_tokens: Count = 600
-    """Token budget of all lessons together; what does not fit is left out."""
+    """Token budget of all lessons together; those that do not fit are left out."""
 
     def __post_init__(self) -> None:
         check_fields(self)
 
 
 class Learnt(Record, frozen=True, kw_only=True):
-    """Episodes, mistakes and session of one task's loop."""
+    """Episodes, mistakes and session of one task's loop, for shared memory."""
 
     episodes: tuple[Episode, ...]
     mistakes: tuple[Mistake, ...]
@@ -64,29 +63,24 @@ class Learnt(Record, frozen=True, kw_only=True):
 
 
 class Archive:
-    """Episodes, wisdom, mistakes and insights that all loops of a run share; what a store keeps of earlier runs.
+    """Episodes, wisdom, mistakes and insights shared by all loops of a run, and by runs through a store.
 
     Parameters
     ----------
     store
-        Where they are kept. One that fails costs nothing but its own copy: the run folder has every attempt.
+        Its errors are warnings: the run folder has every attempt.
     retriever
-        Makes an empty retriever; episodes, wisdom and mistakes have one each.
+        Constructor of an empty retriever; episodes, wisdom and mistakes have one each.
     shown
-        How many lessons the actor reads.
+        Limits on lessons in prompts.
     match
-        Which text of an episode is compared with the task: one of `texts.MATCHES`.
+        Text of an episode that is compared with the task.
     same_task
-        Whether what earlier runs did on the very same task is recalled; pass@1 then means another thing.
+        Also recall earlier runs' attempts at the same task, which changes the meaning of pass@1.
     max_episodes
-        How many are held; the oldest leave first.
+        Capacity; the oldest episode is evicted.
     retire_after, retire_below
-        Wisdom read by so many attempts, of which a smaller share passed, is shown no more.
-
-    Raises
-    ------
-    ConfigError
-        A value is impossible.
+        Wisdom is retired after this many uses if its success rate is below the threshold.
     """
 
     @validated
@@ -116,9 +110,9 @@ class Archive:
         self._taken, self._has_learnt = 0, False
 
     def begin(self, beginning: Beginning | None = None, run_id: str = "") -> Beginning:
-        """Read what the store held at `beginning`, or holds now; returns what that was. Raises StoreError.
+        """Load the store's contents as of `beginning`, default now; returns that state. Raises StoreError.
 
-        What the run `run_id` itself has stored is left out: its rounds bring it.
+        Records of the run `run_id` itself are skipped, since its rounds add them again.
         """
         episodes, mistakes = list(self.store.read(Episode)), list(self.store.read(Mistake))
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
@@ -132,9 +126,9 @@ class Archive:
             mistakes = [entry for entry in mistakes if not entry.mistake_id.startswith(f"mistake-{run_id}/")]
         if beginning and (len(episodes), len(mistakes)) != (beginning.episodes, beginning.mistakes):
             _warn(
-                f"the store has lost some of what it held when the run began ({beginning.episodes:,} episodes and "
+                f"the store lost records since the run started ({beginning.episodes:,} episodes and "
                 f"{beginning.mistakes:,} mistakes then, {len(episodes):,} and {len(mistakes):,} of them now); "
-                "the rest of the run recalls what is left"
+                "the rest of the run recalls the remaining ones"
             )
         for entry in wisdom:
             self.book.upsert(replace(entry, use_count=0, success_rate=0.0))
@@ -150,27 +144,25 @@ class Archive:
             wisdom=wisdom,
         )
 
-    def absorb(self, learnt: Sequence[Learnt]) -> None:
-        """Take in what a round of tasks has learnt, in task order, and hand it to the store; the same again changes
-        nothing in the store.
-        """
-        episodes = [episode for task in learnt for episode in task.episodes]
-        mistakes = [mistake for task in learnt for mistake in task.mistakes]
+    def absorb(self, updates: Sequence[Learnt]) -> None:
+        """Add a round's updates, in task order, and store them. A repetition does not change the store."""
+        episodes = [episode for task in updates for episode in task.episodes]
+        mistakes = [mistake for task in updates for mistake in task.mistakes]
         changed, self._has_learnt = self._take(episodes), True
         mistakes = self.mistakes.extend(mistakes)
         try:
-            self.store.append([*episodes, *mistakes, *(task.session for task in learnt), *changed])
+            self.store.append([*episodes, *mistakes, *(task.session for task in updates), *changed])
         except (StoreError, ValueError, OSError) as problem:
-            _warn(f"{problem}; the run goes on, and `reflexion-lab memory import` takes its folder in later")
+            _warn(f"{problem}; the run continues; `reflexion-lab memory import` can import its folder later")
 
     def close(self) -> None:
-        """Count the wisdom again if other runs wrote too, and close the store; what that could not keep is told."""
+        """Recount wisdom if other runs wrote to the store, and close it; errors become warnings."""
         try:
             if self._has_learnt:
                 recount(self.store, known=self._taken)
             self.store.close()
         except (StoreError, OSError) as problem:
-            _warn(f"{problem}; the run stands, and `reflexion-lab memory import` takes its folder in later")
+            _warn(f"{problem}; the run is complete; `reflexion-lab memory import` can import its folder later")
 
     def similar(
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
@@ -187,7 +179,7 @@ class Archive:
             n *= WIDER
 
     def past(self, task: Task) -> list[Episode]:
-        """What earlier runs and rounds did on this very task, oldest first; [] unless `same_task`."""
+        """Episodes of earlier runs and rounds on this task, oldest first; [] unless `same_task`."""
         return self.buffer.by_task(task.task_id) if self.same_task else []
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
@@ -208,15 +200,15 @@ class Archive:
         return lessons_within(lessons, limits.max_tokens)
 
     def _without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
-        """`entry` in the words of the other tasks; None where they alone would not have given it."""
+        """`entry` as extracted from the other tasks; None if they alone do not yield it."""
         if not task_id or task_id not in entry.tasks:
             return entry
         others = self._extraction.without(entry.wisdom_id, task_id)
         return others and with_fields_of(entry, others, USAGE)
 
     def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:
-        """Index `episodes`, oldest first; return the wisdom that they changed. Uses of wisdom are counted from the
-        episodes whose actors read it, so that nothing counts twice, however often a round is taken in.
+        """Index `episodes`, oldest first; returns the changed wisdom. Uses of wisdom are counted from the episodes, so
+        loading a round again counts nothing twice.
         """
         episodes = self.buffer.extend(episodes)
         self._taken += len(episodes)
@@ -226,9 +218,8 @@ class Archive:
         for episode in episodes:
             if episode.reflection:
                 self.insights.add(episode.task_id, insight_of(episode.reflection))
-            is_known = episode.metadata.get("outcome") not in UNKNOWN
-            for wisdom_id in episode.metadata.get("wisdom", "").split():
-                if is_known and wisdom_id in self.book:
+            for wisdom_id in wisdom_used(episode):
+                if wisdom_id in self.book:
                     changed[wisdom_id] = self.book.record_usage(wisdom_id, episode.passed, episode.timestamp)
         for _, loop in groupby(episodes, key=lambda episode: episode.session_id):
             attempts = list(loop)
@@ -237,7 +228,7 @@ class Archive:
         return [self.book[wisdom_id] for wisdom_id in changed]
 
     def _count(self, loop: Sequence[Episode]) -> None:
-        """Count the outcome of each reflected failure of a loop; an unknown verdict is no failure."""
+        """Count reflected failures and those fixed by the next attempt, by category; unknown verdicts are skipped."""
         for failure, retry in pairwise(loop):
             if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
                 fixed, n = self.outcomes.get(failure.category, (0, 0))
@@ -245,16 +236,16 @@ class Archive:
 
 
 def _end(ids: Sequence[str], count: int, newest: str) -> int:
-    """How many of `ids` a run began with: up to the `newest` of then, and never more than there were."""
+    """Number of leading `ids` that existed at a run's start: up to `newest`, at most `count`."""
     return min(count, ids.index(newest) + 1 if newest in ids else count)
 
 
-def _warn(what: str) -> None:
-    warnings.warn(what, RuntimeWarning, stacklevel=3)
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 class OneRound:
-    """Independent tasks in one round; nothing is shared."""
+    """All tasks in one round, without shared memory."""
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
         return [tasks]
@@ -267,15 +258,7 @@ class OneRound:
 
 
 class Rounds:
-    """Tasks in their order, `size` at a time.
-
-    `tell`: called with the lessons of each round.
-
-    Raises
-    ------
-    ConfigError
-        `size` is below 1.
-    """
+    """Rounds of `size` tasks, in order; `broadcast` is called with the updates of each round."""
 
     @validated
     def __init__(
@@ -284,32 +267,32 @@ class Rounds:
         size: Positive,
         run_id: str,
         agent_id: str,
-        tell: Callable[[Sequence[Learnt]], None] = lambda learnt: None,
+        broadcast: Callable[[Sequence[Learnt]], None] = lambda updates: None,
     ) -> None:
         self.archive = archive
         self.size = size
         self.run_id = run_id
         self.agent_id = agent_id
-        self.tell = tell
-        self._learnt: dict[str, Learnt] = {}
+        self.broadcast = broadcast
+        self._updates: dict[str, Learnt] = {}
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
         return [tasks[start : start + self.size] for start in range(0, len(tasks), self.size)]
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
-        """Keep a task's lessons until its round ends. Thread-safe."""
+        """Keep a task's updates until its round ends. Thread-safe."""
         name = session_id(self.run_id, task.task_id)
         session = Session(session_id=name)
         for attempt in attempts:
             session = session_after(session, attempt)
-        self._learnt[task.task_id] = Learnt(
+        self._updates[task.task_id] = Learnt(
             episodes=tuple(episode_of(task, attempt, name, self.agent_id) for attempt in attempts),
             mistakes=tuple(mistakes_of(task, attempts, session_id=name)),
             session=session,
         )
 
     def end(self, tasks: Sequence[Task]) -> None:
-        """Share the round's lessons, in task order."""
-        learnt = [self._learnt.pop(task.task_id) for task in tasks]
-        self.archive.absorb(learnt)
-        self.tell(learnt)
+        """Add the round's updates to shared memory, in task order."""
+        updates = [self._updates.pop(task.task_id) for task in tasks]
+        self.archive.absorb(updates)
+        self.broadcast(updates)

@@ -1,4 +1,4 @@
-"""The episodic memory of one loop: keeps everything up to a bound, shows what its recall policy selects."""
+"""The episodic memory of one loop, its session, and the bounded episode buffer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reflexion_lab.memory.insights import insight_of, with_insight
 from reflexion_lab.memory.recall import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles, file_of
 from reflexion_lab.memory.texts import Match, document, signature
-from reflexion_lab.protocols import Hit, Known, Outcome, Recall, Retriever
+from reflexion_lab.protocols import Known, Outcome, Recall, Retriever
 from reflexion_lab.records import (
     Attempt,
     Check,
@@ -34,7 +34,7 @@ from reflexion_lab.text.shorten import estimated, line
 
 
 class NothingKnown:
-    """Shared memory of independent tasks: empty."""
+    """Empty shared memory, for independent tasks."""
 
     omega = DEFAULT
     outcomes: Mapping[str, tuple[int, int]] = {}
@@ -50,12 +50,20 @@ class NothingKnown:
 
 
 class EpisodicMemory:
-    """One task's memory: its own episodes, and through `known` those of all others.
+    """The memory of one task's loop: its own episodes, and those of other tasks through `known`.
 
-    `max_episodes`: at capacity the oldest leaves before the new one enters; a value of 0 or less means 1000.
-    `run_id`: makes the ids of sessions and episodes unique across runs; "" where they stay within one.
-    `agent_id`: who acts. `show_session`: the actor reads the session's history, too. `files`: where each attempt's
-    reflection is also written for people to read; one that fails is told and costs nothing else.
+    Parameters
+    ----------
+    max_episodes
+        Capacity; the oldest episode is evicted. 0 or less: 1000.
+    known
+        Memory shared by all tasks of a round.
+    run_id
+        Prefix of session and episode ids, unique per run; "" if they stay within one run.
+    show_session
+        Include the session's history in prompts.
+    files
+        Also write each attempt's reflection to a readable file; errors become warnings.
     """
 
     def __init__(
@@ -96,7 +104,7 @@ class EpisodicMemory:
         )
 
     def remember(self, task: Task, attempt: Attempt) -> None:
-        """Keep an attempt, passed or failed: the feedback verdict, never a hidden one."""
+        """Store an attempt with its feedback verdict."""
         own = {episode.episode_id: episode.attempt_number for episode in self.buffer.by_task(task.task_id)}
         episode = episode_of(task, attempt, session_id(self.run_id, task.task_id), self.agent_id)
         self.buffer.store(episode)
@@ -135,12 +143,12 @@ def token_ratio(trajectory: Trajectory) -> float:
 
 
 def session_id(run_id: str, task_id: str) -> str:
-    """One task's loop in one run."""
+    """Id of a task's loop in a run."""
     return f"{run_id}/{task_id}" if run_id else task_id
 
 
 def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> Episode:
-    """An attempt as memory keeps it."""
+    """The episode of an attempt."""
     reflection, evaluation = attempt.reflection, attempt.evaluation
     metadata = {"verification_type": evaluation.verification_type, "outcome": evaluation.outcome}
     if attempt.recalled_wisdom:
@@ -167,16 +175,16 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
 
 
 NEWEST = 5
-"""Reflections that a session keeps."""
+"""Maximum reflections in a session."""
 NAMED = 5
-"""Issues, and suggestions, that a prompt names."""
+"""Maximum issues, and suggestions, in a prompt."""
 PROGRESS = {True: "better than the attempt before", False: "no better than the attempt before", None: "N/A"}
 ENTRY_CHARS = 160
-"""Characters of one issue, suggestion, insight or field of a reflection in a prompt."""
+"""Maximum characters of an issue, suggestion, insight or field of a reflection in a prompt."""
 
 
 def session_after(session: Session, attempt: Attempt) -> Session:
-    """The session once `attempt` is over."""
+    """The session after `attempt`."""
     reflection = attempt.reflection
     has_words = reflection and (reflection.root_cause or reflection.what_went_wrong or reflection.what_to_change)
     known = session.key_insights
@@ -191,7 +199,7 @@ def session_after(session: Session, attempt: Attempt) -> Session:
 
 
 def session_of(past: Sequence[Episode], session: Session) -> Session:
-    """`session` with what earlier runs left of the same task: `past`, oldest first."""
+    """`session` with earlier runs' episodes of the same task, oldest first."""
     for episode in past:
         if episode.reflection and episode.statements:
             session = replace(session, reflections=(episode.reflection, *session.reflections)[:NEWEST])
@@ -210,14 +218,14 @@ def described(
     selected: Recollection | None = None,
     lessons: Recollection | None = None,
 ) -> str:
-    """The session for a prompt: score, issues, suggestions, summary, then insights and reflections, newest first.
+    """The session in a prompt: score, issues, suggestions, summary, then insights and reflections, newest first.
 
-    At most `max_chars` characters: whole lines fall off the end, the oldest reflections before anything else.
+    Truncated to `max_chars` characters at a line break.
 
     Parameters
     ----------
     selected, lessons : Recollection, optional
-        What the prompt shows besides: reflections of its episodes and its insights are not repeated.
+        Other parts of the prompt, whose reflections and insights are not repeated.
     """
     texts = {text for episode in (selected.episodes if selected else ()) for _, text in episode.statements}
     reflections = [known for known in session.reflections if not {text for _, text in known.statements} <= texts]
@@ -236,9 +244,9 @@ def described(
 
 
 def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = False) -> str:
-    """Score (the reward, out of 100, halves up), parts, issues and suggestions, a line each.
+    """Score (reward × 100, halves rounded up), parts, issues and suggestions, one per line.
 
-    Where an evaluator names no issues, the failing checks stand for them, unless the prompt `shows_checks` elsewhere.
+    Without issues from the evaluator, the failing checks are listed, unless the prompt `shows_checks` elsewhere.
     """
     if evaluation is None:
         return "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
@@ -252,13 +260,13 @@ def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = Fal
 
 
 def described_insights(insights: Sequence[str]) -> str:
-    """A numbered line each, in the order given."""
+    """One numbered line each."""
     lines = [f"{number}. {line(insight, ENTRY_CHARS)}" for number, insight in enumerate(insights, 1)]
     return "\n".join(lines) or "No key insights yet."
 
 
 def described_reflections(reflections: Sequence[Reflection]) -> str:
-    """Four lines each, in the order given."""
+    """Four lines each."""
     entries = [
         f"Reflection on attempt {reflection.about_attempt} (confidence {_percent(reflection.confidence)} %)\n"
         f"- Root cause: {line(reflection.root_cause, ENTRY_CHARS)}\n"
@@ -279,7 +287,7 @@ def _listed(entries: Sequence[str]) -> str:
 
 
 def _percent(share: float) -> int:
-    # Rounded first: 100 * 0.285 is 28.499999999999996.
+    # Inner rounding, since 100 * 0.285 is 28.499999999999996.
     return math.floor(round(100 * share, 6) + 0.5)
 
 
@@ -293,80 +301,64 @@ DEFAULT_EPISODES = 1000
 
 
 class EpisodeBuffer:
-    """A bounded first-in-first-out buffer of episodes. Thread-safe; callers get lists of their own.
+    """A bounded FIFO buffer of episodes. Thread-safe; returned lists are copies.
 
-    Storing costs O(1) also at capacity, however the episodes share tasks. A look-up costs what it returns.
+    Storing takes constant time, also at capacity; a look-up takes time proportional to its result.
 
     Parameters
     ----------
     max_episodes
-        At capacity the oldest leaves before the new one enters; a value of 0 or less means 1000.
+        Capacity; the oldest episode is evicted. 0 or less: 1000.
     retriever
-        Finds `relevant` episodes; one that is still empty, and this buffer's alone.
+        For `relevant`; empty, for this buffer alone.
     match
-        Under which text an episode is found, one of `texts.MATCHES`.
-
-    Raises
-    ------
-    ConfigError
-        `max_episodes` is no int.
+        Retrieval document of an episode, one of `texts.MATCHES`.
     """
 
     capacity: int
     total: int
-    """Episodes ever stored, evicted ones included."""
+    """Number of episodes ever stored."""
 
     @validated
     def __init__(
         self, max_episodes: int = DEFAULT_EPISODES, retriever: Retriever | None = None, match: Match = "task"
     ) -> None:
         self.capacity = max_episodes if max_episodes > 0 else DEFAULT_EPISODES
-        self._retriever = NoRetriever() if retriever is None else retriever
+        self._retriever = retriever
         self._match = match
         self._lock = threading.Lock()
-        # Episodes are numbered as they come, as the retriever numbers them; those of `_first` to `_next - 1` are kept.
+        # By the retriever's document numbers, `_first` to `_next - 1`.
         self._episodes: dict[int, Episode] = {}
         self.total = self._first = self._next = 0
         self._by_task: dict[str, dict[int, Episode]] = {}
 
     def store(self, episode: Episode) -> Episode:
-        """Keep an episode and return it as it is kept: with an id and a timestamp, if it had none.
-
-        Raises
-        ------
-        DataError
-            It has no `agent_id`.
-        """
-        stored = filled(episode)
-        with self._lock:
-            self._retriever.add((document(stored, self._match),))
-            self._append(stored)
-            self._retriever.forget(self._first)
-        return stored
+        """Store an episode; returns it with an id and a timestamp. Raises DataError without an `agent_id`."""
+        return self.extend([episode])[0]
 
     def extend(self, episodes: Iterable[Episode]) -> list[Episode]:
-        """Keep episodes, oldest first, as `store` does: all of them or, where one raises, none."""
+        """As `store`, for several episodes, oldest first; all or none are stored."""
         stored = [filled(episode) for episode in episodes]
         with self._lock:
-            self._retriever.add([document(episode, self._match) for episode in stored])
+            if self._retriever is not None:
+                self._retriever.add([document(episode, self._match) for episode in stored])
             for episode in stored:
                 self._append(episode)
-            self._retriever.forget(self._first)
+            if self._retriever is not None:
+                self._retriever.forget(self._first)
         return stored
 
     def by_task(self, task_id: str) -> list[Episode]:
-        """In the order of storing; [] for a task that is not known."""
+        """The task's episodes, oldest first."""
         with self._lock:
             return [*self._by_task.get(task_id, {}).values()]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
-        """At most `k` episodes nearest to `text`, best first, the newer first on a tie; `min_score` is inclusive.
-
-        Raises
-        ------
-        ConfigError
-            The buffer was given no retriever.
+        """The `k` nearest episodes, best first, the newer first on a tie; `min_score` is inclusive. Raises ConfigError
+        without a retriever.
         """
+        if self._retriever is None:
+            raise ConfigError("EpisodeBuffer: no retriever for relevant episodes; pass one")
         with self._lock:
             return [self._episodes[hit.number] for hit in self._retriever.rank(text, k) if hit.score >= min_score]
 
@@ -374,7 +366,7 @@ class EpisodeBuffer:
         return len(self._episodes)
 
     def __iter__(self) -> Iterator[Episode]:
-        """Oldest first, as the buffer stands at this moment."""
+        """A snapshot, oldest first."""
         with self._lock:
             return iter([*self._episodes.values()])
 
@@ -393,14 +385,3 @@ class EpisodeBuffer:
         if not of_task:
             del self._by_task[task_id]
         self._first += 1
-
-
-class NoRetriever:
-    """Keeps no documents, and says what to do when it is asked for some."""
-
-    def add(self, documents: Sequence[str]) -> None: ...
-
-    def forget(self, before: int) -> None: ...
-
-    def rank(self, query: str, k: int) -> list[Hit]:
-        raise ConfigError("this episode buffer has no retriever to find relevant episodes; give EpisodeBuffer one")

@@ -1,4 +1,4 @@
-"""Mistakes: failures on earlier tasks and the changes that corrected them."""
+"""Mistakes: failures on earlier tasks with their corrections."""
 
 from __future__ import annotations
 
@@ -16,28 +16,20 @@ from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task
 
 CHECK_CHARS = 200
-"""Characters of the failing check that a mistake quotes."""
+"""Maximum characters of a quoted check."""
 
 
 class Mistakes:
-    """The newest mistakes, retrieved by the similarity of their prompts. Thread-safe.
-
-    It lives in memory; a `Store` carries it from run to run: `mistakes.extend(store.read(Mistake))`, and
-    `store.append(mistakes.extend(new))`.
+    """The newest mistakes, retrieved by similar prompts. Thread-safe.
 
     Parameters
     ----------
     retriever
-        Compares prompts; an empty one, for this memory alone.
+        Empty, for this memory alone.
     max_entries
-        Capacity, 1 or more; the oldest entry leaves first.
+        Capacity; the oldest mistake is evicted.
     threshold
-        Smallest score of a retrieved mistake, in [0, 1].
-
-    Raises
-    ------
-    ConfigError
-        A number is out of its range.
+        Minimum score of a retrieved mistake, in [0, 1], inclusive.
     """
 
     @validated
@@ -46,19 +38,18 @@ class Mistakes:
         self.threshold = threshold
         self._retriever = retriever
         self._lock = threading.Lock()
-        # Numbered as the retriever numbers their prompts; the kept ones are in the order of their first coming.
-        self._kept: dict[int, Mistake] = {}
+        # By the retriever's document numbers, in order of arrival.
+        self._entries: dict[int, Mistake] = {}
         self._numbers: dict[str, int] = {}
         self._next = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def extend(self, mistakes: Iterable[Mistake]) -> list[Mistake]:
-        """Keep mistakes, oldest first, and return them as they are kept.
+        """Add mistakes, oldest first; returns them as stored.
 
-        One whose id is known replaces the older one in its place, where it is still found by the older prompt; no
-        correction never replaces one.
+        A known id is replaced in place, under its older document, and keeps its correction if the new one has none.
         """
         entries = list(mistakes)
         with self._lock:
@@ -67,49 +58,49 @@ class Mistakes:
             for mistake_id in new:
                 self._numbers[mistake_id] = self._next
                 self._next += 1
-            stored = [self._keep(entry) for entry in entries]
+            stored = [self._put(entry) for entry in entries]
             self._evict()
         return stored
 
     def retrieve_similar(self, prompt: str, k: int = 3, *, except_task: str = "") -> list[Mistake]:
-        """At most `k` mistakes whose prompts are nearest to `prompt`, best first, the newer first on a tie.
+        """At most `k` mistakes with the most similar prompts, best first, the newer first on a tie.
 
-        `except_task`: the id of a task whose own mistakes are left out; "" leaves out none.
+        Mistakes of the task with id `except_task` are excluded; "" excludes none.
         """
         if k <= 0:
             return []
         with self._lock:
-            own = sum(mistake.task_id == except_task for mistake in self._kept.values()) if except_task else 0
+            own = sum(mistake.task_id == except_task for mistake in self._entries.values()) if except_task else 0
             hits = self._retriever.rank(prompt, k + own)
-            near = [self._kept[hit.number] for hit in hits if hit.score >= self.threshold]
+            near = [self._entries[hit.number] for hit in hits if hit.score >= self.threshold]
         return [mistake for mistake in near if not except_task or mistake.task_id != except_task][:k]
 
-    def _keep(self, mistake: Mistake) -> Mistake:
+    def _put(self, mistake: Mistake) -> Mistake:
         number = self._numbers[mistake.mistake_id]
-        older = self._kept.get(number, mistake)
-        self._kept[number] = replace(mistake, correction=mistake.correction or older.correction)
-        return self._kept[number]
+        older = self._entries.get(number, mistake)
+        self._entries[number] = replace(mistake, correction=mistake.correction or older.correction)
+        return self._entries[number]
 
     def _evict(self) -> None:
-        while len(self._kept) > self.max_entries:
-            oldest = self._kept.pop(self._next - len(self._kept))
+        while len(self._entries) > self.max_entries:
+            oldest = self._entries.pop(self._next - len(self._entries))
             del self._numbers[oldest.mistake_id]
-        self._retriever.forget(self._next - len(self._kept))
+        self._retriever.forget(self._next - len(self._entries))
 
 
 def mistakes_of(
     task: Task, attempts: Sequence[Attempt], timestamp: float | None = None, session_id: str = ""
 ) -> list[Mistake]:
-    """The mistakes of one task's attempts, oldest first, each once in a session; an unknown verdict is none.
+    """Distinct mistakes of one task's attempts, oldest first; attempts without a verdict are skipped.
 
-    A correction is the change that the reflection proposed just before an attempt passed.
+    The correction is `what_to_change` of the last reflection before an attempt passed.
 
     Parameters
     ----------
     attempts
         Oldest first.
     timestamp
-        Seconds since the epoch; None for now.
+        Seconds since the epoch; None: now.
     """
     now = time.time() if timestamp is None else timestamp
     prompt_hash = _digest(task.prompt)
@@ -124,7 +115,7 @@ def mistakes_of(
             task_id=task.task_id,
             prompt=task.prompt,
             prompt_hash=prompt_hash,
-            mistake=_in_words(attempt),
+            mistake=_description(attempt),
             correction=_correction(attempts[place:]),
             severity=min(max(1 - evaluation.reward, 0.0), 1.0),
             timestamp=now,
@@ -133,8 +124,8 @@ def mistakes_of(
     return list(mistakes.values())
 
 
-def _in_words(attempt: Attempt) -> str:
-    """What the critic said of the submitted program, and the first failure with its values."""
+def _description(attempt: Attempt) -> str:
+    """The first failure with its values, its check, and the critic's first issue with the submitted program."""
     critiques = [step.critique for step in attempt.trajectory.steps if step.critique]
     issues = [f"Issue: {issue[:CHECK_CHARS]}" for issue in (critiques[-1].issues[:1] if critiques else ())]
     failure = next(iter(attempt.evaluation.failures), None)

@@ -1,4 +1,4 @@
-"""Recall policies: which episodes the actor reads, the task's own and those of other tasks."""
+"""Recall policies: the episodes in the actor's prompt, of the same task and of others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from reflexion_lab.text.shorten import cut, estimated, line
 
 DEFAULT, LEAST, MOST = 3, 1, 10
 BY_COMPLEXITY = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10, "easy": 1, "medium": 3, "hard": 5}
-"""By tag of the task; the last three are those of `benchmark=basics`."""
+"""Ω by task tag; the last three tags are those of `benchmark=basics`."""
 SHORT, LONG = 45, 72
-"""Words of a prompt: the thirds of HumanEval's. First attempts of five published systems (23 a task) solve 86, 77 and
-73 % of them; Spearman's rho of words and solve rate is -0.31 (n = 164 tasks, p < 0.0001).
+"""Tertiles of HumanEval's prompt lengths in words. First attempts of five published systems (23 per task) solve 86, 77
+and 73 % of the thirds; Spearman's rho of length and solve rate is -0.31 (n = 164 tasks, p < 0.0001).
 """
 BY_VERIFICATION_TYPE = {
     "unit_tests": 1,
@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 def capacity(omega: int | str, own: Sequence[Episode], task: Task, adapted_so_far: int = DEFAULT) -> int:
-    """How many of `own`, the task's episodes so far, are shown; `all` means as many as there are.
+    """Ω for the task with the episodes `own` so far.
 
-    `adapted_so_far`: where `adaptive` stood when the loop began.
+    `adapted_so_far`: the adaptive Ω at the start of the loop.
     """
     if isinstance(omega, int):
         return omega
@@ -53,7 +53,7 @@ def capacity(omega: int | str, own: Sequence[Episode], task: Task, adapted_so_fa
 
 
 def by_complexity(task: Task) -> int:
-    """By the task's tag; a task without one, as in HumanEval, is simple up to 45 words of prompt, complex above 72."""
+    """Ω by the task's tag; without one, as in HumanEval, prompts up to 45 words are simple, above 72 complex."""
     for tag in task.tags:
         if tag in BY_COMPLEXITY:
             return BY_COMPLEXITY[tag]
@@ -62,20 +62,20 @@ def by_complexity(task: Task) -> int:
 
 
 def by_verification_type(own: Sequence[Episode]) -> int:
-    """Unit tests fail for clear reasons; what several tools or people say needs more history."""
+    """Ω by the last verdict's type: unit tests fail for clear reasons, reviews need more history."""
     kind = own[-1].metadata.get("verification_type", "") if own else ""
     return BY_VERIFICATION_TYPE.get(kind, DEFAULT)
 
 
 def dynamic(own: Sequence[Episode]) -> int:
-    """The more kinds of failure, the wider: 5 distinct categories show 5, 3 show 3, fewer 1."""
+    """Ω by distinct failure categories: 5 for five or more, 3 for three or four, else 1."""
     kinds = len({episode.category for episode in own if episode.category})
     return 5 if kinds >= 5 else 3 if kinds >= 3 else 1
 
 
 def adapted(omega: int, episodes: Sequence[Episode]) -> int:
-    """Ω after one loop's `episodes`: one more for each failure that is the third in a row or later, or whose reward is
-    below 0.5; one less for a success at the first or second attempt. An unknown verdict changes nothing. Kept in 1..10.
+    """Ω after a loop: +1 for each failure that is at least the third in a row or has a reward below 0.5; -1 for a
+    success at the first or second attempt. Unknown verdicts are skipped. Clipped to 1..10.
     """
     in_a_row = 0
     for episode in episodes:
@@ -94,10 +94,10 @@ class Window:
     Parameters
     ----------
     omega : int or str
-        Ω, 0 or more (0 shows nothing), or the name of a rule. Default 3.
+        Ω, 0 or more, or the name of a rule.
     max_tokens : int or None
-        Most tokens, by estimate, that the shown episodes fill: the newest is shortened to it, older ones that do not
-        fit are named in `Recollection.left_out`. Default None: what the model's context leaves (`Prompts.fit`).
+        Budget in estimated tokens. The newest episode is shortened to it; older ones that do not fit are listed in
+        `Recollection.left_out`. None: limited only by the model's context (`Prompts.fit`).
     """
 
     reads_other_tasks = False
@@ -114,10 +114,16 @@ class Window:
 
 
 class Similar:
-    """The `k` episodes of other loops that come nearest to the task, the nearest last.
+    """The `k` nearest episodes of other loops, the nearest last.
 
-    `min_score`: least score, inclusive; scores are those of the retriever. `max_tokens`: as of `Window`. `outcome`: of
-    the attempts that are shown; `passed` shows successes alone.
+    Parameters
+    ----------
+    min_score
+        Minimum retriever score, inclusive.
+    max_tokens
+        As in `Window`.
+    outcome
+        Of the recalled attempts; `passed`: successes only.
     """
 
     @validated
@@ -135,7 +141,7 @@ class Similar:
 
 
 class WindowThenSimilar:
-    """The episodes of `Similar`, then those of `Window`; `max_tokens` bounds each of the two."""
+    """The episodes of `Similar`, then those of `Window`; `max_tokens` limits each."""
 
     @validated
     def __init__(
@@ -161,20 +167,20 @@ def _recollection(selected: Sequence[Episode], packed: Sequence[Episode], omega:
 
 
 def words(episode: Episode) -> str:
-    """The longest text that a prompt has of an episode of the same task."""
+    """The longest text of an episode in a prompt, for an episode of the same task."""
     statements = (f"{label}: {line(text, 300)}" for label, text in episode.statements)
     return "".join((program(episode, 1500), cut(episode.test_results, 900), *statements, episode.quoted_code))
 
 
 def foreign_words(episode: Episode) -> str:
-    """The longest text that a prompt has of an episode of another task: with that task."""
+    """As `words`, for an episode of another task, whose description is included."""
     return episode.task_description.strip()[:600] + words(episode)
 
 
 def window(episodes: Sequence[Episode], budget: int | None) -> list[Episode]:
-    """Those of a task's own `episodes` that fit into `budget` tokens, in their order; None: all of them.
+    """The task's `episodes` that fit into `budget` tokens, in their order; None: all.
 
-    The newest comes first, shortened where it is too long; older ones that do not fit are skipped.
+    Packed from the newest, which is shortened if necessary; older ones that do not fit are skipped.
     """
     if budget is None or not episodes:
         return list(episodes)
@@ -183,31 +189,28 @@ def window(episodes: Sequence[Episode], budget: int | None) -> list[Episode]:
 
 
 def packed(episodes: Sequence[Episode], budget: int | None, text: Callable[[Episode], str] = words) -> list[Episode]:
-    """Those of `episodes` that fit into `budget` tokens, in their order; None: all of them.
-
-    The last ones are packed first, and one that does not fit is skipped.
-    """
+    """The `episodes` that fit into `budget` tokens, packed from the last, in their order; None: all."""
     return list(episodes) if budget is None else fitting(episodes[::-1], text, budget)[0][::-1]
 
 
 def fitting(entries: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[T], int]:
-    """Those of `entries`, from the first on, whose texts fit into `budget` tokens; and what is left of it."""
-    chosen = []
+    """The `entries` that fit into `budget` tokens, packed from the first, and the remaining budget."""
+    packed = []
     for entry in entries:
         if (size := estimated(text(entry))) <= budget:
-            chosen.append(entry)
+            packed.append(entry)
             budget -= size
-    return chosen, budget
+    return packed, budget
 
 
 def lessons_within(lessons: Recollection, budget: int) -> Recollection:
-    """Of its wisdom, insights and mistakes those that fit into `budget` tokens together, as a prompt shows them: first
-    the best wisdom, then the newest insights, then the nearest mistakes, which are the longest.
+    """The `lessons` that fit into `budget` tokens: the best wisdom, then the newest insights, then the nearest
+    mistakes, which are the longest.
     """
     wisdom, budget = fitting(lessons.wisdom, lambda w: w.pattern[:300] + w.advice[:300], budget)
     insights, budget = fitting(lessons.insights[::-1], lambda insight: insight[:300], budget)
     mistakes, _ = fitting(
         lessons.mistakes, lambda m: m.prompt.strip()[:600] + m.mistake[:300] + m.correction[:300], budget
     )
-    kept = replace(lessons, wisdom=tuple(wisdom), insights=tuple(insights[::-1]), mistakes=tuple(mistakes))
-    return replace(kept, left_out=tuple(sorted(lessons.ids - kept.ids)))
+    fit = replace(lessons, wisdom=tuple(wisdom), insights=tuple(insights[::-1]), mistakes=tuple(mistakes))
+    return replace(fit, left_out=tuple(sorted(lessons.ids - fit.ids)))

@@ -1,7 +1,6 @@
-"""Reflections as files that a person can read: one folder a loop, one file an attempt, checked both ways.
+"""Readable reflection files: a folder per loop, a file per attempt, validated when written and read.
 
-reflections/my-loop/001.json    the first attempt
-reflections/my-loop/010.json    the tenth, behind 009; 1000 comes behind 999
+For example reflections/my-loop/001.json, the first attempt. Order is numeric: 1000 follows 999.
 """
 
 from __future__ import annotations
@@ -21,33 +20,33 @@ from reflexion_lab.records import Attempt, Category, Delta, MemoryState, Record,
 
 SCHEMA = 1
 WORDS = ("root_cause", "what_went_wrong", "what_to_change", "what_worked", "text")
-"""Fields of a reflection, one of which says something: a control may leave some empty, and what was rejected stands in
-`text` alone."""
+"""Text fields of a reflection, at least one of which is not blank. Control reflectors leave some empty; a rejected
+reply is in `text` only."""
 
 
 class ReflectionFile(Record, frozen=True, kw_only=True):
     """The file of one attempt."""
 
     loop_id: str
-    """The name of the folder."""
+    """Folder name."""
     attempt_number: int
-    """1-based; the name of the file."""
+    """1-based; file name."""
     task_id: str = ""
     passed: bool
-    """The feedback verdict, never the hidden one."""
+    """The feedback verdict."""
     reward: float
     """In [0, 1]."""
     reflection: Reflection | None
-    """None only where the attempt passed."""
+    """None only for a pass."""
     delta: Delta = Delta()
     memory: MemoryState
     in_context: tuple[int, ...] = ()
-    """Numbers of the earlier attempts whose reflections the actor read."""
+    """Attempt numbers of the reflections in the actor's prompt."""
     schema_version: int = SCHEMA
 
 
 def file_of(attempt: Attempt, session_id: str, in_context: Sequence[int]) -> ReflectionFile:
-    """An attempt as its file holds it; the loop is named after its session, separators spelt out."""
+    """The file of an attempt; the loop id is the session id with path separators quoted."""
     return ReflectionFile(
         loop_id=quote(session_id, safe=" ").lstrip("."),
         attempt_number=attempt.number,
@@ -62,28 +61,28 @@ def file_of(attempt: Attempt, session_id: str, in_context: Sequence[int]) -> Ref
 
 
 LOOP_ID = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
-"""Names of loops: without a path separator, so that a loop's folder stays below that of all loops."""
+"""Loop ids: no path separators and no leading dot, so that folders stay inside the parent folder."""
 
 
 def problems(content: object) -> list[str]:
-    """Everything wrong with a file's content as it comes out of JSON, as `path: got …, expected …`."""
+    """All faults of a file's decoded JSON, as `path: got …, expected …`."""
     misfits = dict(_misfits(content, ReflectionFile, ""))
     if not isinstance(content, dict):
         return list(misfits.values())
     limits = [
         f"{path}: got {value!r:.60}, expected {expected}"
         for path, holds, expected in _LIMITS
-        if path not in misfits and (value := _at(content, path)) is not _NOTHING and not holds(value)
+        if path not in misfits and (value := _at(content, path)) is not _MISSING and not holds(value)
     ]
     reflection = content.get("reflection", "")
     if reflection is None and content.get("passed") is False:
-        limits.append("reflection: got None, expected the words about an attempt that failed")
+        limits.append("reflection: got None, expected the reflection on a failed attempt")
     if isinstance(reflection, dict) and not any(str(reflection.get(field, "")).strip() for field in WORDS):
-        limits.append(f"reflection: got no words, expected some in {', '.join(WORDS)}")
+        limits.append(f"reflection: got blank texts, expected at least one of {', '.join(WORDS)}")
     return [*misfits.values(), *limits]
 
 
-_NOTHING = object()
+_MISSING = object()
 _Limit = tuple[str, Callable[..., bool], str]
 _LIMITS: tuple[_Limit, ...] = (
     ("loop_id", lambda name: bool(LOOP_ID.fullmatch(name)), f"a name like {LOOP_ID.pattern}"),
@@ -96,42 +95,38 @@ _LIMITS: tuple[_Limit, ...] = (
     *((f"memory.{field}", lambda number: number >= 0, "0 or more") for field in ("size", "in_context", "total")),
     ("memory.omega", lambda omega: omega is None or omega >= 0, "0 or more, or null"),
 )
-"""Paths of fields that have their type, what must hold of each, and how to say so."""
+"""Field paths with a condition and its description; checked where the type is right."""
 
 
 def _at(content: object, path: str) -> object:
     for name in path.split("."):
         if not isinstance(content, dict) or name not in content:
-            return _NOTHING
+            return _MISSING
         content = content[name]
     return content
 
 
 def _misfits(content: object, kind: type[msgspec.Struct], path: str) -> Iterator[tuple[str, str]]:
-    """Paths of fields that are missing or of another type, each with the sentence that says so."""
+    """Paths of missing and wrongly typed fields, with messages."""
     if not isinstance(content, dict):
         yield path, f"{path or 'the content'}: got {content!r:.60}, expected an object"
         return
     for field in msgspec.structs.fields(kind):
         where = f"{path}.{field.name}" if path else field.name
-        value = content.get(field.name, _NOTHING)
+        value = content.get(field.name, _MISSING)
         nested = [part for part in (field.type, *get_args(field.type)) if _is_struct(part)]
-        if value is _NOTHING:
+        if value is _MISSING:
             if field.required:
                 yield where, f"{where}: got nothing, expected a value"
         elif nested and isinstance(value, dict):
             yield from _misfits(value, nested[0], where)
         else:
-            yield from _wrong_type(value, field.type, where)
-
-
-def _wrong_type(value: object, kind: object, where: str) -> Iterator[tuple[str, str]]:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError as problem:
-        wanted, _, place = str(problem).partition(" - at `$")
-        expected = wanted.partition(", got ")[0].removeprefix("Expected ").replace("`", "")
-        yield where, f"{where}{place.rstrip('`')}: got {value!r:.60}, expected {expected}"
+            try:
+                msgspec.convert(value, field.type)
+            except msgspec.ValidationError as problem:
+                wanted, _, place = str(problem).partition(" - at `$")
+                expected = wanted.partition(", got ")[0].removeprefix("Expected ").replace("`", "")
+                yield where, f"{where}{place.rstrip('`')}: got {value!r:.60}, expected {expected}"
 
 
 def _is_struct(kind: object) -> bool:
@@ -143,18 +138,18 @@ ADVICE = "correct the file or move it away"
 
 
 class ReflectionFiles:
-    """The reflections of loops, below one folder. Threads and processes may read and write at once."""
+    """Reflection files of all loops in one folder. Safe for threads and processes."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
 
     def write(self, file: ReflectionFile) -> Path:
-        """Write an attempt's file in one step, in place of an older one: a reader sees all of it or none.
+        """Write an attempt's file atomically.
 
         Raises
         ------
         StoreError
-            The content is wrong, each fault named; or the disk did not take it. An older file stands then.
+            The content is invalid (lists every fault), or cannot be written. An older file is unchanged.
         """
         path = self.folder / file.loop_id / _name(file.attempt_number)
         if faults := problems(msgspec.to_builtins(file)):
@@ -163,13 +158,14 @@ class ReflectionFiles:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
         except OSError as error:
-            raise StoreError(f"{path}: not written ({error.strerror}); make room or name another folder") from error
+            raise StoreError(
+                f"{path}: not written ({error.strerror}); free some space or name another folder"
+            ) from error
         return path
 
     def note(self, file: ReflectionFile) -> None:
-        """Write the newest attempt's file; a failure is a warning, since the run folder has the attempt.
-
-        Files of later attempts, left by an interrupted loop that was restarted, are removed.
+        """Write the newest attempt's file and remove those of later attempts, left by an interrupted loop. Errors
+        become warnings, since the run folder has the attempt.
         """
         try:
             self.write(file)
@@ -177,28 +173,28 @@ class ReflectionFiles:
                 if int(path.stem) > file.attempt_number:
                     path.unlink(missing_ok=True)
         except (StoreError, OSError) as problem:
-            warnings.warn(f"{problem}; the run goes on", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{problem}; the run continues", RuntimeWarning, stacklevel=2)
 
     def read(self, loop_id: str) -> list[ReflectionFile]:
-        """A loop's attempts, oldest first; [] for a loop that has no folder.
+        """A loop's attempts, oldest first; [] without a folder.
 
         Raises
         ------
         StoreError
-            Files that cannot be used, every fault of each named; or `loop_id` is no name for a loop.
+            Invalid files, with every fault; or an invalid `loop_id`.
         """
         if faults := self.faults(loop_id):
             raise StoreError(f"{'; '.join(faults)}; {ADVICE}")
         return [_DECODER.decode(path.read_bytes()) for path in self._paths(loop_id)]
 
     def faults(self, loop_id: str) -> list[str]:
-        """Faults of a loop's files, a sentence each with file and place; [] for none."""
+        """Faults of a loop's files, each with path and field."""
         if not LOOP_ID.fullmatch(loop_id):
             return [f"loop_id: got {loop_id!r}, expected a name like {LOOP_ID.pattern}"]
         return [f"{path}: {fault}" for path in self._paths(loop_id) for fault in self._faults_of(path)]
 
     def loops(self) -> list[str]:
-        """Names of the folders, sorted; files and hidden folders beside them are no loops."""
+        """Loop ids, sorted; hidden folders are skipped."""
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
         return sorted(path.name for path in folders if path.is_dir() and not path.name.startswith("."))
 

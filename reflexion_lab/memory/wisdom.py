@@ -1,4 +1,4 @@
-"""Wisdom: recurring root causes with their advice, and how often attempts that read them passed."""
+"""Wisdom: recurring root causes with advice, usage counts and success rates."""
 
 from __future__ import annotations
 
@@ -25,21 +25,14 @@ HISTORY = (*USAGE, "created_at")
 
 
 class WisdomBook:
-    """Wisdom by id, searched with any retriever. Thread-safe.
+    """Wisdom by id, searched with a retriever. Thread-safe.
 
     Parameters
     ----------
     retriever
-        An empty one, for this book alone.
-    retire_after
-        Uses after which an entry may be retired, 1 or more.
-    retire_below
-        Success rate below which it then is, in [0, 1]; 0 retires none.
-
-    Raises
-    ------
-    ConfigError
-        A value is out of its range.
+        Empty, for this book alone.
+    retire_after, retire_below
+        An entry is retired after this many uses if its success rate is below the threshold, in [0, 1]; 0: never.
     """
 
     @validated
@@ -50,14 +43,14 @@ class WisdomBook:
         self._known: dict[str, Wisdom] = {}
         self._numbers: dict[str, int] = {}
         self._documents: list[str] = []
-        """Ids by the retriever's numbers. A wisdom whose text has changed has a newer number, which counts."""
+        """Ids by document number. An entry whose text changed has several numbers; `_numbers` has the current one."""
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._known)
 
     def __iter__(self) -> Iterator[Wisdom]:
-        """All wisdom, retired too, in the order in which it came."""
+        """All entries, retired ones included, in order of arrival."""
         with self._lock:
             return iter(list(self._known.values()))
 
@@ -65,19 +58,19 @@ class WisdomBook:
         return wisdom_id in self._known
 
     def __getitem__(self, wisdom_id: str) -> Wisdom:
-        """Raises ConfigError: no such id."""
+        """Raises ConfigError for an unknown id."""
         with self._lock:
             if wisdom_id in self._known:
                 return self._known[wisdom_id]
-            listed = "`reflexion-lab wisdom list` prints them"
-            raise ConfigError("wisdom", repr(wisdom_id), f"one of {len(self)} ids", listed)
+            hint = "`reflexion-lab wisdom list` prints them"
+            raise ConfigError("wisdom", repr(wisdom_id), f"one of {len(self)} ids", hint)
 
     def upsert(self, wisdom: Wisdom) -> Wisdom:
-        """Store `wisdom` and return the stored entry: a known one keeps its usage and its creation time."""
+        """Insert or update an entry; returns it. A known one keeps its usage and creation time."""
         with self._lock:
             if known := self._known.get(wisdom.wisdom_id):
                 wisdom = with_fields_of(known, wisdom, HISTORY)
-            self._keep(wisdom)
+            self._put(wisdom)
             return wisdom
 
     def relevant(
@@ -88,10 +81,9 @@ class WisdomBook:
         *,
         view: Callable[[Wisdom], Wisdom | None] = lambda wisdom: wisdom,
     ) -> list[Wisdom]:
-        """At most `k` entries that are not retired, best first, each as `view` returns it; None leaves it out.
+        """At most `k` entries that are not retired, best first, each as returned by `view`; None excludes it.
 
-        A retriever's score, which must be at `min_score` or above, is weighted by `trust`; greater impact wins a tie,
-        then the newer.
+        Ranked by retriever score (at least `min_score`) times `trust`, then impact, then the newer first.
         """
         depth = 2 * k
         while depth > 0 and text.strip():
@@ -99,7 +91,7 @@ class WisdomBook:
                 hits = self._retriever.rank(text, depth)
                 views: dict[int, Wisdom] = {}
                 best = sorted(self._weighted(hits, min_score, view, views), reverse=True)[:k]
-            # Trust is 1 at most: nothing beyond the last hit can weigh more than that hit scores.
+            # Trust is at most 1, so no further entry can outweigh the last hit's score.
             is_settled = len(best) == k and best[-1][0] > hits[-1].score
             if is_settled or len(hits) < depth or hits[-1].score < min_score:
                 return [views[number] for _, _, number in best]
@@ -107,8 +99,8 @@ class WisdomBook:
         return []
 
     def record_usage(self, wisdom_id: str, success: bool, at: float) -> Wisdom:
-        """Count an attempt whose actor read a wisdom, and whether it passed its feedback tests, at `at` (seconds since
-        the epoch). Returns the wisdom as it now stands. Raises ConfigError: no such id.
+        """Count a use by an attempt that passed its feedback tests or not, at `at` (seconds since the epoch); returns
+        the updated entry. Raises ConfigError for an unknown id.
         """
         with self._lock:
             known = self[wisdom_id]
@@ -119,8 +111,8 @@ class WisdomBook:
             return used
 
     def remember_usage(self, wisdom: Wisdom) -> None:
-        """Take over the usage of `wisdom` where it counts more than is known: the episodes that the rest was counted
-        from have been pruned. Raises ConfigError: no such id.
+        """Adopt an entry's usage if it is higher, since its episodes may have been pruned. Raises ConfigError for an
+        unknown id.
         """
         with self._lock:
             if wisdom.use_count > (known := self[wisdom.wisdom_id]).use_count:
@@ -129,7 +121,7 @@ class WisdomBook:
     def is_retired(self, wisdom: Wisdom) -> bool:
         return wisdom.use_count >= self.retire_after and wisdom.success_rate < self.retire_below
 
-    def _keep(self, wisdom: Wisdom) -> None:
+    def _put(self, wisdom: Wisdom) -> None:
         known = self._known.get(wisdom.wisdom_id)
         if known is None or document(known) != document(wisdom):
             self._retriever.add([document(wisdom)])
@@ -144,32 +136,32 @@ class WisdomBook:
         view: Callable[[Wisdom], Wisdom | None],
         views: dict[int, Wisdom],
     ) -> Iterator[tuple[float, float, int]]:
-        """Weight, impact and number of the entries that may be shown, whose views are put into `views`."""
+        """Weight, impact and document number of the eligible entries; fills `views`."""
         for number, score in hits:
             wisdom = self._known[self._documents[number]]
             is_current = self._numbers[wisdom.wisdom_id] == number
-            if is_current and score >= min_score and not self.is_retired(wisdom) and (seen := view(wisdom)):
-                views[number] = seen
+            if is_current and score >= min_score and not self.is_retired(wisdom) and (viewed := view(wisdom)):
+                views[number] = viewed
                 yield score * trust(wisdom), wisdom.impact, number
 
 
 def with_fields_of(source: Wisdom, wisdom: Wisdom, fields: Iterable[str]) -> Wisdom:
-    """`wisdom` with these fields of `source`."""
+    """`wisdom` with the `fields` of `source`."""
     return replace(wisdom, **{field: getattr(source, field) for field in fields})
 
 
 def document(wisdom: Wisdom) -> str:
-    """The text under which a wisdom is found: the words of pattern, tags and domain, each once."""
+    """Retrieval document: the distinct words of pattern, tags and domain."""
     return " ".join(dict.fromkeys(tokens(" ".join((wisdom.pattern, *wisdom.tags, wisdom.domain)))))
 
 
 def trust(wisdom: Wisdom) -> float:
-    """(successes + 1) / (uses + 1), in (0, 1]: 1 before the first use, and falling with every failure."""
+    """Smoothed success rate (successes + 1) / (uses + 1), in (0, 1]; 1 before the first use."""
     return (_successes(wisdom) + 1) / (wisdom.use_count + 1)
 
 
 def _successes(wisdom: Wisdom) -> int:
-    # Counts are whole: so the rate stays exact, however often it is updated.
+    # Whole counts keep the rate exact over any number of updates.
     return round(wisdom.success_rate * wisdom.use_count)
 
 
@@ -177,27 +169,26 @@ class Recount(NamedTuple):
     episodes: int
     wisdom: int
     new: int
-    """Wisdom that the store did not hold."""
+    """Entries that were not in the store."""
     changed: int
 
 
 def recount(store: Store, known: int = -1) -> Recount:
-    """Write the wisdom of all episodes to `store`; a second recount changes nothing. Raises StoreError.
+    """Extract the wisdom of all stored episodes into `store`. Idempotent. Raises StoreError.
 
-    Concurrent runs know their own episodes only, and overwrite each other's entries. Each counts again at its end, and
-    once more where episodes were added meanwhile, so that the last writer has counted all.
+    Concurrent runs know their own episodes only and overwrite each other's entries. Each run recounts at its end, and
+    repeats the recount if episodes were added meanwhile, so the last writer has counted all of them.
 
     Parameters
     ----------
     known
-        Episodes that the caller has counted already; nothing is written where there are no others.
+        Number of episodes that the caller has counted; nothing is written if the store has no others.
     """
     uses, extracted = _counted(store)
     if uses.episodes == known:
         return Recount(uses.episodes, len(extracted), 0, 0)
-    first = {entry.wisdom_id: entry for entry in store.read(Wisdom)}
+    first = before = _by_id(store)
     while True:
-        before = {entry.wisdom_id: entry for entry in store.read(Wisdom)}
         stored = (with_fields_of(before.get(entry.wisdom_id, entry), entry, HISTORY) for entry in extracted)
         wisdom = [uses.put_on(entry) for entry in stored]
         if changed := [entry for entry in wisdom if entry != before.get(entry.wisdom_id)]:
@@ -208,10 +199,15 @@ def recount(store: Store, known: int = -1) -> Recount:
             different = sum(entry != first.get(entry.wisdom_id) for entry in wisdom)
             return Recount(episodes, len(wisdom), new, different - new)
         uses, extracted = _counted(store)
+        before = _by_id(store)
+
+
+def _by_id(store: Store) -> dict[str, Wisdom]:
+    return {entry.wisdom_id: entry for entry in store.read(Wisdom)}
 
 
 class _Uses:
-    """Which wisdom the actors of episodes read, and what came of it."""
+    """Usage counts of wisdom."""
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -219,27 +215,31 @@ class _Uses:
         self.passed: Counter[str] = Counter()
         self.latest: dict[str, float] = {}
 
-    def watched(self, episodes: Iterable[Episode]) -> Iterator[Episode]:
+    def counted(self, episodes: Iterable[Episode]) -> Iterator[Episode]:
         for episode in episodes:
             self.episodes += 1
-            is_known = episode.metadata.get("outcome") not in UNKNOWN
-            for name in episode.metadata.get("wisdom", "").split() if is_known else ():
+            for name in wisdom_used(episode):
                 self.count[name] += 1
                 self.passed[name] += episode.passed
                 self.latest[name] = max(episode.timestamp, self.latest.get(name, 0.0))
             yield episode
 
     def put_on(self, wisdom: Wisdom) -> Wisdom:
-        """The entry with its uses counted in the episodes; a higher stored count is kept, since episodes are pruned."""
+        """The entry with its usage; a higher stored count is kept, since episodes may have been pruned."""
         name, count = wisdom.wisdom_id, self.count[wisdom.wisdom_id]
         if count <= wisdom.use_count:
             return wisdom
         return replace(wisdom, use_count=count, success_rate=self.passed[name] / count, last_used_at=self.latest[name])
 
 
+def wisdom_used(episode: Episode) -> list[str]:
+    """Ids of the wisdom in the actor's prompt; [] for an unknown verdict."""
+    return [] if episode.metadata.get("outcome") in UNKNOWN else episode.metadata.get("wisdom", "").split()
+
+
 def _counted(store: Store) -> tuple[_Uses, list[Wisdom]]:
     uses = _Uses()
-    return uses, extract(uses.watched(store.read(Episode)))
+    return uses, extract(uses.counted(store.read(Episode)))
 
 
 def _n_episodes(store: Store) -> int:
@@ -247,7 +247,7 @@ def _n_episodes(store: Store) -> int:
 
 
 SOURCES = 1000
-"""Episodes that a wisdom names, the newest, and tasks, the first; a cause may come back a million times."""
+"""Maximum episodes (the newest) and tasks (the first) in an entry; a cause may recur a million times."""
 
 DOMAINS = {
     "code": "def class func",
@@ -256,46 +256,43 @@ DOMAINS = {
     "concurrency": "concurrency mutex deadlock race thread threads threading lock async await asyncio semaphore",
     "performance": "performance timeout time slow latency memory memoryerror recursion recursionerror complexity cache",
 }
-"""Whole words that count for a domain; the earlier domain wins a tie."""
+"""Keywords by domain; the earlier domain wins a tie."""
 
 _WORDS = {domain: frozenset(words.split()) for domain, words in DOMAINS.items()}
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\.?\d(?:[\w.,]*\w)?")
 
 
 def normalised(cause: str) -> str:
-    """`cause` without what tells one task's failure from another's: case, numbers, quoted names, white space and the
-    punctuation at its end. "" for a cause that holds no word.
+    """`cause` without task-specific details: case, numbers, quoted names, white space and final punctuation; "" for a
+    cause without a word.
     """
     folded = _NUMBER.sub("<number>", QUOTED.sub("<name>", cause.casefold()))
     return " ".join(folded.split()).rstrip(" .,;:!?…") if WORD.search(cause) else ""
 
 
 def extract(episodes: Iterable[Episode]) -> list[Wisdom]:
-    """The causes that at least two failed episodes share, in the order of their first episodes.
-
-    `episodes` are oldest first. The same episodes give the same wisdom.
-    """
+    """Root causes of at least two failed episodes, ordered by their first ones; `episodes` are oldest first."""
     whole = Extraction()
     whole.add(episodes)
     return whole.wisdom
 
 
 class Extraction:
-    """Incremental extraction, oldest episodes first. The cost of `add` depends on the new episodes only."""
+    """Incremental `extract`. The cost of `add` depends on the new episodes only."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._shared: dict[str, _Group] = {}
-        """By the ids of their wisdom."""
+        """By wisdom id."""
         self._seen: set[str] = set()
 
     @property
     def wisdom(self) -> list[Wisdom]:
-        """The result of `extract` for all episodes so far."""
+        """As `extract` of all episodes so far."""
         return [group.wisdom for group in self._groups.values() if group.is_shared]
 
     def add(self, episodes: Iterable[Episode]) -> list[Wisdom]:
-        """The wisdom that these episodes create or change. An episode whose id is known changes nothing."""
+        """Wisdom that these episodes create or change. Known episode ids are skipped."""
         changed: dict[str, _Group] = {}
         for episode in episodes:
             reflection = episode.reflection
@@ -309,15 +306,13 @@ class Extraction:
         return [wisdom for _, wisdom in shared]
 
     def without(self, wisdom_id: str, task_id: str) -> Wisdom | None:
-        """A wisdom without the episodes of one task; None where the others do not share a cause,
-        or no episode so far gave this wisdom.
-        """
+        """An entry without the episodes of one task; None if fewer than two remain, or the id is unknown."""
         group = self._shared.get(wisdom_id)
         return group.without(task_id) if group else None
 
 
 class _Group:
-    """Episodes that share a cause, as sums that a further episode adds to."""
+    """Running sums over the episodes with one root cause."""
 
     def __init__(self, cause: str, first: Reflection) -> None:
         self.cause = cause
@@ -339,7 +334,7 @@ class _Group:
         self.tasks[episode.task_id] = count + 1, first, _better(best, reflection)
         self.domains.update(_signals(episode))
         self.best = _better(self.best, reflection)
-        if self.frequency == 2:  # before that it was no wisdom
+        if self.frequency == 2:  # now it is wisdom
             self.since = episode.timestamp
         if not episode.session_id:
             return
@@ -387,11 +382,11 @@ class _Group:
 
 
 _Share = tuple[int, Reflection, Reflection | None]
-"""Of one task's episodes: how many, what the first says, and the best advice."""
+"""Of one task: number of episodes, first reflection, and the reflection with the best advice."""
 
 
 def _better(best: Reflection | None, other: Reflection) -> Reflection | None:
-    """The most confident reflection that proposes a change; the earlier one on a tie."""
+    """The more confident reflection that proposes a change; the earlier one on a tie."""
     if other.what_to_change.strip() and (not best or other.confidence > best.confidence):
         return other
     return best
@@ -402,7 +397,7 @@ def _tags(pattern: str) -> tuple[str, ...]:
 
 
 def _signals(episode: Episode) -> dict[str, int]:
-    """By domain, how many of its words the program and the error signature hold, each counted once."""
+    """Number of distinct keywords of each domain in the program and the error signature."""
     words = set(WORD.findall(f"{episode.code}\n{episode.failure_analysis}".casefold()))
     return {domain: len(known & words) for domain, known in _WORDS.items()}
 

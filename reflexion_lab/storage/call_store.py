@@ -1,8 +1,7 @@
-"""The call cache and the replay's recording: a SQLite file that a person can read, or PostgreSQL for many machines.
+"""The call cache, also the recording of a replay: a SQLite file on a local disk, or PostgreSQL for several machines.
 
-`sqlite3 calls.sqlite "select request, completion from calls"` or
-`psql URL -c 'select request::json, completion::json from calls'`. A file belongs on a local disk, since SQLite's
-write-ahead log does not work over a network file system.
+To read it: `sqlite3 calls.sqlite "select request, completion from calls"` or
+`psql URL -c 'select request::json, completion::json from calls'`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from reflexion_lab.records import Completion, Record
 from reflexion_lab.storage.jsonl import locked, write
 from reflexion_lab.storage.jsonl import replace as rewrite
 from reflexion_lab.storage.postgresql import is_url
-from reflexion_lab.storage.table import PATIENCE, Layout, Row, table_at
+from reflexion_lab.storage.table import PATIENCE, Layout, Row, faults, table_at
 
 LAYOUT = Layout(
     name="calls",
@@ -31,14 +30,12 @@ LAYOUT = Layout(
     application_id=0x52464C58,
 )
 PASSING = ("context_overflow", "wrong_model")
-"""Finish reasons that depend on a server as it was set up then: another context, another model. A later reply to the
-same call replaces such a reply."""
+"""Finish reasons that depend on the server's setup (context, model); a later reply to the same call replaces them."""
 UNSAVED = "unsaved_calls.jsonl"
-"""In the run root: calls that were paid for while the database was away."""
+"""File in the run root with paid calls that the database could not store."""
 BATCH = 500
 
-# The text is not read as JSON: PostgreSQL's JSON knows no NUL. Replies cannot contain such a pattern, since their
-# quotes are escaped.
+# Text matching, since PostgreSQL's JSON cannot hold NUL. Replies cannot contain the pattern: their quotes are escaped.
 _IS_PASSING = " OR ".join(f"""calls.completion LIKE '%"finish_reason":"{reason}"%'""" for reason in PASSING)
 _INSERT = f"""INSERT INTO calls VALUES (:key, :fingerprint, :request, :completion, :created_at)
 ON CONFLICT (key) DO UPDATE SET completion = excluded.completion, created_at = excluded.created_at
@@ -50,7 +47,7 @@ WHERE key > :after AND fingerprint = :fingerprint ORDER BY key LIMIT {BATCH}"""
 
 
 class Call(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row."""
+    """A row."""
 
     key: str
     fingerprint: str
@@ -63,25 +60,24 @@ _CALL, _COMPLETION = msgspec.json.Decoder(Call), msgspec.json.Decoder(Completion
 
 
 class CallStore:
-    """The call cache at `place`, shared by threads, processes and, in PostgreSQL, machines. A stored call survives the
-    death of all of them.
+    """The call cache at `place`, shared by threads, processes and, in PostgreSQL, machines.
 
     Parameters
     ----------
     place
-        The path of a SQLite file, which is made by the first call, or a URL of PostgreSQL.
+        Path of a SQLite file, created by the first call, or a PostgreSQL URL.
     readonly
-        Answer only; the cache must exist.
+        The cache must exist, and `put` fails.
     unsaved
-        A file for replies that a server could not take, since they are paid for; the next store that opens the cache
-        for writing stores them and removes the file. None: such a reply is lost.
+        File for paid replies that the server could not store; the next writable cache stores them and removes the file.
+        None: such replies are lost.
     patience
-        Seconds to wait for a server that has gone.
+        Seconds to wait for an unavailable server.
 
     Raises
     ------
     ConfigError
-        `place` is a URL of something else.
+        `place` is another URL.
     StoreError
         The cache is damaged, not a call cache of this version, or (`readonly`) missing.
     """
@@ -98,23 +94,19 @@ class CallStore:
         self._is_closed = False
         self._table = table_at(place, LAYOUT, "cache.path", readonly=readonly, patience=patience)
         self.place = self._table.place
-        with suppress(OSError):  # a name too long: the first call says so
-            if readonly or is_url(place) or Path(place).exists():  # a damaged one shows at once
+        with suppress(OSError):  # a name too long: the first call reports it
+            if readonly or is_url(place) or Path(place).exists():  # reports damage now
                 self.open()
         if self._unsaved and self._unsaved.is_file():
             self._store_unsaved(self._unsaved)
 
     def open(self) -> None:
-        """Create the cache now, not with the first call. Raises StoreError."""
-        try:
+        """Create the cache now instead of at the first call. Raises StoreError."""
+        with faults(self._table, StoreError, "cannot be used as a call cache"):
             self._table.open()
-        except self._table.errors as problem:
-            raise StoreError(
-                f"{self.place}: it cannot be used as a call cache{self._table.described(problem)}"
-            ) from problem
 
     def get(self, key: str) -> Completion | None:
-        """The reply stored under `key`, with `cached` False as when it was paid; None when there is none."""
+        """The stored reply, with `cached` False; None if missing."""
         rows = self._rows(_SELECT, {"key": key})
         if not rows:
             return None
@@ -126,9 +118,9 @@ class CallStore:
             ) from error
 
     def put(self, key: str, fingerprint: str, request: bytes, completion: Completion) -> Completion:
-        """Store a reply. Returns the stored one: the first that is not of `PASSING`, if another process was faster.
+        """Store a reply unless another process was faster with one that is not of `PASSING`; returns the stored reply.
 
-        Its usage is that of `completion` even then, since both were paid.
+        Its usage is that of `completion` in any case, since both were paid.
         """
         paid = replace(completion, cached=False)
         call = Call(
@@ -141,7 +133,7 @@ class CallStore:
         try:
             is_stored = self._insert(call)
         except StoreError as problem:
-            raise self._written_aside(call, problem) from problem
+            raise self._set_aside(call, problem) from problem
         return paid if is_stored else replace(self.get(key) or paid, usage=completion.usage)
 
     def fingerprints(self) -> list[str]:
@@ -149,7 +141,7 @@ class CallStore:
         return sorted(str(fingerprint) for (fingerprint,) in self._rows(_FINGERPRINTS, {}))
 
     def calls(self, fingerprints: Sequence[str]) -> Iterator[Call]:
-        """Every call of these models, by model and key."""
+        """All calls of these models, ordered by model and key."""
         for fingerprint in sorted(set(fingerprints)):
             after = ""
             while rows := self._rows(_PAGE, {"after": after, "fingerprint": fingerprint}):
@@ -161,25 +153,23 @@ class CallStore:
         self._table.close()
 
     def _insert(self, call: Call) -> bool:
-        """Store it unless a reply is there; whether it was stored."""
+        """Store a call unless its key is taken; returns whether it was stored."""
         return bool(self._rows(_INSERT, msgspec.structs.asdict(call)))
 
     def _rows(self, statement: str, values: dict[str, object]) -> list[Row]:
         if self._is_closed:
             raise StoreError(f"{self.place}: the call cache is a closed database")
-        try:
+        with faults(self._table, StoreError, "the call cache failed"):
             return self._table.rows(statement, values)
-        except self._table.errors as problem:
-            raise StoreError(f"{self.place}: the call cache failed{self._table.described(problem)}") from problem
 
-    def _written_aside(self, call: Call, problem: StoreError) -> StoreError:
-        """The error to raise once the paid reply is in the file of unsaved replies."""
+    def _set_aside(self, call: Call, problem: StoreError) -> StoreError:
+        """Write a paid reply to the file of unsaved replies; returns the error to raise."""
         if self._unsaved is None:
             return problem
         try:
             self._unsaved.parent.mkdir(parents=True, exist_ok=True)
             with locked(self._unsaved) as (descriptor, size):
-                write(descriptor, b"\n" + msgspec.json.encode(call) + b"\n", size)  # the line before may be torn
+                write(descriptor, b"\n" + msgspec.json.encode(call) + b"\n", size)  # the previous line may be torn
                 os.fsync(descriptor)
         except OSError as other:
             return StoreError(f"{problem}; the reply is lost, since {self._unsaved} cannot be written ({other})")
@@ -194,16 +184,16 @@ class CallStore:
             for line in path.read_bytes().splitlines():
                 try:
                     self._insert(_CALL.decode(line))
-                except msgspec.ValidationError:  # of another version, which may read it
+                except msgspec.ValidationError:  # of another version
                     unread.append(line)
-                except msgspec.DecodeError:  # torn when the machine went down: no whole reply
+                except msgspec.DecodeError:  # torn by a crash of the machine
                     continue
             if not unread:
                 path.unlink()
                 return
             rewrite(path, (line + b"\n" for line in unread))
         warnings.warn(
-            f"{path}: {len(unread)} replies of another version of reflexion_lab are not in the call cache; open it "
-            "with that version",
+            f"{path}: {len(unread)} replies of another version of reflexion_lab were not stored in the call cache; "
+            "open it with that version",
             stacklevel=3,
         )

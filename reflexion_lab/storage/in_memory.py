@@ -1,25 +1,25 @@
-"""The store that keeps nothing beyond the process: for runs that should not, and for tests."""
+"""The store in memory, which ends with the process."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Search
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, matching, prepared
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, is_old, matching, prepared
 
 
 class InMemory:
-    """Keeps records as the JSON that the other stores write, so that no caller shares a record with it.
+    """Records as JSON, as in the other stores, so that no caller shares a record object with it.
 
     Parameters
     ----------
     retention_days : float, optional
-        Above 0. As of every store, so that a preset may set it for any; nothing here is older than the process.
+        Above 0. Every store takes it, so that a preset can set it; nothing here outlives the process.
     """
 
     is_durable = False
@@ -30,7 +30,7 @@ class InMemory:
         self._bodies: dict[str, dict[str, bytes]] = {kind.name: {} for kind in KINDS}
 
     def append(self, records: Sequence[Stored]) -> None:
-        """Raises ValueError as `kinds.prepared` does."""
+        """Raises DataError, as `kinds.prepared`."""
         lines = prepared(records)
         with self._lock:
             for line in lines:
@@ -46,20 +46,20 @@ class InMemory:
 
     def prune(self, before: float) -> int:
         with self._lock:
-            return sum(self._pruned(kind.name, kind.record, before) for kind in KINDS)
+            return sum(self._prune(kind, before) for kind in KINDS)
 
     def clear(self) -> None:
         with self._lock:
             for bodies in self._bodies.values():
                 bodies.clear()
 
-    def _pruned(self, name: str, record: type, before: float) -> int:
-        bodies = self._bodies[name]
-        decode: Callable[[bytes], Stored] = msgspec.json.Decoder(record).decode
+    def _prune(self, kind: Kind, before: float) -> int:
+        bodies = self._bodies[kind.name]
+        decode = msgspec.json.Decoder(kind.record).decode
         old = [key for key, body in bodies.items() if is_old(decode(body), before)]
         for key in old:
             del bodies[key]
         return len(old)
 
     def close(self) -> None:
-        """Nothing to do; what it kept can still be read."""
+        """Nothing to do; records can still be read."""

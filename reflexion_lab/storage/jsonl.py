@@ -1,8 +1,7 @@
-"""The store that a person can read: a folder of JSON lines, one file a kind.
+"""The JSON-lines store: a folder with one readable file per kind of record.
 
-Many processes append to a file and any of them may rewrite it: one writer at a time, and readers of whole writes. Locks
-are `flock`, taken on a descriptor of their own: they keep threads apart as well as processes, and end with the process
-that held them.
+Processes append to a file and may rewrite it. A writer holds an exclusive `flock`; a reader sees whole writes only.
+Locks are taken on new descriptors, so they also separate threads, and they end with their process.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from reflexion_lab.io import files
 from reflexion_lab.io.jsonl_log import FULL
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Record, Search
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, collector_paused, is_old, matching, prepared
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, collector_paused, failure, is_old, matching, prepared
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[tuple[int, int]]:
-    """Descriptor and size of the file, made if it is missing, with no other writer about."""
+    """Exclusive lock on a file, created if missing; yields its descriptor and size."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # A process that rewrote the file while we waited has replaced it.
-            if _stands(path, descriptor):
+            # A process that rewrote the file meanwhile has replaced it.
+            if _is_current(path, descriptor):
                 yield descriptor, os.fstat(descriptor).st_size
                 return
         finally:
-            # Closing alone would not do: a process that was forked meanwhile has the descriptor too.
+            # Closing is not enough: a process forked meanwhile has a copy of the descriptor.
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
-def _stands(path: Path, descriptor: int) -> bool:
+def _is_current(path: Path, descriptor: int) -> bool:
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
@@ -51,7 +50,7 @@ def _stands(path: Path, descriptor: int) -> bool:
 
 @contextmanager
 def snapshot(path: Path) -> Iterator[tuple[int, int]]:
-    """Descriptor and size as no writer is in the midst of a write; others may append on. Size 0 for a missing file."""
+    """Descriptor and size of a file between two writes; later appends are beyond that size. Size 0: missing file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -67,7 +66,7 @@ def snapshot(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def write(descriptor: int, text: bytes, size: int) -> None:
-    """Append all of `text` to a file of `size` bytes, or nothing."""
+    """Append `text` to a file of `size` bytes, all or nothing."""
     rest = memoryview(text)
     try:
         while rest:
@@ -78,13 +77,13 @@ def write(descriptor: int, text: bytes, size: int) -> None:
 
 
 def replace(path: Path, parts: Iterable[bytes]) -> None:
-    """Replace `path`, of which the caller holds the lock, in one step; it is on the disk when this returns."""
+    """Replace a locked file atomically and durably."""
     files.replace(path, parts, path.with_name(f".{path.name}{files.DRAFT}"))
     sync(path.parent)
 
 
 def sync(path: Path) -> None:
-    """Force a file, or the names in a folder, to the disk."""
+    """Flush a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -94,30 +93,27 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def faults(path: Path, verb: str) -> Iterator[None]:
-    """An OSError within becomes a StoreError: `path` cannot be `verb`."""
+    """Convert an OSError to a StoreError: `path` cannot be `verb`."""
     try:
         yield
     except OSError as error:
-        full = error.errno in FULL
-        advice = "free some space and try again" if full else "name a place that you may use, and see what is there"
-        raise StoreError(
-            f"{path}: it cannot be {verb} ({error.strerror}); {advice}; what it kept before stands"
-        ) from error
+        is_full = error.errno in FULL
+        advice = "free some space and try again" if is_full else "check its permissions, or name another place"
+        raise failure(path, verb, error.strerror, advice) from error
 
 
 class Jsonl:
-    """Records in the folder `path`, which is made if it is missing: episodes.jsonl, wisdom.jsonl, mistakes.jsonl and
-    sessions.jsonl, each a header and then one record a line.
+    """Records in the folder `path`, created if missing: episodes.jsonl, wisdom.jsonl, mistakes.jsonl and
+    sessions.jsonl, each a header and one record per line.
 
-    `append` returns when the operating system has the records: they outlive a killed process, and a crash of the
-    machine once `close` or `sync` has returned. What it appends of one kind is kept whole, or, on a full disk, not at
-    all; a kill in its midst may keep the first of the records. Newer versions of a record are added behind the older
-    ones, which `prune` removes. The folder belongs on a disk whose file system knows `flock`.
+    After `append`, records survive a killed process; after `close`, also a crash of the machine. An append is atomic
+    per kind on a full disk; a kill may keep its first records only. A new version of a record is appended; `prune`
+    removes the older ones. The file system must support `flock`.
 
     Raises
     ------
     StoreError
-        The folder cannot be used, or a file in it is not of this version.
+        The folder cannot be used, or a file is of another version.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -129,13 +125,8 @@ class Jsonl:
         for file in self._files.values():
             file.check()
 
-    @property
-    def skipped(self) -> int:
-        """Lines that could not be read, at the last whole reading of each file. A warning has named them."""
-        return sum(len(file.skipped) for file in self._files.values())
-
     def append(self, records: Sequence[Stored]) -> None:
-        """Raises ValueError, too, as `kinds.prepared` does."""
+        """Also raises DataError, as `kinds.prepared`."""
         texts: dict[str, list[bytes]] = {}
         for line in prepared(records):
             texts.setdefault(line.kind.name, []).append(line.body + b"\n")
@@ -156,93 +147,87 @@ class Jsonl:
         for file in self._files.values():
             file.clear()
 
-    def sync(self) -> None:
-        """Force what was appended so far to the disk."""
+    def close(self) -> None:
+        """Flush all appended records to the disk."""
         for name in sorted(self._appended):
             self._files[name].sync()
 
-    def close(self) -> None:
-        self.sync()
-
 
 class RecordFile:
-    """Shared by threads and processes: all append, and `prune` rewrites."""
-
-    skipped: tuple[int, ...] = ()
-    """Numbers of the lines, from 1, that the last whole reading could not read."""
+    """One kind's file, shared by threads and processes."""
 
     def __init__(self, path: Path, kind: Kind) -> None:
         self.path = path
         self._kind = kind
-        self._header = header(kind)
+        self._header = header(kind.name)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind.record)
         only_id = msgspec.defstruct("OnlyId", [("id", str, msgspec.field(name=kind.id_field))])
         self._ids: msgspec.json.Decoder[Any] = msgspec.json.Decoder(only_id)
 
     def check(self) -> None:
-        """Raises StoreError when there is a file and it cannot be read, or is another kind's or schema's."""
+        """Raises StoreError for a file that cannot be read, or is of another kind or schema."""
         with faults(self.path, "read"), snapshot(self.path) as (descriptor, size):
-            header_number(self.path, self._kind, descriptor, size)
+            self._header_number(descriptor, size)
 
     def append(self, text: bytes) -> None:
-        """Add `text`, whole lines: all of them, or none."""
+        """Append whole lines, all or nothing."""
         with faults(self.path, "appended to"), locked(self.path) as (descriptor, size):
-            write(descriptor, self._beginning(descriptor, size) + text, size)
+            write(descriptor, self._prefix(descriptor, size) + text, size)
 
     def read(self) -> Iterator[Stored]:
-        """The newest version of every record, in the order of their first."""
+        """The newest version of each record, in the order of the first versions."""
         with faults(self.path, "read"), snapshot(self.path) as (descriptor, size):
             for _, record in self._read(descriptor, size):
                 if record is not None:
                     yield record
 
     def prune(self, before: float) -> int:
-        """Remove old records, and versions that newer ones replaced. Lines that cannot be read stay."""
+        """Remove old records and replaced versions; unreadable lines stay. Returns the number of old records."""
         if not self.path.exists():
             return 0
         with faults(self.path, "pruned"), locked(self.path) as (descriptor, size):
             old = sum(record is not None and is_old(record, before) for _, record in self._read(descriptor, size))
             if old or self._versions(descriptor, size):
-                kept = (
-                    line for line, record in self._read(descriptor, size) if not (record and is_old(record, before))
-                )
-                replace(self.path, self._with_header(kept))
+                replace(self.path, self._remaining(descriptor, size, before))
         return old
 
     def clear(self) -> None:
-        """Remove every line but the header, also those that cannot be read."""
+        """Remove all lines but the header, unreadable ones too."""
         if self.path.exists():
             with faults(self.path, "cleared"), locked(self.path):
-                replace(self.path, iter((self._header,)))
+                replace(self.path, [self._header])
 
     def sync(self) -> None:
-        """Force what was appended to the disk."""
         with faults(self.path, "synced"), suppress(FileNotFoundError):
             sync(self.path)
 
-    def _with_header(self, kept: Iterator[bytes]) -> Iterator[bytes]:
+    def _remaining(self, descriptor: int, size: int, before: float) -> Iterator[bytes]:
         yield self._header
-        for line in kept:
-            yield line + b"\n"
+        for line, record in self._read(descriptor, size):
+            if record is None or not is_old(record, before):
+                yield line + b"\n"
 
     def _read(self, descriptor: int, size: int) -> Iterator[tuple[bytes, Stored | None]]:
-        """Pairs of line and record; None for the record of a line that cannot be read."""
-        first = header_number(self.path, self._kind, descriptor, size)
+        """Lines and their records; None for an unreadable line."""
+        header_number = self._header_number(descriptor, size)
         versions = self._versions(descriptor, size)
-        broken = []
-        for number, line, record in self._decoded(descriptor, size, first):
+        unreadable = []
+        for number, line, record in self._decoded(descriptor, size, header_number):
             if record is None:
-                broken.append(number)
+                unreadable.append(number)
             elif versions and (name := getattr(record, self._kind.id_field)) in versions:
                 newest, versions[name] = versions[name], None
                 if newest is not None:
                     yield newest, self._decoder.decode(newest)
                 continue
             yield line, record
-        self._report(broken)
+        if unreadable:
+            first, count = unreadable[0], len(unreadable)
+            which = f"line {first}" if count == 1 else f"{count} lines from line {first} on"
+            warnings.warn(f"{self.path}: skipped {which}, torn or damaged", stacklevel=2)
 
     def _decoded(self, descriptor: int, size: int, header: int) -> Iterator[tuple[int, bytes, Stored | None]]:
-        """Number, line and record of every line but the header."""
+        """Number, line and record of each line but the header."""
         for first, block in blocks(descriptor, size):
             with collector_paused():
                 numbered = [(number, line) for number, line in enumerate(block, first) if line and number != header]
@@ -250,61 +235,65 @@ class RecordFile:
             yield from decoded
 
     def _record(self, line: bytes, number: int) -> Stored | None:
-        """None for a line that is torn or garbled. Raises StoreError for one of another version."""
+        """None for a torn or damaged line. Raises StoreError for a line of another version."""
         try:
-            record: Stored = self._decoder.decode(line)
+            return cast(Stored, self._decoder.decode(line))
         except msgspec.ValidationError as problem:
-            if isinstance(_json(line), dict):
-                raise other_version(f"{self.path}, line {number}", problem) from None
-            return None
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                if isinstance(msgspec.json.decode(line), dict):
+                    where, hint = f"{self.path}, line {number}", "correct or remove that line"
+                    raise StoreError(f"{where}: {problem}; was it written by another version?", hint=hint) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
-        return record
+            pass
+        return None
 
     def _versions(self, descriptor: int, size: int) -> dict[str, bytes | None]:
-        """The last line of every id that has several."""
+        """The last readable line of each id that occurs more than once."""
         seen: set[str] = set()
         last: dict[str, bytes | None] = {}
         for line in lines(descriptor, size):
-            name = self._id(line)
-            if name is None:
-                continue
-            if name in seen:
-                with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            try:
+                name = self._ids.decode(line).id
+                if name in seen:
                     self._decoder.decode(line)
                     last[name] = line
-            seen.add(name)
+                seen.add(name)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
         return last
 
-    def _id(self, line: bytes) -> str | None:
-        try:
-            name: str = self._ids.decode(line).id
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
-        return name
-
-    def _report(self, broken: list[int]) -> None:
-        self.skipped = tuple(broken)
-        if broken:
-            which = (
-                f"line {broken[0]} was" if not broken[1:] else f"{len(broken)} lines, from line {broken[0]} on, were"
-            )
-            warnings.warn(f"{self.path}: {which} torn or garbled, and left out; the rest is whole", stacklevel=2)
-
-    def _beginning(self, descriptor: int, size: int) -> bytes:
-        """The bytes to write before the next record: a line break after a torn line, a missing header."""
+    def _prefix(self, descriptor: int, size: int) -> bytes:
+        """Bytes to write before the next record: a line break after a torn line, a missing header."""
         if size == 0:
             return self._header
         start = b"" if os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
         if os.pread(descriptor, len(self._header), 0) == self._header:
             return start
-        return start if header_number(self.path, self._kind, descriptor, size) else start + self._header
+        return start if self._header_number(descriptor, size) else start + self._header
 
+    def _header_number(self, descriptor: int, size: int) -> int:
+        """Line number of the header, from 1; 0 if no line is readable, since the very first write was torn.
 
-def _json(line: bytes) -> object:
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(line)
-    return None
+        Raises
+        ------
+        StoreError
+            The first readable line is no header, or one of another kind or schema.
+        """
+        expected = self._kind.name
+        for number, line in enumerate(lines(descriptor, size), 1):
+            where = f"{self.path}, line {number}"
+            try:
+                head = msgspec.json.decode(line, type=Header)
+            except msgspec.ValidationError:
+                hint = "`reflexion-lab memory import` reads files of records from elsewhere"
+                raise StoreError(where, "no header", header_text(expected), hint) from None
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if head.kind != expected:
+                raise StoreError(where, f"a file of {head.kind!r}", expected, "restore the file's own name")
+            check_schema(where, head.schema)
+            return number
+        return 0
 
 
 BLOCK = 1 << 22
@@ -318,14 +307,24 @@ class Header(Record, frozen=True, kw_only=True):
     schema: int
 
 
-def header(kind: Kind) -> bytes:
-    return msgspec.json.encode(Header(kind=kind.name, schema=SCHEMA_VERSION)) + b"\n"
+def header_text(kind: str) -> str:
+    return msgspec.json.encode(Header(kind=kind, schema=SCHEMA_VERSION)).decode()
+
+
+def header(kind: str) -> bytes:
+    return f"{header_text(kind)}\n".encode()
+
+
+def check_schema(where: str, schema: int) -> None:
+    """Raises StoreError for another schema than this version's."""
+    if schema == SCHEMA_VERSION:
+        return
+    advice = "use the version of reflexion_lab that wrote it" + (", or a newer one" if schema > SCHEMA_VERSION else "")
+    raise StoreError(where, f"schema {schema}", f"schema {SCHEMA_VERSION}", advice)
 
 
 def blocks(descriptor: int, size: int) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines of the first `size` bytes, without their breaks, some thousands at once behind the number of the first;
-    numbers begin at 1. The last line of all may lack its break.
-    """
+    """The first `size` bytes as lists of lines without line breaks, each with the number of its first line, from 1."""
     rest, offset, number = b"", 0, 1
     while offset < size and (block := os.pread(descriptor, min(BLOCK, size - offset), offset)):
         offset += len(block)
@@ -338,55 +337,5 @@ def blocks(descriptor: int, size: int) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def lines(descriptor: int, size: int) -> Iterator[bytes]:
-    """The same lines, one by one."""
     for _, block in blocks(descriptor, size):
         yield from block
-
-
-def header_number(where: object, kind: Kind, descriptor: int, size: int) -> int:
-    """The number, from 1, of the line that is the header; 0 where no line can be read at all, since the very first
-    write was torn.
-
-    Raises
-    ------
-    StoreError
-        The first line that can be read is no header, or that of another kind or schema.
-    """
-    for number, line in enumerate(lines(descriptor, size), 1):
-        try:
-            check_header(f"{where}, line {number}", line, kind.name)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-        return number
-    return 0
-
-
-def check_header(where: str, line: bytes, name: str) -> None:
-    """Raises StoreError unless `line` is the header of a file of `name`; a decoder's error when it is torn."""
-    try:
-        header = msgspec.json.decode(line, type=Header)
-    except msgspec.ValidationError:
-        raise StoreError(
-            where,
-            "no header",
-            header_text(name),
-            "a file of records from elsewhere goes in by `reflexion-lab memory import`",
-        ) from None
-    if header.kind != name:
-        raise StoreError(where, f"a file of {header.kind!r}", name, "give the file its own name back")
-    check_schema(where, header.schema)
-
-
-def check_schema(where: str, schema: int) -> None:
-    if schema == SCHEMA_VERSION:
-        return
-    advice = "use the version of reflexion_lab that wrote it" + (", or a newer one" if schema > SCHEMA_VERSION else "")
-    raise StoreError(where, f"schema {schema}", f"schema {SCHEMA_VERSION}", advice)
-
-
-def header_text(name: str) -> str:
-    return msgspec.json.encode(Header(kind=name, schema=SCHEMA_VERSION)).decode()
-
-
-def other_version(where: str, problem: object) -> StoreError:
-    return StoreError(f"{where}: {problem}; was it written by another version? Correct or remove that line")

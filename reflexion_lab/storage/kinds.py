@@ -1,4 +1,4 @@
-"""The four kinds of record that a store keeps, and what a record must be to be stored."""
+"""The four kinds of record in a store: their preparation, search rule and errors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.errors import DataError
+from reflexion_lab.errors import DataError, StoreError
 from reflexion_lab.protocols import Stored
 from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
 
 LONGEST_ID = 500
-"""Characters of an id; an index of PostgreSQL takes 2,700 bytes."""
+"""Maximum characters of an id; a PostgreSQL index entry holds 2,700 bytes."""
 
 
 class Kind(NamedTuple):
     name: str
-    """Names the file, the table and the section of an export."""
+    """Name of the file, the table and the section of an export."""
     record: type[Any]
     id_field: str
 
@@ -39,19 +39,19 @@ _DECODERS = {kind.record: msgspec.json.Decoder(kind.record) for kind in KINDS}
 
 
 class Line(NamedTuple):
-    """A record, ready to be kept."""
+    """A record, ready for storage."""
 
     kind: Kind
     id: str
     body: bytes
-    """Its JSON, keys of dicts sorted, without a line break."""
+    """JSON with sorted dict keys, without a line break."""
     record: Stored
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would visit all records again and again while they are read: a million takes a
-    third less time.
+    """Pause the garbage collector, which repeatedly visits all records during a read; without it, a million records
+    take a third less time.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -63,19 +63,17 @@ def collector_paused() -> Iterator[None]:
 
 
 def is_old(record: Stored, before: float) -> bool:
-    """Whether `Store.prune(before)` removes it. Wisdom and sessions do not age."""
+    """Whether `Store.prune(before)` removes `record`. Wisdom and sessions do not age."""
     return isinstance(record, Episode | Mistake) and record.timestamp <= before
 
 
 def prepared(records: Sequence[Stored]) -> list[Line]:
-    """The lines to store, in the order of `records`. An episode without id or timestamp gets them: `ep-` and 32 hex
-    digits, and the time.
+    """The lines to store, in the order of `records`; episodes are completed by `filled`.
 
     Raises
     ------
     DataError
-        A record could not be read back: it names no agent, has no id, or a number is not finite. It is raised
-        before anything is stored.
+        A record could not be read back: an agent or id is missing, or a number is not finite.
     """
     return [_line(record, f"record {number} of {len(records)}") for number, record in enumerate(records, 1)]
 
@@ -88,17 +86,22 @@ def _line(record: Stored, which: str) -> Line:
     if not name or "\0" in name or len(name) > LONGEST_ID:
         raise DataError(f"{which}, {kind.id_field}", repr(name[:40]), f"1 to {LONGEST_ID} characters, none of them NUL")
     try:
-        # Every store keeps what reads back: 1 has become 1.0, and NaN, which JSON lacks, is refused.
+        # All stores keep the decoded value: 1 becomes 1.0, and NaN, which JSON lacks, is refused.
         body = msgspec.json.encode(record, order="deterministic")
         return Line(kind, name, body, _DECODERS[kind.record].decode(body))
     except (UnicodeEncodeError, msgspec.MsgspecError) as problem:
-        raise DataError(f"{kind.id_field} {name!r}: it cannot be read back ({problem}); correct that field") from None
+        raise DataError(f"{kind.id_field} {name!r}: cannot be read back ({problem}); correct that field") from None
+
+
+def failure(place: object, verb: str, reason: object, advice: str) -> StoreError:
+    """The error of a store at `place` that cannot be `verb`."""
+    return StoreError(f"{place}: cannot be {verb} ({reason}); {advice}; earlier records are intact")
 
 
 def filled(episode: Episode, which: str = "an episode") -> Episode:
-    """The episode with an id (`ep-` and 32 hex digits) and a timestamp, if it had none.
+    """`episode` with an id (`ep-` and 32 hex digits) and a timestamp where it has none.
 
-    Raises DataError when it has no `agent_id`; `which` names an episode without an id.
+    Raises DataError without an `agent_id`; `which` names an episode without an id.
     """
     if not episode.agent_id:
         name = f"episode {episode.episode_id!r}" if episode.episode_id else which
@@ -113,10 +116,10 @@ def filled(episode: Episode, which: str = "an episode") -> Episode:
 
 
 def matching(search: Search, episodes: Iterable[Episode]) -> list[Episode]:
-    """The episodes that match, newest first, at most `search.limit`; `episodes` are oldest first."""
-    kept: deque[Episode] = deque(maxlen=search.limit if search.limit > 0 else None)
-    kept.extend(episode for episode in episodes if matches(search, episode))
-    return list(kept)[::-1]
+    """The newest matching episodes, newest first, at most `search.limit`; `episodes` are oldest first."""
+    newest: deque[Episode] = deque(maxlen=search.limit if search.limit > 0 else None)
+    newest.extend(episode for episode in episodes if matches(search, episode))
+    return list(newest)[::-1]
 
 
 def matches(search: Search, episode: Episode) -> bool:
@@ -130,19 +133,19 @@ def matches(search: Search, episode: Episode) -> bool:
         and (not search.categories or episode.category in search.categories)
         and (search.passed is None or search.passed == episode.passed)
         and episode.confidence >= search.min_confidence
-        and _holds(search, episode)
+        and _has_keywords(search, episode)
     )
 
 
 def searched(episode: Episode) -> str:
-    """The text that keywords are looked for in, casefolded."""
+    """The text in which keywords are searched, casefolded."""
     reflection = episode.reflection
     words = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
     lessons = reflection.lessons if reflection else ()
     return "\n".join((episode.task_description, episode.failure_analysis, *words, *lessons)).casefold()
 
 
-def _holds(search: Search, episode: Episode) -> bool:
+def _has_keywords(search: Search, episode: Episode) -> bool:
     if not search.keywords:
         return True
     text, enough = searched(episode), all if search.every_keyword else any

@@ -1,16 +1,14 @@
-"""Spending of runs and sweeps, shared by threads, processes and machines, and its caps."""
+"""Spending and caps of runs and sweeps, shared by threads, processes and machines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.limits import Count, NotNegative, check_fields
 from reflexion_lab.records import Record
-from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, table_at
+from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, faults, table_at
 
 LAYOUT = Layout(
     name="spending",
@@ -19,18 +17,19 @@ LAYOUT = Layout(
     application_id=0x52464C53,
     server_schema=2,
 )
+_FAILURE = "the ledger of spending failed"
 _SPENT = "SELECT calls, tokens, cost, seconds FROM spending WHERE scope = :scope"
 
 
 class Spending(NamedTuple):
-    """Calls, tokens, cost and time of all roles together."""
+    """Calls, tokens, cost and time of all roles."""
 
     calls: int = 0
     tokens: int = 0
-    """Of prompts and replies."""
+    """Prompt and completion tokens."""
     cost: float = 0.0
     seconds: float = 0.0
-    """Wall time of the runs; those of runs at the same time add up."""
+    """Wall time, summed over runs."""
 
     def plus(self, other: Spending, sign: int = 1) -> Spending:
         return Spending(
@@ -46,7 +45,7 @@ class Spending(NamedTuple):
 
 
 class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits on new spending; None: no limit. Replies from the cache are free."""
+    """Limits on spending; None: no limit. Cached replies are free."""
 
     calls: Count | None = None
     tokens: Count | None = None
@@ -57,26 +56,30 @@ class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         check_fields(self)
 
     def exceeded(self, spending: Spending) -> str:
-        """The first cap that `spending` exceeds (of seconds: reaches); "" for none."""
-        for name, found in spending._asdict().items():
+        """The first cap that `spending` exceeds (seconds: reaches), or ""."""
+        for name, amount in spending._asdict().items():
             limit = getattr(self, name)
-            if limit is not None and (found > limit or (name == "seconds" and found >= limit)):
+            if limit is not None and (amount > limit or (name == "seconds" and amount >= limit)):
                 return name
         return ""
 
 
 class Ledger:
-    """Spending by scope at `place`, which processes share: a SQLite file, PostgreSQL by its URL, or, for None, the
-    memory of this process. Thread-safe. While a server is away callers wait, `patience` seconds at most.
+    """Spending by scope, in a SQLite file, PostgreSQL (by URL) or, for `place` None, memory. Thread-safe.
 
-    Spending stands until it is taken back: the calls of a killed process count in full.
+    Calls of a killed process count in full.
+
+    Parameters
+    ----------
+    patience
+        Seconds to wait for an unavailable server.
 
     Raises
     ------
     ConfigError
-        `place` is a URL of something else.
+        `place` is another URL.
     HarnessError
-        The database cannot be used. It is opened by the first call: a run that the cache answers leaves no ledger.
+        The database cannot be used. The first call opens it, so a fully cached run creates no ledger.
     """
 
     def __init__(self, place: str | Path | None, patience: float = PATIENCE) -> None:
@@ -88,33 +91,25 @@ class Ledger:
         RETURNING calls, tokens, cost, seconds"""
 
     def add(self, scope: str, amount: Spending, caps: Caps) -> tuple[str, Spending]:
-        """Add `amount` unless that would exceed a cap. Returns the name of that cap or "", and the scope's spending
-        afterwards (0 or more).
+        """Add `amount` unless a cap would be exceeded; returns that cap's name or "", and the scope's new spending,
+        0 or more.
         """
 
         def work(execute: Execute) -> tuple[tuple[str, Spending], bool]:
-            # The row is locked from here to the end of the transaction: no addition comes between sum and verdict.
+            # The row stays locked until the transaction ends, so no addition comes between the sum and its check.
             total = _spending(execute(self._add, {"scope": scope, **amount._asdict()}))
             cap = caps.exceeded(total)
             return (cap, total.plus(amount, -1) if cap else total), not cap
 
-        with self._faults():
+        with faults(self._table, HarnessError, _FAILURE):
             return self._table.transaction(work)
 
     def spent(self, scope: str) -> Spending:
-        with self._faults():
+        with faults(self._table, HarnessError, _FAILURE):
             return _spending(self._table.rows(_SPENT, {"scope": scope}))
 
     def close(self) -> None:
         self._table.close()
-
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except self._table.errors as problem:
-            described = self._table.described(problem)
-            raise HarnessError(f"{self._table.place}: the ledger of spending failed{described}") from None
 
 
 def _spending(rows: list[Row]) -> Spending:

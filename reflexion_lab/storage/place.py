@@ -1,7 +1,7 @@
-"""The store at a place, and its export and import: all that it keeps, in one file.
+"""Opening the store at a place; export and import of all its records as one file.
 
-An export `*.json` is one object with a list a kind; any other name is JSON lines, each kind behind its header, as the
-JSONL store has them: its files, one behind the other, are an export.
+An export `*.json` is one object with a list per kind. Any other name is JSON lines, each kind after its header: the
+concatenated files of a JSONL store are an export.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ PLACES = 'a folder, a file *.sqlite or *.db, sqlite:///path, postgresql://user:p
 
 @validated
 def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
-    """The store at `place`: JSON lines in a folder, a SQLite file, PostgreSQL, or, for "", one that the process takes
-    with it. Records older than `retention_days` are removed at once; None keeps all.
+    """The store at `place`: a folder of JSON lines, a SQLite file, PostgreSQL, or, for "", memory.
+
+    Parameters
+    ----------
+    retention_days
+        Maximum age in days of episodes and mistakes; older ones are removed now. None: no limit.
 
     Raises
     ------
     ConfigError
-        `place` is none of these, or `retention_days` is not above 0.
+        `place` is none of these.
     StoreError
         The store cannot be opened.
     """
@@ -45,7 +49,7 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     if retention_days is not None and (removed := store.prune(time.time() - retention_days * DAY)):
         warnings.warn(
             f"store.retention_days: {removed:,} episodes and mistakes older than {retention_days:g} days were removed; "
-            "if this machine's clock is ahead, take the store back from a copy",
+            "if this machine's clock is ahead, restore the store from a backup",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -65,7 +69,7 @@ def _store(place: str) -> Store:
             "store.place",
             f"{place}, a file",
             PLACES,
-            "records in a file go in by `reflexion-lab memory import`",
+            "`reflexion-lab memory import` reads the records of a file",
         )
     return Jsonl(path)
 
@@ -82,7 +86,7 @@ class _Archive(Record, frozen=True, kw_only=True):
 
 
 def dump(store: Store, path: Path) -> dict[str, int]:
-    """Write all records of `store` to `path`, in one step, and return the counts by kind. Raises StoreError."""
+    """Export all records of `store` to `path`, atomically; returns the counts by kind. Raises StoreError."""
     counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
     with faults(path, "written"):
         replace(path, (_json if path.suffix == ".json" else _jsonl)(store, counts))
@@ -90,15 +94,15 @@ def dump(store: Store, path: Path) -> dict[str, int]:
 
 
 def load(store: Store, path: Path) -> dict[str, int]:
-    """Append all records of `path` to `store`, and return the counts by kind. A record whose id is known replaces the
-    older one, so an import that a full disk ended can be repeated.
+    """Import all records of `path` into `store`; returns the counts by kind. A known id is replaced, so an import that
+    failed can be repeated.
 
     Raises
     ------
     StoreError
-        `path` is no regular file, or a line of it is no record; then nothing was appended.
+        `path` is not a regular file, or holds an invalid record; nothing was appended.
     """
-    if path.exists() and not path.is_file():  # it is read twice, which a pipe does not allow
+    if path.exists() and not path.is_file():  # a pipe cannot be read twice
         raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")
     counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
     with faults(path, "imported"):
@@ -116,7 +120,7 @@ def load(store: Store, path: Path) -> dict[str, int]:
 
 def _jsonl(store: Store, counts: Counter[str]) -> Iterator[bytes]:
     for kind in KINDS:
-        yield header(kind)
+        yield header(kind.name)
         for body in _bodies(store, kind, counts):
             yield body + b"\n"
 

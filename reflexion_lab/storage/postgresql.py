@@ -1,4 +1,4 @@
-"""PostgreSQL: URLs, connections, errors, and a table that is waited for while its server is away."""
+"""PostgreSQL: URLs, connections, errors, and a `Table` that waits for an unavailable server."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
 
 VARIABLE = "REFLEXION_LAB_DATABASE"
-"""Of the environment: the URL that storage=postgres uses."""
+"""Environment variable with the URL for storage=postgres."""
 EXPECTED = "postgresql://user:password@host:5432/database"
 LOCK = 0x52464C4D
-"""The advisory lock under which a database is laid out."""
+"""Key of the advisory lock for creating tables."""
 ALIVE = {
     "connect_timeout": "10",
     "keepalives_idle": "30",
@@ -30,24 +30,24 @@ ALIVE = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""A machine that vanishes closes no connection: after a minute of silence a connection counts as lost."""
+"""A vanished machine closes no connection; after a minute of silence a connection counts as lost."""
 ADVICE = (
     (("full", "no space", "disk i/o", "extend file"), "free some space and try again"),
-    (("readonly", "read-only", "permission", "unable to open"), "name a place that you may write to"),
-    (("not a database", "malformed"), "restore a copy, or move it away to begin a new one"),
-    (("locked",), "another process holds it; try again when that one has ended"),
+    (("readonly", "read-only", "permission", "unable to open"), "name a writable place"),
+    (("not a database", "malformed"), "restore a backup, or move it away to start a new one"),
+    (("locked",), "another process is using it; try again later"),
     (("connect", "refused", "terminated", "closed"), "is the server up, and are host, user and password right?"),
-    (("already exists", "no such column", "does not exist"), "name a database of its own; another program's is there"),
+    (("already exists", "no such column", "does not exist"), "the database is another program's; name another one"),
 )
 
 
 def is_url(place: object) -> bool:
-    """Whether `place` is meant as a URL, not as a path."""
+    """Whether `place` is a URL rather than a path."""
     return "://" in str(place)
 
 
 def read(url: str, key: str, expected: str = EXPECTED) -> URL:
-    """Raises ConfigError, which names the config's `key` and does not repeat `url`: it may hold a password."""
+    """The parsed URL. Raises ConfigError for the config `key`, without `url`, which may contain a password."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -59,18 +59,20 @@ def read(url: str, key: str, expected: str = EXPECTED) -> URL:
 
 
 def without_password(parts: URL) -> str:
-    """The place for messages: without a password, wherever it stands in the URL."""
+    """The URL for messages, without any password; the path of a SQLite file."""
+    if parts.get_backend_name() == "sqlite":
+        return str(parts.database)
     return parts.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
 
 
 def with_login(url: str) -> str:
-    """A URL from a manifest, which holds no log-in, with that of the environment's URL, where both name one place."""
+    """A manifest's URL, which has no log-in, with the log-in of the environment's URL if both name the same place."""
     known = os.environ.get(VARIABLE, "")
     return known if known and without_logins(known) == url else url
 
 
 def engine(parts: URL, connect_args: Mapping[str, object] | None = None, **options: object) -> Engine:
-    """An engine whose connections notice when the server's machine is gone."""
+    """An engine whose connections detect a vanished server."""
     from sqlalchemy import create_engine
 
     alive = {name: value for name, value in ALIVE.items() if name not in parts.query}
@@ -78,7 +80,7 @@ def engine(parts: URL, connect_args: Mapping[str, object] | None = None, **optio
 
 
 def reason_and_advice(error: BaseException) -> tuple[str, str]:
-    """The reason of a database's error on one line, and what to do about it."""
+    """A database error's reason, on one line, and advice."""
     from sqlalchemy.exc import DBAPIError
 
     inner = error.orig if isinstance(error, DBAPIError) and error.orig else error
@@ -87,36 +89,36 @@ def reason_and_advice(error: BaseException) -> tuple[str, str]:
         return reason, "pip install 'reflexion_lab[postgresql]'"
     folded = reason.casefold()
     return reason, next(
-        (advice for signs, advice in ADVICE if any(sign in folded for sign in signs)), "see what is there"
+        (advice for signs, advice in ADVICE if any(sign in folded for sign in signs)), "check the database"
     )
 
 
 CONNECTIONS = 4
-"""Of one `SharedTable`, at most; opened as threads need them."""
+"""Maximum connections per `SharedTable`."""
 PAUSES = 0.05, 2.0
-"""Seconds before the first try again, and at most before a later one."""
+"""Seconds before the first retry, and the maximum before later ones."""
 UNPREPARED = {"prepare_threshold": None}
-"""Poolers between here and the server may not know statements that were prepared on it."""
+"""Connection poolers may not support prepared statements."""
 BUSY = ("too many", "remaining connection slots", "starting up", "shutting down", "not yet accepting", "recovery")
-"""Signs in the errors of a server that will take connections soon."""
+"""Phrases in the errors of a server that will soon accept connections."""
 LAYOUTS = "CREATE TABLE IF NOT EXISTS layouts (name TEXT PRIMARY KEY, schema INTEGER NOT NULL)"
 MARKS = "CREATE TABLE IF NOT EXISTS marks (mark UUID PRIMARY KEY)"
 MARKED = """WITH known AS (DELETE FROM marks WHERE mark = ANY(%s::uuid[])) INSERT INTO marks VALUES (%s)
 ON CONFLICT DO NOTHING RETURNING set_config('idle_in_transaction_session_timeout', '60000', true)"""
-"""Returns no row where the mark exists; it waits for an earlier transaction with that mark to end. Rows of a client
-that vanished within a transaction are free after a minute."""
-IS_LAID_OUT = "SELECT 1 FROM pg_class WHERE relname = 'layouts' AND pg_table_is_visible(oid)"
+"""Returns no row if the mark exists, after waiting for an earlier transaction with that mark. The locks of a client
+that vanished within a transaction are released after a minute."""
+HAS_LAYOUTS = "SELECT 1 FROM pg_class WHERE relname = 'layouts' AND pg_table_is_visible(oid)"
 
 
 class LayoutError(RuntimeError):
-    """The database has no such table, or that of another version."""
+    """The table is missing, or of another version."""
 
 
 class SharedTable:
-    """The `Table` that `layout` describes, in the database at `url`.
+    """A `Table` in the PostgreSQL database `url`.
 
-    A lost connection is replaced. While the server is away, callers wait, for `patience` seconds from when it was first
-    missed, all together.
+    Lost connections are replaced. While the server is unavailable, callers wait, until `patience` seconds after its
+    first failure.
     """
 
     largest = "GREATEST"
@@ -131,7 +133,7 @@ class SharedTable:
         self._layout = layout
         self._readonly = readonly
         self._patience = patience
-        self._missed = 0.0
+        self._failed_at = 0.0
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._marks: list[UUID] = []
@@ -162,8 +164,8 @@ class SharedTable:
         return self._waiting(work)
 
     def transaction(self, work: Callable[[Execute], tuple[T, bool]]) -> T:
-        # It leaves a mark, by which a repetition sees that only the answer to a commit was lost. (PostgreSQL's own
-        # number of a transaction will not do: after a crash another gets it.)
+        # The transaction stores a mark, so that a retry detects a commit whose confirmation was lost. (PostgreSQL's own
+        # transaction id may be reused after a crash.)
         engine, mark = self._opened(), uuid4()
         with self._lock:
             marks, self._marks = self._marks, []
@@ -191,7 +193,7 @@ class SharedTable:
         if self._engine is not None:
             self._engine.dispose()
 
-    def _waiting(self, work: Callable[[], T], is_passing: Callable[[BaseException], bool] | None = None) -> T:
+    def _waiting(self, work: Callable[[], T], is_transient: Callable[[BaseException], bool] | None = None) -> T:
         from sqlalchemy.exc import DBAPIError
 
         pause = PAUSES[0]
@@ -199,37 +201,37 @@ class SharedTable:
             try:
                 result = work()
             except DBAPIError as problem:
-                if not (is_passing or _is_lost)(problem):
-                    self._missed = 0.0  # it has answered
+                if not (is_transient or _is_lost)(problem):
+                    self._failed_at = 0.0  # the server has answered
                     raise
-                if self._given_up():
+                if self._is_timed_out():
                     raise
             else:
-                self._missed = 0.0
+                self._failed_at = 0.0
                 return result
-            time.sleep(pause * random.uniform(0.5, 1.0))  # apart, or all clients would come back at once
+            time.sleep(pause * random.uniform(0.5, 1.0))  # jitter, so that clients do not retry together
             pause = min(2 * pause, PAUSES[1])
 
-    def _given_up(self) -> bool:
+    def _is_timed_out(self) -> bool:
         with self._lock:
             now = time.monotonic()
-            self._missed = self._missed or now
-            return now - self._missed >= self._patience
+            self._failed_at = self._failed_at or now
+            return now - self._failed_at >= self._patience
 
     def _opened(self) -> Engine:
         with self._opening:
             if self._engine is None:
                 pool = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_timeout": None, "pool_use_lifo": True}
-                created = engine(self._url, UNPREPARED, **pool)
+                new = engine(self._url, UNPREPARED, **pool)
                 try:
-                    self._lay_out(created)
+                    self._create(new)
                 except BaseException:
-                    created.dispose()
+                    new.dispose()
                     raise
-                self._engine = created
+                self._engine = new
             return self._engine
 
-    def _lay_out(self, engine: Engine) -> None:
+    def _create(self, engine: Engine) -> None:
         layout = self._layout
         if self._readonly:
             from sqlalchemy import event
@@ -239,7 +241,7 @@ class SharedTable:
         if schema is None and self._readonly:
             raise LayoutError(f"no table {layout.name} of reflexion_lab; record with cache.mode=read-write first")
         if schema is None:
-            schema = self._created(engine)
+            schema = self._create_table(engine)
         if schema != layout.server_schema:
             raise LayoutError(
                 f"its table {layout.name} has schema {schema}, this version reads {layout.server_schema}; use the "
@@ -247,22 +249,22 @@ class SharedTable:
             )
 
     def _schema(self, engine: Engine) -> int | None:
-        """The version of the table; None where there is none."""
+        """Version of the table; None if missing."""
         with _autocommit(engine).connect() as connection:
-            return self._schema_seen_by(connection)
+            return self._schema_on(connection)
 
-    def _schema_seen_by(self, connection: Connection) -> int | None:
-        # Not `to_regclass`, which may still remember that nothing was there before another process had the lock.
-        if connection.exec_driver_sql(IS_LAID_OUT).one_or_none() is None:
+    def _schema_on(self, connection: Connection) -> int | None:
+        # Not `to_regclass`, which may have cached that the table was missing before another process created it.
+        if connection.exec_driver_sql(HAS_LAYOUTS).one_or_none() is None:
             return None
         rows = connection.exec_driver_sql("SELECT schema FROM layouts WHERE name = %s", (self._layout.name,))
         return rows.scalar_one_or_none()
 
-    def _created(self, engine: Engine) -> int:
+    def _create_table(self, engine: Engine) -> int:
         layout = self._layout
         with engine.begin() as connection:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
-            schema = self._schema_seen_by(connection)
+            schema = self._schema_on(connection)
             if schema is not None:
                 return schema
             connection.exec_driver_sql(LAYOUTS)
@@ -290,7 +292,7 @@ def _read_only(connection: object, _: object) -> None:
 
 
 def _is_lost(problem: BaseException) -> bool:
-    """The server is away, or the connection to it; not what was asked of it."""
+    """Whether the server or the connection failed, not the statement."""
     from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
     if isinstance(problem, DBAPIError) and problem.connection_invalidated:

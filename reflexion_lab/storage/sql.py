@@ -1,4 +1,4 @@
-"""The store in a database: a SQLite file, or PostgreSQL by URL; one table a kind, a row a record."""
+"""The SQL store, in SQLite or PostgreSQL: one table per kind, one row per record."""
 
 from __future__ import annotations
 
@@ -15,49 +15,48 @@ from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Mistake, Search
 from reflexion_lab.storage import postgresql
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, Line, collector_paused, matches, prepared, searched
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, Line, collector_paused, failure, matches, prepared, searched
 from reflexion_lab.storage.table import BUSY_SECONDS, set_wal
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, Select, TableClause
 
 ROWS = 500
-"""Fetched, or written, at once."""
+"""Rows per fetch."""
 LONGEST = 200
-"""Characters of a column that searches narrow by; an index of PostgreSQL takes 2,700 bytes."""
+"""Maximum characters of an indexed column; a PostgreSQL index entry holds 2,700 bytes."""
 
 
 class Sql:
-    """Records in the database at `url`: `postgresql://user:password@host/database`, `sqlite:///path`, or the Path of a
-    SQLite file, which belongs on a local disk.
+    """Records in the database `url`: `postgresql://user:password@host/database`, `sqlite:///path`, or the Path of a
+    SQLite file on a local disk.
 
-    `append` keeps all of its records or none, in one transaction. When it returns, they survive a killed process and,
-    in PostgreSQL, a crash of the machine; SQLite may lose the last transactions then, never older ones.
-    Writers of one database take turns. Any number of processes may open a new one at once.
+    `append` is one transaction. Committed records survive a killed process and, in PostgreSQL, a crash of the machine,
+    in which SQLite may lose the last transactions. Processes may create one database concurrently.
 
     Raises
     ------
-    ValueError
+    ConfigError
         `url` is none of these.
     StoreError
-        The database cannot be had, is damaged, another program's or a newer version's.
+        The database is unavailable, damaged, another program's or a newer version's.
     """
 
     def __init__(self, url: str | Path) -> None:
         parts = parsed(url)
-        self.place = without_password(parts)
+        self.place = postgresql.without_password(parts)
         self._json = parts.get_backend_name() == "postgresql"
         with faults(self.place, "opened"):
             self._engine = connected(parts)
         self._tables = {kind.name: _table(kind.record) for kind in KINDS}
-        # As text, since SQLAlchemy's own handling of parameters takes longer than SQLite's of the row.
+        # As text: SQLAlchemy's parameter handling takes longer than SQLite's insertion of the row.
         self._upserts = {name: str(self._upsert(name).compile(self._engine)) for name in self._tables}
 
     def append(self, records: Sequence[Stored]) -> None:
-        """Raises ValueError, too, as `kinds.prepared` does."""
+        """Also raises DataError, as `kinds.prepared`."""
         rows: dict[str, dict[str, dict[str, object]]] = {}
         for line in prepared(records):
-            # One row an id, in the place of the first and with the words of the last.
+            # One row per id: the last record, in the first one's place.
             rows.setdefault(line.kind.name, {})[line.id] = _row(line, self._json)
         with faults(self.place, "appended to"), writing(self._engine) as connection:
             self._lock(connection, [kind.name for kind in KINDS if kind.name in rows])
@@ -70,7 +69,7 @@ class Sql:
 
     def search(self, search: Search) -> list[Episode]:
         episodes: list[Episode] = []
-        # The database narrows the search; the rule of all stores decides.
+        # The query preselects; `matches` decides, as in all stores.
         for episode in self._records(self._narrowed(search), Episode):
             if matches(search, episode):
                 episodes.append(episode)
@@ -98,7 +97,7 @@ class Sql:
         self._engine.dispose()
 
     def _lock(self, connection: Connection, names: list[str]) -> None:
-        # Two writers that upsert the same ids in different orders would wait for each other for ever.
+        # Two writers that upsert the same ids in different orders would deadlock.
         if self._json and names:
             connection.exec_driver_sql(f"LOCK TABLE {', '.join(names)} IN SHARE ROW EXCLUSIVE MODE")
 
@@ -151,7 +150,7 @@ class Sql:
     def _record(self, body: str, decode: Callable[[str], S]) -> S:
         try:
             return decode(body)
-        except (msgspec.DecodeError, TypeError) as problem:  # a damaged file gives NULL where none can be
+        except (msgspec.DecodeError, TypeError) as problem:  # TypeError: NULL in a damaged file
             raise StoreError(
                 f"{self.place}: {problem} in {str(body)[:80]}; was it written by another version, or damaged?"
             ) from None
@@ -171,7 +170,7 @@ def _table(record: type[Any]) -> TableClause:
 def _row(line: Line, json: bool) -> dict[str, object]:
     body, record = line.body.decode(), line.record
     row: dict[str, object] = {"id": line.id, "body": body, "exact": None}
-    # JSONB has neither NUL nor a negative zero.
+    # JSONB cannot hold NUL or negative zero.
     if json and ("\\u0000" in body or "-0.0" in body):
         row["body"], row["exact"] = body.replace("\\u0000", "\\ufffd"), body
     if isinstance(record, Episode | Mistake):
@@ -188,18 +187,18 @@ def _narrow(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """`text` as every database takes it: equal texts stay equal, and a part of a text stays a part of it."""
+    """`text` as every database accepts it; equality and substrings are preserved."""
     plain = text if text.isascii() else text.encode(errors="replace").decode()
     return plain.replace("\0", "\ufffd")
 
 
 APPLICATION_ID = 0x52464C4D
-"""Stands in a SQLite file's header, so that another program's file is not taken for ours."""
+"""SQLite header field that identifies the lab's files."""
 EXPECTED = "postgresql://user:password@host:5432/database or sqlite:///path/to/file.sqlite"
 
 
 def parsed(url: str | Path) -> URL:
-    """`url`, or that of a SQLite file. Raises ConfigError, which does not repeat `url`: it may hold a password."""
+    """The parsed URL. Raises ConfigError, without `url`, which may contain a password."""
     from sqlalchemy import URL
 
     if isinstance(url, Path):
@@ -214,25 +213,18 @@ def parsed(url: str | Path) -> URL:
     return parts
 
 
-def without_password(parts: URL) -> str:
-    """The place for messages: without a password, wherever it stands in the URL."""
-    if parts.get_backend_name() == "sqlite":
-        return str(parts.database)
-    return postgresql.without_password(parts)
-
-
 def connected(parts: URL) -> Engine:
-    """An engine whose database has all tables, at the present version.
+    """An engine whose database is migrated to the current schema.
 
     Raises
     ------
     StoreError
         The database is another program's, or a newer version's.
     SQLAlchemyError
-        The database cannot be opened or is damaged.
+        The database cannot be opened, or is damaged.
     """
-    place, is_file = without_password(parts), parts.get_backend_name() == "sqlite"
-    # A connection that the server has dropped since its last use is replaced.
+    place, is_file = postgresql.without_password(parts), parts.get_backend_name() == "sqlite"
+    # pool_pre_ping replaces connections that the server has dropped.
     engine = _file_engine(parts) if is_file else postgresql.engine(parts, pool_pre_ping=True, max_overflow=-1)
     with engine.connect() as connection:
         if is_file:
@@ -271,42 +263,41 @@ def _refuse_strangers(place: str, connection: Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, _: object) -> None:
-    # Transactions begin where `_begin` says, not where the driver guesses.
+    # `_begin` starts transactions, not the driver.
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cache_size = -65536")
-    # Fewer, larger checkpoints, each of which waits for the disk: with SQLite's default of 1,000 batches take twice
-    # as long.
+    # Each checkpoint waits for the disk: with SQLite's default of 1,000 pages, batches take twice as long.
     connection.execute("PRAGMA wal_autocheckpoint = 16000")
 
 
 def _begin(connection: Connection) -> None:
-    # A writer that begins as a reader cannot wait for another writer to end.
+    # A transaction that begins as a reader cannot wait for a writer.
     immediate = connection.get_execution_options().get("immediate")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes."""
+    """A write transaction."""
     with engine.execution_options(immediate=True).begin() as connection:
         yield connection
 
 
 @contextmanager
 def faults(place: str, verb: str) -> Iterator[None]:
-    """A database's error within becomes a StoreError: `place` cannot be `verb`."""
+    """Convert a database error to a StoreError: `place` cannot be `verb`."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
     except (SQLAlchemyError, OSError, ImportError) as error:
         reason, advice = postgresql.reason_and_advice(error)
-        raise StoreError(f"{place}: it cannot be {verb} ({reason}); {advice}; what it kept before stands") from error
+        raise failure(place, verb, reason, advice) from error
 
 
-# `exact` holds a record's text where JSONB would alter it, NULL elsewhere. `words` is what keywords are looked for in,
-# casefolded as Python does it: no database's own lower() knows the same letters.
+# `exact` is a record's text where JSONB would alter it, else NULL. `words` is the text for keyword search, casefolded
+# by Python, since the databases' lower() differ.
 TABLES = (
     """CREATE TABLE episodes (seq {number} PRIMARY KEY, id TEXT NOT NULL UNIQUE, body {json} NOT NULL, exact TEXT,
     timestamp DOUBLE PRECISION NOT NULL, session_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_id TEXT NOT NULL,
@@ -317,7 +308,7 @@ TABLES = (
     "CREATE TABLE sessions (seq {number} PRIMARY KEY, id TEXT NOT NULL UNIQUE, body {json} NOT NULL, exact TEXT)",
 )
 
-# `seq` in them gives the newest first without a sort. Nothing looks into a body, so that none is indexed.
+# `seq` gives the newest first without a sort. No query reads a body, so bodies are not indexed.
 INDEXES = (
     "CREATE INDEX episodes_by_task ON episodes (task_id, seq)",
     "CREATE INDEX episodes_by_session ON episodes (session_id, seq)",
@@ -328,7 +319,7 @@ INDEXES = (
 )
 
 MIGRATIONS = (TABLES, INDEXES)
-"""Step n brings a database from version n - 1 to version n."""
+"""Step n migrates version n - 1 to version n."""
 
 TYPES = {
     "sqlite": {"number": "INTEGER", "json": "TEXT"},
@@ -337,7 +328,7 @@ TYPES = {
 
 
 def schema_version(connection: Connection) -> int:
-    """The number of steps that a database has taken; 0 where it has none of our tables."""
+    """The number of applied migration steps; 0 without the lab's tables."""
     from sqlalchemy import inspect, text
 
     if not inspect(connection).has_table("schema_version"):
@@ -346,7 +337,7 @@ def schema_version(connection: Connection) -> int:
 
 
 def check_version(place: str, version: int) -> None:
-    """Raises StoreError for a database that a newer version wrote."""
+    """Raises StoreError for a newer version's database."""
     if version > len(MIGRATIONS):
         raise StoreError(
             place,
@@ -357,7 +348,7 @@ def check_version(place: str, version: int) -> None:
 
 
 def migrate(connection: Connection, upto: int = len(MIGRATIONS)) -> None:
-    """Take every step that is missing. The caller holds the lock and the transaction."""
+    """Apply the missing steps. The caller holds the lock and the transaction."""
     from sqlalchemy import text
 
     types = TYPES[connection.dialect.name]

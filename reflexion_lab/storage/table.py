@@ -1,9 +1,9 @@
-"""One table of keyed rows that threads and processes share: in a SQLite file, or in PostgreSQL for many machines.
+"""Key-value tables shared by threads and processes, in a SQLite file, or by machines, in PostgreSQL.
 
-Calls, executions, embeddings and spending are such tables. Statements are written once, in SQL that both databases
-know, with `:name` for a value. SQLite is used without SQLAlchemy, which measured 30 us for a look-up against 10 us, and
-takes 0.3 s to import; a cached call takes 38 us in all. What a SQLite file stores survives the death of any process;
-it belongs on a local disk, since SQLite's write-ahead log does not work over a network file system.
+Calls, executions, embeddings and spending are such tables. Statements use SQL common to both databases, with `:name`
+for a value. SQLite is used without SQLAlchemy, which takes 0.3 s to import and 30 µs per look-up instead of 10 µs; a
+cached call takes 38 µs in all. Committed rows survive a killed process. SQLite files need a local disk: the write-ahead
+log does not work over a network file system.
 """
 
 from __future__ import annotations
@@ -11,84 +11,94 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
+
+from reflexion_lab.errors import LabError
 
 T = TypeVar("T")
 Row = tuple[object, ...]
 PATIENCE = 60.0
-"""Seconds to wait for a server that has gone: it restarts, or another takes its place."""
+"""Seconds to wait for an unavailable server to restart or be replaced."""
 
 
 class Layout(NamedTuple):
-    """Name, columns and versions of a table."""
+    """Schema of a table."""
 
     name: str
     columns: str
-    """As `CREATE TABLE` has them."""
+    """As in `CREATE TABLE`."""
     application_id: int
-    """Stands in a SQLite file's header, so that another program's SQLite file is not taken for ours."""
+    """SQLite header field that identifies the lab's files."""
     schema: int = 1
-    """Of a SQLite file."""
+    """Version in SQLite files."""
     server_schema: int = 1
-    """Of a table in PostgreSQL."""
+    """Version in PostgreSQL."""
 
 
 class Execute(Protocol):
-    """Run one statement within a transaction; return its rows."""
+    """Run one statement in a transaction; return its rows."""
 
     def __call__(self, statement: str, values: Mapping[str, object]) -> list[Row]: ...
 
 
 class Table(Protocol):
-    """Thread-safe; any number of processes may create it at once. It is opened by its first statement."""
+    """A table, opened by its first statement. Thread-safe; processes may create it concurrently."""
 
     place: str
     """The path, or the URL without its password."""
     largest: str
-    """The SQL function that returns the larger of two values."""
+    """Name of the SQL function for the larger of two values."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """Exceptions that the methods raise when the database cannot be used."""
+        """Exceptions of an unusable database."""
 
     def described(self, error: Exception) -> str:
-        """The reason and what to do about it, to follow the name of what failed."""
+        """The reason and advice, to append to a message."""
 
     def open(self) -> None:
-        """Create the table where it is missing."""
+        """Create the table if missing."""
 
     def rows(self, statement: str, values: Mapping[str, object]) -> list[Row]:
-        """Run a single statement, which may be repeated when a connection is lost; return its rows."""
+        """Run one statement, repeated if the connection is lost; return its rows."""
 
     def transaction(self, work: Callable[[Execute], tuple[T, bool]]) -> T:
-        """Run `work` in one transaction, which takes effect at most once. `work` returns its result and whether to
-        commit. No other writer of the rows that it reads or writes is at work meanwhile.
+        """Run `work` in a transaction, committed at most once; `work` returns its result and whether to commit. The
+        rows that it reads or writes are locked.
         """
 
     def close(self) -> None:
-        """The next statement opens it again."""
+        """The next statement reopens the table."""
+
+
+@contextmanager
+def faults(table: Table, error: type[LabError], failure: str) -> Iterator[None]:
+    """Convert the table's errors to `error`, with place, reason and advice."""
+    try:
+        yield
+    except table.errors as problem:
+        raise error(f"{table.place}: {failure}{table.described(problem)}") from problem
 
 
 def table_at(
     place: str | Path | None, layout: Layout, key: str, *, readonly: bool = False, patience: float = PATIENCE
 ) -> Table:
-    """The table at `place`: PostgreSQL by its URL, else a SQLite file; None: in this process alone.
+    """The table at `place`: a PostgreSQL URL, a SQLite file, or, for None, memory.
 
     Parameters
     ----------
     key
-        The config key that `place` comes from, for errors.
-    readonly
-        Create and write nothing.
+        Config key of `place`, for errors.
     patience
-        Seconds to wait for a server that is away.
+        Seconds to wait for an unavailable server.
 
     Raises
     ------
     ConfigError
-        `place` is a URL of something else.
+        `place` is another URL.
     """
     from reflexion_lab.storage.postgresql import is_url
 
@@ -100,18 +110,18 @@ def table_at(
 
 
 BUSY_SECONDS = 30.0
-"""How long to wait for another process."""
+"""Wait for another process's lock."""
 
 
 FAULTS = (sqlite3.Error, OSError)
-"""Errors of reading and writing a file."""
+"""Errors of an unusable file."""
 
 
 class FileTable:
-    """The `Table` in the SQLite file at `path`; in memory without a path."""
+    """A `Table` in the SQLite file `path`; None: in memory."""
 
-    # One connection under one lock: measured at 12 us a look-up with 16 threads, against 21 us with a
-    # connection per thread, which fight for the interpreter lock instead.
+    # One connection with a lock takes 12 µs per look-up with 16 threads; a connection per thread takes 21 µs, since the
+    # threads contend for the interpreter lock.
 
     errors = FAULTS
     largest = "max"
@@ -127,15 +137,15 @@ class FileTable:
     def described(self, error: Exception) -> str:
         busy = isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in ("locked", "disk"))
         if busy or self._connection is not None:
-            return f" ({error}); is its disk full, or another process at it?"
-        return f" ({error}); move it away to begin a new one, or name another file"
+            return f" ({error}); is its disk full, or is another process using it?"
+        return f" ({error}); move it away to start a new one, or name another file"
 
     def open(self) -> None:
         with self._lock:
             self._opened()
 
     def rows(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> list[Row]:
-        """As `Table.rows`; values may also be positional, for `?`."""
+        """As `Table.rows`; also with positional values for `?`."""
         with self._lock:
             return self._opened().execute(statement, values).fetchall()
 
@@ -143,7 +153,7 @@ class FileTable:
         with self._lock:
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
-            with connection:  # rolls back what failed
+            with connection:  # rolls back on an error
                 result, commit = work(lambda statement, values: connection.execute(statement, values).fetchall())
                 if not commit:
                     connection.rollback()
@@ -170,22 +180,45 @@ def _creation(layout: Layout) -> str:
 
 
 def _open(target: str) -> sqlite3.Connection:
-    # Autocommit: a call is on its way to the file before its reply is handed on.
+    # Autocommit: a call is stored before its reply is returned.
     return sqlite3.connect(target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
 
 def connect(path: Path, layout: Layout) -> sqlite3.Connection:
-    """Open `path` for reading and writing, and lay it out if it is new.
+    """Open `path` for reading and writing; create the table in a new file.
 
     Raises
     ------
     sqlite3.Error, OSError
-        The file is damaged, another program's, of another schema, or cannot be opened.
+        The file cannot be opened, is damaged, another program's or of another schema.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = _open(path.absolute().as_uri())
+    return _checked(path.absolute().as_uri(), layout)
+
+
+def connect_readonly(path: Path, layout: Layout) -> sqlite3.Connection:
+    """Open an existing file for reading; raises as `connect`."""
+    if not path.is_file():
+        raise FileNotFoundError("no such file")
+    uri = path.absolute().as_uri()
     try:
-        if _is_empty(connection):
+        return _checked(f"{uri}?mode=rw", layout, readonly=True)
+    except sqlite3.OperationalError as error:
+        # Readers of a write-ahead log write a file next to it. In a read-only folder, the file is opened as immutable,
+        # unless that would ignore a log.
+        log = Path(f"{path}-wal")
+        readonly = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        if not readonly or (log.exists() and log.stat().st_size):
+            raise
+    return _checked(f"{uri}?immutable=1", layout, readonly=True)
+
+
+def _checked(target: str, layout: Layout, readonly: bool = False) -> sqlite3.Connection:
+    connection = _open(target)
+    try:
+        if readonly:
+            connection.execute("PRAGMA query_only = ON")
+        elif not connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall():
             set_wal(connection)
             connection.executescript(
                 f"BEGIN IMMEDIATE; {_creation(layout)}; PRAGMA application_id = {layout.application_id}; "
@@ -199,40 +232,8 @@ def connect(path: Path, layout: Layout) -> sqlite3.Connection:
     return connection
 
 
-def connect_readonly(path: Path, layout: Layout) -> sqlite3.Connection:
-    """Open an existing file for reading; raises as `connect` does."""
-    if not path.is_file():
-        raise FileNotFoundError("no such file")
-    uri = path.absolute().as_uri()
-    try:
-        return _checked_reader(f"{uri}?mode=rw", layout)
-    except sqlite3.OperationalError as error:
-        # A reader of a write-ahead log needs to write beside it. In a read-only folder the file is taken as
-        # it stands, unless a log that cannot be read would be left out.
-        log = Path(f"{path}-wal")
-        readonly = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        if not readonly or (log.exists() and log.stat().st_size):
-            raise
-    return _checked_reader(f"{uri}?immutable=1", layout)
-
-
-def _checked_reader(target: str, layout: Layout) -> sqlite3.Connection:
-    connection = _open(target)
-    try:
-        connection.execute("PRAGMA query_only = ON")
-        _check(connection, layout)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    return not connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
-
-
 def set_wal(connection: sqlite3.Connection) -> None:
-    # SQLite does not wait for this one lock by itself, and several processes may open a new file at once.
+    # SQLite does not wait for this lock, and several processes may create a file concurrently.
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -251,7 +252,7 @@ def _check(connection: sqlite3.Connection, layout: Layout) -> None:
         raise sqlite3.DatabaseError("it is the SQLite file of another program")
     if schema != layout.schema:
         raise sqlite3.DatabaseError(f"its schema is {schema}, this version reads {layout.schema}")
-    # Reads the whole file, 0.7 ms a megabyte: a torn file is found before a run, not in its midst.
+    # Reads the whole file, 0.7 ms per megabyte, to find damage before a run starts.
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise sqlite3.DatabaseError(f"it is damaged: {verdict.splitlines()[-1]}")

@@ -1,4 +1,4 @@
-"""One contract for both call caches and one for both ledgers: an SQLite file, and a real PostgreSQL, started here."""
+"""The contracts of call caches and ledgers, for SQLite and a real PostgreSQL, started here."""
 
 import itertools
 import os
@@ -104,8 +104,8 @@ def back(server):
 def execute(place, statement):
     if "://" in place:
         with psycopg.connect(place, autocommit=True) as connection:
-            found = connection.execute(statement)
-            return found.fetchall() if found.description else []
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(place, isolation_level=None)) as connection:
         return connection.execute(statement).fetchall()
 
@@ -171,15 +171,6 @@ def test_a_cache_for_reading_makes_nothing_and_writes_nothing(place):
         assert calls.get("other") is None
 
 
-def test_what_was_recorded_is_replayed(place):
-    with closing(CachedModel(ScriptedModel(lambda messages: "echo"), place)) as model:
-        first = model.complete(says("hi"), sampling=Sampling())
-    with closing(ReplayModel(place)) as replay:
-        assert replay.complete(says("hi"), sampling=Sampling()).text == first.text == "echo"
-        with pytest.raises(ModelError, match="holds no reply to draw 0 of the call whose last message begins 'else'"):
-            replay.complete(says("else"), sampling=Sampling())
-
-
 def test_a_damaged_reply_is_named_by_its_key(place):
     with closing(CallStore(place)) as calls:
         calls.put("the-key", "m", b"{}", PAID)
@@ -210,6 +201,8 @@ def test_a_finished_call_outlives_kill_9(place):
         process.send_signal(signal.SIGKILL)
     with closing(ReplayModel(place)) as replay:
         assert replay.complete(says("0"), sampling=Sampling()).text == "paid 0"
+        with pytest.raises(ModelError, match="holds no reply to draw 0 of the call whose last message begins 'else'"):
+            replay.complete(says("else"), sampling=Sampling())
     assert execute(place, "SELECT count(*) FROM calls") == [(1,)]
 
 
@@ -235,20 +228,20 @@ def test_files_of_version_0_1_are_read_and_extended(tmp_path):
 # Databases that are not ours
 
 
-def test_tables_of_another_version_or_program_are_refused_and_left_alone(place_of):
+def test_tables_of_another_version_or_program_are_refused(place_of):
     newer, strange = place_of("postgresql"), place_of("postgresql")
     CallStore(newer).close()
     execute(newer, "UPDATE layouts SET schema = 9")
     with pytest.raises(StoreError, match=r"table calls has schema 9, this version reads 1; use the version"):
         CallStore(newer)
     execute(strange, "CREATE TABLE calls (number TEXT)")
-    with pytest.raises(StoreError, match=r"already exists.*database of its own; another program's is there"):
+    with pytest.raises(StoreError, match=r"already exists.*the database is another program's"):
         CallStore(strange)
     assert execute(strange, "SELECT to_regclass('layouts')") == [(None,)]
 
 
 @pytest.mark.parametrize("make", [CallStore, lambda url: Ledger(url).spent("run")])
-def test_a_password_is_never_said_and_what_to_do_always(make):
+def test_errors_give_advice_but_no_password(make):
     wrong = {
         f"postgresql://user:{PASSWORD}@127.0.0.1:1/database": "is the server up, and are host, user and password",
         f"postgresql://user@127.0.0.1:1/database?password={PASSWORD}": "postgresql://user@127.0.0.1:1/database:",
@@ -279,7 +272,7 @@ LATER = b'{"key": "k", "fingerprint": "f", "request": "{}", "completion": "{}", 
 """A line of another version."""
 
 
-def test_a_paid_reply_that_no_server_takes_is_kept_in_a_file_and_stored_later(server, url, tmp_path):
+def test_a_paid_reply_is_set_aside_without_a_server_and_stored_later(server, url, tmp_path):
     unsaved = tmp_path / "runs" / UNSAVED
     model = CachedModel(ScriptedModel(lambda messages: "paid"), url, unsaved=unsaved)
     model._store._table._patience = 0.0
@@ -342,11 +335,11 @@ def test_threads_add_up_and_exceed_no_cap(place):
 def test_both_ledgers_say_the_same(place_of):
     draw = random.Random(8)
     amounts = [Spending(draw.randrange(9), draw.randrange(9), draw.random() * 9) for _ in range(40)]
-    said = []
+    totals = []
     for kind in BOTH:
         with closing(Ledger(place_of(kind))) as ledger:
-            said.append([ledger.add("sweep", amount, Caps(calls=60, tokens=70, cost=80.0)) for amount in amounts])
-    sqlite, postgresql = said
+            totals.append([ledger.add("sweep", amount, Caps(calls=60, tokens=70, cost=80.0)) for amount in amounts])
+    sqlite, postgresql = totals
     assert [cap for cap, _ in sqlite] == [cap for cap, _ in postgresql]
     assert {cap for cap, _ in sqlite} > {""}
     assert [tuple(spent) for _, spent in sqlite] == [pytest.approx(tuple(spent)) for _, spent in postgresql]
@@ -355,7 +348,7 @@ def test_both_ledgers_say_the_same(place_of):
 @pytest.mark.parametrize(
     ("cap", "crashes"), [pytest.param(2000, 1, marks=pytest.mark.slow), pytest.param(6000, 20, marks=pytest.mark.soak)]
 )
-def test_processes_share_a_cap_to_the_last_call_though_the_server_crashes(server, url, cap, crashes):
+def test_processes_share_a_cap_exactly_despite_server_crashes(server, url, cap, crashes):
     cells = [start("spend", url, cap=cap) for _ in range(3)]
     first = [cell.stdout.readline() for cell in cells]  # all have begun: who finds no server then does not wait for one
     for _ in range(crashes):
@@ -388,7 +381,7 @@ def test_an_addition_whose_answer_is_lost_counts_once(url, monkeypatch, committe
         assert ledger.spent("run") == Spending(11, 5)
 
 
-def test_a_server_that_crashes_gives_the_number_of_a_lost_addition_to_another(server, url, monkeypatch):
+def test_a_crash_that_reuses_a_transaction_id_loses_no_addition(server, url, monkeypatch):
     with closing(Ledger(url)) as ledger, closing(Ledger(url)) as another:
         ledger.add("run", Spending(1), Caps())
         another.add("run", Spending(1), Caps())
@@ -412,7 +405,7 @@ def test_a_server_that_crashes_gives_the_number_of_a_lost_addition_to_another(se
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_a_ledger_that_fails_after_a_call_loses_no_reply_and_hangs_nobody(server, place_of, kind):
+def test_a_failing_ledger_loses_no_reply_and_blocks_nobody(server, place_of, kind):
     place = place_of(kind)
     meter = Meter(Caps(), place, "run")
     if kind == "postgresql":

@@ -28,7 +28,7 @@ def names(episodes):
 
 
 @pytest.mark.parametrize(("asked", "capacity"), [(0, 1000), (-5, 1000), (50, 50), (1, 1)])
-def test_a_capacity_of_nothing_means_a_thousand(asked, capacity):
+def test_a_capacity_of_zero_or_less_means_a_thousand(asked, capacity):
     buffer = EpisodeBuffer(asked)
     assert (buffer.capacity, len(buffer), buffer.total) == (capacity, 0, 0)
 
@@ -39,19 +39,15 @@ def test_a_capacity_that_is_no_int_is_named(wrong):
         EpisodeBuffer(wrong)
 
 
-def test_a_missing_id_and_timestamp_are_filled_and_given_ones_stay():
+def test_missing_ids_and_timestamps_are_filled():
     buffer = EpisodeBuffer()
     new, old = buffer.store(made()), buffer.store(made("mine", timestamp=5.0))
     assert new.episode_id.startswith("ep-")
     assert new.timestamp > 1_700_000_000
     assert (old.episode_id, old.timestamp) == ("mine", 5.0)
     assert list(buffer) == [new, old]
-
-
-def test_ten_thousand_filled_ids_differ():
-    buffer = EpisodeBuffer(10_000)
-    buffer.extend(made() for _ in range(10_000))
-    assert len(set(names(buffer))) == 10_000
+    many = buffer.extend(made() for _ in range(10_000))
+    assert len(set(names(many))) == 10_000
 
 
 def test_an_episode_without_an_agent_is_refused_and_nothing_is_kept():
@@ -61,13 +57,6 @@ def test_an_episode_without_an_agent_is_refused_and_nothing_is_kept():
     with pytest.raises(ValueError, match=r"'ep3', of task 't', agent_id: got ''"):
         buffer.extend([made("ep2"), made("ep3", agent="")])
     assert (names(buffer), buffer.total) == (["ep1"], 1)
-
-
-def test_a_task_is_found_in_the_order_of_storing():
-    buffer = filled(*(made(f"ep{n}", task=task) for n, task in enumerate(("t1", "t1", "t2", "", "t1"), 1)))
-    assert names(buffer.by_task("t1")) == ["ep1", "ep2", "ep5"]
-    assert names(buffer.by_task("")) == ["ep4"]
-    assert buffer.by_task("x") == []
 
 
 def test_the_oldest_leaves_the_look_up():
@@ -104,7 +93,7 @@ def test_iterating_sees_the_buffer_as_it_stood():
 
 
 @pytest.mark.usefixtures("restless")
-def test_threads_at_once_lose_nothing_and_leave_the_look_ups_consistent():
+def test_concurrent_stores_lose_nothing_and_keep_look_ups_right():
     buffer = EpisodeBuffer(100)
 
     def store(thread):
@@ -132,6 +121,8 @@ def test_relevant_finds_near_tasks_best_first_until_they_are_evicted():
     buffer.store(made("ep5", task_description="open the database connection"))
     assert names(buffer.relevant("database timeout connection", 5)) == ["ep5", "ep2", "ep3"]
     assert EpisodeBuffer(retriever=Jaccard()).relevant("database", 5) == []
+    with pytest.raises(ValueError, match="EpisodeBuffer: no retriever"):
+        filled(made()).relevant("text", 3)
 
 
 def test_the_text_that_is_matched_is_chosen_once():
@@ -139,11 +130,6 @@ def test_the_text_that_is_matched_is_chosen_once():
     by_task, by_error = filled(episode, retriever=Jaccard()), filled(episode, retriever=Jaccard(), match="task_error")
     assert by_task.relevant("keyerror", 1) == []
     assert names(by_error.relevant("keyerror", 1)) == ["ep1"]
-
-
-def test_without_a_retriever_relevant_says_what_is_missing():
-    with pytest.raises(ValueError, match="no retriever"):
-        filled(made()).relevant("text", 3)
 
 
 class Broken(Jaccard):

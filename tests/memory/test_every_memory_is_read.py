@@ -36,25 +36,30 @@ def tasks():
     ]
 
 
-def prompts(sandbox, actor, *, recall, shown=SHOWN, show_session=True):
-    """What the actor of the fourth task reads at its first and at its second attempt, the three others known."""
-    model = ScriptedModel(answer)
+def loops(sandbox, actor, model, reflector, recall, shown=SHOWN, show_session=True):
+    """The two attempts at each task in turn; each task's memory holds those of the tasks before."""
     archive = Archive(InMemory(), Jaccard, shown=shown)
     rounds = Rounds(archive, 1, "run", "arm")
-    seen = []
     for task in tasks():
         loop = Reflexion(
             actor=actor(model, Sampling()),
             evaluator=UnitTests(sandbox),
-            reflector=WithFallback(LLMReflector(model, Sampling()), Rules()),
+            reflector=reflector,
             memory=EpisodicMemory(recall, known=archive, run_id="run", agent_id="arm", show_session=show_session),
             stop=FirstOf(MaxAttempts(2)),
         )
         attempts = list(loop.attempts(task))
         rounds.finished(task, attempts)
         rounds.end([task])
-        seen = [attempt.trajectory.messages[-1].content for attempt in attempts]
-    return seen
+        yield attempts
+
+
+def prompts(sandbox, actor, **options):
+    """The actor's prompts for both attempts at the fourth task."""
+    model = ScriptedModel(answer)
+    reflector = WithFallback(LLMReflector(model, Sampling()), Rules())
+    *_, attempts = loops(sandbox, actor, model, reflector, **options)
+    return [attempt.trajectory.messages[-1].content for attempt in attempts]
 
 
 WHOLE = {"recall": WindowThenSimilar(omega=1, k=1)}
@@ -100,28 +105,17 @@ def test_with_nothing_known_the_first_prompt_is_the_bare_task(sandbox):
     assert first == second == bare
 
 
-def test_the_reflector_is_not_told_that_other_tasks_changes_were_not_enough(sandbox):
+def test_the_reflector_gets_only_the_tasks_own_episodes(sandbox):
     class Noting(Rules):
         def reflect(self, task, attempt, episodes):
-            seen.append([(episode.task_id, attempt.number) for episode in episodes])
+            reflected.append([(episode.task_id, attempt.number) for episode in episodes])
             return super().reflect(task, attempt, episodes)
 
-    model, seen = ScriptedModel(answer), []
-    archive = Archive(InMemory(), Jaccard, shown=SHOWN)
-    rounds = Rounds(archive, 1, "run", "arm")
-    for task in tasks()[:2]:
-        loop = Reflexion(
-            actor=SingleShot(model, Sampling()),
-            evaluator=UnitTests(sandbox),
-            reflector=Noting(),
-            memory=EpisodicMemory(WindowThenSimilar(omega=1, k=1), known=archive, run_id="run", agent_id="arm"),
-            stop=FirstOf(MaxAttempts(2)),
-        )
-        attempts = list(loop.attempts(task))
-        rounds.finished(task, attempts)
-        rounds.end([task])
+    reflected = []
+    recall = WindowThenSimilar(omega=1, k=1)
+    _, attempts, *_ = loops(sandbox, SingleShot, ScriptedModel(answer), Noting(), recall, show_session=False)
     assert len(attempts[1].recalled) == 2
-    assert seen == [[], [("own/0", 2)], [], [("own/1", 2)]]
+    assert reflected[:4] == [[], [("own/0", 2)], [], [("own/1", 2)]]
 
 
 @pytest.mark.parametrize("actor", [SingleShot, Continuation])

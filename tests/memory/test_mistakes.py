@@ -6,17 +6,16 @@ from msgspec.structs import replace
 
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Check, Evaluation, MemoryState, Mistake, Task
+from reflexion_lab.records import Check, Evaluation, Mistake, Task
 from reflexion_lab.text.prompts.render import render
 from tests import builders
 
-STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
 TASK = Task(task_id="own/double", prompt="Double a number", entry_point="f")
 
 
 def mistake(name, prompt="sort a list", **fields):
-    told = {"task_id": f"t{name}", "prompt_hash": "", "mistake": "wrong", "correction": "right", "severity": 0.5}
-    return Mistake(mistake_id=name, prompt=prompt, **{**told, **fields})
+    defaults = {"task_id": f"t{name}", "prompt_hash": "", "mistake": "wrong", "correction": "right", "severity": 0.5}
+    return Mistake(mistake_id=name, prompt=prompt, **{**defaults, **fields})
 
 
 def remembering(*mistakes, **fields):
@@ -59,27 +58,20 @@ def test_at_capacity_the_oldest_leaves():
     assert names(memory.retrieve_similar("question 3 alone", 9)) == ["Q5", "Q4", "Q6"]
 
 
-def test_similar_prompts_come_best_first_and_the_threshold_is_inclusive():
+def test_similar_prompts_are_best_first_with_inclusive_threshold():
     stored = (mistake("far", "calculate 15 multiplication 23"), mistake("near", "calculate 15 times 23"))
     query = "quickly calculate 15 times 23"  # shares 4 words of 5 with the near one, 3 of 6 with the far one
     assert names(remembering(*stored, threshold=0.5).retrieve_similar(query, 3)) == ["near", "far"]
     assert names(remembering(*stored, threshold=0.51).retrieve_similar(query, 3)) == ["near"]
     assert names(remembering(*stored, threshold=0.5).retrieve_similar(query, 1)) == ["near"]
     assert remembering(*stored).retrieve_similar("paint fences", 3) == []
+    assert [remembering(*stored, threshold=0.0).retrieve_similar(query, k) for k in (0, -2)] == [[], []]
+    for threshold, expected in ((0.6, ["m"]), (0.7, [])):  # two thirds alike
+        memory = remembering(mistake("m", "multiply 15 23"), threshold=threshold)
+        assert names(memory.retrieve_similar("15 23")) == expected
 
 
-def test_two_thirds_alike_is_found_at_six_tenths_and_not_at_seven():
-    stored = mistake("m", "multiply 15 23")
-    assert names(remembering(stored, threshold=0.6).retrieve_similar("15 23")) == ["m"]
-    assert remembering(stored, threshold=0.7).retrieve_similar("15 23") == []
-
-
-@pytest.mark.parametrize("k", [0, -2])
-def test_asking_for_none_finds_none(k):
-    assert remembering(mistake("m"), threshold=0.0).retrieve_similar("sort a list", k) == []
-
-
-def test_a_tasks_own_mistakes_can_be_left_out_without_making_room_for_fewer():
+def test_excluded_own_mistakes_do_not_reduce_the_number_of_others():
     stored = [mistake(f"own{n}", "sort a list", task_id="own") for n in range(4)]
     memory = remembering(mistake("other", "sort a list quickly", task_id="other"), *stored)
     assert names(memory.retrieve_similar("sort a list", 2)) == ["own3", "own2"]
@@ -97,8 +89,8 @@ def test_a_known_id_is_replaced_in_its_place():
 
 def test_a_correction_is_replaced_by_a_newer_one_and_never_by_none():
     memory = remembering(mistake("m", correction=""))
-    for given, expected in (("use a heap", "use a heap"), ("", "use a heap"), ("use sorted", "use sorted")):
-        (kept,) = memory.extend([mistake("m", correction=given)])
+    for correction, expected in (("use a heap", "use a heap"), ("", "use a heap"), ("use sorted", "use sorted")):
+        (kept,) = memory.extend([mistake("m", correction=correction)])
         assert kept.correction == expected
         assert memory.retrieve_similar("sort a list") == [kept]
 
@@ -125,7 +117,7 @@ def test_threads_at_once_keep_the_bound_and_mix_up_no_prompts():
         assert memory.retrieve_similar(entry.prompt, 1) == [entry]
 
 
-def test_a_failed_attempt_is_a_mistake_and_what_led_to_the_pass_is_its_correction():
+def test_the_reflection_before_the_pass_is_the_correction():
     attempts = [attempt(1, "got 3", change="add one"), attempt(2, "got -1", change="multiply"), attempt(3)]
     first, second = mistakes_of(TASK, attempts, timestamp=5.0)
     assert (first.correction, second.correction) == ("multiply", "multiply")
@@ -137,32 +129,30 @@ def test_a_failed_attempt_is_a_mistake_and_what_led_to_the_pass_is_its_correctio
     assert first.mistake.endswith("Failing check: assert f(1) == 2")
 
 
-def test_a_run_that_never_passed_leaves_mistakes_without_corrections():
-    attempts = [attempt(1, "ValueError", change="try again"), attempt(2, "KeyError", change="once more")]
-    assert [entry.correction for entry in mistakes_of(TASK, attempts)] == ["", ""]
-
-
-def test_a_pass_without_a_reflection_before_it_teaches_no_correction():
-    assert [entry.correction for entry in mistakes_of(TASK, [attempt(1, "off by one"), attempt(2)])] == [""]
-
-
-def test_a_pass_that_came_first_mends_nothing():
-    attempts = [attempt(1, "bad", change="keep it"), attempt(2), attempt(3, "worse")]
-    assert [entry.correction for entry in mistakes_of(TASK, attempts)] == ["keep it", ""]
+@pytest.mark.parametrize(
+    ("attempts", "corrections"),
+    [
+        ([attempt(1, "ValueError", change="try again"), attempt(2, "KeyError", change="once more")], ["", ""]),
+        ([attempt(1, "off by one"), attempt(2)], [""]),  # no reflection before the pass
+        ([attempt(1, "bad", change="keep it"), attempt(2), attempt(3, "worse")], ["keep it", ""]),
+    ],
+)
+def test_only_a_reflection_before_a_later_pass_is_a_correction(attempts, corrections):
+    assert [entry.correction for entry in mistakes_of(TASK, attempts)] == corrections
 
 
 @pytest.mark.parametrize("outcome", ["no_tests", "harness_error"])
-def test_what_nobody_could_judge_is_no_mistake(outcome):
+def test_an_attempt_without_a_verdict_is_no_mistake(outcome):
     assert mistakes_of(TASK, [attempt(1, "x", outcome=outcome), attempt(2)]) == []
     assert mistakes_of(TASK, []) == []
 
 
-def test_an_attempt_without_a_failing_check_is_told_by_its_outcome():
+def test_a_mistake_without_a_failing_check_is_its_outcome():
     (entry,) = mistakes_of(TASK, [attempt(1, "x", outcome="extraction_failed", checks=(), reward=0.0)])
     assert (entry.mistake, entry.severity) == ("extraction_failed", 1.0)
 
 
-def test_the_same_mistake_has_the_same_id_on_every_run_and_is_told_once():
+def test_a_repeated_mistake_has_one_id_and_one_entry():
     attempts = [attempt(1, "got 3", change="a"), attempt(2, "got 3", change="b"), attempt(3)]
     (entry,), (again,) = mistakes_of(TASK, attempts, 1.0), mistakes_of(TASK, attempts[1:], 2.0)
     assert entry.mistake_id == again.mistake_id
@@ -170,7 +160,7 @@ def test_the_same_mistake_has_the_same_id_on_every_run_and_is_told_once():
     assert entry.mistake_id != elsewhere[0].mistake_id
 
 
-def test_mistakes_are_told_as_questions_with_what_went_wrong_and_what_mended_it():
+def test_mistakes_are_rendered_as_questions_with_corrections():
     text = render("mistakes", mistakes=[mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")])
     head, first, second = text.split("\n\n")
     assert head.endswith(":")

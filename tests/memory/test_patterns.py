@@ -1,3 +1,5 @@
+import pytest
+
 from reflexion_lab.memory.insights import extract_patterns
 from tests import builders
 
@@ -15,7 +17,7 @@ def test_a_lesson_of_two_reflections_is_a_pattern_with_their_ids():
     assert (pattern.text, pattern.count, pattern.reflection_ids) == ("Check bounds", 2, ("r1", "r2"))
 
 
-def test_a_lesson_counts_once_in_a_reflection_however_often_it_says_it():
+def test_a_lesson_counts_once_per_reflection():
     twice = reflected("r1", "Check bounds", "check BOUNDS.", key_insight="Check bounds")
     assert counted([twice]) == {}
     assert counted([twice], min_frequency=1) == {"Check bounds": 1}
@@ -23,26 +25,25 @@ def test_a_lesson_counts_once_in_a_reflection_however_often_it_says_it():
 
 
 def test_near_duplicates_are_one_pattern_in_the_words_of_the_first():
-    told = ["Check  the bounds!", "check bounds", "CHECK A\nBOUNDS"]
-    (pattern,) = extract_patterns([reflected(f"r{n}", text) for n, text in enumerate(told)], min_frequency=3)
+    lessons = ["Check  the bounds!", "check bounds", "CHECK A\nBOUNDS"]
+    (pattern,) = extract_patterns([reflected(f"r{n}", text) for n, text in enumerate(lessons)], min_frequency=3)
     assert pattern.text == "Check  the bounds!"
 
 
-def test_a_negated_lesson_is_another_lesson():
-    assert counted([reflected("r1", "Use recursion"), reflected("r2", "Do not use recursion")]) == {}
-
-
-def test_the_most_frequent_comes_first_and_equals_stay_in_their_order():
-    said = ["y", "x", "z"], ["x", "y", "z"], ["z"]
-    patterns = extract_patterns([reflected(f"r{n}", *lessons) for n, lessons in enumerate(said)])
-    assert [pattern.text for pattern in patterns] == ["z", "y", "x"]
+@pytest.mark.parametrize(
+    ("lessons", "expected"),
+    [
+        ([["Use recursion"], ["Do not use recursion"]], []),
+        ([["y", "x", "z"], ["x", "y", "z"], ["z"]], ["z", "y", "x"]),  # most frequent first, ties in input order
+        ([["", "N/A", "..."]] * 3, []),
+        ([], []),
+    ],
+)
+def test_patterns_are_repeated_lessons_by_frequency(lessons, expected):
+    assert list(counted([reflected(f"r{n}", *texts) for n, texts in enumerate(lessons)])) == expected
 
 
 def test_insights_and_lessons_count_and_nothing_else():
     both = [reflected(f"r{n}", "lesson", key_insight="insight", action_items=("action",)) for n in range(2)]
     assert counted(both) == {"insight": 2, "lesson": 2}
-
-
-def test_what_says_nothing_is_no_pattern():
-    assert counted([reflected(f"r{n}", "", "N/A", "...", key_insight=" n/a") for n in range(3)]) == {}
-    assert extract_patterns([]) == []
+    assert counted([reflected(f"r{n}", key_insight=" n/a") for n in range(2)]) == {}

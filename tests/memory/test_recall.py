@@ -35,32 +35,35 @@ def ids(recollection):
     return [episode.episode_id for episode in recollection.episodes]
 
 
-def test_the_window_tells_its_omega():
-    recollection = Window("dynamic").select([episode(n) for n in range(1, 6)], TASK, NothingKnown())
-    assert (ids(recollection), recollection.omega) == (["t5"], 1)
+OWN = [episode(n) for n in range(1, 6)]
+LONG = [episode(n, code="x" * 5000) for n in (1, 2, 3)]
 
 
-def test_the_adaptive_window_begins_where_the_other_loops_left_it():
+@pytest.mark.parametrize(
+    ("policy", "own", "expected", "omega"),
+    [
+        (Window("dynamic"), OWN, ["t5"], 1),
+        (Window("all"), LONG, ["t1", "t2", "t3"], 3),
+        (Similar(k=2), LONG, ["y1", "x1"], None),  # the nearest last
+        (Similar(k=0), [], [], None),
+        (WindowThenSimilar(omega=1, k=2), OWN[:2], ["y1", "x1", "t2"], 1),
+    ],
+)
+def test_a_policy_selects_and_orders_episodes(policy, own, expected, omega):
+    recollection = policy.select(own, TASK, Others())
+    assert (ids(recollection), recollection.omega) == (expected, omega)
+
+
+def test_the_adaptive_window_starts_from_the_shared_omega():
     known = NothingKnown()
     known.omega = 2
-    own = [episode(1)]  # a failure of reward 0: one more
-    assert Window("adaptive").select(own, TASK, known).omega == 3
+    assert Window("adaptive").select([episode(1)], TASK, known).omega == 3  # a failure of reward 0: one more
 
 
-def test_the_nearest_stands_last():
-    assert ids(Similar(k=2).select([], TASK, Others())) == ["y1", "x1"]
-    assert ids(Similar(k=0).select([], TASK, Others())) == []
-
-
-def test_what_is_similar_is_asked_for_with_the_threshold_and_the_loop_so_far():
+def test_the_search_gets_the_threshold_and_the_loops_episodes():
     known = Others()
     Similar(k=2, min_score=0.5).select([episode(1)], TASK, known)
     assert known.asked == [("t", 1, 2, 0.5)]
-
-
-def test_other_loops_come_before_the_tasks_own():
-    recollection = WindowThenSimilar(omega=1, k=2).select([episode(1), episode(2)], TASK, Others())
-    assert (ids(recollection), recollection.omega) == (["y1", "x1", "t2"], 1)
 
 
 def test_each_of_the_two_has_a_budget_of_its_own():
@@ -79,23 +82,12 @@ def test_of_another_tasks_episode_its_task_counts_too():
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: Similar(k=-1), r"Similar\.k: got -1"),
-        (lambda: Similar(min_score=1.5), r"Similar\.min_score: got 1\.5"),
-        (lambda: Window(max_tokens=-1), r"Window\.max_tokens: got -1"),
-        (lambda: WindowThenSimilar(omega=-2), r"WindowThenSimilar\.omega: got -2"),
-    ],
+    ("policy", "option", "value"),
+    [(Similar, "k", -1), (Similar, "min_score", 1.5), (Window, "max_tokens", -1), (WindowThenSimilar, "omega", -2)],
 )
-def test_an_impossible_value_is_named(make, said):
-    with pytest.raises(ValueError, match=said):
-        make()
-
-
-def test_without_a_bound_the_whole_window_is_shown():
-    own = [episode(number, code="x" * 5000) for number in (1, 2, 3)]
-    assert ids(Window("all").select(own, TASK, Others())) == ["t1", "t2", "t3"]
-    assert ids(Similar(k=2).select(own, TASK, Others())) == ["y1", "x1"]
+def test_an_invalid_option_is_named(policy, option, value):
+    with pytest.raises(ValueError, match=rf"{policy.__name__}\.{option}: got {value}"):
+        policy(**{option: value})
 
 
 @given(st.lists(st.integers(0, 60), max_size=12), st.integers(0, 60))

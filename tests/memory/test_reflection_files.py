@@ -65,20 +65,17 @@ def test_a_loop_comes_back_as_it_was_written(files):
     assert (last.in_context, last.memory.size, last.memory.total) == ((2, 3, 4), 3, 5)
 
 
-def test_the_tenth_follows_the_ninth_and_the_thousandth_the_999th(files):
-    for number in (1000, 10, 999, 9, 100, 1):
-        files.write(made(number))
-    assert [file.attempt_number for file in files.read("my-loop")] == [1, 9, 10, 100, 999, 1000]
+def test_attempts_are_in_numeric_order_and_replaced_when_rewritten(files):
+    for number in (1000, 10, 999, 9, 100, 1, 1):
+        files.write(made(number, reward=number / 1000))
+    files.write(made(1, reward=0.2))
+    assert [(file.attempt_number, file.reward) for file in files.read("my-loop")] == [
+        (1, 0.2), (9, 0.009), (10, 0.01), (100, 0.1), (999, 0.999), (1000, 1.0),
+    ]  # fmt: skip
     assert (files.folder / "my-loop" / "1000.json").is_file()
 
 
-def test_writing_an_attempt_again_replaces_its_file(files):
-    files.write(made(1, reward=0.1))
-    files.write(made(1, reward=0.2))
-    assert [file.reward for file in files.read("my-loop")] == [0.2]
-
-
-def test_a_loop_that_restarts_leaves_no_files_of_the_one_that_was_cut_off(files):
+def test_a_restarted_loop_removes_the_later_files_of_the_first(files):
     for number in (1, 2, 3, 1, 2):
         files.note(made(number))
     assert [file.attempt_number for file in files.read("my-loop")] == [1, 2]
@@ -102,7 +99,9 @@ def test_other_files_in_a_loops_folder_are_left_alone(files):
     assert files.read("my-loop") == [made(1)]
 
 
-def test_a_passed_attempt_needs_no_reflection_and_a_failed_one_does(files):
+def test_a_failed_attempt_needs_a_reflection_with_any_text(files):
+    changed(files.write(made(1)), reflection__root_cause="", reflection__what_to_change="")
+    assert files.faults("my-loop") == []
     files.write(made(1, passed=True, reflection=None))
     assert files.read("my-loop")[0].reflection is None
     with pytest.raises(StoreError, match=r"my-loop/002\.json: reflection: got None"):
@@ -118,13 +117,13 @@ WRONG = [
     ({"reflection__category": "boredom"}, "reflection.category: got 'boredom', expected one of syntax, "),
     (
         {f"reflection__{field}": " " for field in WORDS},
-        "reflection: got no words, expected some in root_cause, what_went_wrong, what_to_change, what_worked, text",
+        "reflection: got blank texts, expected at least one of root_cause, what_went_wrong, what_to_change",
     ),
     ({"reflection__what_to_change": ...}, "reflection.what_to_change: got nothing, expected a value"),
     ({"reflection__lessons": ["a", 5]}, "reflection.lessons[1]: got ['a', 5], expected str"),
     ({"reflection__usage__calls": "x"}, "reflection.usage.calls: got 'x', expected int"),
     ({"reflection": "words"}, "reflection: got 'words', expected object | null"),
-    ({"reflection": None}, "reflection: got None, expected the words about an attempt that failed"),
+    ({"reflection": None}, "reflection: got None, expected the reflection on a failed attempt"),
     ({"memory": None}, "memory: got None, expected object"),
     ({"memory__capacity": 0}, "memory.capacity: got 0, expected 1 or more"),
     ({"memory__size": -1}, "memory.size: got -1, expected 0 or more"),
@@ -137,11 +136,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("values", "told"), WRONG, ids=[told for _, told in WRONG])
-def test_a_fault_is_named_with_its_file_and_place(files, values, told):
+@pytest.mark.parametrize(("values", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_a_fault_is_named_with_its_file_and_place(files, values, message):
     changed(files.write(made(3)), **values)
     (fault,) = files.faults("my-loop")
-    assert fault.startswith(f"{files.folder}/my-loop/003.json: {told}")
+    assert fault.startswith(f"{files.folder}/my-loop/003.json: {message}")
     with pytest.raises(StoreError) as caught:
         files.read("my-loop")
     assert fault in str(caught.value)
@@ -172,7 +171,7 @@ def test_a_file_whose_name_is_written_otherwise_is_named(files):
     assert files.faults("my-loop") == [f"{path.with_name('1.json')}: name: got 1.json, expected 001.json"]
 
 
-def test_what_breaks_the_rules_is_not_written_and_the_older_file_stands(files):
+def test_an_invalid_file_is_not_written_and_the_older_one_stays(files):
     path = files.write(made(1))
     with pytest.raises(StoreError, match=r"001\.json: reward: got 1.2.*001\.json: memory\.capacity: got 0"):
         files.write(replace(made(1, reward=1.2), memory=MemoryState(capacity=0, size=0, in_context=0, total=0)))
@@ -192,7 +191,7 @@ def test_no_loop_is_named_by_a_path(files, name):
 
 
 @pytest.mark.parametrize("name", ["run 1, HumanEval-0", "ü", "a.b", "ralph-task-123"])
-def test_any_plain_name_names_a_loop(files, name):
+def test_any_plain_name_is_a_loop_id(files, name):
     files.write(made(1, name))
     assert files.loops() == [name]
     assert files.read(name) == [made(1, name)]
@@ -203,35 +202,23 @@ def test_every_class_of_the_rules_is_a_category():
     assert tuple(CLASSES) == tuple(Category)[: len(CLASSES)]
 
 
-def test_a_control_may_leave_fields_empty(files):
-    path = files.write(made(1))
-    changed(path, reflection__root_cause="", reflection__what_to_change="")
-    assert files.faults("my-loop") == []
-
-
 def test_a_disk_that_takes_nothing_is_an_error_that_names_the_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"file/my-loop/001\.json: not written"):
         ReflectionFiles(tmp_path / "file").write(made(1))
 
 
-def test_a_reader_never_meets_a_part_of_a_file(files):
+def test_concurrent_readers_and_writers_see_whole_files(files):
     files.write(made(1))
-    long = [replace(REFLECTION, text=letter * 50_000) for letter in "ab"]
-    seen = []
-    with ThreadPoolExecutor(1) as thread:
-        written = thread.submit(lambda: [files.write(made(1, reflection=long[n % 2])) for n in range(40)])
-        while not written.done():
-            seen += files.read("my-loop")
-    assert len(written.result()) == 40
-    assert {file.reflection.text for file in seen + files.read("my-loop")} <= {"", "a" * 50_000, "b" * 50_000}
-
-
-def test_threads_that_write_one_file_leave_one_of_their_contents(files):
+    contents = [made(1, reflection=replace(REFLECTION, text=letter * 50_000)) for letter in "ab"]
+    read = []
     with ThreadPoolExecutor(8) as threads:
-        assert len(list(threads.map(lambda n: files.write(made(1, reward=n / 10)), range(8)))) == 8
-    (file,) = files.read("my-loop")
-    assert file.reward in [n / 10 for n in range(8)]
+        written = [threads.submit(files.write, contents[n % 2]) for n in range(40)]
+        while not all(future.done() for future in written):
+            read += files.read("my-loop")
+    assert all(future.result() for future in written)
+    assert all(file in (made(1), *contents) for file in read)
+    assert files.read("my-loop")[0] in contents
     assert [path.name for path in (files.folder / "my-loop").iterdir()] == ["001.json"]
 
 

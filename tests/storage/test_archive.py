@@ -1,4 +1,4 @@
-"""Export and import in one file; what a bad file does to a store: nothing."""
+"""Export and import as one file; a bad file changes nothing."""
 
 import json
 import os
@@ -18,7 +18,7 @@ GOOD = (
 )
 
 
-def test_the_files_of_a_jsonl_store_one_behind_the_other_are_an_export(tmp_path, episode):
+def test_the_concatenated_files_of_a_jsonl_store_are_an_export(tmp_path, episode):
     store, copy = Jsonl(tmp_path / "kept"), InMemory()
     store.append([episode("e1"), Wisdom(wisdom_id="w", pattern="p", frequency=2, impact=0.0, domain="code")])
     joined = "".join(path.read_text() for path in sorted((tmp_path / "kept").iterdir()))
@@ -27,52 +27,45 @@ def test_the_files_of_a_jsonl_store_one_behind_the_other_are_an_export(tmp_path,
     assert list(copy.read(Episode)) == list(store.read(Episode))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (GOOD, "line 1: got no header"),
-        (HEADER + GOOD + GOOD[:50], "line 3: .*truncated"),
-        (HEADER + GOOD + '{"episode_id":"e2"}\n', "line 3: .*required field `agent_id`"),
-        (HEADER + GOOD + GOOD.replace('"a"', '""'), "line 3: .*agent_id: got '', expected who made"),
-        ('{"kind":"episodes","schema":2}\n' + GOOD, "line 1: got schema 2"),
-        (HEADER + GOOD + '{"kind":"dreams","schema":1}\n', "line 3: got no header"),
-        (HEADER + "\xff\n", "line 2"),
-    ],
-)
-def test_a_bad_line_is_named_and_nothing_is_imported(tmp_path, text, said):
-    store = InMemory()
-    (tmp_path / "in.jsonl").write_bytes(text.encode("latin-1"))
-    with pytest.raises(StoreError, match=said):
-        load(store, tmp_path / "in.jsonl")
-    assert list(store.read(Episode)) == []
+EPISODE = json.loads(GOOD)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("name", "text", "message"),
     [
-        ({"schema": 3}, "schema 3"),
+        ("in.jsonl", GOOD, "line 1: got no header"),
+        ("in.jsonl", HEADER + GOOD + GOOD[:50], "line 3: .*truncated"),
+        ("in.jsonl", HEADER + GOOD + '{"episode_id":"e2"}\n', "line 3: .*required field `agent_id`"),
+        ("in.jsonl", HEADER + GOOD + GOOD.replace('"a"', '""'), "line 3: .*agent_id: got '', expected who made"),
+        ("in.jsonl", '{"kind":"episodes","schema":2}\n' + GOOD, "line 1: got schema 2"),
+        ("in.jsonl", HEADER + GOOD + '{"kind":"dreams","schema":1}\n', "line 3: got no header"),
+        ("in.jsonl", HEADER + "\xff\n", "line 2"),
+        ("in.json", {"schema": 3}, "schema 3"),
+        ("in.json", {"schema": 1, "episodes": [EPISODE, {"episode_id": "e2"}]}, r"agent_id.*episodes\[(1|\.\.\.)\]"),
         (
-            {"schema": 1, "episodes": [json.loads(GOOD), {"episode_id": "e2"}]},
-            r"agent_id.*episodes\[1\]|episodes\[\.\.\.\]",
-        ),
-        (
-            {"schema": 1, "episodes": [json.loads(GOOD), {**json.loads(GOOD), "agent_id": ""}]},
+            "in.json",
+            {"schema": 1, "episodes": [EPISODE, {**EPISODE, "agent_id": ""}]},
             r"episodes\[1\]: .*agent_id: got '', expected who",
         ),
-        ([], "expected an export"),
+        ("in.json", [], "expected an export"),
     ],
 )
-def test_bad_json_is_named_and_nothing_is_imported(tmp_path, value, said):
+def test_a_bad_record_is_named_and_nothing_is_imported(tmp_path, name, text, message):
     store = InMemory()
-    (tmp_path / "in.json").write_text(json.dumps(value))
-    with pytest.raises(StoreError, match=said):
-        load(store, tmp_path / "in.json")
+    (tmp_path / name).write_bytes((text if isinstance(text, str) else json.dumps(text)).encode("latin-1"))
+    with pytest.raises(StoreError, match=message):
+        load(store, tmp_path / name)
     assert list(store.read(Episode)) == []
 
 
-def test_a_missing_file_is_said(tmp_path):
-    with pytest.raises(StoreError, match=r"nowhere.jsonl: it cannot be imported .No such file"):
-        load(InMemory(), tmp_path / "nowhere.jsonl")
+def test_a_missing_file_and_a_pipe_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")  # cannot be read twice
+    for name, message in (
+        ("nowhere.jsonl", r"nowhere.jsonl: cannot be imported .No such file"),
+        ("pipe.jsonl", r"pipe\.jsonl: a folder, pipe or device; expected a regular file"),
+    ):
+        with pytest.raises(StoreError, match=message):
+            load(InMemory(), tmp_path / name)
 
 
 def test_an_export_that_fails_leaves_the_older_one_standing(tmp_path, episode):
@@ -91,10 +84,4 @@ def test_an_import_replaces_what_it_knows(tmp_path, episode):
     store.append([episode("e1", code="older"), episode("e2")])
     (tmp_path / "in.jsonl").write_text(HEADER + GOOD)
     load(store, tmp_path / "in.jsonl")
-    assert [(one.episode_id, one.code) for one in store.read(Episode)] == [("e1", ""), ("e2", "c")]
-
-
-def test_a_pipe_is_refused_since_it_cannot_be_read_twice(tmp_path):
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(StoreError, match=r"pipe\.jsonl: a folder, pipe or device; expected a regular file"):
-        load(InMemory(), tmp_path / "pipe.jsonl")
+    assert [(record.episode_id, record.code) for record in store.read(Episode)] == [("e1", ""), ("e2", "c")]

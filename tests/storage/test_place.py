@@ -66,7 +66,7 @@ def test_every_config_opens_its_store(tmp_path, server, name, kind):
 def test_a_full_disk_keeps_whole_appends_alone(tmp_path, fill, episode, name, size):
     returned, error = fill(tmp_path / name, size)
     assert returned > 0
-    assert "cannot be appended to" in error and "free some space and try again; what it kept before stands" in error
+    assert "cannot be appended to" in error and "free some space and try again; earlier records are intact" in error
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with closing(opened(tmp_path / name)) as store:

@@ -67,7 +67,7 @@ def rows(url, table):
         return connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
 
 
-def test_a_run_finds_out_the_same_whatever_its_storage_and_tells_no_password(words, tmp_path, url, capfd):
+def test_results_do_not_depend_on_storage_and_no_password_leaks(words, tmp_path, url, capfd):
     assert cli.main(["run", *words("files")]) == 0
     assert cli.main(["run", *words("shared", "storage=postgres", "caps.calls=100")]) == 0
     local, shared = the_run(tmp_path / "files"), the_run(tmp_path / "shared")
@@ -108,7 +108,7 @@ def test_the_storage_is_no_part_of_what_is_measured_but_a_store_is(monkeypatch, 
     assert digest_of(compose("storage=postgres", "store=postgresql")) == with_store[0]
 
 
-def test_what_a_run_learns_goes_where_the_storage_says_and_commands_read_it(words, tmp_path, url, capsys):
+def test_records_go_to_the_configured_database(words, tmp_path, url, capsys):
     assert cli.main(["run", *words("runs", "storage=postgres", "store=postgresql")]) == 0
     assert len(rows(url, "episodes")) == sum(map(len, the_run(tmp_path / "runs").attempts.values())) > 4
     assert cli.main(["memory", "show", "--store", url]) == 0
@@ -198,7 +198,7 @@ def test_a_run_goes_on_when_the_server_restarts(words, tmp_path, url, server, un
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["none", "postgresql"])
-def test_a_run_whose_server_stays_away_stops_and_is_resumed_without_paying_twice(
+def test_a_run_without_its_server_stops_and_resumes_at_no_cost(
     words, tmp_path, url, server, undisturbed, disturbed, monkeypatch, store
 ):
     command = words("runs", "storage=postgres", f"store={store}", "workers=1")

@@ -1,4 +1,4 @@
-"""The embedding cache: equal texts are embedded once, across runs and processes."""
+"""The embedding cache, across runs and processes, and its replay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import threading
 import warnings
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,18 +27,17 @@ LAYOUT = Layout(
 )
 """`digest`: SHA-256 of the text; `vector`: little-endian float32; `checksum`: CRC-32 of `vector`."""
 CHUNK = 1024
-"""Texts that are looked up, embedded and stored together: what a killed process loses at most."""
+"""Texts per transaction: a killed process loses at most these."""
 
 
 class CachedEmbedder:
-    """`embedder`, asked once for every text; later equal texts are answered from the file at `path`.
+    """`embedder` with a cache in the SQLite file `path`; None: no cache. Thread-safe.
 
-    A file that is damaged, read-only or full costs time and one warning, never a vector. Without a path nothing is
-    kept. Thread-safe.
+    A damaged, read-only or full file costs time and one warning, never a vector.
     """
 
     hits: int
-    """Texts that were not embedded: known, or repeated within a call."""
+    """Texts answered from the cache, or repeated within a call."""
     misses: int
 
     def __init__(self, embedder: Embedder, path: str | Path | None) -> None:
@@ -50,7 +49,7 @@ class CachedEmbedder:
         self._opened = self._warned = False
         self._writable = True
 
-    # Read late, since an embedder may have to load its weights first.
+    # Lazy, since an embedder may have to load its weights first.
     @cached_property
     def fingerprint(self) -> str:
         return self._embedder.fingerprint
@@ -60,7 +59,7 @@ class CachedEmbedder:
         return self._embedder.dimensions
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
-        """As `embedder` does; it receives only texts that are not known, each once."""
+        """As `Embedder.embed`; `embedder` gets only unknown texts, each once."""
         import numpy as np
 
         if self._path is None or not texts:
@@ -70,9 +69,7 @@ class CachedEmbedder:
         return np.concatenate(chunks)
 
     def _embed_chunk(self, texts: Sequence[str]) -> NDArray[float32]:
-        import numpy as np
-
-        digests = [hashlib.sha256(text.encode(errors="surrogatepass")).digest() for text in texts]
+        digests = [_digest(text) for text in texts]
         vectors = self._read(set(digests))
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in vectors}
         with self._lock:
@@ -83,36 +80,26 @@ class CachedEmbedder:
             new = {digest: row.tobytes() for digest, row in zip(missing, rows, strict=True)}
             self._write(new)
             vectors |= new
-        joined = bytearray().join(vectors[digest] for digest in digests)
-        return np.frombuffer(joined, "<f4").reshape(len(texts), -1).astype(np.float32, copy=False)
+        return _matrix([vectors[digest] for digest in digests])
 
-    def _read(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
-        values = (self.fingerprint, *digests)
-        marks = ",".join("?" * (len(values) - 1))
-        statement = f"SELECT digest, vector, checksum FROM embeddings WHERE fingerprint = ? AND digest IN ({marks})"
+    def _read(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
+        fingerprint = self.fingerprint
         with self._lock:
             if (table := self._open()) is None:
                 return {}
             try:
-                rows: list[tuple[Any, ...]] = table.rows(statement, values)
+                vectors = _stored(table.rows, fingerprint, digests)
             except FAULTS as problem:
                 self._warn(problem)
                 self._drop()
                 return {}
-        return {digest: vector for digest, vector, checksum in rows if zlib.crc32(vector) == checksum}
+        return {digest: vector for digest, vector in vectors.items() if vector is not None}
 
     def _write(self, vectors: dict[bytes, bytes]) -> None:
         def insert(execute: Execute) -> tuple[None, bool]:
             for digest, vector in vectors.items():
-                execute(
-                    "INSERT OR REPLACE INTO embeddings VALUES (:fingerprint, :digest, :vector, :checksum)",
-                    {
-                        "fingerprint": self.fingerprint,
-                        "digest": digest,
-                        "vector": vector,
-                        "checksum": zlib.crc32(vector),
-                    },
-                )
+                row = {"name": self.fingerprint, "digest": digest, "vector": vector, "checksum": zlib.crc32(vector)}
+                execute("INSERT OR REPLACE INTO embeddings VALUES (:name, :digest, :vector, :checksum)", row)
             return None, True
 
         with self._lock:
@@ -122,7 +109,7 @@ class CachedEmbedder:
                 table.transaction(insert)
             except FAULTS as problem:
                 self._warn(problem)
-                self._writable = False  # what it holds is still read
+                self._writable = False  # stored vectors are still read
 
     def _open(self) -> FileTable | None:
         if self._opened or self._path is None:
@@ -148,13 +135,13 @@ class CachedEmbedder:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"cache.embeddings: {self._path} cannot be used in full ({problem}), so texts are embedded again each "
-                "time; free its disk, make it writable, or move it away to begin a new one",
+                f"cache.embeddings: {self._path} cannot be fully used ({problem}), so texts are embedded again each "
+                "time; free its disk, make it writable, or move it away to start a new one",
                 stacklevel=2,
             )
 
     def close(self) -> None:
-        """Close the file, in which everything embedded is already, and what the embedder itself holds open."""
+        """Close the file and the embedder."""
         with self._lock:
             self._drop()
         if close := getattr(self._embedder, "close", None):
@@ -162,14 +149,17 @@ class CachedEmbedder:
 
 
 class ReplayEmbedder:
-    """Vectors from the embedding-cache file at `path`, which is first opened when one is asked for. Thread-safe.
+    """Vectors from the embedding cache `path`, opened at first use. Thread-safe.
 
-    `fingerprint`: whose vectors, where the file holds those of several embedders; "" for the only one there.
+    Parameters
+    ----------
+    fingerprint
+        Selects an embedder where the file has several; "": the only one.
 
     Raises
     ------
     ModelError
-        On the first use: the file cannot be used, holds no such embedder, or does not hold a text.
+        At first use: the file cannot be read, has no such embedder, or lacks a text.
     """
 
     def __init__(self, path: str | Path, fingerprint: str = "") -> None:
@@ -179,48 +169,65 @@ class ReplayEmbedder:
 
     @cached_property
     def fingerprint(self) -> str:
-        recorded = [name for (name,) in self._rows("SELECT DISTINCT fingerprint FROM embeddings ORDER BY fingerprint")]
+        rows = self._rows("SELECT DISTINCT fingerprint FROM embeddings ORDER BY fingerprint", ())
+        recorded = [str(name) for (name,) in rows]
         if self._wanted in recorded:
             return self._wanted
         if len(recorded) == 1 and not self._wanted:
-            return str(recorded[0])
+            return recorded[0]
         wanted = f"none of {self._wanted}" if self._wanted else "no single embedder's"
         raise ModelError(f"{self.path} holds vectors of {', '.join(recorded) or 'no embedder'}, {wanted}")
 
     @cached_property
     def dimensions(self) -> int:
-        (vector,) = self._rows("SELECT vector FROM embeddings WHERE fingerprint = ? LIMIT 1", self.fingerprint)[0]
-        return len(vector) // 4
+        statement = "SELECT length(vector) / 4 FROM embeddings WHERE fingerprint = ? LIMIT 1"
+        return int(self._rows(statement, (self.fingerprint,))[0][0])
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
         import numpy as np
 
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
-        rows = [self._vector(text) for text in texts]
-        return np.frombuffer(b"".join(rows), "<f4").reshape(len(rows), -1).astype(np.float32)
+        return _matrix([self._vector(text) for text in texts])
 
     def _vector(self, text: str) -> bytes:
-        digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
-        rows = self._rows(
-            "SELECT vector, checksum FROM embeddings WHERE fingerprint = ? AND digest = ?", self.fingerprint, digest
-        )
-        if not rows:
+        digest = _digest(text)
+        vectors = _stored(self._rows, self.fingerprint, [digest])
+        if not vectors:
             raise ModelError(f"{self.path} holds no vector of the text that begins {text[:80]!r}")
-        vector: bytes
-        vector, checksum = rows[0]
-        if zlib.crc32(vector) != checksum:
+        if (vector := vectors[digest]) is None:
             raise ModelError(
                 f"{self.path}: the vector of the text that begins {text[:80]!r} is damaged; record it again"
             )
         return vector
 
-    def _rows(self, statement: str, *values: str | bytes) -> list[tuple[Any, ...]]:
+    def _rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
             return self._table.rows(statement, values)
         except FAULTS as error:
             raise ModelError(f"{self.path} cannot be used as recorded embeddings ({error})") from error
 
     def close(self) -> None:
-        """Close the file; the next question opens it again."""
+        """Close the file; the next use opens it again."""
         self._table.close()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+
+
+def _stored(
+    rows: Callable[[str, Sequence[object]], list[tuple[Any, ...]]], fingerprint: str, digests: Collection[bytes]
+) -> dict[bytes, bytes | None]:
+    """Stored vectors by digest; None for a damaged one."""
+    marks = ",".join("?" * len(digests))
+    statement = f"SELECT digest, vector, checksum FROM embeddings WHERE fingerprint = ? AND digest IN ({marks})"
+    stored = rows(statement, (fingerprint, *digests))
+    return {digest: vector if zlib.crc32(vector) == checksum else None for digest, vector, checksum in stored}
+
+
+def _matrix(vectors: Sequence[bytes]) -> NDArray[float32]:
+    """One row per vector, writable."""
+    import numpy as np
+
+    return np.frombuffer(bytearray().join(vectors), "<f4").reshape(len(vectors), -1).astype(np.float32, copy=False)

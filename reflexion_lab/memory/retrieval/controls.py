@@ -1,4 +1,4 @@
-"""Control retrievers: chance, and the newest documents. Neither reads a document."""
+"""Control retrievers, which ignore the texts: random documents, and the newest."""
 
 from __future__ import annotations
 
@@ -8,59 +8,48 @@ from collections.abc import Sequence
 from reflexion_lab.protocols import Hit
 
 
-class _Living:
-    """Numbers of the living documents."""
-
+class _Control:
     def __init__(self) -> None:
-        self.first = self.end = 0
+        self._first = self._end = 0
 
     def add(self, documents: Sequence[str]) -> None:
-        self.end += len(documents)
+        self._end += len(documents)
 
     def forget(self, before: int) -> None:
-        self.first = max(self.first, min(before, self.end))
+        self._first = max(self._first, min(before, self._end))
 
-    def hits(self, numbers: Sequence[int]) -> list[Hit]:
-        """Scores 1 - place / documents, places from 0: they fall evenly, and none is 0."""
-        count = self.end - self.first
-        return [Hit(number, 1 - place / count) for place, number in enumerate(numbers)]
+    def _hits(self, numbers: Sequence[int]) -> list[Hit]:
+        """Scores 1 - rank / documents, ranks from 0: above 0 and evenly spaced."""
+        count = self._end - self._first
+        return [Hit(number, 1 - rank / count) for rank, number in enumerate(numbers)]
 
 
-class Random:
-    """Draws documents without replacement, each as likely as any other; one query draws the same ones again, and
-    fewer of them are the first of more. The draws depend on the seed, the query and the living documents alone.
-
-    A hit's score says its place among all documents and nothing else. Any query will do, an empty one too.
+class Random(_Control):
+    """A uniform random sample without replacement, fixed by the seed, the query and the document numbers. Samples are
+    nested: a larger k contains every smaller one. Scores encode the rank only.
     """
 
     def __init__(self, seed: int = 0) -> None:
+        super().__init__()
         self.seed = seed
-        self._living = _Living()
-        self.add = self._living.add
-        self.forget = self._living.forget
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        first, count = self._living.first, self._living.end - self._living.first
-        # As bytes, since a query may hold half a character.
-        chance = random.Random(f"{self.seed}:{query}".encode(errors="surrogatepass"))
-        # The beginning of a Fisher-Yates shuffle; only what has moved is written down.
-        moved: dict[int, int] = {}
-        drawn = []
+        count = self._end - self._first
+        # Encoded, since a query may contain a lone surrogate.
+        generator = random.Random(f"{self.seed}:{query}".encode(errors="surrogatepass"))
+        # The first k steps of a Fisher-Yates shuffle; only swapped positions are stored.
+        swapped: dict[int, int] = {}
+        sample = []
         for place in range(min(k, count)):
-            other = chance.randrange(place, count)
-            drawn.append(first + moved.get(other, other))
-            moved[other] = moved.get(place, place)
-        return self._living.hits(drawn)
+            other = generator.randrange(place, count)
+            sample.append(self._first + swapped.get(other, other))
+            swapped[other] = swapped.get(place, place)
+        return self._hits(sample)
 
 
-class Recency:
-    """The newest documents, newest first, whatever the query says. A hit's score says its place and nothing else."""
-
-    def __init__(self) -> None:
-        self._living = _Living()
-        self.add = self._living.add
-        self.forget = self._living.forget
+class Recency(_Control):
+    """The newest documents, newest first. Scores encode the rank only."""
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        newest = range(self._living.end - 1, self._living.first - 1, -1)
-        return self._living.hits(newest[: max(k, 0)])
+        newest = range(self._end - 1, self._first - 1, -1)
+        return self._hits(newest[: max(k, 0)])

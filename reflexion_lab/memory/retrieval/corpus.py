@@ -1,12 +1,13 @@
-"""Documents as lists of words, with an index that is rebuilt when it is asked for after a change; and the best scores.
+"""Base class of lexical retrievers with a rebuilt index, and selection of the best scores.
 
-Memory changes between rounds of tasks only, so that a rebuild serves all queries of a round.
+Shared memory changes only between rounds of tasks, so one rebuild serves all queries of a round.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from reflexion_lab.protocols import Hit
@@ -18,40 +19,23 @@ if TYPE_CHECKING:
 Array: TypeAlias = "NDArray[Any]"
 Index = TypeVar("Index")
 BLOCK = 256
-"""Scores that share a maximum while the k-th best is looked for."""
+"""Scores per block; the block maxima bound the k-th best score."""
 
 
-class Corpus(Generic[Index]):
-    """Documents that come, in order, and go, the oldest first. Thread-safe.
+class Corpus(ABC, Generic[Index]):
+    """Documents as lists of words, indexed by the first query after a change. Thread-safe."""
 
-    Parameters
-    ----------
-    build
-        Makes the index of the living documents, of which at least one holds a word.
-    min_length
-        Characters of the shortest word that counts, 1 or more.
-
-    Raises
-    ------
-    ConfigError
-        `min_length` is below 1.
-    """
-
-    def __init__(self, build: Callable[[list[list[str]]], Index], min_length: int) -> None:
-        self._build = build
+    def __init__(self, min_length: int) -> None:
         self._min_length = min_length
         self._documents: list[list[str]] = []
         self._first = 0
-        """The number of the oldest living document."""
+        """Number of the oldest remaining document."""
         self._index: Index | None = None
         self._lock = threading.Lock()
 
-    def words(self, text: str) -> list[str]:
-        return tokens(text, self._min_length)
-
     def add(self, documents: Sequence[str]) -> None:
         with self._lock:
-            self._documents += map(self.words, documents)
+            self._documents += map(self._words, documents)
             self._index = None
 
     def forget(self, before: int) -> None:
@@ -61,28 +45,39 @@ class Corpus(Generic[Index]):
                 self._first += gone
                 self._index = None
 
-    def indexed(self) -> tuple[int, Index | None]:
-        """The number of the first living document, and their index; None where none of them holds a word."""
+    def rank(self, query: str, k: int) -> list[Hit]:
         with self._lock:
             if self._index is None and any(self._documents):
                 self._index = self._build(self._documents)
-            return self._first, self._index
+            first, index = self._first, self._index
+        return [] if index is None or k < 1 else self._rank(index, self._words(query), k, first)
+
+    @abstractmethod
+    def _build(self, documents: list[list[str]]) -> Index:
+        """Index of the remaining documents, at least one of which has a word."""
+
+    @abstractmethod
+    def _rank(self, index: Index, words: list[str], k: int, first: int) -> list[Hit]:
+        """The `k` best documents; `first` is the number of the oldest one in `index`."""
+
+    def _words(self, text: str) -> list[str]:
+        return tokens(text, self._min_length)
 
 
 def best(scores: Array, k: int, first: int, digits: int | None = None) -> list[Hit]:
-    """The `k` best scores above 0, equal ones from the last to the first.
+    """The `k` best positive scores, the newer document first on a tie.
 
     Parameters
     ----------
     first
-        The number of the document that `scores[0]` belongs to.
+        Document number of `scores[0]`.
     digits
-        Decimals that scores are rounded to before they are compared; None leaves them as they are.
+        Decimals to which scores are rounded; None: not rounded.
     """
     import numpy as np
 
     maxima = np.maximum.reduceat(scores, np.arange(0, len(scores), BLOCK)) if len(scores) else scores
-    # k blocks have a score of at least `bound`: lower scores are not among the k best.
+    # k block maxima reach `bound`, so no lower score is among the k best.
     bound = np.partition(maxima, -k)[-k] if k <= len(maxima) else 0.0
     bound -= 0.0 if digits is None else 10.0**-digits
     places = np.flatnonzero((scores > 0) & (scores >= bound))[::-1]

@@ -1,8 +1,8 @@
-"""Retrieval by sentence embeddings: the documents whose vectors point the same way as the query's.
+"""Embedding retrieval: cosine similarity of sentence vectors.
 
-The search is exact, over a growing matrix of unit vectors. Not scikit-learn's `NearestNeighbors`: it leaves the order
-of ties open, and measured 60 ms of processor time a query (brute force, cosine) against 8 ms here with 65,536 vectors
-of 384 dimensions, 1.6 ms against 0.04 ms with 1,000.
+Exact search uses a growing matrix of unit vectors. scikit-learn's `NearestNeighbors` leaves the order of ties open and
+measured 60 ms of CPU time per query (brute force, cosine) against 8 ms here with 65,536 vectors of 384 dimensions,
+1.6 ms against 0.04 ms with 1,000.
 """
 
 from __future__ import annotations
@@ -20,22 +20,17 @@ if TYPE_CHECKING:
 
 
 class EmbeddingRetriever:
-    """Scores by the cosine of two texts' vectors; a negative cosine, which says no more than 0, counts as 0.
+    """Cosine similarity of sentence vectors; negative values count as 0.
 
-    Several threads may rank at once, but not while one adds or forgets.
+    Concurrent `rank` calls are safe, but not during `add` or `forget`.
 
     Parameters
     ----------
     embedder
-        Best one that remembers what it embedded.
+        Preferably cached.
     approximate_beyond
-        More documents than this are searched approximately; 0 for never. An exact search of 65,536 vectors of
+        Number of documents above which search is approximate; 0: never. Exact search of 65,536 vectors of
         384 dimensions takes 5 ms on 2 cores.
-
-    Raises
-    ------
-    ConfigError
-        `approximate_beyond` is negative.
     """
 
     @validated
@@ -55,18 +50,18 @@ class EmbeddingRetriever:
 
 
 SMALLEST = 1024
-"""Rows of the first matrix."""
+"""Minimum capacity of the matrix, in rows."""
 ROUNDING = 1e-6
-"""Scores of a matrix product differ by less than this from one place in the matrix to another."""
+"""Upper bound on how much a dot product varies with its row in the matrix."""
 MOST_TIED = 4096
-"""Of more documents that are this near to the last place, the newest compete for it."""
+"""Limit on candidates tied for the last place; beyond it, only the newest compete."""
 
 
 class Vectors:
-    """A float32 matrix that doubles when it is full, of one row a document in the order of adding.
+    """Exact search in a float32 matrix with one row per document.
 
-    The score is the cosine, 0 where that is negative. Equal vectors score equally wherever they stand. Several threads
-    may rank at once, but not while one adds or forgets.
+    Scores are cosines clipped at 0; equal vectors have equal scores. Concurrent `rank` calls are safe, but not during
+    `add` or `forget`.
     """
 
     def __init__(self) -> None:
@@ -74,20 +69,20 @@ class Vectors:
         self._size = 0
         """Rows in use, forgotten ones included."""
         self._dropped = 0
-        """Documents whose rows are gone: the number of row 0."""
+        """Document number of row 0."""
         self.first = 0
-        """Documents with smaller numbers are forgotten."""
+        """Number of the oldest remaining document."""
 
     @property
     def total(self) -> int:
-        """Documents ever added."""
+        """Number of documents ever added."""
         return self._dropped + self._size
 
     def __len__(self) -> int:
         return max(0, self.total - self.first)
 
     def rows(self, numbers: NDArray[int64] | slice) -> NDArray[float32]:
-        """The vectors of documents that are not forgotten."""
+        """Vectors of remaining documents."""
         import numpy as np
 
         if self._matrix is None:
@@ -97,19 +92,18 @@ class Vectors:
         return self._matrix[numbers - self._dropped]
 
     def add(self, vectors: NDArray[float32]) -> None:
-        """Unit vectors, shape (documents, dimensions)."""
+        """Add unit vectors, shape (documents, dimensions)."""
         if len(vectors):
-            self._make_room(*vectors.shape)
-            assert self._matrix is not None
-            self._matrix[self._size : self._size + len(vectors)] = vectors
+            matrix = self._with_room(*vectors.shape)
+            matrix[self._size : self._size + len(vectors)] = vectors
             self._size += len(vectors)
 
     def forget(self, before: int) -> None:
-        """O(1): rows go when room is made, at most 32 moves for each that is forgotten."""
+        """Constant time; rows are removed by the next reallocation."""
         self.first = max(self.first, min(before, self.total))
 
     def rank(self, vector: NDArray[float32], k: int) -> list[Hit]:
-        """By one matrix product over all rows; see `Retriever.rank`. `vector` has length 1."""
+        """As `Retriever.rank`, for a unit vector."""
         import numpy as np
 
         if k <= 0 or not len(self):
@@ -118,37 +112,31 @@ class Vectors:
         return self.best(vector, self.first + _nearest(scores, k), k)
 
     def best(self, vector: NDArray[float32], numbers: NDArray[int64], k: int) -> list[Hit]:
-        """The `k` best of the documents named by `numbers`, in any order."""
+        """The `k` best of the documents `numbers`, in any order."""
         import numpy as np
 
-        # Row by row, unlike the matrix product, equal vectors give equal scores to the last digit.
+        # Unlike the matrix product, `vecdot` gives equal vectors bitwise equal scores.
         scores = np.clip(np.vecdot(self.rows(numbers), np.asarray(vector, np.float32)), 0.0, 1.0)
         order = np.lexsort((-numbers, -scores))[:k]
         pairs = zip(numbers[order].tolist(), scores[order].tolist(), strict=True)
         return [Hit(number, score) for number, score in pairs if score > 0]
 
-    def _make_room(self, more: int, dimensions: int) -> None:
+    def _with_room(self, more: int, dimensions: int) -> NDArray[float32]:
+        """The matrix with space for `more` rows. It is reallocated, without forgotten rows, at twice the size."""
         import numpy as np
 
-        capacity = 0 if self._matrix is None else len(self._matrix)
-        if self._size + more <= capacity:
-            return
-        gone = min(self.first - self._dropped, self._size)
-        remaining = self._size - gone
-        if self._matrix is not None and gone * 32 >= self._size and remaining + more <= capacity:
-            for start in range(0, remaining, gone):  # in steps that do not overlap, which numpy would copy first
-                stop = min(start + gone, remaining)
-                self._matrix[start:stop] = self._matrix[start + gone : stop + gone]
-        else:
-            grown = np.empty((max(2 * remaining, remaining + more, SMALLEST), dimensions), np.float32)
+        if self._matrix is None or self._size + more > len(self._matrix):
+            gone = min(self.first - self._dropped, self._size)
+            remaining = self._size - gone
+            matrix = np.empty((max(2 * remaining, remaining + more, SMALLEST), dimensions), np.float32)
             if self._matrix is not None:
-                grown[:remaining] = self._matrix[gone : self._size]
-            self._matrix = grown
-        self._size, self._dropped = remaining, self._dropped + gone
+                matrix[:remaining] = self._matrix[gone : self._size]
+            self._matrix, self._size, self._dropped = matrix, remaining, self._dropped + gone
+        return self._matrix
 
 
 def _nearest(scores: NDArray[float32], k: int) -> NDArray[int64]:
-    """Places of all scores that may be among the `k` best once rounding is settled."""
+    """Positions that can be among the `k` best within `ROUNDING`."""
     import numpy as np
 
     if k >= len(scores):
@@ -163,31 +151,31 @@ def _nearest(scores: NDArray[float32], k: int) -> NDArray[int64]:
 
 LISTS = 1024
 PROBED = 48
-"""Lists that a query looks into."""
+"""Lists searched per query."""
 PER_LIST = 64
-"""Minimum of training vectors per list; with fewer vectors, there are fewer lists."""
+"""Minimum number of training vectors per list; with fewer vectors there are fewer lists."""
 TRAINED_ON = 32
-"""Vectors for each list that k-means sees."""
+"""k-means training vectors per list."""
 CANDIDATES = 50
-"""Minimum of candidates that are compared exactly."""
+"""Minimum number of candidates that are compared exactly."""
 DEEPEST = 1000
-"""More hits than this are looked for exactly."""
+"""Largest k that is searched approximately."""
 ROUNDS = 5
-"""Of k-means."""
+"""k-means iterations."""
 SEED = 1234
 
 
 class ApproximateVectors:
-    """As `Vectors`, which answers until there are more than `beyond` vectors; then the lists propose and it decides.
+    """As `Vectors`, with candidates from a faiss inverted file above `beyond` vectors.
 
-    The lists are laid out once, by the first `beyond` vectors, in about 1 s. They hold 8-bit codes, a quarter of the
-    vectors' own memory. Scores and their order are exact; what may be missing are documents in lists not looked into.
-    The same vectors added in the same order give the same hits. Without faiss, search stays exact, with one warning.
+    Inverted lists are trained once, on the first `beyond` vectors, in about 1 s; they store 8-bit codes, a quarter of
+    the vectors' memory. Scores and order are exact; documents in unsearched lists may be missing. Deterministic: equal
+    vectors added in equal order give equal hits. Without faiss, search stays exact, with one warning.
 
     Parameters
     ----------
     beyond
-        Vectors; 0 searches exactly for ever.
+        0: always exact.
     """
 
     def __init__(self, beyond: int) -> None:
@@ -196,13 +184,13 @@ class ApproximateVectors:
         self._faiss: Any = None
         self._index: Any = None
         self._removed = 0
-        """Documents with smaller numbers are in no list."""
+        """Document numbers below are in no list."""
 
     def __len__(self) -> int:
         return len(self._exact)
 
     def add(self, vectors: NDArray[float32]) -> None:
-        """Unit vectors, shape (documents, dimensions)."""
+        """Add unit vectors, shape (documents, dimensions)."""
         start = self._exact.total
         self._exact.add(vectors)
         if self._index is not None:
@@ -211,18 +199,18 @@ class ApproximateVectors:
             self._build()
 
     def forget(self, before: int) -> None:
-        """O(1): lists are swept when an eighth of what they hold is forgotten."""
+        """Constant time; `add` removes forgotten documents from the lists when they are an eighth of them."""
         self._exact.forget(before)
 
     def rank(self, vector: NDArray[float32], k: int) -> list[Hit]:
         """As `Vectors.rank`."""
         if self._index is None or not 0 < k <= DEEPEST:
             return self._exact.rank(vector, k)
-        hits = self._proposed(vector, k)
+        hits = self._approximate(vector, k)
         return self._exact.rank(vector, k) if hits is None else hits
 
-    def _proposed(self, vector: NDArray[float32], k: int) -> list[Hit] | None:
-        """The best candidates of the lists; None where the newest of equal documents cannot be determined."""
+    def _approximate(self, vector: NDArray[float32], k: int) -> list[Hit] | None:
+        """The best candidates from the lists; None where the newest of equal documents cannot be determined."""
         import numpy as np
 
         wanted = max(CANDIDATES, 10 * k)
@@ -235,7 +223,7 @@ class ApproximateVectors:
         if len(hits) < k:
             return None
         coarse = dict(zip(numbers.tolist(), scores.tolist(), strict=False))
-        # Equal vectors have equal codes. As long as a worse code made it among the candidates, none of them is missing.
+        # Equal vectors have equal codes: as long as a worse code is among the candidates, none of them is missing.
         cut_off = len(numbers) == wanted and min(coarse[hit.number] for hit in hits) <= scores[-1] + ROUNDING
         return None if cut_off else hits
 

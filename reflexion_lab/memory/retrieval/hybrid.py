@@ -1,4 +1,4 @@
-"""Several retrievers as one, by reciprocal rank fusion."""
+"""Reciprocal rank fusion of several retrievers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,17 @@ from reflexion_lab.protocols import Hit, Retriever
 
 
 class Hybrid:
-    """Scores Σ 1 / (constant + place) over the retrievers that find a document, places from 1 (Cormack, Clarke and
-    Büttcher 2009), divided by the most that it can be: 1 for a document that all of them place first. Thread-safe
-    where they are.
+    """Reciprocal rank fusion: Σ 1 / (constant + rank), ranks from 1 (Cormack, Clarke and Büttcher 2009), scaled so that
+    a document ranked first by every retriever scores 1. Thread-safe if its retrievers are.
 
     Parameters
     ----------
     retrievers
-        Two or more, without documents yet.
+        At least two, empty.
     depth
-        Hits that each is asked for, at least; what it places below does not count.
+        Minimum number of hits requested from each; lower ranks do not count.
     constant
-        How little the first places stand out, 0 or more; 60 in the paper.
-
-    Raises
-    ------
-    ConfigError
-        An argument is out of range.
+        0 or more; larger values weigh ranks more evenly. 60 in the paper.
     """
 
     @validated
@@ -55,10 +49,10 @@ class Hybrid:
     def rank(self, query: str, k: int) -> list[Hit]:
         if k < 1:
             return []
-        parts = defaultdict(list)
+        shares = defaultdict(list)
         for retriever in self.retrievers:
-            for place, hit in enumerate(retriever.rank(query, max(self.depth, k)), 1):
-                parts[hit.number].append((self.constant + 1) / (self.constant + place))
-        # fsum: equal parts make equal scores, whichever retriever gave them.
-        hits = [Hit(number, math.fsum(shares) / len(self.retrievers)) for number, shares in parts.items()]
+            for rank, hit in enumerate(retriever.rank(query, max(self.depth, k)), 1):
+                shares[hit.number].append((self.constant + 1) / (self.constant + rank))
+        # fsum: the score does not depend on which retriever gave which rank.
+        hits = [Hit(number, math.fsum(parts) / len(self.retrievers)) for number, parts in shares.items()]
         return sorted(hits, key=lambda hit: (-hit.score, -hit.number))[:k]

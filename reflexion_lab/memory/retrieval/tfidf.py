@@ -1,8 +1,7 @@
-"""TF-IDF retrieval: the cosine between weighted word counts, by scikit-learn."""
+"""TF-IDF retrieval with scikit-learn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from reflexion_lab.limits import Positive, validated
@@ -10,43 +9,31 @@ from reflexion_lab.memory.retrieval.corpus import Corpus, best
 from reflexion_lab.protocols import Hit
 
 DIGITS = 12
-"""Decimals within which cosines tie; beyond them they depend on the order of their sums."""
+"""Decimals of a score; later ones depend on the order of summation."""
 
 
-class TfIdf:
-    """Scores the cosine of tf · idf vectors, tf the plain count and idf = ln((1 + N) / (1 + df)) + 1. Thread-safe.
-
-    They are those of scikit-learn's `TfidfVectorizer` fitted on the living documents: words of the query that none of
-    them holds do not count.
+class TfIdf(Corpus[tuple[Any, Any]]):
+    """Cosine of TF-IDF vectors with raw term counts and idf = ln((1 + N) / (1 + df)) + 1, as scikit-learn's
+    `TfidfVectorizer` fitted on the remaining documents. Unknown query words are ignored. Thread-safe.
 
     Parameters
     ----------
     min_length
-        Characters of the shortest word that counts, 1 or more.
+        Minimum word length in characters.
     """
 
     @validated
     def __init__(self, min_length: Positive = 1) -> None:
-        self._corpus = Corpus(_fitted, min_length)
+        super().__init__(min_length)
 
-    def add(self, documents: Sequence[str]) -> None:
-        self._corpus.add(documents)
+    def _build(self, documents: list[list[str]]) -> tuple[Any, Any]:
+        """The vectorizer and the sparse matrix of unit vectors."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
 
-    def forget(self, before: int) -> None:
-        self._corpus.forget(before)
+        vectorizer = TfidfVectorizer(analyzer=list)
+        return vectorizer, vectorizer.fit_transform(documents)
 
-    def rank(self, query: str, k: int) -> list[Hit]:
-        first, index = self._corpus.indexed()
-        if index is None or k < 1:
-            return []
+    def _rank(self, index: tuple[Any, Any], words: list[str], k: int, first: int) -> list[Hit]:
         vectorizer, vectors = index
-        cosines = vectors @ vectorizer.transform([self._corpus.words(query)]).T
+        cosines = vectors @ vectorizer.transform([words]).T
         return best(cosines.toarray().ravel(), k, first, DIGITS)
-
-
-def _fitted(documents: list[list[str]]) -> tuple[Any, Any]:
-    """The vectorizer, and the documents' unit vectors as its sparse matrix."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(analyzer=list)
-    return vectorizer, vectorizer.fit_transform(documents)

