@@ -74,8 +74,8 @@ def test_a_missing_layer_counts_for_no_total_and_is_said_plainly(attack_run, cap
     assert (result.hostile_total, result.sound) == (1, True)
     print_summary(result, lacking)
     out = capsys.readouterr().out
-    assert "not in force here: seccomp: a program may start processes" in out
-    assert "run model-written code on this machine only if you may lose it" in out
+    assert "not active here: seccomp: a program may start processes" in out
+    assert "run model-written code only on a machine that you can afford to lose" in out
 
 
 def test_expected_outcomes_are_told_in_few_words():

@@ -225,7 +225,7 @@ def test_nothing_is_imported_when_one_of_the_files_is_bad(lab, fill, held, episo
         lab("memory", "import", good, bad, "--store", other)
     assert held(Episode, other) == []
     for nothing in (tmp_path / "absent.jsonl", tmp_path):
-        with pytest.raises(ValueError, match=r"got (nothing|a folder of something else), expected a store, an export"):
+        with pytest.raises(ValueError, match=r"got (nothing|another kind of folder), expected a store, an export"):
             lab("memory", "import", good, nothing, "--store", other)
     assert held(Episode, other) == []
 
@@ -304,7 +304,7 @@ def test_prompts_come_from_the_benchmark_that_a_run_names(lab, place, held, tmp_
 
 
 def test_what_hidden_tests_have_taught_stays_outside(lab, place, held, run):
-    with pytest.raises(ValueError, match="got words of a loop that was shown hidden tests, expected another run"):
+    with pytest.raises(ValueError, match="got reflections of a loop that was shown hidden tests, expected another run"):
         lab("memory", "import", run(feedback_source="oracle"), "--store", place)
     assert held(Episode) == []
 

@@ -153,10 +153,10 @@ def test_stats_with_runs_print_the_transfer_report(lab, fill, write_run):
     assert (report["used"]["k"], report["used"]["n"]) == (1, 2)
     assert (report["read"]["wisdom"]["k"], report["read"]["wisdom"]["n"]) == (3, 3)
     assert report["against"]["lost"] == ["b[/x]"]
-    assert "negative transfer, solved without and not with: 1: b[/x]" in page.out
-    assert "gained, solved with and not without: 1: c" in page.out
+    assert "negative transfer, solved only without wisdom: 1: b[/x]" in page.out
+    assert "gained, solved only with wisdom: 1: c" in page.out
     assert "1 gained, 1 lost; p = 1, McNemar's exact test" in page.out
-    assert "wisdom that anybody read: 50.0 %" in page.out
+    assert "wisdom entries read at least once: 50.0 %" in page.out
 
 
 def test_runs_can_be_reported_without_a_store(lab, place, write_run):
