@@ -144,9 +144,13 @@ def _of_record(where: str, line: bytes, kind: type[Record]) -> Iterator[str]:
         yield from (f"{where}: {fault}" for fault in faults(record))
 
 
-SHARES = {Episode: ("confidence", "reward"), Wisdom: ("impact", "success_rate"), Mistake: ("severity",)}
+SHARES: dict[type, tuple[str, ...]] = {
+    Episode: ("confidence", "reward"),
+    Wisdom: ("impact", "success_rate"),
+    Mistake: ("severity",),
+}
 """Fields in [0, 1]."""
-MINIMA = {Episode: {"attempt_number": 1}, Wisdom: {"frequency": 2, "use_count": 0}}
+MINIMA: dict[type, dict[str, int]] = {Episode: {"attempt_number": 1}, Wisdom: {"frequency": 2, "use_count": 0}}
 
 
 def faults(record: Any) -> Iterator[str]:

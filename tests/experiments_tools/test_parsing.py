@@ -11,12 +11,9 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from experiments._tools import parsing as command
-from experiments._tools import replies_parsed as study
-from experiments._tools.parsing_causes import CAUSES
-from experiments._tools.parsing_plot import save
-from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, share, show
-from experiments._tools.replies import Words, recorded
-from experiments._tools.replies_parsed import extracted, parse_recorded, parsed
+from experiments._tools import replies as study
+from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, save, share, show
+from experiments._tools.replies import CAUSES, Words, extracted, parse_recorded, parsed, recorded
 from reflexion_lab.audit import stored_programs
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
@@ -139,7 +136,7 @@ def test_an_exception_is_told_and_ends_nothing(read, monkeypatch):
     def broken(*_):
         raise RecursionError("too deep")
 
-    reply = answer(fenced(RIGHT), code=RIGHT)
+    reply = answer(fenced(RIGHT), code=RIGHT, passed=False)
     monkeypatch.setattr(study, "extract", broken)
     monkeypatch.setattr(study, "parse_fields", broken)
     done = read(row(reply), row({"reflection": "words"}))
@@ -166,7 +163,7 @@ def test_intervals_count_tasks_and_not_replies(read):
     few = share(many, lambda one: one.passed)
     apart = [replace(one, task=replace(one.task, task_id=str(place))) for place, one in enumerate(many)]
     more = share(apart, lambda one: one.passed)
-    assert few.value == more.value == 1
+    assert few.share == more.share == 1
     assert few.low < 0.5 < more.low
 
 

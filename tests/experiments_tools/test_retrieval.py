@@ -14,8 +14,7 @@ from experiments._tools import retrieval as command
 from experiments._tools.contestants import NAMES, contestants
 from experiments._tools.probes import VIEWS, documents, known, probes, queries
 from experiments._tools.recollected import Recollected, recollect
-from experiments._tools.retrieval_plot import METHOD, draw, save
-from experiments._tools.retrieval_report import contents, found, gained, reached, show, speeds
+from experiments._tools.retrieval_report import METHOD, contents, draw, found, gained, reached, save, show, speeds
 from experiments._tools.retrievers_compared import compare
 from reflexion_lab.audit.transcripts import Feedback
 from reflexion_lab.memory.texts import query

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import bootstrap
 
-from experiments._tools.forest import forest
-from experiments._tools.retrieval_quality import Answer, Estimate, answer, difference, effective, quality
+from experiments._tools.output import forest, value_of
+from experiments._tools.retrieval_quality import Answer, answer, difference, quality
 from reflexion_lab.analysis.figures.style import caption
-from reflexion_lab.analysis.stats.intervals import wilson
+from reflexion_lab.analysis.stats.intervals import Estimate, effective, wilson
 
 mpl.use("Agg")
 
@@ -71,7 +71,7 @@ def test_an_impossible_ranking_is_refused(found, relevant, k):
 
 def test_hit_interval_is_wilsons_where_every_task_has_one_query():
     result = quality(answered([1.0] * 7 + [0.0] * 3), k=5).hit
-    assert result.value == 0.7
+    assert result.share == 0.7
     assert (result.low, result.high) == wilson(7, 10)
 
 
@@ -82,7 +82,7 @@ def test_queries_that_share_tasks_widen_every_interval():
     shared = quality(answered(each * 6, list(range(30)) * 6), k=5)
     assert (shared.queries, shared.tasks, apart.tasks) == (180, 30, 180)
     for wide, narrow in ((shared.hit, apart.hit), (shared.mrr, apart.mrr), (shared.ndcg, apart.ndcg)):
-        assert wide.value == narrow.value
+        assert value_of(wide) == value_of(narrow)
         assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
@@ -131,8 +131,8 @@ def test_a_seed_gives_one_interval_and_another_seed_another():
 @pytest.mark.parametrize(
     ("first", "second", "measure", "said"),
     [
-        (answered([1.0]), answered([1.0], ["other"]), "ndcg", "in one order"),
-        (answered([1.0]), answered([1.0, 1.0]), "ndcg", "in one order"),
+        (answered([1.0]), answered([1.0], ["other"]), "ndcg", "in the same order"),
+        (answered([1.0]), answered([1.0, 1.0]), "ndcg", "in the same order"),
         (answered([1.0]), answered([1.0]), "recall", "expected one of hit"),
         ([], [], "ndcg", "expected at least one"),
     ],

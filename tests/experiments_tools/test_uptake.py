@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments._tools.uptake import STYLES, Case, read, table, write
+from experiments._tools.output import write_csv
+from experiments._tools.uptake import STYLES, Case, read, table
 from reflexion_lab.analysis.report.sheets import p_value
 from reflexion_lab.records import Recollection
 from tests import builders as make
@@ -47,7 +48,7 @@ def test_uptake_is_paired_with_the_styles_default():
 
 def test_a_table_goes_into_a_folder_that_is_not_there_yet(tmp_path):
     path = tmp_path / "results" / "table.csv"
-    write(path, table([case("1", passed=True)]))
+    write_csv(path, table([case("1", passed=True)]))
     assert path.read_text().startswith("style,")
 
 
