@@ -37,7 +37,7 @@ def causes(result):
 
 def test_verdicts_are_counted_and_those_without_a_log_are_scored(log):
     result = audited(log(row("a", RIGHT, True), row("b", WRONG, False), row("c", WRONG, True), row("d", RIGHT)))
-    assert (result.n, result.compared, result.logged_pass, result.agree) == (4, 3, 2, 2)
+    assert (result.n, result.compared, result.logged_rate.k, result.agree) == (4, 3, 2, 2)
     assert (result.rate.k, result.rate.n) == (2, 4)
     assert [(verdict.sample.id, verdict.outcome) for verdict in result.disagreements] == [("c", "fail")]
     assert result.disagreements[0].detail.startswith("assert candidate(1) == 2")
@@ -60,7 +60,7 @@ def test_a_failure_that_only_a_shared_namespace_makes_names_the_program_that_did
     assert outcome == "pass"
     assert cause.startswith("passes alone; fails once `sum` of thief shares the namespace (TypeError: ")
     assert list(findings(result)) == [
-        "shared namespace: logged verdicts that fall alone and hold beside an earlier program: 1, after thief (1)"
+        "shared namespace: logged verdicts that only hold after an earlier program: 1, after thief (1)"
     ]
 
 
@@ -70,7 +70,7 @@ def test_earlier_programs_are_replayed_in_the_order_of_the_file(log):
     uses = "def f(x):\n    return sorted([x + 1])[len('')]\n"
     earlier = [row("a", spoils, True), row("b", spoils_and_more, True), row("c", mends, True)]
     result = audited(log(*earlier, row("d", uses, False)))
-    assert causes(result) == {"d": ("pass", "passes alone; nothing in this log says why it was logged as failed")}
+    assert causes(result) == {"d": ("pass", "passes alone; nothing in this log explains the logged failure")}
 
 
 def test_a_pass_that_needs_names_of_others_names_them(log):
@@ -99,10 +99,10 @@ def test_only_programs_of_the_same_run_share_a_namespace(log):
 
 def test_solved_without_a_program_or_without_a_test_is_never_a_pass(log):
     result = audited(log(row("a", "", True), row("b", RIGHT, True, test="pass")))
-    assert causes(result)["a"] == ("extraction_failed", "logged as solved, and no program is stored")
+    assert causes(result)["a"] == ("extraction_failed", "logged as solved without a stored program")
     assert result.leaks.unstored == ("a",)
     empty = {**row("c", RIGHT, True), "test": ""}
-    assert causes(audited(log(empty))) == {"c": ("no_tests", "there is no test to hold it against")}
+    assert causes(audited(log(empty))) == {"c": ("no_tests", "the log holds no test for it")}
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_passes_that_a_program_could_have_forged_are_counted(log):
     loop = "for i in (1, 2):\n        assert candidate(i) == i + 1"
     result = audited(log(row("a", RIGHT, True), row("b", RIGHT, True, loop), row("c", WRONG, False, loop)))
     assert [verdict.in_place for verdict in result.verdicts] == [False, True, True]
-    assert list(findings(result)) == ["judged in place: 1 of 2 passes rest on checks that only run beside the program"]
+    assert list(findings(result)) == ["judged in the candidate's process: 1 of 2 passes, which it could forge"]
 
 
 def test_a_limit_takes_the_first_samples_and_rows_are_still_missed_in_the_whole_file(log):
@@ -230,7 +230,7 @@ def test_mbpps_lost_sum_is_found_in_the_published_log(recorded_runs, tmp_path):
 
 def test_the_headline_log_holds_to_the_last_verdict(recorded_runs):
     result = audited(recorded_runs / "published_logs" / "reflexion_humaneval_py_pass_at_1.jsonl.gz")
-    assert (result.n, result.logged_pass, result.rate.k, result.agree) == (164, 150, 150, 164)
+    assert (result.n, result.logged_rate.k, result.rate.k, result.agree) == (164, 150, 150, 164)
 
 
 @pytest.mark.parametrize(

