@@ -111,7 +111,7 @@ def test_tasks_that_are_alike_but_for_the_name_are_a_group_of_near_duplicates():
 def test_code_that_is_no_python_is_an_error_that_names_it(findings, change, name):
     ((severity, _, detail),) = findings("code parses", replace(SOUND, **change))
     assert severity == "error"
-    assert detail.startswith(f"{name} is no Python: ")
+    assert detail.startswith(f"{name} is not Python: ")
 
 
 def test_missing_and_empty_tests_are_told_apart(findings):
@@ -128,11 +128,11 @@ def test_an_entry_point_must_be_defined_and_tested(findings):
         "entry point tested", other
     )
     silent = replace(SOUND, hidden_tests=("assert other(3)",))
-    assert findings("entry point tested", silent) == [("error", "own/limit", "no hidden test speaks of limit")]
+    assert findings("entry point tested", silent) == [("error", "own/limit", "no hidden test mentions limit")]
     partly = replace(SOUND, hidden_tests=("assert other(3)", "assert limit(3) == 3"))
     assert findings("entry point tested", partly)[0][0] == "warning"
     ((severity, _, detail),) = findings("entry point tested", replace(SOUND, entry_point="lim it"))
-    assert (severity, detail) == ("error", "'lim it' is no name of a function")
+    assert (severity, detail) == ("error", "'lim it' is not a function name")
 
 
 @pytest.mark.parametrize(
