@@ -61,7 +61,7 @@ def test_a_pass_is_open_without_the_layer_and_wrong_with_it(attack_run):
     assert standing(forged, LAYERS) == "possible"
 
 
-def test_a_wrong_verdict_makes_the_evaluator_unsound_and_is_named(attack_run, capsys):
+def test_a_wrong_verdict_is_named_and_unsound(attack_run, capsys):
     result = findings([True], attack_run)
     assert (result.hostile_total, result.hostile_right, result.hostile_passed, result.sound) == (2, 1, 1, False)
     print_summary(result, attack_run)

@@ -95,7 +95,7 @@ def test_files_without_a_failure_are_named(write_rows):
 
 
 def test_the_exception_decides_the_true_class(executed):
-    assert {kind: one.truth for kind, one in by_type(executed).items()} == {
+    assert {kind: failure.truth for kind, failure in by_type(executed).items()} == {
         "AssertionError": "assertion",
         "IndexError": "index",
         "KeyError": "index",
@@ -154,7 +154,7 @@ def test_cutting_the_type_leaves_the_message():
 
 
 def test_lab_rules_name_the_exception_and_keywords_often_do_not(executed):
-    result = {(one.evidence, one.typed): one for one in compare(executed, {}) if one.against == "executed"}
+    result = {(each.evidence, each.typed): each for each in compare(executed, {}) if each.against == "executed"}
     for evidence in EVIDENCE:
         assert result[evidence, True].score(OURS).accuracy.share == 1.0
     guesses = {case.kind: case.guesses["ten keywords"] for case in result["traceback", True].cases}
@@ -206,8 +206,8 @@ def test_keywords_call_15_of_23_common_tracebacks_import():
         try:
             exec(compile(program, "<string>", "exec"), {})
         except Exception as problem:
-            shown = problem.__traceback__.tb_next
-            return "".join(traceback.format_exception(type(problem), problem, shown))
+            trace = problem.__traceback__.tb_next
+            return "".join(traceback.format_exception(type(problem), problem, trace))
         raise AssertionError(program)
 
     texts = {program: trace(program) for program in COMMON}
@@ -230,9 +230,9 @@ def test_scores_agree_with_scikit_learn():
     chance = random.Random("0:scores")
     names = ["a", "b", "c", "unknown"]
     rows = [(str(n % 40), chance.choice(names[:3]), chance.choice(names), chance.choice(names)) for n in range(200)]
-    made = cases(*rows)
-    result = score(made, OURS)
-    truths, guesses = [one.truth for one in made], [one.guesses[OURS] for one in made]
+    classified = cases(*rows)
+    result = score(classified, OURS)
+    truths, guesses = [case.truth for case in classified], [case.guesses[OURS] for case in classified]
     classes = sorted(set(truths))
     expected = f1_score(truths, guesses, labels=classes, average=None)
     assert {class_.name: class_.f1 for class_ in result.classes} == pytest.approx(
@@ -266,12 +266,12 @@ def test_a_sample_has_one_case_per_problem_rare_types_first(write_rows):
     assert sorted(draw.raised for draw in draws) == ["AssertionError"] * 3 + ["KeyError", "ModuleNotFoundError"]
     assert len({draw.sample.task_id for draw in draws}) == 5
     assert draws == draw(list(reversed(result)), seed=3, cases=5) != draw(result, seed=4, cases=5)
-    assert "k" not in {one.sample.task_id for one in draw(result, cases=100, known={"k"})}
+    assert "k" not in {failure.sample.task_id for failure in draw(result, cases=100, known={"k"})}
 
 
 def test_a_reader_sees_no_type_and_labels_are_read_back(executed, tmp_path):
-    table, shown = write_cases(draw(executed), tmp_path / "cases.csv")
-    text = shown.read_text()
+    table, for_reader = write_cases(draw(executed), tmp_path / "cases.csv")
+    text = for_reader.read_text()
     assert "return [][x]" in text and "list index out of range" in text
     assert not [kind for kind in BODIES if kind in text]
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
@@ -281,7 +281,7 @@ def test_a_reader_sees_no_type_and_labels_are_read_back(executed, tmp_path):
         read_labels(table)
     table.write_text(table.read_text().replace("first,,", "first,index,own words").replace("second,,", "second,type,"))
     labels = read_labels(table)
-    assert labels.keys() == {one.id for one in executed}
+    assert labels.keys() == {failure.id for failure in executed}
     table.write_text(table.read_text() + ",".join(rows[0].values()).replace("first,,", "first,type,") + "\n")
     with pytest.raises(ValueError, match="more than once"):
         read_labels(table)
@@ -290,12 +290,12 @@ def test_a_reader_sees_no_type_and_labels_are_read_back(executed, tmp_path):
 def test_labels_are_the_truth_of_their_comparisons(executed, label):
     labels = label(executed, first="index", second="timeout")
     result = compare(executed, labels)
-    second = [one for one in result if one.against == "labels, second"]
-    assert {case.truth for one in second for case in one.cases} == {"timeout"}
-    assert all(own.accuracy.k == 0 for one in second for own in one.scores)
-    assert [one.typed for one in second] == [False] * len(EVIDENCE)
-    held = [one for one in result if one.against == "labels, held out"]
-    assert [len(one.cases) for one in held] == [len(executed) // 2] * len(EVIDENCE)
+    second = [each for each in result if each.against == "labels, second"]
+    assert {case.truth for each in second for case in each.cases} == {"timeout"}
+    assert all(own.accuracy.k == 0 for each in second for own in each.scores)
+    assert [each.typed for each in second] == [False] * len(EVIDENCE)
+    held = [each for each in result if each.against == "labels, held out"]
+    assert [len(each.cases) for each in held] == [len(executed) // 2] * len(EVIDENCE)
     with pytest.raises(ValueError, match=r"labels: got 1, none of them about .*, expected one that is"):
         compare(executed[:1], {("x", "y"): next(iter(labels.values()))})
 
@@ -333,7 +333,7 @@ def test_the_command_writes_table_figure_and_sample(write_rows, tmp_path, capsys
     assert command.failures(options) == 0
     output = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (output["failing"], output["problems"], output["pass_here"]) == (2, 2, 0)
-    assert {one["rules"] for one in output["rows"]} == set(RULES) == {OURS, *SYSTEMS}
+    assert {scores["rules"] for scores in output["rows"]} == set(RULES) == {OURS, *SYSTEMS}
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "cases.csv").read_text())))) == 2
     for wrong in (["nowhere.jsonl"], [path, "--out", path]):
         options = command.parser().parse_args(wrong)
@@ -371,9 +371,9 @@ def test_a_wrong_sample_or_labels_fail_before_any_execution(write_rows, tmp_path
         "in a folder that exists": ["--draw", str(tmp_path / "none" / "cases.csv")],
         "read.csv: got 1 labels of other failures, expected some": ["--labels", str(read)],
     }
-    for output, given in wrong.items():
-        options = command.parser().parse_args([path, *given])
-        with pytest.raises(ValueError, match=output):
+    for message, arguments in wrong.items():
+        options = command.parser().parse_args([path, *arguments])
+        with pytest.raises(ValueError, match=message):
             command.failures(options)
     assert (shown.read_text(), "read by hand" in read.read_text()) == ("shown to a reader", True)
 

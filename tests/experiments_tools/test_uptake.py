@@ -22,7 +22,7 @@ def case(task, passed, prompt="default", **fields):
 
 
 @pytest.mark.parametrize(("style", "name"), PROMPTS)
-def test_each_prompt_holds_task_and_solution_and_the_program_where_it_says_so(style, name):
+def test_each_prompt_holds_the_parts_in_its_name(style, name):
     words = make.reflection(root_cause="The order.", what_to_change="Turn:", quoted_code="a = values\nreturn a[::-1]")
     about = {"task_id": "t/1", "task_description": PROMPT, "test_results": "`turned([1, 2])` -> got [1, 2]"}
     episode = make.episode(**about, code=f"{PROMPT}    return wrong(values)\n", reflection=words)
