@@ -1,11 +1,12 @@
-"""The figure of an audit: what a paper printed, what its log says, what its programs do."""
+"""The figure of an audit: pass rates in the paper, in its log, and in the re-execution."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK
+from experiments._tools.output import legend, plain_axes
+from reflexion_lab.analysis.figures.style import COLOURS, INK
 from reflexion_lab.audit.audit import Audit
 from reflexion_lab.audit.audit_report import Printed
 
@@ -22,7 +23,7 @@ PAPER: dict[str, Any] = {"color": COLOURS[1], "markersize": 6.5, "markeredgecolo
 
 
 def logged_against_executed(printed: Mapping[str, Printed], audits: Mapping[str, Audit], ax: Axes) -> Axes:
-    """Draw one row a log, in the order of `audits`, the first on top; without any, say so."""
+    """Draw one row per log, in the order of `audits`, the first on top."""
     for place, (key, audit) in enumerate(audits.items()):
         _row(ax, -place, printed[key], audit)
     labels = [f"{printed[key].label}\nn = {audit.n}" for key, audit in audits.items()]
@@ -48,14 +49,7 @@ def _frame(ax: Axes, rows: int) -> None:
 
     ax.set_ylim(-rows + 0.4, 0.6)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-    ax.grid(axis="x", color=FAINT, linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(length=0, colors=INK)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(FAINT)
-    handles = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.02), "ncols": 3, "borderaxespad": 0}
-    if handles:
-        ax.legend(handles.values(), handles, **place, frameon=False, labelcolor=INK, fontsize=9)
+    plain_axes(ax, grid="x")
+    legend(ax, loc="lower left", bbox_to_anchor=(0, 1.02), ncols=3, borderaxespad=0, labelcolor=INK, fontsize=9)
     below: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, -28), "textcoords": "offset points"}
     ax.annotate(METHOD, (0, 0), **below, va="top", fontsize=8, color=INK, linespacing=1.5)

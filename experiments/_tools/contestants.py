@@ -1,4 +1,4 @@
-"""The retrievers that are set against each other, by name."""
+"""The retrievers of the comparison, by name."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from reflexion_lab.memory.retrieval.tfidf import TfIdf
 from reflexion_lab.protocols import Retriever
 
 NAMES = ("jaccard", "tfidf", "bm25", "embedding", "hybrid", "random", "recency")
-"""The last two read no document."""
+"""The last two ignore the documents."""
 EMBEDDING = ("embedding", "hybrid")
 
 
 class Contestants(NamedTuple):
     making: Mapping[str, Callable[[], Retriever]]
-    """Makes each of them, empty."""
+    """Constructors of empty retrievers."""
     unseen: Mapping[str, Callable[[str], object]]
-    """What a query costs beside its ranking when its text is new: an embedding, which no cache holds then."""
+    """Cost of a new query text besides its ranking: an embedding that is not in the cache."""
 
 
 def contestants(names: Sequence[str] = NAMES, *, seed: int = 0, embeddings: Path | str | None = None) -> Contestants:
-    """`hybrid` fuses BM25 and embeddings. `embeddings`: a file that keeps vectors from one comparison to the next.
+    """Retrievers by name; `hybrid` fuses BM25 and embeddings.
 
-    Raises ConfigError: a name is none of `NAMES`. ModelError: embeddings are asked for, and their weights are not
-    installed.
+    Parameters
+    ----------
+    embeddings : path, optional
+        File that caches embeddings between comparisons.
+
+    Raises ConfigError: a name is not in `NAMES`. ModelError: the weights for embeddings are not installed.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise ConfigError("retriever", repr(unknown[0]), f"one of {', '.join(NAMES)}")

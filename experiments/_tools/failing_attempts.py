@@ -1,8 +1,8 @@
-"""Failing attempts of real models, executed once more: what they raised, and what there is to classify them by.
+"""Failing attempts of real models, executed again: exception, traceback, and the class that is taken as the truth.
 
-A program runs twice in the sandbox. Once under the lab's own evaluator, check by check. Once as a researcher's harness
-runs it, program and tests in one text handed to `exec`: CPython itself then says what was raised, and what a full
-traceback of it looks like. What was raised decides the class that is taken for true.
+A program runs twice in the sandbox: once under the lab's own evaluator, check by check, and once as a plain harness
+would run it, program and tests in one `exec`, for CPython's own exception and full traceback. The exception's type
+decides the class.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ TABLE = {
     "concurrency": ("BrokenPipeError",),
     "memory": ("MemoryError", "RecursionError", "memory"),
 }
-"""What is raised, or how a program ends, by class; the lab's specification, written down apart from its rules."""
+"""Exception types and program ends by class: the lab's specification, independent of its rules."""
 LONGEST = 20_000
-"""Characters that are kept of a traceback, from its beginning and its end."""
+"""Maximum length of a traceback, in characters; the middle of a longer one is cut."""
 TIMED_OUT = "timed out"
-"""All that a harness can show of a program that it had to stop; HumanEval's own words."""
+"""Text of a program that a harness had to stop, as in HumanEval."""
 HARNESS = """
 import linecache, traceback
 def cut(text, half={half}):
     return text if len(text) <= 2 * half else text[:half] + "\\n  ...\\n" + text[-half:]
-def told(format=traceback.format_exception, lines=linecache.cache, text=str, cut=cut):
+def report(format=traceback.format_exception, lines=linecache.cache, text=str, cut=cut):
     try:
         exec(compile(SOURCE, "<string>", "exec"), {{"__name__": "__main__"}})
     except BaseException as problem:
         trace = problem.__traceback__.tb_next
         plain = cut("".join(format(type(problem), problem, trace)))
         lines["<string>"] = (len(SOURCE), None, SOURCE.splitlines(True), "<string>")
-        shown = cut("".join(format(type(problem), problem, trace)))
-        return type(problem).__name__, cut(text(problem)), plain, shown
+        with_source = cut("".join(format(type(problem), problem, trace)))
+        return type(problem).__name__, cut(text(problem)), plain, with_source
 """
 
 
@@ -61,36 +61,39 @@ class Failure(Record, frozen=True, kw_only=True):
     sample: Sample
     model: str
     recorded: str
-    """What the log says it raised."""
+    """Exception type in the log."""
     raised: str = ""
-    """The exception's type, or how the program ended: `timeout`, `memory`, `early_exit`; "" where it passed."""
+    """The exception's type, or how the program ended: `timeout`, `memory`, `early_exit`; "" if it passed."""
     message: str = ""
     traceback: str = ""
     """As `exec` leaves it, without source lines."""
     source: str = ""
-    """The same with source lines, as a program that was run from a file shows it."""
+    """The same with source lines, as for a program in a file."""
     evaluation: Evaluation | None = None
-    """The lab's own; None before it was executed."""
+    """The lab's evaluation; None before execution."""
 
     @property
     def id(self) -> tuple[str, str]:
-        """The file, and in it run, task and number."""
+        """File; run, task and attempt number."""
         return self.file, self.sample.id
 
     @property
     def truth(self) -> str:
-        """The class of what was raised; `unknown` for what the table does not name."""
+        """The class of the exception; `unknown` if it is not in `TABLE`."""
         if self.raised in ("AttributeError", "TypeError") and "NoneType" in self.message:
             return "null"
         return next((name for name, kinds in TABLE.items() if self.raised in kinds), "unknown")
 
 
 def read_failures(paths: Sequence[Path | str], limit: int | None = None) -> list[Failure]:
-    """Every attempt that its log calls failed: `own_pass` is false, its own test does not hold in a clean namespace.
+    """Attempts logged as failed (`own_pass` is false: the log's own test fails in a clean namespace).
 
-    `limit`: only the first so many of each file.
+    Parameters
+    ----------
+    limit : int, optional
+        Maximum number per file.
 
-    Raises OSError, ValueError: a file cannot be read as transcripts, or none of them holds a failing attempt.
+    Raises OSError, ValueError: a file cannot be read as transcripts, or no file has a failing attempt.
     """
     failures = [failure for path in map(Path, paths) for failure in _read(path, limit)]
     if not failures:
@@ -102,7 +105,7 @@ def read_failures(paths: Sequence[Path | str], limit: int | None = None) -> list
 def _read(path: Path, limit: int | None) -> list[Failure]:
     samples = read_samples(path, attempts=True)
     steps = [(row.text("model", ""), step.fields) for row in read_transcripts(path) for step in row.steps]
-    every = [
+    failures = [
         Failure(
             file=path.name,
             sample=sample,
@@ -112,21 +115,21 @@ def _read(path: Path, limit: int | None) -> list[Failure]:
         for (model, attempt), sample in zip(steps, samples, strict=True)
         if sample.logged is False
     ]
-    return every[:limit]
+    return failures[:limit]
 
 
 def execute(failures: Sequence[Failure], workers: int | None = None, quiet: bool = False) -> list[Failure]:
-    """Each with what came of it; equal programs with equal tests are executed once.
+    """The failures with the results of their execution; equal programs with equal tests are executed once.
 
-    A program whose time was over gets more of it, alone, before that is believed.
+    A program that timed out is executed again, alone and with more time.
 
     Raises HarnessError: the sandbox is broken.
     """
     with StoredPrograms(workers) as programs, counter("failures", "program", len(failures), quiet) as bar:
         executed = programs.map(_run, failures, key=_key, again=_timed_out, each=lambda _: bar.update())
-    own = Failure.__struct_fields__[:4]
+    results = ("raised", "message", "traceback", "source", "evaluation")
     return [
-        replace(shared, **{name: getattr(failure, name) for name in own})
+        replace(failure, **{name: getattr(shared, name) for name in results})
         for failure, shared in zip(failures, executed, strict=True)
     ]
 
@@ -143,22 +146,22 @@ def _run(sandbox: CachedSandbox, failure: Failure) -> Failure:
     if not evaluation.passed and evaluation.outcome not in UNKNOWN:
         stopped = evaluation.outcome == "timeout"
         text = TIMED_OUT if stopped else evaluation.failures[0].message
-        report = None if stopped else _told(sandbox, sample)
+        report = None if stopped else _report(sandbox, sample)
         raised, message, traceback, source = report or (evaluation.outcome, text, text, text)
     return replace(failure, raised=raised, message=message, traceback=traceback, source=source, evaluation=evaluation)
 
 
-def _told(sandbox: CachedSandbox, sample: Sample) -> tuple[str, str, str, str] | None:
-    """What CPython says of program and tests in one text; None where it did not come to say anything."""
+def _report(sandbox: CachedSandbox, sample: Sample) -> tuple[str, str, str, str] | None:
+    """CPython's exception type, message and tracebacks of program and tests in one text; None if there is none."""
     source = "\n".join([sample.program, f"candidate = {sample.entry_point}", *sample.tests])
     harness = HARNESS.format(half=LONGEST // 2)
-    [literal] = sandbox.values(f"SOURCE = {source!r}\n{harness}", "told", ["told()"])
+    [literal] = sandbox.values(f"SOURCE = {source!r}\n{harness}", "report", ["report()"])
     value = ast.literal_eval(literal) if literal else None
     return value if isinstance(value, tuple) else None
 
 
 def untyped(text: str, kind: str) -> str:
-    """An error text without the type of the exception, wherever it stands."""
+    """`text` without any mention of the exception type `kind`."""
     return re.sub(rf"(?:\b[\w.]{{1,200}}\.)?\b{re.escape(kind)}\b(?:: ?)?", "", text) if kind else text
 
 

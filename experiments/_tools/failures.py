@@ -1,4 +1,4 @@
-"""`python -m experiments._tools.failures`: do rules find the class of a real failure?"""
+"""`python -m experiments._tools.failures`: classify real failures by rules."""
 
 from __future__ import annotations
 
@@ -7,32 +7,26 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reflexion_lab.cli.main import Arguments, guarded
-from reflexion_lab.cli.place import out_folder, positive
+from experiments._tools import output
+from reflexion_lab.cli.place import positive
 from reflexion_lab.errors import ConfigError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(argv)
-    return guarded(lambda: failures(options))
+    return output.run(parser(), failures, argv)
 
 
 def parser() -> argparse.ArgumentParser:
     text = "classify real failures by our rules, and by the keywords of earlier systems"
-    top = Arguments(prog="python -m experiments._tools.failures", description=text)
-    top.add_argument("files", metavar="FILE", nargs="+", help="transcripts (.jsonl, .jsonl.gz)")
-    top.add_argument("--labels", metavar="FILE", help="cases that were read by hand (.csv)")
-    top.add_argument("--draw", metavar="FILE", help="draw cases to read by hand: a .csv, and beside it a .txt")
-    top.add_argument("--cases", type=positive, default=100, metavar="N", help="to draw (default: %(default)s)")
-    top.add_argument("--seed", type=int, default=0, metavar="N", help="of the draw and of intervals (default: 0)")
-    top.add_argument("--limit", type=positive, metavar="N", help="only the first N failing attempts of each file")
-    top.add_argument("--out", metavar="DIR", help="write table.csv and figure.svg there")
-    top.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    top = output.transcripts_parser("failures", text, "only the first N failing attempts of each file")
+    top.add_argument("--labels", metavar="FILE", help="human labels of failures (.csv)")
+    top.add_argument("--draw", metavar="FILE", help="sample failures to label: a .csv, and beside it a .txt to read")
+    top.add_argument("--cases", type=positive, default=100, metavar="N", help="sample size (default: %(default)s)")
+    top.add_argument("--seed", type=int, default=0, metavar="N", help="of the sample and of intervals (default: 0)")
     return top
 
 
 def failures(options: argparse.Namespace) -> int:
-    import json
     import time
 
     from rich.console import Console
@@ -40,12 +34,13 @@ def failures(options: argparse.Namespace) -> int:
     from experiments._tools.failing_attempts import execute, read_failures
     from experiments._tools.failure_cases import compare
     from experiments._tools.failure_labels import draw, read_labels, write_cases
-    from experiments._tools.failures_plot import save
-    from experiments._tools.failures_report import as_rows, problems, show
+    from experiments._tools.failures_report import as_rows, problems, save, show
+    from reflexion_lab.cli.sheets import say_json
 
     start = time.monotonic()
-    # What is wrong with the arguments shows before minutes are spent on them.
-    _check(options.files, options.out, options.draw)
+    # Invalid arguments are reported before minutes of execution.
+    output.check_places(options.files, options.out)
+    _check_draw(options.draw)
     labels = read_labels(Path(options.labels)) if options.labels else {}
     read = read_failures(options.files, options.limit)
     if labels and not any(failure.id in labels for failure in read):
@@ -56,34 +51,27 @@ def failures(options: argparse.Namespace) -> int:
     written = save(compared, executed, Path(options.out)) if options.out else []
     if options.draw:
         known = {failure.sample.task_id for failure in executed if failure.id in labels}
-        draws = draw(executed, options.seed, options.cases, known=known)
-        written += write_cases(draws, Path(options.draw), fresh=bool(labels))
-    if written:
-        print("\n".join(f"written: {path}" for path in written))
+        sample = draw(executed, options.seed, options.cases, known=known)
+        written += write_cases(sample, Path(options.draw), fresh=bool(labels))
+    output.print_written(written)
     if options.json:
         counts = {
             "failing": len(executed),
             "problems": problems(executed),
             "pass_here": sum(not failure.raised for failure in executed),
+            "assertions": sum(failure.recorded == "AssertionError" for failure in executed),
         }
-        counts |= {"assertions": sum(failure.recorded == "AssertionError" for failure in executed)}
-        seconds = round(time.monotonic() - start, 3)
-        print(json.dumps({**counts, "rows": list(as_rows(compared)), "seconds": seconds}))
+        say_json({**counts, "rows": list(as_rows(compared)), "seconds": round(time.monotonic() - start, 3)})
     return 0
 
 
-def _check(files: Sequence[str], out: str | None, drawn: str | None) -> None:
-    """Raises ConfigError where a file is none, `out` cannot be a folder, or `drawn` no new table in a folder."""
-    for file in files:
-        if not Path(file).is_file():
-            raise ConfigError(file, "no file", "transcripts (.jsonl, .jsonl.gz)")
-    if drawn and (Path(drawn).suffix != ".csv" or not Path(drawn).parent.is_dir()):
-        raise ConfigError("--draw", repr(drawn), "a file (.csv) in a folder that exists")
-    for taken in (Path(drawn), Path(drawn).with_suffix(".txt")) if drawn else ():
-        if taken.exists():
-            raise ConfigError(f"--draw: {taken} exists, and may hold labels; name another file")
-    if out:
-        out_folder(out)
+def _check_draw(table: str | None) -> None:
+    """Raises ConfigError: `table` is not a new .csv in an existing folder."""
+    if table and (Path(table).suffix != ".csv" or not Path(table).parent.is_dir()):
+        raise ConfigError("--draw", repr(table), "a file (.csv) in a folder that exists")
+    for path in (Path(table), Path(table).with_suffix(".txt")) if table else ():
+        if path.exists():
+            raise ConfigError(f"--draw: {path} exists, and may hold labels; name another file")
 
 
 if __name__ == "__main__":

@@ -1,184 +1,185 @@
-"""What a comparison of rules on real failures found: sheets for terminal and notebook, and rows for files."""
+"""A comparison of rules on real failures as tables, rows and a figure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments._tools import output
 from experiments._tools.failing_attempts import Failure
-from experiments._tools.failure_cases import OURS, RULES, SHOWN, Comparison
-from experiments._tools.failure_scores import Case, Score, share
-from experiments._tools.output import show_sheet
+from experiments._tools.failure_cases import OURS, RULES, Case, Comparison, Score, recall
+from experiments._tools.output import columns, percent
+from reflexion_lab.analysis.figures.style import INK, caption
 from reflexion_lab.analysis.report.cells import interval
 from reflexion_lab.analysis.report.sheets import Sheet
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import Rate
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
 METHOD = (
-    "Accuracy, recall: Wilson 95 %, cases discounted for sharing problems. Macro-averaged F1: bootstrap over problems, "
-    "a point where all or none are right, which is no certainty."
+    "Dot: share of a class's failures that are called so; bar: Wilson 95 %, failures discounted for sharing problems.\n"
+    "With type: the truth is the exception's type, which the lab's rules read, so that they cannot but be right.\n"
+    "Without: the type is cut out of a traceback with source lines; the truth is what a reader of that text said.\n"
+    "Keywords: the rules of two earlier systems, reconstructed. What a class is wrongly given shows in the table alone."
+)
+INTERVALS = (
+    "Accuracy, recall: Wilson 95 %, cases discounted for sharing problems. Macro-averaged F1: bootstrap over problems; "
+    "if all or none are right its interval has no width, which does not mean certainty."
 )
 OTHERS = RULES[1:]
+EMPTY = dict.fromkeys(("precision", "called", "f1", "f1_low", "f1_high", "gain", "won", "lost", "p"), "")
 
 
 def show(failures: Sequence[Failure], comparisons: Sequence[Comparison], console: Console) -> None:
-    """Print what was executed, each type of exception, all scores, and for the evidence that readers saw each class."""
-    held = [
-        comparison
-        for comparison in comparisons
-        if comparison.against == "labels, held out" and comparison.evidence == SHOWN
-    ]
-    for sheet in (executed(failures), by_type(comparisons), overall(comparisons), *map(by_class, held)):
-        show_sheet(sheet, console)
+    """Print the executed failures, each exception type, all scores, and the classes on the evidence of the labels."""
+    by_classes = [by_class(comparison) for comparison in comparisons if comparison.is_shown]
+    for sheet in (executed(failures), by_type(comparisons), overall(comparisons), *by_classes):
+        output.show_sheet(sheet, console)
 
 
 def executed(failures: Sequence[Failure]) -> Sheet:
-    """Attempts that their logs call failed, by file; and where what they raise here is not what the log says."""
+    """Attempts logged as failed, by file, and whether they raise here what the log says."""
+    files = dict.fromkeys(failure.file for failure in failures)
+    groups = [(name, [failure for failure in failures if failure.file == name]) for name in files]
     rows = []
-    for name in dict.fromkeys(failure.file for failure in failures):
-        own = [failure for failure in failures if failure.file == name]
-        plain = sum(failure.recorded == "AssertionError" for failure in own)
-        rows.append((name, *map(str, (len(own), plain, *_against_log(own)))))
-    plain = sum(failure.recorded == "AssertionError" for failure in failures)
-    rows.append(("all", *map(str, (len(failures), plain, *_against_log(failures)))))
-    columns = ("file", "failing", "AssertionError", "raise the same here", "raise another", "pass here")
-    caption = f"{len({failure.sample.program for failure in failures})} programs, {problems(failures)} problems."
-    if odd := Counter(f"{failure.recorded} → {failure.raised or 'pass'}" for failure in failures if not _same(failure)):
-        caption += " Not the same: " + ", ".join(f"{count} × {what}" for what, count in odd.most_common()) + "."
-    return Sheet(title="Failing attempts, executed once more", columns=columns, rows=tuple(rows), caption=caption)
+    for name, group in (*groups, ("all", failures)):
+        plain = sum(failure.recorded == "AssertionError" for failure in group)
+        same, passed = sum(map(_agrees, group)), sum(not failure.raised for failure in group)
+        rows.append((name, *map(str, (len(group), plain, same, len(group) - same - passed, passed))))
+    names = ("file", "failing", "AssertionError", "raise the same here", "raise another", "pass here")
+    text = f"{len({failure.sample.program for failure in failures})} programs, {problems(failures)} problems."
+    others = [failure for failure in failures if not _agrees(failure)]
+    if odd := Counter(f"{failure.recorded} → {failure.raised or 'pass'}" for failure in others):
+        text += " Different: " + ", ".join(f"{count} × {change}" for change, count in odd.most_common()) + "."
+    return Sheet(title="Failing attempts, executed again", columns=names, rows=tuple(rows), caption=text)
 
 
 def by_type(comparisons: Sequence[Comparison]) -> Sheet:
-    """A row a type of exception: how many are called what the table says, by evidence and rules."""
+    """One row per exception type: share with the class of the table, by evidence and rules."""
     typed = [comparison for comparison in comparisons if comparison.against == "executed" and comparison.typed]
     rows = []
     for kind, count in Counter(case.kind for case in typed[0].cases).most_common():
-        named = [case for case in typed[0].cases if case.kind == kind]
-        classes = "/".join(dict.fromkeys(case.truth for case in named))
-        cells = [_percent(_right(comparison, kind, rules)) for comparison in typed for rules in RULES]
-        rows.append((kind, classes, str(count), str(len({case.problem for case in named})), *cells))
-    columns = (
-        "raised",
-        "class",
-        "n",
-        "problems",
-        *(f"{comparison.evidence}: {rules}" for comparison in typed for rules in RULES),
-    )
-    title = "Called what the table of exceptions says, the type being in the text"
-    return Sheet(title=title, columns=columns, rows=tuple(rows), names=2)
+        cases = [case for case in typed[0].cases if case.kind == kind]
+        classes = "/".join(dict.fromkeys(case.truth for case in cases))
+        shares = [f"{100 * _of_kind(comparison, kind, rules).share:.0f}" for comparison in typed for rules in RULES]
+        rows.append((kind, classes, str(count), str(len({case.problem for case in cases})), *shares))
+    by_rules = (f"{comparison.evidence}: {rules}" for comparison in typed for rules in RULES)
+    title = "Share with the class of the exception table, the type being in the text, %"
+    return Sheet(title=title, columns=("raised", "class", "n", "problems", *by_rules), rows=tuple(rows), names=2)
 
 
 def overall(comparisons: Sequence[Comparison]) -> Sheet:
-    """A row a truth and evidence: accuracy and macro-averaged F1 of each set of rules, and what ours gain."""
+    """One row per truth and evidence: accuracy and macro-averaged F1 of each set of rules, and the lab's gain."""
     rows = []
     for comparison in comparisons:
-        cells = []
-        for rules in RULES:
-            own = comparison.score(rules)
-            cells.append(f"{_wide(own.accuracy)}\nF1 {_wide(own.macro_f1)}")
+        scores = [f"{percent(own.accuracy)}\nF1 {percent(own.macro_f1)}" for own in comparison.scores]
         gained, f1 = comparison.gained(OTHERS[0])
         gain = f"{100 * gained.difference:+.1f} {interval(gained.low, gained.high)}"
-        gain += f"\n{gained.repaired} : {gained.damaged}, p = {gained.p:.2g}\nF1 {_wide(f1, '+')}"
+        gain += f"\n{gained.repaired} : {gained.damaged}, p = {gained.p:.2g}\nF1 {percent(f1, '+')}"
         kind = "with type" if comparison.typed else "without type"
-        rows.append((comparison.against, f"{comparison.evidence}, {kind}", str(len(comparison.cases)), *cells, gain))
-    columns = ("truth", "evidence", "n", *RULES, f"lab minus {OTHERS[0]}")
-    caption = (
-        f"{METHOD} Last column: Newcombe 95 %, cases won : lost, McNemar's exact test, which take cases as independent."
-    )
-    return Sheet(
-        title="100 × accuracy, and macro-averaged F1", columns=columns, rows=tuple(rows), names=2, caption=caption
-    )
+        rows.append((comparison.against, f"{comparison.evidence}, {kind}", str(len(comparison.cases)), *scores, gain))
+    text = f"{INTERVALS} Last column: Newcombe 95 %, wins : losses, McNemar's exact test, all with cases as the unit."
+    title = "100 × accuracy, and macro-averaged F1"
+    names = ("truth", "evidence", "n", *RULES, f"lab minus {OTHERS[0]}")
+    return Sheet(title=title, columns=names, rows=tuple(rows), names=2, caption=text)
 
 
 def by_class(comparison: Comparison) -> Sheet:
-    """Recall and precision of every class that occurs."""
+    """Recall and precision of every true class."""
     rows = []
-    for place, first in enumerate(comparison.score(OURS).classes):
-        cells = []
-        for rules in RULES:
-            own = comparison.score(rules).classes[place]
-            precise = f"{own.precision.k} of {own.precision.n}"
-            cells += [f"{_wide(own.recall)}", precise, f"{own.f1:.2f}"]
-        rows.append((first.name, str(first.recall.n), *cells))
-    columns = ("class", "n", *(f"{rules}: {what}" for rules in RULES for what in ("recall", "precise", "F1")))
-    return Sheet(
-        title=f"{comparison.against}: {comparison.evidence}, without type",
-        columns=columns,
-        rows=tuple(rows),
-        caption=METHOD,
-    )
+    for classes in zip(*(own.classes for own in comparison.scores), strict=True):
+        cells = [
+            text
+            for own in classes
+            for text in (percent(own.recall), f"{own.precision.k} of {own.precision.n}", f"{own.f1:.2f}")
+        ]
+        rows.append((classes[0].name, str(classes[0].recall.n), *cells))
+    names = ("class", "n", *(f"{rules}: {name}" for rules in RULES for name in ("recall", "precise", "F1")))
+    title = f"{comparison.against}: {comparison.evidence}, without type"
+    return Sheet(title=title, columns=names, rows=tuple(rows), caption=INTERVALS)
 
 
 def as_rows(comparisons: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
-    """One row a comparison, rules and group (all, a class, a type of exception): the contract of `table.csv`."""
+    """Rows of `table.csv`: one per comparison, rules and group (all, a class, an exception type)."""
     for comparison in comparisons:
+        head = {"truth": comparison.against, "evidence": comparison.evidence, "typed": comparison.typed}
         for own in comparison.scores:
-            head = {
-                "truth": comparison.against,
-                "evidence": comparison.evidence,
-                "typed": comparison.typed,
-                "rules": own.rules,
-            }
-            yield from (head | row for row in _groups(comparison, own))
+            yield from (head | {"rules": own.rules} | row for row in _groups(comparison, own))
 
 
 def _groups(comparison: Comparison, own: Score) -> Iterator[dict[str, Any]]:
-    empty = dict.fromkeys(("precision", "called", "f1", "f1_low", "f1_high", "gain", "won", "lost", "p"), "")
-    row = {"group": "all", **_flat(own.accuracy, comparison.cases), **empty}
-    row |= {"f1": _round(own.macro_f1.value), "f1_low": _round(own.macro_f1.low), "f1_high": _round(own.macro_f1.high)}
+    row = _row("all", own.accuracy, comparison.cases) | columns(own.macro_f1, "f1", "f1_")
     if own.rules != OURS:
         gained, _ = comparison.gained(own.rules)
-        row |= {
-            "gain": _round(gained.difference),
-            "won": gained.repaired,
-            "lost": gained.damaged,
-            "p": f"{gained.p:.3g}",
-        }
+        row |= {"gain": round(gained.difference, 4), "won": gained.repaired, "lost": gained.damaged}
+        row["p"] = f"{gained.p:.3g}"
     yield row
     for kind in own.classes:
-        named = [case for case in comparison.cases if case.truth == kind.name]
-        precise = {"precision": _round(kind.precision.share), "called": kind.precision.n, "f1": _round(kind.f1)}
-        yield {"group": f"class {kind.name}", **_flat(kind.recall, named), **empty, **precise}
+        cases = [case for case in comparison.cases if case.truth == kind.name]
+        precision = {"precision": round(kind.precision.share, 4), "called": kind.precision.n, "f1": round(kind.f1, 4)}
+        yield _row(f"class {kind.name}", kind.recall, cases) | precision
     for raised in dict.fromkeys(case.kind for case in comparison.cases):
-        named = [case for case in comparison.cases if case.kind == raised]
-        yield {"group": f"raised {raised}", **_flat(_right(comparison, raised, own.rules), named), **empty}
+        cases = [case for case in comparison.cases if case.kind == raised]
+        yield _row(f"raised {raised}", _of_kind(comparison, raised, own.rules), cases)
+
+
+def _row(group: str, rate: Rate, cases: Sequence[Case]) -> dict[str, Any]:
+    """`share` is the accuracy of all cases or of an exception type, the recall of a class."""
+    counts = {"group": group, "n": rate.n, "problems": len({case.problem for case in cases}), "right": rate.k}
+    return counts | columns(rate, "share") | EMPTY
 
 
 def problems(failures: Sequence[Failure]) -> int:
     return len({failure.sample.task_id for failure in failures})
 
 
-def _right(comparison: Comparison, kind: str, rules: str) -> Rate:
-    named = [case for case in comparison.cases if case.kind == kind]
-    return share([case for case in named if case.guesses[rules] == case.truth], named)
+def _of_kind(comparison: Comparison, kind: str, rules: str) -> Rate:
+    return recall([case for case in comparison.cases if case.kind == kind], rules)
 
 
-def _against_log(own: Sequence[Failure]) -> tuple[int, int, int]:
-    same, passed = sum(map(_same, own)), sum(not failure.raised for failure in own)
-    return same, len(own) - same - passed, passed
-
-
-def _same(failure: Failure) -> bool:
+def _agrees(failure: Failure) -> bool:
     return failure.raised == failure.recorded
 
 
-def _flat(rate: Rate, cases: Sequence[Case]) -> dict[str, Any]:
-    """Under `right`, `share` …: accuracy of a group that is all cases or a type, recall of one that is a class."""
-    named = {"n": rate.n, "problems": len({case.problem for case in cases}), "right": rate.k}
-    return named | {"share": _round(rate.share), "low": _round(rate.low), "high": _round(rate.high)}
+def save(comparisons: Sequence[Comparison], failures: Sequence[Failure], folder: Path) -> list[Path]:
+    """Write `table.csv` and `figure.svg`."""
+    drawing = partial(draw, comparisons, failures)
+    return output.save(list(as_rows(comparisons)), drawing, folder, salt="failures", line_end="\n", pad_inches=0.2)
 
 
-def _round(value: float) -> float:
-    return round(value, 4)
+def draw(comparisons: Sequence[Comparison], failures: Sequence[Failure], figure: Figure) -> Figure:
+    """Draw recall by class into an empty figure: with the type in the traceback, and without it against the labels."""
+    typed = next(comparison for comparison in comparisons if comparison.typed and comparison.evidence == "traceback")
+    panels_of = [typed, *(comparison for comparison in comparisons if comparison.is_shown)]
+    height = 1.2 + 0.62 * max(len(comparison.scores[0].classes) for comparison in panels_of)
+    figure.set_size_inches(5.4 * len(panels_of), height)
+    panels = figure.subplots(1, len(panels_of), squeeze=False)[0]
+    figure.subplots_adjust(wspace=0.34)
+    for ax, comparison in zip(panels, panels_of, strict=True):
+        output.forest(_recalls(comparison), ax, "recall")
+        _title(ax, comparison)
+    files = len({failure.file for failure in failures})
+    sources = f"{len(failures)} failing attempts at {problems(failures)} problems, from {files} files of recorded runs."
+    caption(panels[0], f"{sources}\n{METHOD}")
+    output.legend_above(panels[0])
+    return figure
 
 
-def _percent(rate: Rate) -> str:
-    return f"{100 * rate.share:.0f}"
+def _recalls(comparison: Comparison) -> dict[str, dict[str, Rate]]:
+    rows: dict[str, dict[str, Rate]] = {}
+    for own in comparison.scores:
+        for kind in own.classes:
+            rows.setdefault(f"{kind.name}\nn = {kind.recall.n}", {})[own.rules] = kind.recall
+    return rows
 
 
-def _wide(estimate: Rate | Estimate, sign: str = "") -> str:
-    value = estimate.share if isinstance(estimate, Rate) else estimate.value
-    return f"{100 * value:{sign}.1f} {interval(estimate.low, estimate.high)}"
+def _title(ax: Axes, comparison: Comparison) -> None:
+    kind = "type raised" if comparison.typed else "no type, read by hand, held out"
+    text = f"{comparison.evidence}, {kind}: n = {len(comparison.cases)}"
+    ax.set_title(text, fontsize=10, loc="left", color=INK)

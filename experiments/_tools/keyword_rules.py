@@ -1,15 +1,14 @@
-"""The keyword rules of two earlier systems, to stand beside the lab's own.
+"""The keyword rules of two earlier systems, for comparison with the lab's own.
 
-A reconstruction of what they do, not their code: which substrings each class looks for is told by their documents and
-their public sources. Both lower the case of the whole error text and take the first class of which a key occurs
-anywhere in it: "Traceback" holds "race", and `<module>` holds "module". Keys that another key of the same class makes
-idle are left out.
+A reconstruction from their documents and public sources, not their code. Both convert the whole error text to lower
+case and return the first class with a key in it: "Traceback" contains "race", and `<module>` contains "module". Keys
+that contain another key of their class are left out.
 """
 
 from __future__ import annotations
 
 Keys = dict[str, tuple[str, ...]]
-"""By class, in the order in which they are tried; where a key holds ` & `, all of its parts have to occur."""
+"""Keys by class, in the order of the search; of a key with ` & `, all parts must occur."""
 
 TEN_CLASSES: Keys = {
     "syntax": ("cannot find", "compile", "syntax", "undeclared", "undefined", "unexpected"),
@@ -23,7 +22,7 @@ TEN_CLASSES: Keys = {
     "concurrency": ("concurrent", "deadlock", "goroutine", "race"),
     "memory": ("allocation", "memory", "oom"),
 }
-"""Of the debate system, which was written for Go."""
+"""Rules of the debate system, written for Go."""
 
 SIX_CLASSES: Keys = {
     "type": ("not assignable & type", "ts2 & type"),
@@ -35,7 +34,7 @@ SIX_CLASSES: Keys = {
     "tool": ("command failed", "tool"),
     "runtime": ("error:", "exception", "runtime"),
 }
-"""Of the coding agent, which was written for TypeScript: six kinds that matter here, and two of its tools."""
+"""Rules of the coding agent, written for TypeScript: six classes of errors, and two of its tools."""
 
 SYSTEMS: dict[str, Keys] = {"ten keywords": TEN_CLASSES, "six keywords": SIX_CLASSES}
 _ALIKE = {"build": "syntax", "tool": "unknown", "runtime": "unknown"}
@@ -48,7 +47,7 @@ def classify_by(keys: Keys, text: str) -> str:
 
 
 def first_kind(keys: Keys, text: str) -> str:
-    """The same in the system's own words."""
+    """The class in the system's own terms."""
     lower = text.lower()
     for kind, alternatives in keys.items():
         if any(all(part in lower for part in key.split(" & ")) for key in alternatives):

@@ -1,73 +1,85 @@
-"""What parser and extractor made of recorded replies: sheets for terminal and notebook, and rows for files."""
+"""Results of parser and extractor on recorded replies as tables, rows and a figure."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from experiments._tools.output import show_sheet
-from experiments._tools.parsing_causes import CAUSES
-from experiments._tools.replies import Reply, Words
-from experiments._tools.replies_parsed import Parsing
-from reflexion_lab.analysis.report.cells import interval
+from experiments._tools import output
+from experiments._tools.output import clustered_rate, columns, percent
+from experiments._tools.replies import CAUSES, Parsing, Reply, Words
+from reflexion_lab.analysis.figures.style import COLOURS, INK, caption
 from reflexion_lab.analysis.report.sheets import Sheet
-from reflexion_lab.analysis.stats.intervals import Estimate, clustered
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal_text import visible
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
 Case = TypeVar("Case", Words, Reply)
 WORD = {True: "pass", False: "fail"}
 INTERVALS = "95 % intervals: Wilson, discounted for cases that share a task."
+COLUMNS = (
+    "part", "by", "name", "n", "tasks", "exceptions", "failed", "failed_share", "failed_low", "failed_high", "in_form",
+    "no_program", "logged_pass", "lenient_pass", "extracted_pass", "agree", "agree_share", "agree_low", "agree_high",
+)  # fmt: skip
+METHOD = (
+    "Left: share of completions whose program passes its row's own tests; bar: Wilson 95 % interval, discounted for\n"
+    "completions that share a task. Logged: as recorded. Extracted: our extractor, executed anew. Right: completions\n"
+    "whose two verdicts differ, by what executing variants of the program showed."
+)
 
 
 def show(parsing: Parsing, console: Console) -> None:
-    """Print a line a model and a line a rule, every cause of a disagreement, and loudly what must not be."""
+    """Print reflections by model, completions by model and by rule, disagreements by cause, and alarms."""
     sheets = [reflections(parsing)] if parsing.words else []
     if parsing.replies:
         sheets += [replies(parsing, "model"), replies(parsing, "rule"), disagreements(parsing)]
     for sheet in sheets:
-        show_sheet(sheet, console)
+        output.show_sheet(sheet, console)
     for line in alarms(parsing):
         console.print(visible(line), style="bold white on red", markup=False, highlight=False, soft_wrap=True)
 
 
 def alarms(parsing: Parsing) -> Iterator[str]:
-    """Exceptions and harness errors, which no reply may cause."""
-    crashes = Counter(case.crash for case in parsing.words) + Counter(case.crash for case in parsing.replies)
-    del crashes[""]
-    for crash, count in crashes.items():
+    """Exceptions and harness errors, which no reply should cause."""
+    crashes = [case.crash for case in parsing.words] + [case.crash for case in parsing.replies]
+    for crash, count in Counter(filter(None, crashes)).items():
         yield f"EXCEPTION at {count} recorded replies: {crash}; parser and extractor must not raise it: please report"
     if broken := sum(case.broken for case in parsing.replies):
         yield f"HARNESS ERRORS: {broken} programs have no verdict; run `reflexion-lab doctor`"
 
 
 def reflections(parsing: Parsing) -> Sheet:
-    """By model: how many recorded reflections the parser reads, and how many it would, had they been put in form."""
+    """By model: reflections that the parser reads, and that it would read in the requested form."""
     rows = [
         (
             name,
             str(len(own)),
             str(sum(case.parsed for case in own)),
-            cell(share(own, lambda case: not case.parsed)),
+            percent(share(own, lambda case: not case.parsed)),
             str(sum(case.kept for case in own)),
             str(sum(bool(case.crash) for case in own)),
         )
         for name, own in grouped(parsing.words, lambda case: case.model)
     ]
-    columns = ("model", "reflections", "parsed", "need the rules, %", "whole in form", "exceptions")
-    caption = (
-        f"Asked for free text, these models were never shown the labels. Whole in form: the same words, written as "
-        f"labelled lines and as JSON, come back unchanged. {INTERVALS}"
+    names = ("model", "reflections", "parsed", "need the rules, %", "whole in form", "exceptions")
+    text = (
+        f"These models were asked for free text, without labels. Whole in form: written as labelled lines and as JSON, "
+        f"the same words are read back unchanged. {INTERVALS}"
     )
-    return Sheet(title="Reflections", columns=columns, rows=tuple(rows), caption=caption)
+    return Sheet(title="Reflections", columns=names, rows=tuple(rows), caption=text)
 
 
 def replies(parsing: Parsing, by: str) -> Sheet:
-    """By `model` or by `rule` of extraction: programs found, and their verdicts beside the logged ones.
+    """Completions by `model` or by `rule` of extraction: extracted programs, and their verdicts beside the log's.
 
     Raises ConfigError: `by` is neither.
     """
@@ -76,54 +88,71 @@ def replies(parsing: Parsing, by: str) -> Sheet:
             name,
             str(len(own)),
             str(sum(not case.program for case in own)),
-            cell(share(own, lambda case: not case.usable)),
+            percent(share(own, lambda case: not case.usable)),
             str(sum(bool(case.crash) for case in own)),
             str(sum(case.logged for case in own)),
             str(sum(case.lenient for case in own)),
             str(sum(case.passed for case in own)),
             str(len(own) - differing(own)),
-            cell(share(own, lambda case: not case.differs)),
+            percent(share(own, lambda case: not case.differs)),
         )
         for name, own in grouped(parsing.replies, key(by))
     ]
     extracted = ("replies", "no program", "no whole function, %", "exceptions")
     judged = ("logged passes", "lenient passes", "extracted passes", "agree", "agree, %")
-    caption = f"{parsing.executed} different programs were run. Agree: with the log's strict verdict. {INTERVALS}"
-    return Sheet(title=f"Completions by {by}", columns=(by, *extracted, *judged), rows=tuple(rows), caption=caption)
+    text = f"{parsing.executed} distinct programs were executed. Agree: with the log's strict verdict. {INTERVALS}"
+    return Sheet(title=f"Completions by {by}", columns=(by, *extracted, *judged), rows=tuple(rows), caption=text)
 
 
 def disagreements(parsing: Parsing) -> Sheet:
-    """Verdicts that are not the log's, by what executing variants showed of them."""
-    counts = Counter((case.cause, case.logged) for case in parsing.replies if case.differs)
+    """Verdicts other than the log's, by cause."""
+    differ = [case for case in parsing.replies if case.differs]
+    counts = Counter((case.cause, case.logged) for case in differ)
     rows = [
         (
             cause,
             WORD[logged],
             WORD[not logged],
             str(count),
-            str(len({case.task_id for case in parsing.replies if (case.cause, case.logged) == (cause, logged)})),
+            str(len({case.task_id for case in differ if (case.cause, case.logged) == (cause, logged)})),
             CAUSES[cause],
         )
         for (cause, logged), count in counts.most_common()
     ]
-    columns = ("cause", "logged", "extracted", "replies", "tasks", "what was shown")
-    gained = sum(count for (_, logged), count in counts.items() if not logged)
-    caption = f"{gained} of {counts.total()} disagreements are passes that the log does not have."
-    return Sheet(title="Disagreements", columns=columns, rows=tuple(rows), names=6, caption=caption)
+    names = ("cause", "logged", "extracted", "replies", "tasks", "explanation")
+    text = f"{sum(not case.logged for case in differ)} of {len(differ)} disagreements are passes here alone."
+    return Sheet(title="Disagreements", columns=names, rows=tuple(rows), names=6, caption=text)
 
 
 def as_rows(parsing: Parsing) -> Iterator[dict[str, Any]]:
-    """One row a line of the sheets: the contract of `table.csv` and of `--json`; "" where a figure has no meaning."""
+    """Rows of `table.csv` and of `--json`, one per line of the tables; "" for a number that does not apply."""
     for name, words in grouped(parsing.words, lambda case: case.model):
-        row = _row("reflections", "model", name, words, share(words, lambda case: not case.parsed))
-        yield row | {"failed": sum(not case.parsed for case in words), "in_form": sum(case.kept for case in words)}
+        row = _row("reflections", "model", name, words)
+        row |= {"failed": sum(not case.parsed for case in words), "in_form": sum(case.kept for case in words)}
+        yield row | columns(share(words, lambda case: not case.parsed), "failed_share", "failed_")
     for by in ("model", "rule"):
         for name, own in grouped(parsing.replies, key(by)):
-            row = _row("completions", by, name, own, share(own, lambda case: not case.usable))
-            yield row | {"failed": sum(not case.usable for case in own)} | _verdicts(own)
+            row = _row("completions", by, name, own) | {"failed": sum(not case.usable for case in own)}
+            yield row | columns(share(own, lambda case: not case.usable), "failed_share", "failed_") | _verdicts(own)
     for cause in CAUSES:
         if own := [case for case in parsing.replies if case.cause == cause]:
-            yield _row("disagreements", "cause", cause, own, None) | _verdicts(own)
+            yield _row("disagreements", "cause", cause, own) | _verdicts(own)
+
+
+def _row(part: str, by: str, name: str, cases: Sequence[Words | Reply]) -> dict[str, Any]:
+    row: dict[str, Any] = {"part": part, "by": by, "name": name, "n": len(cases)}
+    row |= {"tasks": len({case.task_id for case in cases}), "exceptions": sum(bool(case.crash) for case in cases)}
+    return dict.fromkeys(COLUMNS, "") | row
+
+
+def _verdicts(own: Sequence[Reply]) -> dict[str, Any]:
+    return {
+        "no_program": sum(not case.program for case in own),
+        "logged_pass": sum(case.logged for case in own),
+        "lenient_pass": sum(case.lenient for case in own),
+        "extracted_pass": sum(case.passed for case in own),
+        "agree": len(own) - differing(own),
+    } | columns(share(own, lambda case: not case.differs), "agree_share", "agree_")
 
 
 def key(by: str) -> Callable[[Reply], str]:
@@ -134,48 +163,68 @@ def key(by: str) -> Callable[[Reply], str]:
 
 
 def grouped(cases: Sequence[Case], name: Callable[[Case], str]) -> Iterator[tuple[str, list[Case]]]:
-    """The cases of each name, names in alphabetical order; and `all`, where there are any."""
-    names = sorted({name(case) for case in cases}, key=str.casefold)
-    for each in names:
+    """The cases by name, in alphabetical order; then all of them, if there are any."""
+    for each in sorted({name(case) for case in cases}, key=str.casefold):
         yield each, [case for case in cases if name(case) == each]
     if cases:
         yield "all", list(cases)
 
 
-def share(cases: Sequence[Case], holds: Callable[[Case], bool]) -> Estimate:
-    """Of how many cases it holds, in [0, 1]; tasks, not cases, are independent."""
-    value = sum(map(holds, cases)) / len(cases)
-    low, high = clustered(value, list(Counter(case.task_id for case in cases).values()))
-    return Estimate(value=value, low=low, high=high)
+def share(cases: Sequence[Case], holds: Callable[[Case], bool]) -> Rate:
+    """Share of cases for which `holds`; cases of one task are a cluster."""
+    return clustered_rate(sum(map(holds, cases)), [case.task_id for case in cases])
 
 
 def differing(own: Iterable[Reply]) -> int:
     return sum(case.differs for case in own)
 
 
-def cell(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:.1f} {interval(estimate.low, estimate.high)}"
+def save(parsing: Parsing, folder: Path) -> list[Path]:
+    """Write `table.csv` and, if there are completions, `figure.svg`."""
+    rows = list(as_rows(parsing))
+    if not parsing.replies:
+        return [output.write_csv(folder / "table.csv", rows, "\r\n")]
+    return output.save(rows, partial(draw, parsing), folder, salt="parsing", pad_inches=0.2)
 
 
-def _row(part: str, by: str, name: str, cases: Sequence[Words | Reply], failed: Estimate | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"part": part, "by": by, "name": name, "n": len(cases)}
-    row |= {"tasks": len({case.task_id for case in cases}), "exceptions": sum(bool(case.crash) for case in cases)}
-    blank = dict.fromkeys(("failed", "failed_share", "failed_low", "failed_high", "in_form"), "")
-    blank |= dict.fromkeys(("no_program", "logged_pass", "lenient_pass", "extracted_pass", "agree"), "")
-    row |= blank | dict.fromkeys(("agree_share", "agree_low", "agree_high"), "")
-    return row | (_flat("failed", failed) if failed else {})
+def draw(parsing: Parsing, figure: Figure) -> Figure:
+    """Draw pass shares by model and disagreements by cause into an empty figure; needs completions."""
+    models = dict(grouped(parsing.replies, key("model")))
+    figure.set_size_inches(12, 1 + 0.42 * len(models))
+    left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
+    figure.subplots_adjust(wspace=0.32)
+    rows = {
+        f"{name} ({len(own)})": {
+            "logged": share(own, lambda case: case.logged),
+            "extracted": share(own, lambda case: case.passed),
+        }
+        for name, own in models.items()
+    }
+    output.forest(rows, left, "share that passes")
+    output.legend(left, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    _causes(parsing, right)
+    unread = sum(not case.parsed for case in parsing.words)
+    counts = f"{len(parsing.replies)} completions; of {len(parsing.words)} reflections {unread} need the rules."
+    files = textwrap.fill(f"Files: {', '.join(name.partition('.')[0] for name in parsing.sources)}.", 115)
+    caption(left, f"{counts}\n{files}\n{METHOD}")
+    return figure
 
 
-def _verdicts(own: Sequence[Reply]) -> dict[str, Any]:
-    return {
-        "no_program": sum(not case.program for case in own),
-        "logged_pass": sum(case.logged for case in own),
-        "lenient_pass": sum(case.lenient for case in own),
-        "extracted_pass": sum(case.passed for case in own),
-        "agree": len(own) - differing(own),
-    } | _flat("agree", share(own, lambda case: not case.differs))
-
-
-def _flat(name: str, estimate: Estimate) -> dict[str, float]:
-    ends = {f"{name}_share": estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    return {column: round(value, 4) for column, value in ends.items()}
+def _causes(parsing: Parsing, ax: Axes) -> None:
+    """One bar per cause: passes of only the extracted program to the right, of only the log to the left."""
+    counts = Counter((reply.cause, reply.passed) for reply in parsing.replies if reply.differs)
+    causes = list(dict.fromkeys(cause for (cause, _), _ in counts.most_common()))
+    for ours, sign, colour in ((True, 1, COLOURS[1]), (False, -1, COLOURS[0])):
+        widths = [sign * counts[cause, ours] for cause in causes]
+        ax.barh(causes, widths, color=colour, height=0.55)
+        for place, width in enumerate(widths):
+            if width:
+                side = "left" if ours else "right"
+                ax.text(width, place, f" {abs(width)} ", color=INK, fontsize=9, ha=side, va="center")
+    most = max(map(abs, counts.values()), default=1)
+    ax.set_xlim(-1.6 * most, 1.6 * most)
+    ax.set_ylim(len(causes) - 0.4, -0.6)
+    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.set_xticks([-0.9 * most, 0.9 * most], ["passes in the log alone", "passes as extracted alone"])
+    ax.set_title(f"{counts.total()} of {len(parsing.replies)} verdicts differ", fontsize=10, loc="left", color=INK)
+    output.plain_axes(ax)

@@ -1,14 +1,13 @@
-"""Probe sets for retrieval, made of recorded loops: who asks, what lies in memory, and what of it is relevant.
+"""Probes of retrieval on recorded loops: queries, documents, and relevance.
 
-A document is a failed attempt of a real model with the reflection that the model wrote on it, kept as the lab's memory
-keeps it. A query is such an attempt, too: the moment after a failure, at which a loop would look for what others have
-learnt. Nothing is asked of the model again; whether a found reflection helps is another question.
+A document is a failed attempt of a real model with the model's reflection, stored as in the lab's memory. A query is
+such an attempt, too: the moment after a failure, when a loop would search the memory. No model is called again, so
+whether a retrieved reflection helps remains open.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 from reflexion_lab.errors import ConfigError
@@ -25,11 +24,11 @@ class Question(Record, frozen=True, kw_only=True):
     """One query of a probe, as numbers of episodes."""
 
     number: int
-    """The episode that asks."""
+    """The querying episode."""
     excluded: frozenset[int]
-    """Episodes that are not in the pool for it; itself among them."""
+    """Episodes outside its pool, including itself."""
     relevant: frozenset[int]
-    """Episodes of the pool that it should find; at least one."""
+    """Relevant episodes of the pool, at least one."""
 
 
 class Probe(Record, frozen=True, kw_only=True):
@@ -37,26 +36,23 @@ class Probe(Record, frozen=True, kw_only=True):
 
     name: str
     asks: str
-    """What is looked for, in words."""
+    """Description of the relevant documents."""
     questions: tuple[Question, ...]
     alone: int
-    """Queries left out, since nothing in their pool is relevant."""
+    """Number of queries left out, without a relevant document in their pool."""
     chance: float
-    """Mean share of relevant documents in the pools: the precision of a random order."""
+    """Mean share of relevant documents in the pools: the precision of a random ranking."""
 
 
 def probes(episodes: Sequence[Episode]) -> list[Probe]:
-    """The three probes on `episodes`, all of which failed and carry a reflection.
+    """The three probes on `episodes`, which are failed attempts with a reflection.
 
-    - `same task`: the reflections of other models on the same task. All episodes of the asking model are out of the
-      pool, those of its other runs too.
-    - `same class`: the reflections on the same class of failure in other tasks. All episodes of the task are out.
-    - `rare class`: the same for the queries whose class is not the commonest, of which a random order finds plenty.
+    - `same task`: reflections of other models on the same task. All episodes of the querying model are excluded.
+    - `same class`: reflections on the same failure class in other tasks. All episodes of the task are excluded.
+    - `rare class`: the same without the most common class, which a random ranking finds often.
     """
-    models, tasks = (
-        _alike([episode.agent_id for episode in episodes]),
-        _alike([episode.task_id for episode in episodes]),
-    )
+    models = _alike([episode.agent_id for episode in episodes])
+    tasks = _alike([episode.task_id for episode in episodes])
     kinds = [episode.category for episode in episodes]
     commonest = max(dict.fromkeys(kinds), key=kinds.count, default="")
     rare = [number for number, kind in enumerate(kinds) if kind != commonest]
@@ -71,7 +67,7 @@ def probes(episodes: Sequence[Episode]) -> list[Probe]:
 def _probe(
     name: str, asks: str, asking: Sequence[int], out: Sequence[frozenset[int]], alike: Sequence[frozenset[int]]
 ) -> Probe:
-    """`out` and `alike` hold, for each episode, those that are not in its pool and those that are relevant to it."""
+    """For each episode, `out` holds those outside its pool, and `alike` those relevant to it."""
     every = [Question(number=n, excluded=out[n], relevant=alike[n] - out[n]) for n in asking]
     items = tuple(question for question in every if question.relevant)
     shares = [len(question.relevant) / (len(out) - len(question.excluded)) for question in items]
@@ -80,7 +76,7 @@ def _probe(
 
 
 def _alike(keys: Sequence[str]) -> list[frozenset[int]]:
-    """For each place, all places of the same key, itself among them."""
+    """For each place, all places with the same key, including itself."""
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         places.setdefault(key, []).append(place)
@@ -89,18 +85,18 @@ def _alike(keys: Sequence[str]) -> list[frozenset[int]]:
 
 
 VIEWS = (*MATCHES, "program", "words")
-"""Pairs of texts that are compared: the lab's own choices, and two harder ones.
+"""Pairs of compared texts: the lab's own choices, and two harder ones.
 
-The prompts of one task are nearly the same in all runs, so that the lab's own choices nearly give the task away:
+The prompts of one task are nearly equal in all runs, so the lab's own choices nearly reveal the task:
 
 - `program`: error signature and program on both sides, without docstrings, which repeat the prompt, and without the
-  name of the entry point: what would be left were a task put into other words.
-- `words`: the task's prompt against nothing but the reflection's words, without the name of the entry point.
+  name of the entry point, as if the task were paraphrased.
+- `words`: the task's prompt against the reflection's words, without the name of the entry point.
 """
 
 
 def known(views: Sequence[str]) -> Sequence[str]:
-    """`views` again; raises ValueError where one is none of `VIEWS`."""
+    """Returns `views`. Raises ConfigError: one is not in `VIEWS`."""
     for view in views:
         if view not in VIEWS:
             raise ConfigError("match", repr(view), f"one of {', '.join(VIEWS)}")
@@ -108,14 +104,14 @@ def known(views: Sequence[str]) -> Sequence[str]:
 
 
 def documents(episodes: Sequence[Episode], view: str) -> list[str]:
-    """The text under which each episode is found; raises ValueError for a view that is none of `VIEWS`."""
+    """The indexed text of each episode. Raises ConfigError: the view is not in `VIEWS`."""
     if view == "words":
         return [_masked(episode.reflection.text if episode.reflection else "", episode) for episode in episodes]
     return queries(episodes, view)
 
 
 def queries(episodes: Sequence[Episode], view: str) -> list[str]:
-    """The text that each episode asks with: in the lab's own choices what `texts.query` gives for its task."""
+    """The query of each episode; in the lab's own views equal to `texts.query` for its task."""
     known([view])
     if view == "words":
         return [_masked(episode.task_description, episode) for episode in episodes]
@@ -129,8 +125,3 @@ def queries(episodes: Sequence[Episode], view: str) -> list[str]:
 def _masked(text: str, episode: Episode) -> str:
     name = episode.metadata.get(ENTRY_POINT, "")
     return re.sub(rf"\b{re.escape(name)}\b", MASK, text) if name else text
-
-
-def classes(episodes: Sequence[Episode]) -> list[tuple[str, int]]:
-    """How many episodes each class of failure has, the commonest first."""
-    return Counter(episode.category for episode in episodes).most_common()

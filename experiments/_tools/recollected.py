@@ -1,7 +1,7 @@
-"""Recorded loops as episodes: every failed attempt that its model reflected on, as the lab's memory would keep it.
+"""Recorded loops as episodes: every failed attempt with a reflection, as the lab's memory would store it.
 
-What failed is not taken from the logs, which tell it in several forms or not at all: each program runs once more on the
-asserts that its loop saw fail, and class and error signature are made of that by the lab's own rules.
+Logs record failures in several forms or not at all. Each program is therefore executed again on the asserts that its
+loop saw fail, and the lab's own rules derive class and error signature.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ EMPTY = MemoryState(capacity=0, size=0, in_context=0, total=0)
 
 
 class Logged(Record, frozen=True, kw_only=True):
-    """A failed attempt with the words on it, before it is run once more."""
+    """A failed attempt with its reflection, before its execution."""
 
     task: Task
-    """Its visible tests are the asserts that the loop saw fail."""
+    """With the asserts that the loop saw fail as visible tests."""
     model: str
     session: str
     number: int
@@ -47,23 +47,26 @@ class Logged(Record, frozen=True, kw_only=True):
 
 
 class Recollected(Record, frozen=True, kw_only=True):
-    """What files of recorded loops hold for retrieval."""
+    """Episodes of some files of recorded loops."""
 
     sources: tuple[str, ...]
-    """The files' names."""
+    """Names of the files."""
     episodes: tuple[Episode, ...]
-    """In the order of the files. `agent_id` is the model; the reflection's words stand in its `text`."""
+    """In the order of the files. `agent_id` is the model; the reflection's words are its `text`."""
     unshown: int
-    """Reflections left out: no failing assert is recorded, or none fails when the program runs again."""
+    """Number of reflections left out: no failing assert is recorded, or none fails in the new execution."""
 
 
 def recollect(paths: Sequence[Path | str], limit: int | None = None, workers: int | None = None) -> Recollected:
-    """Read transcripts (`.jsonl`, gzipped or not) and run their reflected attempts, each in a namespace of its own.
+    """Read transcripts (`.jsonl`, gzipped or not) and execute their attempts with a reflection.
 
-    `limit`: only the first so many rows of each file.
+    Parameters
+    ----------
+    limit : int, optional
+        Maximum number of rows per file.
 
-    Raises OSError, ValueError: a file cannot be read as transcripts, or none of them holds a reflection. HarnessError:
-    the sandbox is broken.
+    Raises OSError, ValueError: a file cannot be read as transcripts, or none has a reflection. HarnessError: the
+    sandbox is broken.
     """
     logged = [attempt for path in map(Path, paths) for attempt in _read(path, limit)]
     if not logged:
@@ -91,7 +94,7 @@ def _verdict(sandbox: Sandbox, logged: Logged) -> Evaluation:
 def _read(path: Path, limit: int | None) -> Iterator[Logged]:
     for row in read_transcripts(path, limit):
         if not any(step.reflection for step in row.steps):
-            continue  # and its task may be unknown
+            continue  # its task may be unknown
         task = row.task
         for step in row.steps:
             if step.reflection:

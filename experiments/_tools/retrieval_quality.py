@@ -1,85 +1,75 @@
-"""Is what a retriever finds relevant? hit@k, MRR and nDCG@k with intervals, and paired differences.
+"""Retrieval quality: hit@k, MRR and nDCG@k with intervals, and paired differences.
 
-Queries about one task are not independent: intervals take the task as the unit, and n is that of queries and of tasks.
+Queries about one task are not independent: intervals take the task as the unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, clustered, effective, resamples
+from experiments._tools.output import clustered_rate, percentile_estimate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate, resamples
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
-
-__all__ = [
-    "RESAMPLES",
-    "Answer",
-    "Estimate",
-    "Quality",
-    "answer",
-    "difference",
-    "effective",
-    "quality",
-]
 
 NO_QUERY = "queries: got none, expected at least one with a relevant document"
 MEASURES = ("hit", "reciprocal_rank", "ndcg")
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """What came of one query; every measure is in [0, 1], higher is better."""
+    """Measures of one query, each in [0, 1], higher is better."""
 
     task_id: str
     hit: float
-    """1.0 where one of the first k documents is relevant, else 0.0."""
+    """1.0 if one of the first k documents is relevant, else 0.0."""
     reciprocal_rank: float
-    """1 / rank of the first relevant document of all that were found; 0.0 where none was."""
+    """1 / rank of the first relevant document; 0.0 if none was retrieved."""
     ndcg: float
     best_score: float = 0.0
-    """The retriever's own score of the first document, in [0, 1]; 0.0 where none was found."""
+    """The retriever's score of the first document, in [0, 1]; 0.0 if none was retrieved."""
 
 
 class Quality(Record, frozen=True, kw_only=True):
-    """All answers of one retriever to the same kind of query."""
+    """Mean measures of one retriever over queries of one kind."""
 
     queries: int
     tasks: int
     k: int
-    hit: Estimate
-    """Wilson interval, with the queries discounted for sharing tasks (`effective`)."""
+    hit: Rate
+    """Wilson interval at the effective number of queries."""
     mrr: Estimate
-    """Bootstrap over tasks, as that of `ndcg`."""
+    """Bootstrap over tasks, as for `ndcg`."""
     ndcg: Estimate
 
 
 def answer(task_id: str, hits: Sequence[bool], relevant: int, k: int, best_score: float = 0.0) -> Answer:
-    """Measure one ranking.
+    """Measures of one ranking.
 
-    nDCG@k has binary gains and the discount log2(rank + 1): Järvelin and Kekäläinen 2002 (ACM TOIS 20:422-446) in the
-    form that is common since, which discounts from the second rank on. MRR: Voorhees 1999 (TREC-8 question answering).
+    nDCG@k has binary gains and the discount log2(rank + 1): Järvelin and Kekäläinen 2002 (ACM TOIS 20:422-446), in the
+    now common form that discounts from the second rank on. MRR: Voorhees 1999 (TREC-8 question answering).
 
     Parameters
     ----------
     hits : Sequence[bool]
-        For each retrieved document, best first, whether it is relevant.
+        Whether each retrieved document is relevant, best first.
     relevant : int
-        Relevant documents in the pool, found or not; at least 1.
+        Number of relevant documents in the pool, at least 1.
     k : int
-        Documents that count for `hit` and `ndcg`; at least 1.
+        Number of documents that count for `hit` and `ndcg`, at least 1.
 
     Raises
     ------
     ConfigError
-        K or `relevant` is below 1, or more relevant documents were found than there are.
+        `k` or `relevant` is below 1, or `hits` has more than `relevant` relevant documents.
     """
     if k < 1:
         raise ConfigError("k", k, "1 or more")
     if not max(1, sum(hits)) <= relevant:
-        raise ConfigError("relevant", f"{relevant}, and {sum(hits)} in the ranking", "1 or more, and as many at least")
-    from sklearn.metrics import ndcg_score  # two seconds of an import that nothing else here needs
+        raise ConfigError("relevant", f"{relevant}, and {sum(hits)} in the ranking", "1 or more, and at least as many")
+    from sklearn.metrics import ndcg_score  # imports for two seconds
 
-    shown = [*hits[:k], *[False] * (k - len(hits))]
-    gains = [*shown, *[True] * (relevant - sum(shown)), False]  # what was missed stands behind rank k
+    top = [*hits[:k], *[False] * (k - len(hits))]
+    gains = [*top, *[True] * (relevant - sum(top)), False]  # missed documents come after rank k
     first = next((rank for rank, good in enumerate(hits, 1) if good), 0)
     return Answer(
         task_id=task_id,
@@ -97,14 +87,12 @@ def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
     """
     if not answers:
         raise ConfigError(NO_QUERY)
-    hits = _by_task(answers, lambda result: result.hit)
-    share = sum(result.hit for result in answers) / len(answers)
-    low, high = clustered(share, [len(values) for values in hits])
+    tasks = [result.task_id for result in answers]
     return Quality(
         queries=len(answers),
-        tasks=len(hits),
+        tasks=len(set(tasks)),
         k=k,
-        hit=Estimate(value=share, low=low, high=high),
+        hit=clustered_rate(sum(result.hit > 0 for result in answers), tasks),
         mrr=_bootstrap(_by_task(answers, lambda result: result.reciprocal_rank), seed),
         ndcg=_bootstrap(_by_task(answers, lambda result: result.ndcg), seed),
     )
@@ -113,12 +101,12 @@ def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
 def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, seed: int = 0) -> Estimate:
     """Mean of second - first over the same queries in the same order, in [-1, 1]; bootstrap over tasks.
 
-    Raises ConfigError: the answers are not about the same tasks in the same order, there is none, or no such measure.
+    Raises ConfigError: the tasks of the answers differ, there is no answer, or the measure is unknown.
     """
     if measure not in MEASURES:
         raise ConfigError("measure", repr(measure), f"one of {', '.join(MEASURES)}")
     if [result.task_id for result in first] != [result.task_id for result in second]:
-        raise ConfigError("answers", f"{len(first)} and {len(second)}", "two to each query, in one order")
+        raise ConfigError("answers", f"{len(first)} and {len(second)}", "two per query, in the same order")
     gains: dict[str, list[float]] = {}
     for before, after in zip(first, second, strict=True):
         gains.setdefault(before.task_id, []).append(getattr(after, measure) - getattr(before, measure))
@@ -133,16 +121,11 @@ def _by_task(answers: Sequence[Answer], value: Callable[[Answer], float]) -> lis
 
 
 def _bootstrap(clusters: Sequence[Sequence[float]], seed: int) -> Estimate:
-    """Mean over all values with the percentile interval of resampled clusters (Efron and Tibshirani 1993, ch. 13).
-
-    Has no width where all values are equal: then nothing varied, which is not to say that nothing could.
-    """
+    """Mean over all values; bootstrap over clusters, without width if all values are equal."""
     import numpy as np
 
     if not clusters:
         raise ConfigError(NO_QUERY)
     sums, counts = (np.array([float(of(values)) for values in clusters]) for of in (sum, len))
-    often = resamples(len(clusters), f"{seed}:retrieval")
-    low, high = np.quantile((often @ sums) / (often @ counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    value = float(sums.sum() / counts.sum())
-    return Estimate(value=value, low=min(float(low), value), high=max(float(high), value))
+    weights = resamples(len(clusters), f"{seed}:retrieval")
+    return percentile_estimate(float(sums.sum() / counts.sum()), (weights @ sums) / (weights @ counts))

@@ -1,51 +1,51 @@
-"""Retrievers side by side on the same probes: what they find, and how long they take."""
+"""Comparison of retrievers on the same probes: quality and speed."""
 
 from __future__ import annotations
 
 import random
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from experiments._tools.probes import VIEWS, Probe, Question, documents, probes, queries
-from experiments._tools.retrieval_quality import Answer, Estimate, Quality, answer, difference, quality
+from experiments._tools.retrieval_quality import Answer, Quality, answer, difference, quality
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.audit.stored_programs import counter
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Hit, Retriever
 from reflexion_lab.records import Episode, Record
-from reflexion_lab.runner.progress import in_notebook
 
 DEEP = 100
-"""Places of a pool that are looked through for its first relevant document; below them its reciprocal rank is 0."""
+"""Maximum rank of the first relevant document in a pool; below it, the reciprocal rank is 0."""
 TIMED = 20
-"""Queries whose time is taken."""
+"""Number of timed queries."""
 
 
 class Cell(Record, frozen=True, kw_only=True):
-    """One retriever on one probe, comparing one pair of texts."""
+    """Results of one retriever on one probe and pair of texts."""
 
     probe: str
     match: str
     """One of `VIEWS`."""
     retriever: str
     answers: tuple[Answer, ...]
-    """One a query, in the order of the probe's: cells of one probe can be paired."""
+    """One per query, in the order of the probe: cells of one probe can be paired."""
     quality: Quality
 
 
 class Speed(Record, frozen=True, kw_only=True):
-    """What one retriever took over all documents of a view."""
+    """Time of one retriever over all documents of a view."""
 
     match: str
     retriever: str
     index_seconds: float
-    """From nothing to the first answer; embeddings included that no cache held."""
+    """From an empty index to the first answer, including uncached embeddings."""
     query_ms: float
-    """Median of a top-k query whose text is new."""
+    """Median of a top-k query with a new text."""
 
 
 class Comparison(Record, frozen=True, kw_only=True):
-    """All cells over the same episodes."""
+    """All cells on the same episodes."""
 
     k: int
     seed: int
@@ -56,14 +56,14 @@ class Comparison(Record, frozen=True, kw_only=True):
     speeds: tuple[Speed, ...]
 
     def cell(self, probe: str, match: str, retriever: str) -> Cell:
-        """Raises LookupError where there is none."""
+        """Raises LookupError: there is no such cell."""
         for cell in self.cells:
             if (cell.probe, cell.match, cell.retriever) == (probe, match, retriever):
                 return cell
         raise LookupError(f"{retriever} on {match} for {probe}: got nothing, expected one of the cells")
 
     def minus(self, second: Cell, first: Cell) -> Estimate:
-        """How much higher nDCG@k is in the second of two cells of one probe, query by query."""
+        """Paired difference of nDCG@k, second minus first, of two cells of one probe."""
         return difference(first.answers, second.answers, "ndcg", self.seed)
 
 
@@ -77,17 +77,17 @@ def compare(
     seed: int = 0,
     quiet: bool = False,
 ) -> Comparison:
-    """Ask every probe of every retriever over every view; a probe without questions has no cells.
+    """Query every retriever with every probe in every view; a probe without questions has no cells.
 
-    All episodes are documents of one index. Those that are not in a query's pool are struck from the ranking, which
-    leaves the order of the others as it is; rarity of words is counted over all of them.
+    All episodes are documents of one index. Documents outside a query's pool are removed from its ranking; word
+    frequencies are those of all documents.
 
     Parameters
     ----------
     retrievers : mapping
-        Makes each, empty; by name.
+        Constructors of empty retrievers, by name.
     unseen : mapping, optional
-        What a new query text costs some of them, by name, where a cache spares it here (`Contestants`).
+        Cost of a new query text that a cache would hide, by name (`Contestants`).
 
     Raises
     ------
@@ -102,20 +102,21 @@ def compare(
     asked = probes(episodes)
     cells: list[Cell] = []
     speeds: list[Speed] = []
-    # What is struck takes places: so each pool is seen at least to its place DEEP.
+    # Excluded documents occupy ranks: deep enough that each pool is ranked at least down to DEEP.
     depth = max(DEEP, k) + max((len(question.excluded) for probe in asked for question in probe.questions), default=0)
-    for view in _shown(views, quiet):
-        texts, wanted = documents(episodes, view), queries(episodes, view)
-        ready = {name: _filled(make, texts, wanted[0]) for name, make in retrievers.items()}
-        filled = {name: retriever for name, (retriever, _) in ready.items()}
-        latencies = _latencies(filled, unseen or {}, wanted, k, seed)
-        for name, (retriever, seconds) in ready.items():
-            speeds.append(Speed(match=view, retriever=name, index_seconds=seconds, query_ms=latencies[name]))
-            rankings = _rankings(retriever, wanted, depth)
-            for probe in filter(lambda probe: probe.questions, asked):
-                answers = tuple(_answered(episodes, rankings, question, k) for question in probe.questions)
-                measured = quality(answers, k, seed)
-                cells.append(Cell(probe=probe.name, match=view, retriever=name, answers=answers, quality=measured))
+    with counter("retrieval", "text", len(views), quiet) as bar:
+        for view in views:
+            texts, texts_asked = documents(episodes, view), queries(episodes, view)
+            indexed = {name: _indexed(make, texts, texts_asked[0]) for name, make in retrievers.items()}
+            latencies = _latencies(indexed, unseen or {}, texts_asked, k, seed)
+            for name, (retriever, seconds) in indexed.items():
+                speeds.append(Speed(match=view, retriever=name, index_seconds=seconds, query_ms=latencies[name]))
+                rankings = _rankings(retriever, texts_asked, depth)
+                for probe in (probe for probe in asked if probe.questions):
+                    answers = tuple(_answer(episodes, rankings, question, k) for question in probe.questions)
+                    measured = quality(answers, k, seed)
+                    cells.append(Cell(probe=probe.name, match=view, retriever=name, answers=answers, quality=measured))
+            bar.update()
     return Comparison(
         k=k,
         seed=seed,
@@ -127,54 +128,46 @@ def compare(
     )
 
 
-def _filled(make: Callable[[], Retriever], texts: Sequence[str], first: str) -> tuple[Retriever, float]:
+def _indexed(make: Callable[[], Retriever], texts: Sequence[str], first: str) -> tuple[Retriever, float]:
+    """A retriever of `texts`, and the seconds that it took."""
     start = time.perf_counter()
     retriever = make()
     retriever.add(texts)
-    retriever.rank(first, 1)  # an index may be built when it is first needed
+    retriever.rank(first, 1)  # some build their index at the first query
     return retriever, time.perf_counter() - start
 
 
 def _latencies(
-    retrievers: Mapping[str, Retriever],
+    indexed: Mapping[str, tuple[Retriever, float]],
     unseen: Mapping[str, Callable[[str], object]],
-    wanted: Sequence[str],
+    texts: Sequence[str],
     k: int,
     seed: int,
 ) -> dict[str, float]:
-    """Median milliseconds a query. Retrievers take turns, so that all share what else the machine does."""
-    sample = random.Random(f"{seed}:latency").choices(wanted, k=TIMED)
-    taken: dict[str, list[float]] = {name: [] for name in retrievers}
-    for query in sample:
-        for name, retriever in retrievers.items():
+    """Median milliseconds per query. Retrievers take turns, so that a busy machine slows all of them alike."""
+    times: dict[str, list[float]] = {name: [] for name in indexed}
+    for query in random.Random(f"{seed}:latency").choices(texts, k=TIMED):
+        for name, (retriever, _) in indexed.items():
             start = time.perf_counter()
             unseen.get(name, str)(query)
             retriever.rank(query, k)
-            taken[name].append(time.perf_counter() - start)
-    return {name: 1000 * median(seconds) for name, seconds in taken.items()}
+            times[name].append(time.perf_counter() - start)
+    return {name: 1000 * median(seconds) for name, seconds in times.items()}
 
 
-def _rankings(retriever: Retriever, wanted: Sequence[str], depth: int) -> list[list[Hit]]:
-    """What each query finds; equal queries are asked once."""
-    rankings = {text: retriever.rank(text, depth) for text in dict.fromkeys(wanted)}
-    return [rankings[text] for text in wanted]
+def _rankings(retriever: Retriever, texts: Sequence[str], depth: int) -> list[list[Hit]]:
+    """The ranking of each query; equal queries are ranked once."""
+    rankings = {text: retriever.rank(text, depth) for text in dict.fromkeys(texts)}
+    return [rankings[text] for text in texts]
 
 
-def _answered(episodes: Sequence[Episode], rankings: Sequence[Sequence[Hit]], question: Question, k: int) -> Answer:
+def _answer(episodes: Sequence[Episode], rankings: Sequence[Sequence[Hit]], question: Question, k: int) -> Answer:
     relevant_hits: list[bool] = []
     best = 0.0
     for hit in rankings[question.number]:
         if hit.number not in question.excluded:
             best = best or hit.score
             relevant_hits.append(hit.number in question.relevant)
-            if len(relevant_hits) >= k and any(relevant_hits):  # what comes later changes no measure
+            if len(relevant_hits) >= k and any(relevant_hits):  # later ranks change no measure
                 break
     return answer(episodes[question.number].task_id, relevant_hits, len(question.relevant), k, best)
-
-
-def _shown(views: Sequence[str], quiet: bool) -> Iterator[str]:
-    """The views, counted on a bar."""
-    from tqdm.auto import tqdm
-
-    hidden = quiet or not (sys.stderr.isatty() or in_notebook())
-    yield from tqdm(views, desc="retrieval", unit="text", disable=hidden, dynamic_ncols=True, leave=False)

@@ -1,7 +1,7 @@
 """Success by trial of agents that try each environment again: ALFWorld and WebShop in the Reflexion paper's logs.
 
-A log folder holds one file a trial, `env_results_trial_N.json`: a list of `{name, is_success, ...}`, an environment
-each. An environment that was solved is not tried again; its success stands in the later files.
+A log folder holds one file per trial, `env_results_trial_N.json`: a list of `{name, is_success, ...}`, one object per
+environment. Solved environments are not tried again; later files repeat their success.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRIAL = re.compile(r"env_results_trial_(\d+)\.json")
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What a file says of one environment; what memory held is not read."""
+    """Outcome of one environment in one file."""
 
     name: str
     is_success: bool
@@ -32,11 +32,11 @@ class Trials(Record, frozen=True, kw_only=True):
     """One run of an agent."""
 
     world: str
-    """The folder that its log folder stands in: what it was tried on."""
+    """Parent of the log folder: the kind of environment."""
     name: str
-    """Its log folder."""
+    """Name of the log folder."""
     solved: dict[str, tuple[bool, ...]]
-    """By environment, whether it was solved in trial 1, 2, ... or before."""
+    """By environment, whether it was solved by trial 1, 2, ..."""
 
     @property
     def label(self) -> str:
@@ -44,45 +44,45 @@ class Trials(Record, frozen=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """Trials."""
+        """Number of trials."""
         return len(next(iter(self.solved.values())))
 
     @property
     def curve(self) -> list[Rate]:
-        """Environments solved so far, trial by trial, with Wilson's interval: a share of all of them."""
+        """Share of environments solved by each trial, with Wilson interval."""
         return [Rate.of(sum(self.at(t).values()), len(self.solved)) for t in range(1, self.length + 1)]
 
     def at(self, trial: int) -> dict[str, bool]:
-        """By environment, whether it was solved by the 1-based `trial`; after the last one, by that."""
+        """By environment, whether it was solved by the 1-based `trial`, or by the last one if that is earlier."""
         return {name: solved[min(trial, len(solved)) - 1] for name, solved in self.solved.items()}
 
 
 class Pairing(Record, frozen=True, kw_only=True):
-    """Two runs on the same environments, at each trial that both have."""
+    """Two runs on the same environments, at each trial of both."""
 
     first: str
     second: str
     same_start: bool
-    """Both have the very same outcome of every environment in trial 1."""
+    """Whether all outcomes in trial 1 are equal."""
     by_trial: tuple[Paired, ...]
-    """The second against the first: `repaired` was solved by the second alone."""
+    """The second against the first: `repaired` counts environments solved only by the second."""
 
 
 def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
-    """Every log folder among `folders` and below them, in the order of their names.
+    """Every log folder in or below `folders`, sorted by name.
 
-    Raises ConfigError: there is none; a file is not what it should be; a trial is missing; the environments of two
-    trials differ; or one that was solved is unsolved later.
+    Raises ConfigError: there is none; a file is invalid; a trial is missing; the environments of two trials differ; or
+    a solved environment is unsolved later.
     """
     trials_read = [trials for folder in folders for trials in _below(Path(folder))]
     if not trials_read:
-        raise ConfigError(", ".join(map(str, folders)), "no env_results_trial_N.json", "one a trial")
+        raise ConfigError(", ".join(map(str, folders)), "no env_results_trial_N.json", "one per trial")
     return trials_read
 
 
 def pairings(trials: Sequence[Trials], baseline: str = "base") -> Iterator[Pairing]:
-    """Each run against each run whose name begins with `baseline`, on the same environments of one world, where there
-    is more than one trial to compare.
+    """Each run against each run whose name begins with `baseline`, if both have the same world and environments and
+    more than one trial.
     """
     for first in (run for run in trials if run.name.startswith(baseline)):
         for second in (run for run in trials if run.world == first.world and not run.name.startswith(baseline)):

@@ -1,7 +1,7 @@
-"""`python -m experiments._tools.uptake RUN`: how often does a quoted solution come back, by retry prompt?
+"""`python -m experiments._tools.uptake RUN`: share of retries that reuse a quoted solution, by retry prompt.
 
-The run has a first attempt a task and, by `reflector=quoted`, its canonical solution as the reflection. Each prompt is
-given the same failed attempts, once each and greedily; nothing else differs.
+The run has one attempt per task and, by `reflector=quoted`, its canonical solution as the reflection. Each prompt gets
+the same failed attempts, once each with greedy decoding; nothing else differs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reflexion_lab.cli.main import Arguments, guarded
+from experiments._tools import output
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.text.prompts.render import FILTERS, Prompts
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 STOP = ("\ndef ", "\nclass ", "\nif __name__", "\nprint", "\nassert", "\n#", "```")
 TOKENS = 256
-"""Of a reply; the longest canonical solution of `basics` has fewer than 200."""
+"""Maximum length of a reply; the canonical solutions of `basics` have fewer than 200 tokens."""
 WORDS = """
 {% for label, text in episode.statements %}
 {{ label }}: {{ text | line(300) }}
@@ -44,7 +44,7 @@ REQUEST = "Complete this Python function. Reply with the whole function in one c
 
 
 class Candidate(Prompts):
-    """A retry prompt that is not one of the package's: `past` rendered, then placed beside the task's prompt."""
+    """A retry prompt outside the package: the rendered template `past`, combined with the task's prompt by `place`."""
 
     def __init__(self, past: str, place: Callable[[str, str], str]) -> None:
         super().__init__()
@@ -120,23 +120,20 @@ class Case:
     task: str
     passed: bool
     quoted: bool
-    """The reply holds the quoted body, white space aside."""
+    """The reply contains the quoted body, ignoring white space."""
     repeated: bool
-    """The program is that of the failed attempt, white space aside."""
+    """The program equals that of the failed attempt, ignoring white space."""
     empty: bool
     prompt_tokens: int
     completion_tokens: int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(argv)
-    return guarded(lambda: uptake(options))
+    return output.run(parser(), uptake, argv)
 
 
 def parser() -> argparse.ArgumentParser:
-    top = Arguments(
-        prog="python -m experiments._tools.uptake", description="how often does a quoted solution come back?"
-    )
+    top = output.script_parser("uptake", "share of retries that reuse a quoted solution, by retry prompt")
     top.add_argument("run", metavar="RUN", type=Path, help="folder of a run with experiment=quoted")
     top.add_argument("--style", choices=STYLES, nargs="+", default=list(STYLES), help="(default: both)")
     top.add_argument("--prompt", metavar="NAME", nargs="+", help="only these (default: all)")
@@ -147,12 +144,11 @@ def parser() -> argparse.ArgumentParser:
 def uptake(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from experiments._tools.output import show_sheet
     from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.audit.own_runs import benchmark_of
     from reflexion_lab.runner.folder.folder import RunFolder
-    from reflexion_lab.tasks.sandbox.sandbox import Sandbox as Sandboxes
+    from reflexion_lab.tasks.sandbox import sandbox as sandboxes
 
     log = Log.read(RunFolder.existing(options.run))
     tasks = {task.task_id: task for task in benchmark_of(options.run, log.manifest)}
@@ -160,7 +156,7 @@ def uptake(options: argparse.Namespace) -> int:
     if not log.manifest.shows_solutions or not failed:
         raise ConfigError(options.run, f"{log.arm} with {len(failed)} failures", "experiment=quoted, with one or more")
     model, cases = LlamaCppModel(), []
-    with closing(Sandboxes()) as sandbox:
+    with closing(sandboxes.Sandbox()) as sandbox:
         for style, name, grammar in variants(options.style):
             if options.prompt and name not in options.prompt:
                 continue
@@ -169,17 +165,17 @@ def uptake(options: argparse.Namespace) -> int:
                 cases += [Case(style, name, grammar, **fields) for fields in pool.map(work, failed)]
             passed = sum(case.passed for case in cases[-len(failed) :])
             print(f"{style}, {name}: {passed} of {len(failed)} passed", file=sys.stderr)
-            if options.out:  # after each prompt: what has been computed is kept
-                write(options.out / "cases.csv", [asdict(case) for case in cases])
+            if options.out:  # after each prompt, to keep finished results
+                output.write_csv(options.out / "cases.csv", [asdict(case) for case in cases])
     rows = table(cases)
-    show_sheet(sheet(rows), Console())
+    output.show_sheet(sheet(rows), Console())
     if options.out:
-        write(options.out / "table.csv", rows)
+        output.write_csv(options.out / "table.csv", rows)
     return 0
 
 
 def variants(styles: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-    """Style, prompt, and whether a grammar makes replies begin inside the function; the default also without."""
+    """Style, prompt, and whether a grammar forces replies to begin inside the function; the default also without."""
     for style in styles:
         for name in STYLES[style]:
             yield style, name, style == "continuation"
@@ -199,7 +195,7 @@ def actor_of(style: str, model: Model, prompts: Prompts, grammar: bool) -> Actor
 
 
 def retry(tasks: Mapping[str, Task], actor: Actor, sandbox: Sandbox, attempt: Attempt) -> dict[str, Any]:
-    """The second attempt at a task, which has read the first, judged by the hidden tests."""
+    """A second attempt with the first one in memory, judged by the hidden tests."""
     from reflexion_lab.memory.episodic import episode_of
     from reflexion_lab.records import Recollection
     from reflexion_lab.tasks.evaluators.unit_tests import run_tests
@@ -224,7 +220,7 @@ def squeezed(text: str) -> str:
 
 
 def table(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """One row a prompt: uptake with its Wilson interval, and the paired difference to the style's default."""
+    """One row per prompt: uptake with its Wilson interval, and the paired difference to the style's default."""
     from reflexion_lab.analysis.stats.intervals import Rate, mcnemar
 
     groups: dict[tuple[str, str, bool], dict[str, Case]] = {}
@@ -275,23 +271,15 @@ def sheet(rows: Sequence[dict[str, Any]]) -> Any:
         for row in rows
     )
     caption = (
-        f"n = {rows[0]['n']} retries a prompt. Won : lost against the style's default; exact McNemar, not corrected."
+        f"n = {rows[0]['n']} retries per prompt. Won : lost against the style's default; exact McNemar, not corrected."
     )
     return Sheet(title="Uptake of quoted solutions", columns=columns, rows=lines, caption=caption, names=3)
 
 
 def read(path: Path) -> list[Case]:
-    """The cases in `cases.csv`, from which `table` makes every figure."""
+    """The cases in `cases.csv`, from which `table` computes all numbers."""
     with path.open(newline="") as file:
         return [msgspec.convert(row, Case, strict=False) for row in csv.DictReader(file)]
-
-
-def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        lines = csv.DictWriter(file, rows[0], lineterminator="\n")
-        lines.writeheader()
-        lines.writerows(rows)
 
 
 if __name__ == "__main__":

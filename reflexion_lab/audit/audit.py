@@ -1,7 +1,7 @@
-"""Other people's verdicts beside ours: every sample is executed again, each in its own namespace.
+"""Audit of logged verdicts: every sample is executed again in its own namespace.
 
-Where the verdicts differ, variants of the program are executed to find the cause. They are made with patterns, never
-parsed: a name that a pattern misses costs an explanation, no verdict.
+If the verdicts differ, variants of the program are executed to find the cause. Names are found by patterns, since a
+hostile program could crash the parser; a missed name only loses an explanation.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class Verdict(Record, frozen=True, kw_only=True):
     detail: str = ""
     """Message of the first failing check; "" for a pass."""
     cause: str = ""
-    """Reason for a different verdict in the log, as far as variants of the program show it; "" if none."""
+    """Cause of a different verdict in the log, if a variant of the program shows it."""
     in_place: bool = False
     """Whether a check ran in the program's own process, where the program can forge a pass."""
     leaked_from: str = ""
-    """Id of the earlier sample that the logged verdict depends on; "" if none is known."""
+    """Id of the earlier sample that the logged verdict depends on, if known."""
 
     @property
     def broken(self) -> bool:
-        """The harness failed: there is no verdict."""
+        """Whether the harness failed, so there is no verdict."""
         return self.outcome == "harness_error"
 
     @property
     def is_judged(self) -> bool:
-        """False where the harness failed, or the log holds no test."""
+        """False if the harness failed or the log has no test."""
         return self.outcome not in UNKNOWN
 
     @property
@@ -73,19 +73,23 @@ class Audit(Record, frozen=True, kw_only=True):
     @property
     def compared(self) -> int:
         """Samples with both a logged verdict and ours."""
-        return sum(verdict.sample.logged is not None and not verdict.broken for verdict in self.verdicts)
+        return len(self._pairs)
 
     @property
-    def logged_pass(self) -> int:
-        return sum(verdict.sample.logged is True for verdict in self.verdicts)
+    def _pairs(self) -> list[tuple[bool, bool]]:
+        """Logged verdicts and ours."""
+        known = [verdict for verdict in self.verdicts if not verdict.broken]
+        return [(verdict.sample.logged, verdict.passed) for verdict in known if verdict.sample.logged is not None]
 
     @property
     def logged_rate(self) -> Rate:
-        return Rate.of(self.logged_pass, sum(verdict.sample.logged is not None for verdict in self.verdicts))
+        """Logged passes over all samples with a logged verdict."""
+        logged = [verdict.sample.logged for verdict in self.verdicts if verdict.sample.logged is not None]
+        return Rate.of(sum(logged), len(logged))
 
     @property
     def rate(self) -> Rate:
-        """Passes over all samples but those without a verdict."""
+        """Our passes over all samples with a verdict."""
         judged = [verdict.passed for verdict in self.verdicts if verdict.is_judged]
         return Rate.of(sum(judged), len(judged))
 
@@ -101,15 +105,11 @@ class Audit(Record, frozen=True, kw_only=True):
     def kappa(self) -> float | None:
         """Agreement beyond chance, in [-1, 1] (Cohen 1960, Educational and Psychological Measurement 20:37-46).
 
-        None where log and re-execution give one and the same verdict throughout: chance agrees as well.
+        None if all logged verdicts and ours are equal, when agreement by chance is certain.
         """
-        from sklearn.metrics import cohen_kappa_score  # two seconds of an import
+        from sklearn.metrics import cohen_kappa_score  # imports for two seconds
 
-        pairs = [
-            (verdict.sample.logged, verdict.passed)
-            for verdict in self.verdicts
-            if verdict.sample.logged is not None and not verdict.broken
-        ]
+        pairs = self._pairs
         if len({label for pair in pairs for label in pair}) < 2:
             return None
         return float(cohen_kappa_score(*zip(*pairs, strict=True)))
@@ -122,17 +122,16 @@ class Audit(Record, frozen=True, kw_only=True):
 def audit_files(
     paths: Sequence[str], *, attempts: bool = False, limit: int | None = None, workers: int | None = None
 ) -> list[Audit]:
-    """Each file or run folder in turn, named as a file, or by its whole path where two have one name.
+    """Audits of files or run folders, named by file name, or by path if two names are equal.
 
     Raises
     ------
     OSError, ValueError
-        A file cannot be read as samples; that one is absent shows before any is executed.
+        A file cannot be read as samples; a missing file is reported before any execution.
     """
     for path in paths:
         if not Path(path).exists():
-            expected = "expected a .jsonl file, gzipped or not, or a run folder"
-            raise DataError(f"{path}: no such file; {expected}")
+            raise DataError(f"{path}: no such file; expected a .jsonl file, gzipped or not, or a run folder")
     names = Counter(Path(path).name for path in paths)
     audits = (audit(path, attempts=attempts, limit=limit, workers=workers) for path in paths)
     return [replace(a, name=path) if names[a.name] > 1 else a for path, a in zip(paths, audits, strict=True)]
@@ -146,10 +145,14 @@ def audit(
     workers: int | None = None,
     quiet: bool = False,
 ) -> Audit:
-    """Execute the samples of a file or run folder again.
+    """Execute the samples of a file or run folder again; equal programs with equal tests once.
 
-    Equal programs with equal tests are executed once. `attempts`: every attempt of a transcript, not only the solution.
-    `limit`: number of samples, from the first; missing rows are still reported for the whole file.
+    Parameters
+    ----------
+    attempts : bool, default False
+        Every attempt of a transcript, not only the solution.
+    limit : int, optional
+        Maximum number of samples; missing rows are still reported for the whole file.
 
     Raises
     ------
@@ -161,11 +164,11 @@ def audit(
             raise ConfigError(name, value, "at least 1")
     start = time.monotonic()
     samples = read_samples(path, attempts)
-    chosen, name = samples[:limit], Path(path).name
-    with StoredPrograms(workers) as programs, counter(name, "sample", len(chosen), quiet) as bar:
-        shared = programs.map(execute, chosen, key=_key, each=lambda _: bar.update())
-        verdicts = [replace(verdict, sample=sample) for sample, verdict in zip(chosen, shared, strict=True)]
-        causes = Causes(chosen, lambda sample: execute(programs.sandbox, sample))
+    first, name = samples[:limit], Path(path).name
+    with StoredPrograms(workers) as programs, counter(name, "sample", len(first), quiet) as bar:
+        shared = programs.map(execute, first, key=_key, each=lambda _: bar.update())
+        verdicts = [replace(verdict, sample=sample) for sample, verdict in zip(first, shared, strict=True)]
+        causes = Causes(first, lambda sample: execute(programs.sandbox, sample))
 
         def explained(_: object, verdict: Verdict) -> Verdict:
             return causes.explain(verdict) if verdict.differs else verdict
@@ -176,7 +179,7 @@ def audit(
 
 
 def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
-    """The verdict of a sample's own tests on its program, and nothing else."""
+    """The verdict of a sample's own tests on its program."""
     task = Task(task_id=sample.task_id, prompt="", entry_point=sample.entry_point, setup=sample.setup)
     try:
         evaluation = run_tests(sandbox, task, sample.program, sample.tests)
@@ -191,13 +194,13 @@ def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
 
 
 def describe(check: Check) -> str:
-    """One failing check in one line."""
+    """One line on a failing check."""
     if check.outcome == "extraction_failed":
         return "the log holds no program"
     if check.outcome == "fail":
         sides = f"expected {check.expected}, got {check.actual}" if check.expected or check.actual else check.message
-        adds = sides and sides not in check.name  # an assert's own message stands in it
-        return f"{check.name[:150]}: {sides if adds else 'the assertion is false'}"
+        is_new = sides and sides not in check.name  # an assert contains its own message
+        return f"{check.name[:150]}: {sides if is_new else 'the assertion is false'}"
     return f"{check.error_type or check.outcome}: {check.message}".removesuffix(": ")
 
 
@@ -215,11 +218,11 @@ REPLAY = """for _source in {sources!r}:
     except BaseException:
         pass
 """
-"""Earlier programs, executed where the next one will be, as a harness with one namespace does."""
+"""Executes earlier programs in the namespace of the next one, like a harness with a shared namespace."""
 
 
 class Causes:
-    """Explains verdicts that differ from the log. `run` executes a sample."""
+    """Causes of verdicts that differ from the log; `run` executes a sample."""
 
     def __init__(self, samples: Sequence[Sample], run: Callable[[Sample], Verdict]) -> None:
         self.samples = samples
@@ -231,7 +234,7 @@ class Causes:
         return self._passes_alone(verdict) if verdict.passed else self._fails_alone(verdict)
 
     def _passes_alone(self, verdict: Verdict) -> Verdict:
-        """Logged as failed: try with earlier programs that replace builtins it uses."""
+        """Logged as failed: execute it after earlier programs that replace builtins it uses."""
         sample = verdict.sample
         if not sample.program.strip():
             return verdict
@@ -239,39 +242,37 @@ class Causes:
         if culprits and not (shared := self.run(_after(culprits.values(), sample))).passed:
             cause = f"passes alone; fails once {_names(culprits)} shares the namespace ({shared.detail})"
             return replace(verdict, cause=cause, leaked_from=next(iter(culprits.values())).id)
-        return replace(verdict, cause="passes alone; nothing in this log says why it was logged as failed")
+        return replace(verdict, cause="passes alone; nothing in this log explains the logged failure")
 
     def _fails_alone(self, verdict: Verdict) -> Verdict:
-        """Logged as passed: try with the usual imports, with its prompt, and after earlier programs."""
+        """Logged as passed: execute it with the usual imports, behind its prompt, and after earlier programs."""
         sample = verdict.sample
         if not sample.program.strip():
-            return replace(verdict, cause="logged as solved, and no program is stored")
+            return replace(verdict, cause="logged as solved without a stored program")
         if verdict.outcome == "no_tests":
-            return replace(verdict, cause="there is no test to hold it against")
+            return replace(verdict, cause="the log holds no test for it")
         if not (missing := MISSING_NAME.search(verdict.detail)):
             return verdict
-        helps = []
+        variants = []
         if self.run(replace(sample, program=IMPORTS + sample.program)).passed:
-            helps.append("passes with the usual imports")
-        if (
-            sample.prompt not in sample.program
-            and self.run(replace(sample, program=f"{sample.prompt}\n{sample.program}")).passed
-        ):
-            helps.append("passes behind its prompt")
+            variants.append("passes with the usual imports")
+        behind_prompt = replace(sample, program=f"{sample.prompt}\n{sample.program}")
+        if sample.prompt not in sample.program and self.run(behind_prompt).passed:
+            variants.append("passes behind its prompt")
         culprits = self._binders(sample, _words(sample.program) | {sample.entry_point})
         source = culprits.get(missing[1])
         if source and self.run(_after(culprits.values(), sample)).passed:
-            helps.append(f"passes once {_names({missing[1]: source})} shares the namespace")
-            return replace(verdict, cause="; ".join(helps), leaked_from=source.id)
-        return replace(verdict, cause="; ".join(helps))
+            variants.append(f"passes once {_names({missing[1]: source})} shares the namespace")
+            verdict = replace(verdict, leaked_from=source.id)
+        return replace(verdict, cause="; ".join(variants))
 
     def _binders(self, sample: Sample, names: Iterable[str]) -> dict[str, Sample]:
-        """By name, the last earlier sample of the same run that binds it, where the sample itself does not."""
-        wanted = set(names) - _bound(sample.program)
+        """By name, the last earlier sample of the run that binds it, for names that the sample does not bind itself."""
+        free = set(names) - _bound(sample.program)
         binders: dict[str, Sample] = {}
         for other in self.samples[: self._place[sample.id]]:
             if other.run == sample.run:
-                binders |= dict.fromkeys(_bound(other.program) & wanted, other)
+                binders |= dict.fromkeys(_bound(other.program) & free, other)
         return dict(sorted(binders.items(), key=lambda pair: self._place[pair[1].id]))
 
 

@@ -1,4 +1,4 @@
-"""What audits found, as sheets for a terminal and for notebooks."""
+"""Results of audits as tables and lines, for terminal and notebook."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NAMED = 5
-"""Ids that a finding spells out."""
+"""Maximum number of ids in a finding."""
 WORD = {True: "pass", False: "fail", None: "none"}
 
 
 class Printed(Record, frozen=True):
-    """What a paper says of a log."""
+    """The result of a log in its paper."""
 
     label: str
     percent: float | None = None
-    """The figure in print; None where the log has none."""
+    """Percentage in the paper; None if there is none."""
 
 
 def show(audits: Sequence[Audit], console: Console) -> None:
-    """Print a line a file, every disagreement with its cause, and what else a log gives away; harness errors loudly."""
+    """Print one row per file, every disagreement with its cause, other findings, and harness errors in red."""
     console.print(as_table(overview(audits)))
     for audit in audits:
         lines = [*_differing(audit), *(f"- {line}" for line in findings(audit))]
@@ -40,22 +40,22 @@ def show(audits: Sequence[Audit], console: Console) -> None:
 
 
 def _differing(audit: Audit) -> Iterator[str]:
-    """Disagreements as lines: causes are too long for a column."""
+    """Disagreements as lines, since causes are too long for a column."""
     if audit.disagreements:
-        yield f"- {len(audit.disagreements)} of {audit.compared} logged verdicts are not met:"
+        yield f"- {len(audit.disagreements)} of {audit.compared} logged verdicts differ:"
     for verdict in audit.disagreements:
-        words = f"logged {WORD[verdict.sample.logged]}, re-executed {verdict.outcome}"
-        yield visible(f"    {verdict.sample.id}: {words}: {why(verdict)}").replace("\n", " ")
+        outcomes = f"logged {WORD[verdict.sample.logged]}, re-executed {verdict.outcome}"
+        yield visible(f"    {verdict.sample.id}: {outcomes}: {why(verdict)}").replace("\n", " ")
 
 
 def overview(audits: Sequence[Audit]) -> Sheet:
-    """Logged against re-executed, one row a file."""
+    """Logged and re-executed pass rates, one row per file."""
     columns = ("log", "n", "logged", "re-executed", "%", "95 % interval", "agree", "kappa")
     rows = tuple(
         (
             audit.name.removesuffix(".gz").removesuffix(".jsonl"),
             str(audit.n),
-            f"{audit.logged_pass}/{audit.logged_rate.n}",
+            f"{audit.logged_rate.k}/{audit.logged_rate.n}",
             f"{audit.rate.k}/{audit.rate.n}",
             f"{100 * audit.rate.share:.1f}",
             interval(audit.rate.low, audit.rate.high),
@@ -65,13 +65,13 @@ def overview(audits: Sequence[Audit]) -> Sheet:
         for audit in audits
     )
     errors = sum(audit.harness_errors for audit in audits)
-    caption = "Passes. Re-executed: each program in a namespace of its own; Wilson interval. Kappa: agreement beyond "
+    caption = "Passes. Re-executed: each program in its own namespace; Wilson interval. Kappa: agreement beyond "
     caption += f"chance (Cohen). Harness errors: {errors}."
     return Sheet(title="Logged and re-executed", columns=columns, rows=rows, caption=caption)
 
 
 def against_paper(printed: Mapping[str, Printed], audits: Mapping[str, Audit]) -> Sheet:
-    """The paper's figures beside its logs', and beside ours; rows are those of `audits`."""
+    """Pass rates of the paper, its logs, and our execution, one row per audit."""
     columns = ("method and benchmark", "paper, %", "log", "log, %", "re-executed", "re-executed, %", "95 % interval")
     rows = tuple(
         (
@@ -86,29 +86,29 @@ def against_paper(printed: Mapping[str, Printed], audits: Mapping[str, Audit]) -
         for key, audit in audits.items()
     )
     caption = (
-        "Shares of tasks. Re-executed: every stored program with its log's own test, in a namespace of its own. Wilson."
+        "Shares of tasks. Re-executed: every stored program with its log's own test, in its own namespace. Wilson."
     )
     return Sheet(title="The paper, its logs, and its programs", columns=columns, rows=rows, caption=caption)
 
 
 def disagreements(audit: Audit) -> Sheet:
-    """Every sample whose logged verdict is not ours, and why."""
+    """Every sample whose logged verdict differs from ours, with the cause."""
     rows = tuple((v.sample.id, WORD[v.sample.logged], WORD[v.passed], v.outcome, why(v)) for v in audit.disagreements)
-    title = f"{audit.name}: {len(rows)} of {audit.compared} logged verdicts are not met"
+    title = f"{audit.name}: {len(rows)} of {audit.compared} logged verdicts differ"
     return Sheet(title=title, columns=("id", "logged", "re-executed", "outcome", "cause"), rows=rows, names=5)
 
 
 def findings(audit: Audit) -> Iterator[str]:
-    """What a log gives away beside its verdicts, one sentence a finding."""
+    """Other findings in a log, one sentence each."""
     leaks = audit.leaks
     if sources := Counter(v.leaked_from for v in audit.verdicts if v.leaked_from):
         named = ", ".join(f"{source} ({count})" for source, count in sources.most_common(NAMED))
-        reason = "shared namespace: logged verdicts that fall alone and hold beside an earlier program"
+        reason = "shared namespace: logged verdicts that only hold after an earlier program"
         yield f"{reason}: {sources.total()}, after {named}"
     if imports := sum("usual imports" in verdict.cause for verdict in audit.verdicts):
-        yield f"imports: logged passes that fall alone and hold with the usual imports: {imports}"
+        yield f"imports: logged passes that only hold with the usual imports: {imports}"
     if forgeable := sum(verdict.passed and verdict.in_place for verdict in audit.verdicts):
-        yield f"judged in place: {forgeable} of {audit.rate.k} passes rest on checks that only run beside the program"
+        yield f"judged in the candidate's process: {forgeable} of {audit.rate.k} passes, which it could forge"
     if leaks.missing:
         yield f"missing rows: {len(leaks.missing)}: {_named(leaks.missing)}"
     if leaks.repeated:
@@ -116,13 +116,13 @@ def findings(audit: Audit) -> Iterator[str]:
     if leaks.unstored:
         yield f"solved without a stored program: {len(leaks.unstored)}: {_named(leaks.unstored)}"
     if leaks.shown_hidden:
-        share = f"{leaks.shown_hidden} of {leaks.shown} asserts that loops saw ({leaks.shown_hidden / leaks.shown:.0%})"
+        share = f"{leaks.shown_hidden} of {leaks.shown} asserts in feedback ({leaks.shown_hidden / leaks.shown:.0%})"
         beyond = f"{leaks.shown_beyond_prompt} of them, in {leaks.samples_beyond_prompt} samples, are not in the prompt"
-        yield f"hidden tests as feedback: {share} are hidden asserts too; {beyond}"
+        yield f"hidden tests as feedback: {share} are also hidden asserts; {beyond}"
 
 
 def as_json(audits: Sequence[Audit], seconds: float) -> dict[str, Any]:
-    """The contract of `--json`, over all files; ids carry the file's name where there are several."""
+    """The object of `--json`, over all files; ids include the file name if there are several."""
     rows = [
         {
             "id": f"{audit.name}:{verdict.sample.id}" if len(audits) > 1 else verdict.sample.id,
@@ -136,7 +136,7 @@ def as_json(audits: Sequence[Audit], seconds: float) -> dict[str, Any]:
     ]
     return {
         "n": sum(audit.n for audit in audits),
-        "logged_pass": sum(audit.logged_pass for audit in audits),
+        "logged_pass": sum(audit.logged_rate.k for audit in audits),
         "pass": sum(audit.rate.k for audit in audits),
         "agree": sum(audit.agree for audit in audits),
         "kappa": {audit.name: audit.kappa for audit in audits},
@@ -147,12 +147,12 @@ def as_json(audits: Sequence[Audit], seconds: float) -> dict[str, Any]:
 
 
 def why(verdict: Verdict) -> str:
-    """What failed, and what variants of the program say of it."""
+    """Detail and cause of a verdict."""
     return "; ".join(filter(None, (verdict.detail, verdict.cause)))
 
 
 def harness_line(audit: Audit) -> str:
-    """Harness errors, loud: they are no verdicts on anybody's program."""
+    """Warning about samples without a verdict after a harness error."""
     first = next(verdict for verdict in audit.verdicts if verdict.broken)
     where = f"{audit.name}: HARNESS ERRORS: {audit.harness_errors} samples have no verdict"
     return visible(f"{where}; the first is {first.sample.id}: {first.detail}; run `reflexion-lab doctor`")

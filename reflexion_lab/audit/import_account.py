@@ -1,4 +1,4 @@
-"""The account of an import: `recorded.json` beside the run folder, and the table that an import prints."""
+"""The account of an import: `recorded.json` in the run folder, and the printed table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.report.cells import interval, line, table
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
@@ -27,21 +26,21 @@ if TYPE_CHECKING:
 
 
 class Agreement(Record, frozen=True, kw_only=True):
-    """Recorded verdicts on attempts beside ours."""
+    """Agreement of recorded verdicts with ours."""
 
     compared: int
     """Attempts with both."""
     agree: int
     ours_alone: int
-    """Passes here that were recorded as failures."""
+    """Passes here, failures in the record."""
     recorded_alone: int
-    """Passes in the record that fail here."""
+    """Failures here, passes in the record."""
     differing: tuple[str, ...] = ()
-    """`task/attempt`, each that differs."""
+    """`task/attempt` of each difference."""
 
 
 class Account(Record, frozen=True, kw_only=True):
-    """One recorded run: what was taken, what was not, and how the record compares with what was executed here."""
+    """One recorded run: its content, what was left out, and its agreement with the execution here."""
 
     file: str
     source: str
@@ -53,31 +52,31 @@ class Account(Record, frozen=True, kw_only=True):
     attempts: int
     reflections: int
     excluded: tuple[tuple[str, str], ...]
-    """Rows that could not be used, and why."""
+    """Rows that could not be used, with reasons."""
     absent: tuple[str, ...]
-    """Tasks of the benchmark that the run does not hold."""
+    """Tasks of the benchmark that are not in the run."""
     without_program: tuple[str, ...]
-    """Attempts (`task/number`) without a program in the record: kept, and failing."""
+    """Attempts (`task/number`) without a program in the record; they fail."""
     without_feedback: int
-    """Tasks of which no feedback test is recorded, where the loop had feedback."""
+    """Tasks without a recorded feedback test, if the loop had feedback."""
     overlapping: int
-    """Tasks that have a feedback test that is a hidden one, too."""
+    """Tasks with a feedback test that is also a hidden test."""
     went_on: int
-    """Loops with an attempt after one that passes its feedback tests here."""
+    """Loops that continue after an attempt that passes its feedback tests here."""
     ended_early: int
-    """Loops that are shorter than the longest, and whose last attempt fails its feedback tests here."""
+    """Loops shorter than the longest whose last attempt fails its feedback tests here."""
     feedback: Agreement
     hidden: Agreement
     submitted_by_source: dict[str, int | None]
-    """By task, the number of the attempt that the source names as its solution; None where it names none."""
+    """By task, the number of the attempt that the source submitted; None if unknown."""
     submissions_differ: int
-    """Tasks of which the source submitted another attempt than our rule does."""
+    """Tasks for which the source submitted another attempt than our rule."""
     source_pass: Rate
-    """Hidden verdicts, ours, on what the source submitted."""
+    """Our hidden verdicts on the attempts that the source submitted."""
     logged_solved: int
-    """Tasks that the source's own log counts as solved."""
+    """Tasks solved according to the source's log."""
     same_as: str = ""
-    """An earlier run of this import with the very same attempts; "" for none."""
+    """Name of an earlier run of this import with identical attempts; "" if there is none."""
 
 
 def account(
@@ -89,7 +88,6 @@ def account(
     overlapping: int,
     excluded: Sequence[tuple[str, str]],
     verdict: str,
-    same_as: str,
 ) -> Account:
     """The account of `recording`.
 
@@ -98,17 +96,17 @@ def account(
     attempts_by_task : mapping
         The attempts of each task.
     tasks : sequence of str
-        All of the benchmark's.
+        All tasks of the benchmark.
     excluded : sequence of tuple[str, str]
-        Rows that were left out, beyond those that could not be read.
+        Excluded rows besides those of the recording.
     verdict : str
-        The field of an attempt that holds the recorded verdict of the same hidden tests.
+        Field of the recorded verdict of the same hidden tests.
     """
     loops = [loop for loop in recording.loops if loop.task_id in attempts_by_task]
-    chosen = {loop.task_id: submitted_by_source(loop) for loop in loops}
+    by_source = {loop.task_id: submitted_by_source(loop) for loop in loops}
     ours = {task_id: submitted_at(attempts).number for task_id, attempts in attempts_by_task.items()}
-    named = {task_id: number for task_id, number in chosen.items() if number is not None}
-    judged = [passed for case in named.items() if (passed := _hidden(grades[case])) is not None]
+    named = {task_id: number for task_id, number in by_source.items() if number is not None}
+    source_passes = [passed for case in named.items() if (passed := _hidden(grades[case])) is not None]
     every = [attempt for attempts in attempts_by_task.values() for attempt in attempts]
     ended_early = sum(attempts[-1].stop_reason == "recorded_end" for attempts in attempts_by_task.values())
     steps = [step for loop in loops for step in loop.steps]
@@ -135,16 +133,15 @@ def account(
         hidden=agreement(
             every, [s.verdict(verdict) for s in steps], [_hidden(grades[a.task_id, a.number]) for a in every]
         ),
-        submitted_by_source=chosen,
+        submitted_by_source=by_source,
         submissions_differ=sum(ours[task_id] != number for task_id, number in named.items()),
-        source_pass=Rate.of(sum(map(bool, judged)), len(judged)),
+        source_pass=Rate.of(sum(source_passes), len(source_passes)),
         logged_solved=sum(loop.fields.get("logged_is_solved") is True for loop in loops),
-        same_as=same_as,
     )
 
 
 def agreement(every: Sequence[Attempt], recorded: Sequence[bool | None], ours: Sequence[bool | None]) -> Agreement:
-    """Of three lists in the same order; None is no verdict."""
+    """Agreement of verdicts on `every` attempt; None means no verdict."""
     pairs = list(zip(every, recorded, ours, strict=True))
     both = [(attempt, was, now) for attempt, was, now in pairs if was is not None and now is not None]
     counted = Counter((was, now) for _, was, now in both)
@@ -158,10 +155,9 @@ def agreement(every: Sequence[Attempt], recorded: Sequence[bool | None], ours: S
 
 
 def submitted_by_source(loop: Transcript) -> int | None:
-    """The attempt that the source took for its solution, 1-based.
+    """1-based number of the attempt that the source submitted; None if its solution is not an attempt.
 
-    A row that names none and holds no solution of its own took its last one. A solution that is no attempt's text is
-    None.
+    A row without a solution submitted its last attempt.
     """
     fields = loop.fields
     if "solution_is_attempt" not in fields and "solution" not in fields:
@@ -175,7 +171,7 @@ def submitted_by_source(loop: Transcript) -> int | None:
 
 
 def _feedback(attempt: Attempt) -> bool | None:
-    """Our feedback verdict, where there was something to run."""
+    """Our feedback verdict; None without one."""
     return None if attempt.evaluation.outcome in UNKNOWN else attempt.evaluation.passed
 
 
@@ -184,9 +180,9 @@ def _hidden(grade: Grade) -> bool | None:
 
 
 def overlaps(loop: Transcript, task: Task) -> bool:
-    """Whether a feedback test of the loop is a hidden test."""
+    """Whether a feedback test of the loop is also a hidden test."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tests of strangers hold "\d"
+        warnings.simplefilter("ignore")  # such as an invalid escape in a test
         return bool(repeated((test for test in loop.tests if _is_python(test)), task.hidden_tests, task.entry_point))
 
 
@@ -199,71 +195,52 @@ def _is_python(test: str) -> bool:
 
 
 def show(imported: Sequence[Imported], console: Console) -> None:
-    """The table of runs, then their remarks and exclusions."""
-    runs = table(
-        "Recorded runs, executed here",
-        "run",
-        "feedback",
-        "tasks",
-        "attempts",
-        "first",
-        "submitted",
-        "source's",
-        names=2,
-    )
+    """Print the table of runs, then their remarks and exclusions."""
+    columns = ("run", "feedback", "tasks", "attempts", "first", "submitted", "source's")
+    runs = table("Recorded runs, executed here", *columns, names=2)
     for number, run in enumerate(imported, 1):
         log = Log.read(RunFolder(run.folder))
-        ends: list[Point | None] = [*log.points] or [None]
-        source = run.account.source_pass
-        first, last = (Rate.of(end.solved, end.n) if end else Rate.of(0, 0) for end in (ends[0], ends[-1]))
-        fed = log.manifest.feedback_source + ": UPPER BOUND" * log.is_upper_bound
-        shares = f"{100 * first.share:.1f}", _share(last), f"{100 * source.share:.1f}" if source.n else "-"
-        runs.add_row(str(number), line(fed), f"{run.account.tasks}", f"{run.account.attempts}", *shares)
+        rates = [Rate.of(point.solved, point.n) for point in log.points] or [Rate.of(0, 0)]
+        first, last, source = rates[0], rates[-1], run.account.source_pass
+        feedback = log.manifest.feedback_source + ": UPPER BOUND" * log.is_upper_bound
+        submitted = f"{100 * last.share:.1f} {interval(last.low, last.high)}"
+        shares = f"{100 * first.share:.1f}", submitted, f"{100 * source.share:.1f}" if source.n else "-"
+        runs.add_row(str(number), line(feedback), f"{run.account.tasks}", f"{run.account.attempts}", *shares)
     console.print(runs)
-    console.print(
-        line(
-            "Tasks in % that pass the hidden tests here, Wilson 95 %: attempt 1; what our rule submits (pass@1); "
-            "what the source says it submitted."
-        )
-    )
+    submissions = "attempt 1; submission by our rule (pass@1); submission by the source"
+    console.print(line(f"Tasks in % that pass the hidden tests here, Wilson 95 %: {submissions}."))
     for number, run in enumerate(imported, 1):
         console.print(line(f"{number}: {run.folder}"))
         for remark in (*remarks(run.account), *(f"left out: {place}: {why}" for place, why in run.account.excluded)):
             console.print(line(f"   {remark}"))
     existing = sum(not run.is_new for run in imported)
     if existing:
-        console.print(line(f"{existing} of {len(imported)} were there already and are kept as they are"))
+        console.print(line(f"{existing} of {len(imported)} run folders existed already and are unchanged"))
 
 
 def remarks(account: Account) -> Iterable[str]:
-    """What a reader of the run has to know, one remark each."""
+    """Remarks for a reader of the run."""
     for name, verdicts in (("feedback", account.feedback), ("hidden", account.hidden)):
         if verdicts.compared > verdicts.agree:
-            what = f"{verdicts.ours_alone} pass here alone, {verdicts.recorded_alone} in the record alone"
-            yield f"{verdicts.agree} of {verdicts.compared} {name} verdicts as recorded; {what}"
+            alone = f"{verdicts.ours_alone} pass only here, {verdicts.recorded_alone} only in the record"
+            yield f"{verdicts.agree} of {verdicts.compared} {name} verdicts as recorded; {alone}"
     counted = {
-        "loops went on after an attempt that passes its feedback tests here": account.went_on,
-        "loops ended early, on an attempt that fails its feedback tests here": account.ended_early,
+        "loops continue after an attempt that passes its feedback tests here": account.went_on,
+        "loops end early, with an attempt that fails its feedback tests here": account.ended_early,
         "attempts without a program in the record; they fail": len(account.without_program),
         "tasks without a recorded feedback test": account.without_feedback,
-        "tasks whose feedback tests hold a hidden one": account.overlapping,
+        "tasks with a hidden test among the feedback tests": account.overlapping,
         "tasks of the benchmark are not in the record": len(account.absent),
-        "tasks of which the source submitted another attempt than our rule": account.submissions_differ,
-        "tasks of which the source submitted no recorded attempt": list(account.submitted_by_source.values()).count(
-            None
-        ),
+        "tasks for which the source submitted another attempt than our rule": account.submissions_differ,
+        "tasks for which the source submitted no recorded attempt": [*account.submitted_by_source.values()].count(None),
     }
-    yield from (f"{count} {what}" for what, count in counted.items() if count)
+    yield from (f"{count} {remark}" for remark, count in counted.items() if count)
     if account.same_as:
-        yield f"the very same attempts as {account.same_as}: one run under two names"
+        yield f"identical attempts to {account.same_as}: one run under two names"
 
 
 def harness_errors(folder: Path) -> int:
-    """Verdicts of a run that the harness spoilt."""
+    """Number of verdicts of a run lost to a harness error."""
     log = Log.read(RunFolder(folder))
-    spoilt = sum(attempt.evaluation.outcome == "harness_error" for attempt in log.every)
-    return spoilt + sum(grade.outcome == "harness_error" for grade in log.grades.values())
-
-
-def _share(rate: Rate) -> str:
-    return f"{100 * rate.share:.1f} {interval(rate.low, rate.high)}"
+    outcomes = [attempt.evaluation.outcome for attempt in log.every] + [grade.outcome for grade in log.grades.values()]
+    return outcomes.count("harness_error")

@@ -1,4 +1,4 @@
-"""A recorded run in the lab's records: its manifest, and its attempts as far as the recording shows them."""
+"""Records of a recorded run: its manifest, and its attempts as far as they are recorded."""
 
 from __future__ import annotations
 
@@ -35,30 +35,32 @@ from reflexion_lab.text.replies.syntax import Parser
 
 
 class Terms(NamedTuple):
-    """How recordings are executed."""
+    """Settings of the execution of a recording."""
 
     benchmark: Benchmark
     load: dict[str, object]
-    """The config that loads the benchmark."""
+    """Config that loads the benchmark."""
     hidden: str
-    """Source of the hidden tests: `own`, those of the rows, or `humaneval`."""
+    """Source of the hidden tests: `own` (of the rows) or `humaneval`."""
     lenient: bool
-    """The judge runs programs behind the usual imports and their prompts, and loops as theirs did."""
+    """Whether the judge adds usual imports and prompts to programs, and loops run as the source's did."""
     prompts: Prompts
     cut: int | None = None
-    """Attempts kept of each loop, from the first; None for all."""
+    """Maximum attempts of each loop; None for all."""
+    longest: int = 0
+    """Attempts of the longest loop of all runs of the variant."""
 
     def verdict(self, recording: Recording) -> str:
-        """The field of an attempt that holds the recorded verdict of the same hidden tests."""
+        """Field of the recorded verdict of the same hidden tests."""
         is_own = self.hidden == "own" or not recording.has_tests
         return f"{'own' if is_own else 'he'}_{'lenient' if self.lenient else 'pass'}"
 
 
-def describe(recording: Recording, terms: Terms, longest: int, executor: Sandbox) -> Manifest:
-    """Manifest of the run; commit and versions are those of the import."""
-    config = _config(recording, terms, longest)
+def describe(recording: Recording, terms: Terms, executor: Sandbox) -> Manifest:
+    """Manifest of the run, with commit and versions of the import."""
+    config = _config(recording, terms)
     commit, dirty = git_state()
-    taken = sum(loop.task_id in {task.task_id for task in terms.benchmark} for loop in recording.loops)
+    known = {task.task_id for task in terms.benchmark}
     return Manifest(
         run_id=_name(recording, terms),
         created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -70,7 +72,7 @@ def describe(recording: Recording, terms: Terms, longest: int, executor: Sandbox
         package_versions=versions(),
         benchmark=terms.benchmark.name,
         benchmark_digest=terms.benchmark.digest,
-        n_expected=taken,
+        n_expected=sum(loop.task_id in known for loop in recording.loops),
         prompt_digests={},
         model_fingerprint=_fingerprint(recording),
         slots=0,
@@ -81,7 +83,7 @@ def describe(recording: Recording, terms: Terms, longest: int, executor: Sandbox
 
 
 def _fingerprint(recording: Recording) -> str:
-    """`recorded:<source>/<model>`; what the source says in brackets of its parts is no other model."""
+    """`recorded:<source>/<model>`, without the source's remarks in brackets."""
     return f"recorded:{recording.source.partition(' (')[0]}/{'+'.join(recording.models)}"
 
 
@@ -104,13 +106,13 @@ def _not_recorded(recording: Recording, terms: Terms) -> list[str]:
     return [name for name, is_missing in missing.items() if is_missing]
 
 
-def _config(recording: Recording, terms: Terms, longest: int) -> dict[str, object]:
+def _config(recording: Recording, terms: Terms) -> dict[str, object]:
     known = recording.known
     return {
         "arm": known.arm,
         "seed": recording.seed,
         "feedback_source": known.feedback_source,
-        "loop": {"max_attempts": longest},
+        "loop": {"max_attempts": terms.longest},
         "benchmark": {"name": terms.benchmark.name, "load": terms.load, "ids": None, "sample": None, "limit": None},
         "sandbox": {"limits": msgspec.to_builtins(LIMITS)},
         "recorded": {
@@ -141,9 +143,9 @@ NO_MEMORY = MemoryState(capacity=0, size=0, in_context=0, total=0)
 
 
 def program(step: Step, task: Task) -> tuple[str, str]:
-    """The program that the recording judged, and how it came about; ("", "") where there is none.
+    """The program that the recording judged, and its extraction; ("", "") without one.
 
-    It is `code`, which stands alone; without one the reply, which completes the prompt if that is code.
+    It is `code`, a whole program; without it, the reply, which completes the prompt if that is code.
     """
     code, raw = step.code, step.raw
     if code.strip():
@@ -155,25 +157,24 @@ def program(step: Step, task: Task) -> tuple[str, str]:
 
 
 def lenient(program: str, task: Task) -> str:
-    """The program behind the usual imports and the prompt, as recorded verdicts that are called lenient were made: a
-    body then is one, and what it may call of the prompt or of a usual module is there. "" stays "".
+    """`program` with the usual imports and the prompt before it, as for recorded lenient verdicts; "" stays "".
 
-    A prompt in prose stays out.
+    A prompt in prose is left out.
     """
     return IMPORTS + _behind(task, program) if program.strip() else ""
 
 
 def _behind(task: Task, code: str) -> str:
-    """`code` behind the prompt; alone where the prompt, as one in prose, would be a syntax error in front of it."""
+    """`code` behind the prompt; without the prompt if that would be a syntax error, as for prose."""
     behind, parser = completed(task.prompt, code), Parser()
     return code if parser.parse(behind) is None and parser.parse(code) is not None else behind
 
 
 def as_tried(recording: Recording, program: str, task: Task) -> str:
-    """The program as its loop ran it, as far as the recorded feedback shows.
+    """The program as its loop executed it.
 
-    Loops that went by the tests of a task knew its prompt, those that went by tests of their own had imports alone.
-    Feedback that was not recorded but computed afterwards was computed on the program as it is.
+    Loops with the task's tests had its prompt, loops with self-written tests only imports. Feedback computed afterwards
+    was computed on the recorded program.
     """
     if recording.is_recomputed or not program.strip():
         return program
@@ -207,10 +208,7 @@ def attempts(
     evaluations: Sequence[Evaluation],
     longest: int,
 ) -> list[Attempt]:
-    """The attempts at one task, with our verdicts. The loop is as long as it was recorded.
-
-    `longest`: attempts of the longest loop of all runs of the variant.
-    """
+    """The recorded attempts at one task, with our verdicts; `longest` as in `Terms`."""
     history: list[Attempt] = []
     recorded = zip(loop.steps, trajectories, evaluations, strict=True)
     for number, (step, actor_trajectory, evaluation) in enumerate(recorded, 1):
@@ -232,7 +230,7 @@ def attempts(
 
 
 def result(task_id: str, attempts: Sequence[Attempt], feedback_source: str) -> TaskResult:
-    """The end of a task's loop by our rules; what the source submitted stands in `recorded.json`."""
+    """Result of a task's loop by our rules; `recorded.json` has the source's submission."""
     return TaskResult(
         task_id=task_id,
         attempts=len(attempts),
@@ -246,9 +244,7 @@ def result(task_id: str, attempts: Sequence[Attempt], feedback_source: str) -> T
 
 
 def reflection(step: Step, name: str, number: int) -> Reflection | None:
-    """The recorded words, with our fields where they have them; that a model was asked once is all that is known of
-    the cost.
-    """
+    """The recorded reflection, with our labelled fields if it has them. Its cost is unknown but for one call."""
     text = step.reflection
     if not text.strip():
         return None
@@ -276,7 +272,7 @@ def reflection(step: Step, name: str, number: int) -> Reflection | None:
 
 
 def _ended(longest: int, number: int, evaluation: Evaluation) -> str:
-    """The stop reason, derived from the loop's length and the last verdict."""
+    """Stop reason, derived from the loop's length and the last verdict."""
     if evaluation.passed or evaluation.outcome == "no_tests":
         return "passed" if evaluation.passed else "no_feedback"
     return "max_attempts" if number == longest else "recorded_end"

@@ -1,16 +1,18 @@
-"""Recorded runs become run folders: executed again by the lab's evaluator and judge, in its sandbox.
+"""Import of recorded runs as run folders, executed again by the lab's evaluator and judge in its sandbox.
 
-What a recording does not contain stays empty; `config.recorded.not_recorded` lists it. `recorded.json` beside the run
-lists what was left out and compares the record with what was executed.
+Fields missing in a recording stay empty and are listed in `config.recorded.not_recorded`. `recorded.json` lists
+excluded rows and compares recorded verdicts with ours.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,73 +63,61 @@ def import_files(
     executions: Path | None = None,
     quiet: bool = False,
 ) -> list[Imported]:
-    """A run folder in `out` for each run of these transcripts.
+    """Create a run folder in `out` for each run of these transcripts.
 
     Parameters
     ----------
     hidden : str, default ""
-        `own`, the rows' tests, or `humaneval`, the original ones; "" takes the rows' where they have them.
+        Hidden tests: `own` (of the rows), `humaneval`, or "" for own if the rows have them.
     lenient : bool, default True
-        The judge puts the usual imports and the prompt in front of programs, and loops run as theirs did.
+        The judge adds the usual imports and the prompt to programs, and loops run as the source's did.
     cut : int, optional
-        Keep the first so many attempts of each loop.
+        Maximum attempts of each loop.
     prompts : Path, optional
-        JSON of what models read, by the `prompt_key` of attempts.
+        JSON of the models' prompts, by the `prompt_key` of attempts.
     feedback_source : str, default ""
-        What drove loops of strategies that are not known.
+        Feedback source of loops with an unknown strategy.
     only : sequence of str, default ()
-        Keep runs whose strategy, model and name, put together, hold one of these texts.
+        Import runs whose strategy, model and name contain one of these texts.
     executions : Path, optional
-        The execution cache; None keeps nothing.
+        File of the execution cache.
 
     Raises
     ------
     OSError, ValueError
-        A file cannot be read as transcripts; no run is left; a folder in `out` holds another run.
+        A file cannot be read as transcripts; no run is selected; a folder in `out` holds another run.
     HarnessError
         The sandbox is broken.
     """
     if hidden not in ("", *HIDDEN):
         raise ConfigError("hidden", repr(hidden), f"one of {', '.join(HIDDEN)}, or nothing")
     messages, out = _prompts(prompts), Path(out)
-    chosen = _chosen(paths, feedback_source, only)
     load = functools.cache(_load_tasks)
-    runs = []
-    for path, recording in chosen:
+    runs: list[tuple[Recording, Terms]] = []
+    longest: Counter[tuple[str, ...]] = Counter()
+    for path, recording in _selected(paths, feedback_source, only):
         tests = _hidden_tests(path, recording, hidden)
         runs.append((recording.cut(cut), Terms(*load(path, tests), tests, lenient, messages, cut)))
-    longest = _longest(recording for recording, _ in runs)
+        longest[_variant(recording)] = max(longest[_variant(recording)], runs[-1][0].longest)
     out.mkdir(parents=True, exist_ok=True)
     progress = Progress(sum(len(recording.loops) for recording, _ in runs), quiet=quiet)
-    with StoredPrograms(workers, cache=executions) as programs:
-        importer = Importer(out, programs)
-        try:
-            return [importer.take(run, terms, longest[_variant(run)], progress) for run, terms in runs]
-        finally:
-            progress.close()
+    with StoredPrograms(workers, cache=executions) as programs, contextlib.closing(progress):
+        importer = Importer(out, programs, progress)
+        return [importer.take(run, terms._replace(longest=longest[_variant(run)])) for run, terms in runs]
 
 
-def _chosen(paths: Sequence[Path | str], feedback_source: str, only: Sequence[str]) -> list[tuple[Path, Recording]]:
-    """Raises ConfigError: no run is left."""
+def _selected(paths: Sequence[Path | str], feedback_source: str, only: Sequence[str]) -> list[tuple[Path, Recording]]:
+    """Raises ConfigError: no run is selected."""
     recordings = [(Path(path), recording) for path in paths for recording in read_recordings([path], feedback_source)]
-    chosen = [pair for pair in recordings if not only or any(text in _label(pair[1]) for text in only)]
-    if not chosen:
+    selected = [pair for pair in recordings if not only or any(text in _label(pair[1]) for text in only)]
+    if not selected:
         names = "; ".join(_label(recording) for _, recording in recordings[:3])
         raise ConfigError("--only", f"no run of {', '.join(only)}", f"a part of a name, such as {names}")
-    return chosen
+    return selected
 
 
 def _label(recording: Recording) -> str:
     return f"{recording.strategy} {recording.model} {recording.run}"
-
-
-def _longest(recordings: Iterable[Recording]) -> dict[tuple[str, ...], int]:
-    """By variant, attempts of its longest loop."""
-    longest: dict[tuple[str, ...], int] = {}
-    for recording in recordings:
-        key = _variant(recording)
-        longest[key] = max(longest.get(key, 0), recording.longest)
-    return longest
 
 
 def _variant(recording: Recording) -> tuple[str, ...]:
@@ -142,10 +132,10 @@ def _hidden_tests(path: Path, recording: Recording, hidden: str) -> str:
 
 
 def _load_tasks(path: Path, hidden: str) -> tuple[Benchmark, dict[str, object]]:
-    """The tasks, and the config that loads them. Raises ConfigError: the file is no benchmark."""
+    """The tasks, and the config that loads them. Raises ConfigError: the file is not a benchmark."""
     if hidden == "humaneval":
         return humaneval(), {"_target_": "reflexion_lab.tasks.benchmarks.humaneval.humaneval"}
-    # Not `disjoint`: the loops saw what they saw, and how many saw a hidden test is said.
+    # Not `disjoint`: the loops are over, and the account counts tasks with a hidden test as feedback.
     load = {"_target_": "reflexion_lab.tasks.benchmarks.recorded.recorded", "path": str(path), "disjoint": False}
     return recorded(str(path), disjoint=False), load
 
@@ -170,40 +160,39 @@ class Imported(NamedTuple):
     folder: Path
     account: Account
     is_new: bool
-    """False where it had been imported before."""
+    """False if it had been imported before."""
 
 
 class Importer:
     """Executes recordings and writes their run folders below `out`."""
 
-    def __init__(self, out: Path, programs: StoredPrograms) -> None:
+    def __init__(self, out: Path, programs: StoredPrograms, progress: Progress) -> None:
         self.out = out
         self.programs = programs
-        self._seen: dict[str, str] = {}
-        """Digest of a run's attempts to its name."""
+        self.progress = progress
+        self._names: dict[str, str] = {}
+        """Name of the first run with each digest of attempts."""
 
-    def take(self, recording: Recording, terms: Terms, longest: int, progress: Progress) -> Imported:
-        """The run folder of `recording`; one that is there already is kept as it is.
-
-        `longest`: the longest loop of all runs of its variant.
+    def take(self, recording: Recording, terms: Terms) -> Imported:
+        """The run folder of `recording`; an existing one is unchanged.
 
         Raises
         ------
         DataError
-            The folder that is there holds something else.
+            The existing folder holds another run.
         HarnessError
             The sandbox is broken.
         """
-        manifest = describe(recording, terms, longest, self.programs.sandbox)
+        manifest = describe(recording, terms, self.programs.sandbox)
         folder = self.out / manifest.run_id
-        same_as = self._seen.setdefault(_digest(recording), recording.run)
+        same_as = self._names.setdefault(_digest(recording), recording.run)
         if folder.exists():
             return Imported(folder, _existing_account(folder, manifest), False)
         draft = RunFolder(self.out / f".{manifest.run_id}.part")
         shutil.rmtree(draft.path, ignore_errors=True)
         draft.write_manifest(manifest)
         try:
-            summary = self._execute(recording, terms, longest, draft, progress)
+            summary = self._execute(recording, terms, draft)
         finally:
             draft.close()
         summary = replace(summary, same_as="" if same_as == recording.run else same_as)
@@ -212,21 +201,17 @@ class Importer:
         draft.path.replace(folder)
         return Imported(folder, summary, True)
 
-    def _execute(
-        self, recording: Recording, terms: Terms, longest: int, folder: RunFolder, progress: Progress
-    ) -> Account:
+    def _execute(self, recording: Recording, terms: Terms, folder: RunFolder) -> Account:
         known = {task.task_id: task for task in terms.benchmark}
         loops = [loop for loop in recording.loops if loop.task_id in known]
         unknown = [loop for loop in recording.loops if loop not in loops]
         excluded = [(f"line {loop.line}, {loop.task_id}", f"no task of {terms.benchmark.name}") for loop in unknown]
-        attempts_by_task = self._attempts(recording, loops, terms, longest, progress)
+        attempts_by_task = self._attempts(recording, loops, terms)
         for attempt in itertools.chain.from_iterable(attempts_by_task.values()):
             folder.append("attempts.jsonl", attempt)
         for task_id, history in attempts_by_task.items():
             folder.append("results.jsonl", result(task_id, history, recording.known.feedback_source))
-        grades = self._grades(
-            attempts_by_task, known, lenient if terms.lenient else lambda program, _: program, progress
-        )
+        grades = self._grades(attempts_by_task, known, lenient if terms.lenient else lambda program, _: program)
         for grade in grades.values():
             folder.append("grades.jsonl", grade)
         if recording.known.feedback_source == "self_tests":
@@ -239,28 +224,26 @@ class Importer:
             overlapping=sum(overlaps(loop, known[loop.task_id]) for loop in loops),
             excluded=excluded,
             verdict=terms.verdict(recording),
-            same_as="",
         )
 
-    def _attempts(
-        self, recording: Recording, loops: Sequence[Transcript], terms: Terms, longest: int, progress: Progress
-    ) -> dict[str, list[Attempt]]:
-        """By task, its attempts, executed on the tests that their loop saw."""
+    def _attempts(self, recording: Recording, loops: Sequence[Transcript], terms: Terms) -> dict[str, list[Attempt]]:
+        """Attempts by task, executed on the feedback tests of their loop."""
         has_feedback = recording.known.feedback_source != "none"
         trials = []
         for loop in loops:
-            task = replace(terms.benchmark[loop.task_id], setup="")  # helpers of hidden tests were unknown to loops
+            task = replace(terms.benchmark[loop.task_id], setup="")  # loops did not have the helpers of hidden tests
             for step in loop.steps:
                 actor_trajectory = trajectory(recording, step, task, terms.prompts)
                 solution = actor_trajectory.solution
                 program = as_tried(recording, solution, task) if terms.lenient else solution
                 trials.append(_Trial(task, actor_trajectory, program, loop.tests if has_feedback else ()))
-        evaluations = self.programs.map(_evaluation, trials, each=lambda _: progress.attempt())
+        evaluations = self.programs.map(_evaluation, trials, each=lambda _: self.progress.attempt())
         executed = iter(zip(trials, evaluations, strict=True))
         by_task = {}
         for loop in loops:
-            tried, verdicts = zip(*itertools.islice(executed, len(loop.steps)), strict=True)
-            by_task[loop.task_id] = attempts(recording, loop, [trial.trajectory for trial in tried], verdicts, longest)
+            of_loop, verdicts = zip(*itertools.islice(executed, len(loop.steps)), strict=True)
+            trajectories = [trial.trajectory for trial in of_loop]
+            by_task[loop.task_id] = attempts(recording, loop, trajectories, verdicts, terms.longest)
         return by_task
 
     def _grades(
@@ -268,7 +251,6 @@ class Importer:
         attempts_by_task: Mapping[str, Sequence[Attempt]],
         known: Mapping[str, Task],
         completed: Callable[[str, Task], str],
-        progress: Progress,
     ) -> dict[tuple[str, int], Grade]:
         """Grades: submitted attempts first, then the rest, sealed."""
         submitted = [submitted_at(attempts) for attempts in attempts_by_task.values()]
@@ -278,7 +260,7 @@ class Importer:
             task = known[attempt.task_id]
             return graded(sandbox, task, attempt.number, completed(attempt.trajectory.solution, task), sealed)
 
-        grades = self.programs.map(functools.partial(grade, sealed=False), submitted, each=progress.task)
+        grades = self.programs.map(functools.partial(grade, sealed=False), submitted, each=self.progress.task)
         grades += self.programs.map(functools.partial(grade, sealed=True), rest)
         return {(grade.task_id, grade.number): grade for grade in grades}
 
@@ -301,7 +283,7 @@ class Importer:
 
 
 class _Trial(NamedTuple):
-    """A recorded attempt and the program that its loop executed."""
+    """A recorded attempt, with the program and tests of its loop."""
 
     task: Task
     trajectory: Trajectory

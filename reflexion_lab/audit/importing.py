@@ -1,6 +1,6 @@
-"""Recorded runs of other systems, read from transcripts: one object a problem and run, with its attempts.
+"""Recorded runs of other systems, read from transcripts: one object per problem and run, with its attempts.
 
-A recording is what one system, with one model, did once with each task of a benchmark. Nothing is executed here.
+A recording is one run of one system and model over the tasks of a benchmark. Nothing is executed here.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Strategy(NamedTuple):
 
     arm: str
     feedback_source: str
-    """Feedback source of its loop, one of `records.FEEDBACK_SOURCES`."""
+    """One of `records.FEEDBACK_SOURCES`."""
     calls: int
-    """Model calls per attempt; 0 where they were not recorded."""
+    """Model calls per attempt; 0 if not recorded."""
 
 
 STRATEGIES = {
@@ -37,7 +37,7 @@ STRATEGIES = {
     "reflexion-ucs": Strategy("reflexion-ucs", "self_tests", 1),
     "ldb": Strategy("ldb", "visible", 0),
 }
-"""By the name in a row, up to a bracket. A single shot has no feedback; LDB makes several calls per attempt."""
+"""By the name in a row, up to a bracket. LDB makes several calls per attempt."""
 
 
 class Recording(Record, frozen=True, kw_only=True):
@@ -48,14 +48,14 @@ class Recording(Record, frozen=True, kw_only=True):
     """SHA-256 of its bytes, shortened to 16 hex digits."""
     source: str
     model: str
-    """The actor's first."""
+    """The actor's first model."""
     strategy: str
     run: str
     known: Strategy
     loops: tuple[Transcript, ...]
-    """In the order of the file, one a task."""
+    """In the order of the file, one per task."""
     excluded: tuple[tuple[str, str], ...] = ()
-    """Rows that cannot be used: file, line and task, and why."""
+    """Rows that cannot be used: place and reason."""
     label: str = ""
     """Label for its folder; unique among the variants of the file."""
 
@@ -66,7 +66,7 @@ class Recording(Record, frozen=True, kw_only=True):
 
     @property
     def seed(self) -> int:
-        """Number of the run, 1 if it has none. The system's sampling seed is not known."""
+        """Number of the run, by default 1. The system's sampling seed is unknown."""
         number = re.search(r"/run(\d+)$", self.run)
         return int(number[1]) if number else 1
 
@@ -84,31 +84,34 @@ class Recording(Record, frozen=True, kw_only=True):
 
     @property
     def has_tests(self) -> bool:
-        """Every row brings the hidden tests and the prompt of its task."""
+        """Whether every row has the hidden tests and the prompt of its task."""
         return all(isinstance(loop.fields.get(name), str) for loop in self.loops for name in ("prompt", "test"))
 
     @property
     def is_recomputed(self) -> bool:
-        """The feedback was not recorded but computed from the tests afterwards."""
+        """Whether the feedback was computed from the tests afterwards."""
         steps = (step for loop in self.loops for step in loop.steps)
         return any(isinstance(step.fields.get("feedback"), dict) for step in steps)
 
     def cut(self, attempts: int | None) -> Recording:
-        """The recording with every loop cut after this many attempts: later feedback and its tests are unknown."""
+        """The recording with at most `attempts` attempts per loop, and without tests of later feedback."""
         return replace(self, loops=tuple(replace(loop, steps=loop.steps[:attempts]) for loop in self.loops))
 
 
 def read_recordings(paths: Sequence[Path | str], feedback_source: str = "") -> list[Recording]:
-    """Every run in these transcripts, in the order in which they first come.
+    """Every run in these transcripts, in the order of their first rows.
 
-    `feedback_source`: what drove loops of a strategy that is not in `STRATEGIES`.
+    Parameters
+    ----------
+    feedback_source : str, default ""
+        Feedback source of strategies that are not in `STRATEGIES`.
 
     Raises
     ------
     OSError
         A file cannot be read.
     DataError
-        A file holds no transcript; or a strategy is unknown and `feedback_source` does not say.
+        A file holds no transcript; or a strategy is unknown and there is no `feedback_source`.
     """
     return [recording for path in paths for recording in _recordings(Path(path), feedback_source)]
 
@@ -121,29 +124,29 @@ def _recordings(path: Path, feedback_source: str) -> Iterator[Recording]:
             raise DataError(f"{path}, line {row.line}", fields, "a transcript, with `attempts`")
         rows.setdefault(tuple(row.text(name, "") for name in ("source", "model", "strategy", "run")), []).append(row)
     if not rows:
-        raise DataError(path, "no row", "one JSON object a line, one a problem and run")
+        raise DataError(path, "no row", "one JSON object per line, one per problem and run")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     recordings = []
     for (source, model, strategy, run), of_run in rows.items():
         loops, excluded = _loops(of_run)
-        known = _known(path, strategy, feedback_source)
-        recording = Recording(
-            file=path.name,
-            file_digest=digest,
-            source=source,
-            model=model,
-            strategy=strategy,
-            run=run,
-            known=known,
-            loops=tuple(loops),
-            excluded=tuple(excluded),
+        recordings.append(
+            Recording(
+                file=path.name,
+                file_digest=digest,
+                source=source,
+                model=model,
+                strategy=strategy,
+                run=run,
+                known=_known(path, strategy, feedback_source),
+                loops=tuple(loops),
+                excluded=tuple(excluded),
+            )
         )
-        recordings.append(recording)
     yield from _labelled(recordings)
 
 
 def _labelled(recordings: Sequence[Recording]) -> Iterator[Recording]:
-    """Each with the shortest label that distinguishes its variant from the others of its arm."""
+    """The recordings, each with the shortest label that is unique among the variants of its arm."""
     variants: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for recording in recordings:
         variant = (recording.source, recording.model, recording.strategy, recording.variant)
@@ -156,8 +159,8 @@ def _labelled(recordings: Sequence[Recording]) -> Iterator[Recording]:
 
 
 def _labels(recording: Recording) -> list[str]:
-    """From short to long. Names of numbered runs tell variants apart, and name the model; of a lone run the model is
-    enough, unless the file has another one.
+    """Candidate labels, from short to long. Names of numbered runs contain variant and model; a single run is labelled
+    by its model.
     """
     is_numbered = recording.variant != recording.run
     short = recording.variant.split("/")[-1] if is_numbered else recording.model
@@ -170,7 +173,7 @@ def _known(path: Path, strategy: str, feedback_source: str) -> Strategy:
     if name in STRATEGIES:
         return STRATEGIES[name]
     if feedback_source not in FEEDBACK_SOURCES:
-        unknown = f"strategy {strategy!r}, of which it is not known what drove its loop"
+        unknown = f"strategy {strategy!r}, with an unknown feedback source"
         raise DataError(path, unknown, f"one of {', '.join(STRATEGIES)}, or --feedback-source")
     return Strategy(name or "recorded", feedback_source, 0)
 
@@ -193,10 +196,10 @@ def _loops(rows: Iterable[Row]) -> tuple[list[Transcript], list[tuple[str, str]]
 
 
 def _loop(row: Row) -> Transcript:
-    """Raises DataError: it has no problem or attempt, or a field is no text."""
+    """Raises DataError: there is no problem or attempt, or a field is not text."""
     loop = Transcript.of(row)
     if not loop.steps:
-        raise row.wrong("attempts", "none", "one at least")
+        raise row.wrong("attempts", "none", "at least one")
     for step in loop.steps:
         for name in ("code", "raw", "reflection", "model"):
             step.text(name, "")

@@ -1,4 +1,4 @@
-"""Findings in a log beside its verdicts: missing rows, hidden tests used as feedback, solutions not stored."""
+"""Findings in a log besides its verdicts: missing rows, hidden tests used as feedback, solutions not stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Leaks(Record, frozen=True, kw_only=True):
     shown_hidden: int = 0
     """Feedback asserts that equal a hidden assert of the task."""
     shown_beyond_prompt: int = 0
-    """Those of `shown_hidden` that are no example in the prompt: taken from elsewhere, or guessed."""
+    """Those of `shown_hidden` that are not an example in the prompt."""
     samples_beyond_prompt: int = 0
     """Samples with at least one assert of `shown_beyond_prompt`."""
     unstored: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Leaks(Record, frozen=True, kw_only=True):
 
 
 def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
-    """`attempts`: several samples of a task in a run are attempts, not repetitions."""
+    """Findings in samples. With `attempts`, several samples of a task in a run are attempts, not repetitions."""
     missing, repeated = _rows(samples)
     counts = [_shown(sample) for sample in samples]
     return Leaks(

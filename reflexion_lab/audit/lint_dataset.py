@@ -1,7 +1,7 @@
-"""Checks of a benchmark: its tasks are read, and its programs run in the sandbox.
+"""Checks of a benchmark: of the text of its tasks, and by executing its programs in the sandbox.
 
-A benchmark whose canonical solutions fail, whose tests let wrong programs pass, or whose hidden tests are shown to
-the loop, does not measure what it claims.
+A benchmark does not measure what it claims if canonical solutions fail, if wrong programs pass, or if the loop sees
+hidden tests.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from reflexion_lab.text.replies.syntax import Parser, bound_names, tree_of
 from reflexion_lab.text.shorten import line
 
 DETAIL_CHARS = 80
-"""Characters of a test in a finding."""
+"""Maximum length of a test in a finding, in characters."""
 SIMILAR = 0.7
-"""Cosine of near duplicates: of HumanEval it links 7 with 29 (filters by a substring) and 40 with 43 (sums to zero)."""
+"""Minimum cosine of near duplicates. In HumanEval it links 7 with 29 (substring filters) and 40 with 43 (zero sums)."""
 MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, SystemError)
-"""What parsing and writing raise on a program that is no Python, or too deep or too large for it."""
+"""Raised by `ast` for a program that is not Python, or is too deep or too large."""
 Severity = Literal["error", "warning", "not checked"]
 CHECKS = (
     "ids unique",
@@ -44,7 +44,7 @@ CHECKS = (
 
 
 class Finding(NamedTuple):
-    """A defect of a task, or a check that was not possible."""
+    """A defect of a task, or a check that is not possible."""
 
     check: str
     severity: Severity
@@ -53,15 +53,15 @@ class Finding(NamedTuple):
 
 
 Row = tuple[Severity, str, str]
-"""Severity, task id and detail of a finding."""
+"""Severity, task id and detail."""
 
 
 class Trial(NamedTuple):
-    """Results of the programs of one task."""
+    """Results of executing the programs of one task."""
 
     findings: tuple[Finding, ...] = ()
     mutants: int = 0
-    """Number of mutants that were run."""
+    """Number of executed mutants."""
     survivors: tuple[Mutant, ...] = ()
     """Mutants that pass every hidden test; some may be equivalent to the canonical solution."""
     has_visible_tests: bool = False
@@ -79,16 +79,16 @@ class Linted(NamedTuple):
     trials: tuple[Trial, ...]
     """One per task."""
     near_duplicates: tuple[tuple[str, ...], ...] = ()
-    """Ids of each group of tasks that are alike (`near_duplicates`)."""
+    """Ids of each group of `near_duplicates`."""
 
     @property
     def errors(self) -> int:
         return sum(finding.severity == "error" for finding in self.findings)
 
     def score(self, side: Literal["hidden", "visible"]) -> Rate:
-        """The share of mutants that the tests of this side failed; its interval takes tasks as clusters.
+        """Share of mutants that fail the tests of this side, with tasks as clusters.
 
-        Of the visible side, only mutants of tasks that have visible tests count.
+        For the visible side, only mutants of tasks with visible tests count.
         """
         counted = [trial for trial in self.trials if trial.mutants and (side == "hidden" or trial.has_visible_tests)]
         total = sum(trial.mutants for trial in counted)
@@ -110,9 +110,16 @@ def lint(
     strict: bool = False,
     each: Callable[[], None] = lambda: None,
 ) -> Linted:
-    """Check `tasks`, at most `mutants` mutants of each, drawn by `seed`; `each` is called when a task is done.
+    """Check `tasks`.
 
-    With `strict` a warning is an error.
+    Parameters
+    ----------
+    mutants : int, default 30
+        Maximum number of mutants per task, sampled by `seed`.
+    strict : bool, default False
+        Warnings are errors.
+    each : callable
+        Called after each task, for progress.
 
     Raises
     ------
@@ -130,9 +137,7 @@ def lint(
     findings = [Finding(check, *row) for check, read in READERS.items() for row in read(tasks)]
     findings += [finding for trial in trials for finding in trial.findings]
     if strict:
-        findings = [
-            finding._replace(severity="error") if finding.severity == "warning" else finding for finding in findings
-        ]
+        findings = [f._replace(severity="error") if f.severity == "warning" else f for f in findings]
     findings.sort(key=lambda finding: CHECKS.index(finding.check))
     return Linted(benchmark, len(tasks), tuple(findings), trials, near_duplicates(tasks))
 
@@ -152,7 +157,7 @@ def parses(tasks: Sequence[Task]) -> Iterator[Row]:
         named += [(f"hidden test {i}", test) for i, test in enumerate(task.hidden_tests, 1)]
         for name, code in named:
             if parsed(code) is None:
-                yield "error", task.task_id, f"{name} is no Python: {line(code, DETAIL_CHARS)}"
+                yield "error", task.task_id, f"{name} is not Python: {line(code, DETAIL_CHARS)}"
 
 
 def suites(tasks: Sequence[Task]) -> Iterator[Row]:
@@ -172,7 +177,7 @@ def entry_points(tasks: Sequence[Task]) -> Iterator[Row]:
     for task in tasks:
         name = task.entry_point
         if not name.isidentifier():
-            yield "error", task.task_id, f"{name!r} is no name of a function"
+            yield "error", task.task_id, f"{name!r} is not a function name"
             continue
         solution = parsed(task.canonical_program)
         if task.canonical_solution.strip() and solution and name not in bound_names(solution):
@@ -180,27 +185,29 @@ def entry_points(tasks: Sequence[Task]) -> Iterator[Row]:
         for side, tests in (("visible", task.visible_tests), ("hidden", task.hidden_tests)):
             silent = [test for test in tests if not _mentions(test, name)]
             if silent and len(silent) == len(tests):
-                yield "error", task.task_id, f"no {side} test speaks of {name}"
+                yield "error", task.task_id, f"no {side} test mentions {name}"
             elif silent:
                 count = f"{len(silent)} of {len(tests)} {side} tests"
                 yield "warning", task.task_id, f"{count} without {name}, such as {line(silent[0], DETAIL_CHARS)}"
 
 
 def disjoint(tasks: Sequence[Task]) -> Iterator[Row]:
-    """Equal text, spaces aside; an equal assert, however it is laid out and quoted; the same call, however compared."""
+    """Hidden tests shown by a visible one: equal text, an equal assert in another layout, or the same call."""
     for task in tasks:
         visible = [_claims(test, task.entry_point) for test in task.visible_tests]
-        again = dict[int, str]()
+        shown = dict[int, str]()
         for i, test in enumerate(task.hidden_tests):
             own = _claims(test, task.entry_point)
             for kind, claims in own.items():
                 if any(claims & other[kind] for other in visible):
-                    again.setdefault(i, f"the {kind} of a visible test: {line(test, DETAIL_CHARS)}")
-        if again and len(again) == len(task.hidden_tests):
-            yield "error", task.task_id, f"every hidden test is shown, such as {next(iter(again.values()))}"
-        elif again:
-            count = f"{len(again)} of {len(task.hidden_tests)} hidden tests"
-            yield "warning", task.task_id, f"{count}, such as {next(iter(again.values()))}"
+                    shown.setdefault(i, f"the {kind} of a visible test: {line(test, DETAIL_CHARS)}")
+        if not shown:
+            continue
+        example = f"such as {next(iter(shown.values()))}"
+        if len(shown) == len(task.hidden_tests):
+            yield "error", task.task_id, f"every hidden test is shown, {example}"
+        else:
+            yield "warning", task.task_id, f"{len(shown)} of {len(task.hidden_tests)} hidden tests, {example}"
 
 
 READERS = {
@@ -211,32 +218,30 @@ READERS = {
     "entry point tested": entry_points,
     "hidden not shown": disjoint,
 }
-"""Checks that only read the tasks."""
+"""Checks that execute nothing."""
 
 
 def near_duplicates(tasks: Sequence[Task], similarity: float = SIMILAR) -> tuple[tuple[str, ...], ...]:
-    """Groups of tasks whose prompts and canonical solutions are alike: results on them are not independent.
+    """Groups of tasks with similar prompts and canonical solutions: results on them are not independent.
 
-    Texts are compared without the name of their function, as TF-IDF vectors of their sequences of three to five
-    characters. A group holds what is linked by pairs that are alike enough (DBSCAN with one neighbour).
+    Texts are compared without their function's name, as TF-IDF vectors of character 3- to 5-grams. Groups are connected
+    components of similar pairs (DBSCAN with one neighbour).
 
     Parameters
     ----------
-    tasks : Sequence[Task]
-        With ids of their own.
     similarity : float, default 0.7
-        Cosine of a pair that links, in (0, 1].
+        Minimum cosine of a similar pair, in (0, 1].
 
     Returns
     -------
     tuple[tuple[str, ...], ...]
-        Ids of each group of two tasks or more, in the order of the tasks.
+        Ids of each group of at least two tasks, in the order of the tasks.
     """
     from sklearn.cluster import DBSCAN
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if not 0 < similarity <= 1:
-        raise ConfigError("similarity", similarity, "a number above 0, and 1 at most")
+        raise ConfigError("similarity", similarity, "a number in (0, 1]")
     texts = [f"{task.prompt}\n{task.canonical_solution}".replace(task.entry_point, "candidate") for task in tasks]
     if not any(text.strip() for text in texts):
         return ()
@@ -249,22 +254,23 @@ def near_duplicates(tasks: Sequence[Task], similarity: float = SIMILAR) -> tuple
 
 
 def parsed(code: str) -> ast.Module | None:
-    """The tree of `code`, within bounds."""
+    """The tree of `code`; None if it is not Python or too large."""
     return Parser().parse(code)
 
 
 def _twice(
-    tasks: Sequence[Task], key: Callable[[Task], str], severity: Literal["error", "warning"], what: str
+    tasks: Sequence[Task], key: Callable[[Task], str], severity: Literal["error", "warning"], name: str
 ) -> Iterator[Row]:
     groups = defaultdict[str, list[str]](list)
     for task in tasks:
         groups[key(task)].append(task.task_id)
     for first, *others in groups.values():
         for other in others:
-            yield severity, other, f"has {what} of {first}"
+            yield severity, other, f"has {name} of {first}"
 
 
 def _claims(test: str, entry_point: str) -> dict[str, set[str]]:
+    """Canonical forms of a test's text, asserts, and calls of the entry point."""
     tree = parsed(test)
     nodes = list(ast.walk(tree)) if tree else []
     for node in nodes:
@@ -278,13 +284,12 @@ def _claims(test: str, entry_point: str) -> dict[str, set[str]]:
     return {
         "text": {" ".join(test.split())},
         "assert": {ast.dump(node.test) for node in nodes if isinstance(node, ast.Assert)},
-        "call (compared otherwise)": {_arguments(node) for node in calls if node.args or node.keywords},
+        "call (compared otherwise)": {
+            ", ".join(ast.dump(argument) for argument in (*call.args, *call.keywords))
+            for call in calls
+            if call.args or call.keywords
+        },
     }
-
-
-def _arguments(call: ast.Call) -> str:
-    """Literal arguments by value, so that `[1,2]` and `[1, 2]`, `"a"` and `'a'`, `1_000` and `1000` are the same."""
-    return ", ".join(ast.dump(node) for node in (*call.args, *call.keywords))
 
 
 def _can_fail(tree: ast.Module) -> bool:
@@ -296,33 +301,35 @@ def _mentions(test: str, name: str) -> bool:
 
 
 def run_programs(task: Task, executor: Sandbox, limit: int, seed: int) -> Trial:
-    """Run all programs of `task`. Raises HarnessError."""
+    """Execute the stub, the canonical solution and the mutants of `task`. Raises HarnessError."""
     findings = list[Finding]()
-    if task.hidden_tests:
-        stub = f"def {task.entry_point}(*arguments, **named):\n    return None\n"
-        if _passes(_run(executor, task, stub, task.hidden_tests).checks):
-            findings.append(Finding("stub fails", "error", task.task_id, "returning None passes every hidden test"))
-    else:
-        findings.append(Finding("stub fails", "not checked", task.task_id, "no hidden tests"))
+
+    def add(check: str, severity: Severity, detail: str) -> None:
+        findings.append(Finding(check, severity, task.task_id, detail))
+
+    stub = f"def {task.entry_point}(*arguments, **named):\n    return None\n"
+    if not task.hidden_tests:
+        add("stub fails", "not checked", "no hidden tests")
+    elif _passes(_run(executor, task, stub, task.hidden_tests).checks):
+        add("stub fails", "error", "returning None passes every hidden test")
     tests = (*task.visible_tests, *task.hidden_tests)
     reason = "no canonical solution" if not task.canonical_solution.strip() else "" if tests else "no tests"
     if reason:
-        findings += [
-            Finding(check, "not checked", task.task_id, reason) for check in ("canonical passes", "mutants fail")
-        ]
+        add("canonical passes", "not checked", reason)
+        add("mutants fail", "not checked", reason)
         return Trial(tuple(findings))
     execution = _run(executor, task, task.canonical_program, tests)
     failing = [check for check in execution.checks if check.outcome != "pass"]
     if failing:
         detail = f"{len(failing)} of {len(tests)} tests, such as {failing[0].name}: {failing[0].outcome}"
-        findings.append(Finding("canonical passes", "error", task.task_id, f"the canonical solution fails {detail}"))
-        findings.append(Finding("mutants fail", "not checked", task.task_id, "the canonical solution fails"))
+        add("canonical passes", "error", f"the canonical solution fails {detail}")
+        add("mutants fail", "not checked", "the canonical solution fails")
         return Trial(tuple(findings))
     return _mutated(task, executor, sampled_mutants(task, limit, seed), execution.cpu_seconds, findings)
 
 
 def sampled_mutants(task: Task, limit: int, seed: int) -> list[Mutant]:
-    """At most `limit` mutants of the canonical solution, in the order of their places; the prompt's part stays."""
+    """At most `limit` mutants of the canonical solution, in the order of their places; the prompt is not mutated."""
     program = task.canonical_program
     if parsed(program) is None:
         return []
@@ -353,9 +360,7 @@ def _mutated(task: Task, executor: Sandbox, sample: list[Mutant], cpu_seconds: f
             detail = f"{mutant.kind}, {difference(task.canonical_program, mutant)}"
             findings.append(Finding("mutants fail", "warning", task.task_id, detail))
     if not sample:
-        findings.append(
-            Finding("mutants fail", "not checked", task.task_id, "no mutants were made of the canonical solution")
-        )
+        findings.append(Finding("mutants fail", "not checked", task.task_id, "the canonical solution has no mutants"))
     return Trial(tuple(findings), len(sample), tuple(survivors), bool(n_visible), visible_survivors)
 
 

@@ -1,4 +1,4 @@
-"""Findings of a benchmark check as a table, as lines and as JSON; its progress."""
+"""Findings of a benchmark check as a table, lines and JSON; progress of the check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.analysis.report.cells import line, rate, table
+from msgspec.structs import asdict
+
+from reflexion_lab.analysis.report.cells import interval, line, table
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.lint_dataset import CHECKS, SIMILAR, Finding, Linted
 from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
 
@@ -18,17 +21,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FIRST = 10
-"""Findings of one check that are printed."""
+"""Maximum number of printed findings per check."""
 IDS = 3
 STYLES = {"error": "red", "warning": "yellow", "not checked": "dim"}
 """Worst first."""
 WORST = ("error", "warning")
 PIPED = 120
-"""Columns where there is no terminal."""
+"""Width of the table without a terminal, in characters."""
 
 
 def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
-    """Print a row per check, the findings and the mutation scores."""
+    """Print one row per check, the findings and the mutation scores."""
     if not console.is_terminal:
         console.width = PIPED
     columns = ("check", "tasks", "errors", "warnings", "not checked", "first tasks")
@@ -49,17 +52,17 @@ def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
 
 
 def figures(linted: Linted) -> Iterator[str]:
-    """The mutation scores, what they leave out, and tasks that are alike."""
+    """Mutation scores, tasks without mutants, and near-duplicate tasks."""
     hidden, visible = linted.score("hidden"), linted.score("visible")
-    without = Counter(f.detail for f in linted.findings if f.check == "mutants fail" and f.severity == "not checked")
+    unmutated = Counter(f.detail for f in linted.findings if f.check == "mutants fail" and f.severity == "not checked")
     if hidden.n:
         mutated = sum(trial.mutants > 0 for trial in linted.trials)
-        each = f"{hidden.n / mutated:.1f} a task, intervals with tasks as clusters"
-        yield f"mutants that the hidden tests fail: {_clustered(rate(hidden, 'mutants'))}; {each}"
+        each = f"{hidden.n / mutated:.1f} per task, intervals with tasks as clusters"
+        yield f"mutants that fail the hidden tests: {_share(hidden)}; {each}"
     if visible.n:
-        yield f"mutants that the visible tests fail: {_clustered(rate(visible, 'mutants'))}"
-    for why, count in without.items():
-        yield f"no mutants of {count} tasks: {why}"
+        yield f"mutants that fail the visible tests: {_share(visible)}"
+    for reason, count in unmutated.items():
+        yield f"no mutants of {count} tasks: {reason}"
     if groups := sorted(linted.near_duplicates, key=len, reverse=True):
         clusters = linted.tasks - sum(len(ids) - 1 for ids in groups)
         largest = "; ".join(", ".join(ids[:IDS]) + ", ..." * (len(ids) > IDS) for ids in groups[:IDS])
@@ -67,7 +70,7 @@ def figures(linted: Linted) -> Iterator[str]:
 
 
 def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
-    """Every finding, the counts by check, both scores, survivors by kind of mutant, groups of near-duplicate tasks."""
+    """The object of `--json`: findings, counts, mutation scores, survivors, near-duplicate tasks."""
     counts = {check: Counter[str]() for check in CHECKS}
     for finding in linted.findings:
         counts[finding.check][finding.severity] += 1
@@ -76,7 +79,7 @@ def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
         "tasks": linted.tasks,
         "errors": linted.errors,
         "checks": {check: dict(by_severity) for check, by_severity in counts.items()},
-        "mutation_score": {side: _plain(linted, side) for side in ("hidden", "visible")},
+        "mutation_score": {"hidden": asdict(linted.score("hidden")), "visible": asdict(linted.score("visible"))},
         "survivors_by_kind": Counter(mutant.kind for trial in linted.trials for mutant in trial.survivors),
         "near_duplicates": [list(ids) for ids in linted.near_duplicates],
         "findings": [finding._asdict() for finding in linted.findings],
@@ -86,7 +89,7 @@ def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], None]]:
-    """A function to call after each task: updates a bar in a terminal or notebook, prints lines in a log."""
+    """Progress of `total` tasks: a function to call after each, which updates a bar, or prints lines in a log."""
     is_log = not (sys.stderr.isatty() or in_notebook())
     lock, logged, done = threading.Lock(), time.monotonic(), 0
     with bar(total=total, unit="task", disable=is_log) as tasks:
@@ -124,12 +127,6 @@ def _first_ids(findings: Sequence[Finding]) -> str:
     return ", ".join(ids[:IDS]) + (f" and {len(ids) - IDS} more" if len(ids) > IDS else "")
 
 
-def _plain(linted: Linted, side: Any) -> dict[str, float]:
-    import msgspec
-
-    plain: dict[str, float] = msgspec.to_builtins(linted.score(side))
-    return plain
-
-
-def _clustered(text: str) -> str:
-    return text.replace("Wilson 95 %", "95 %")
+def _share(score: Rate) -> str:
+    share = f"{100 * score.share:.1f} % {interval(score.low, score.high)}"
+    return f"{share} ({score.k} of {score.n} mutants, 95 %)"

@@ -1,4 +1,4 @@
-"""Run folders of the lab as samples: attempts, hidden verdicts, and tests of the benchmark."""
+"""Run folders as samples: attempts, hidden verdicts, and tests of the benchmark."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OURS = "reflexion_lab.tasks.benchmarks."
 
 
 def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
-    """The submitted attempt of each task, or every attempt, with its grade as the logged verdict.
+    """The submitted attempt of each task, or every attempt, with its hidden verdict as the logged one.
 
     Raises
     ------
     FolderError
-        It is no run folder, or names a benchmark that is not there.
+        It is not a run folder, or its benchmark is not available.
     """
     from reflexion_lab.analysis.summary import Log
 
@@ -40,7 +40,6 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
         if not attempts and number != submitted[task.task_id]:
             continue
         grade = log.grades.get((task.task_id, number))
-        spoilt = grade is None or grade.outcome == "harness_error"
         yield Sample(
             id=f"{task.task_id}/{number}" if attempts else task.task_id,
             task_id=task.task_id,
@@ -49,7 +48,7 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
             program=attempt.trajectory.solution,
             tests=task.hidden_tests,
             setup=task.setup,
-            logged=None if grade is None or spoilt else grade.passed,
+            logged=grade.passed if grade and grade.outcome != "harness_error" else None,
             feedback=tuple(check.name for check in attempt.evaluation.checks if check.kind == "test"),
         )
 
@@ -58,19 +57,19 @@ def _same_benchmark(path: Path, manifest: Manifest) -> Benchmark:
     benchmark = benchmark_of(path, manifest)
     if benchmark.digest != manifest.benchmark_digest:
         got = f"{benchmark.name} with digest {benchmark.digest[:12]}"
-        raise FolderError(path, got, f"{manifest.benchmark_digest[:12]}, which the run was made with")
+        raise FolderError(path, got, f"{manifest.benchmark_digest[:12]}, the digest in the manifest")
     return benchmark
 
 
 def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
-    """The benchmark of a run, loaded from this package; any other target is refused.
+    """The benchmark of a run; only benchmarks of this package are loaded.
 
     Raises
     ------
     FolderError
-        It names something else.
+        It names another target.
     OSError, ValueError, ImportError
-        It is not here.
+        It cannot be loaded.
     """
     from reflexion_lab.runner.config.parts import load_benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -81,14 +80,14 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
     if not isinstance(load, dict) or not _harmless(load):
         raise FolderError(path, f"config.benchmark.load: {load!r}", "a benchmark of this package")
     packed = path / "data" / Path(str(load.get("path") or ".")).name
-    if packed.is_file():  # of a bundle, unpacked
+    if packed.is_file():  # of an unpacked bundle
         node = {**node, "load": {**load, "path": str(packed)}}
-    with contextlib.closing(CachedSandbox(Sandbox(servers=1), None)) as executor:  # starts nothing before it is asked
+    with contextlib.closing(CachedSandbox(Sandbox(servers=1), None)) as executor:  # starts no process by itself
         return load_benchmark(_attributes(node, manifest.seed), executor)
 
 
 def _harmless(load: dict[str, Any]) -> bool:
-    """Whether `load` calls a benchmark of ours with plain values: a target runs whatever it names."""
+    """Whether `load` calls a benchmark of this package with plain values: a target could execute anything."""
     rest = dict(load)
     target, partial = str(rest.pop("_target_", "")), rest.pop("_partial_", True)
     plain = all(isinstance(value, str | int | float | None) and "${" not in str(value) for value in rest.values())
@@ -97,6 +96,6 @@ def _harmless(load: dict[str, Any]) -> bool:
 
 
 def _attributes(node: dict[str, Any], seed: int) -> Any:
-    """The attributes of a config that `load_benchmark` reads."""
+    """The part of a config that `load_benchmark` reads."""
     chosen = {name: node.get(name) for name in ("name", "load", "ids", "sample", "limit")}
     return SimpleNamespace(benchmark=SimpleNamespace(**chosen), seed=seed)

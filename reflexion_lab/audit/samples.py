@@ -1,13 +1,13 @@
 """Samples of other systems: one record per program, for every file format.
 
-Formats, told apart by the fields of a row:
+Formats, recognised by the fields of a row:
 
 - `attempts`: a transcript, one object per problem and run, with the attempts that led to the solution.
 - `completion`: human-eval samples; the program is prompt + completion.
-- `solution` or `is_solved`: the original Reflexion logs; the solution is a body, or a function of its own.
-- a folder with `manifest.json`: a run folder of ours.
+- `solution` or `is_solved`: the original Reflexion logs; the solution is a body or a whole function.
+- a folder with `manifest.json`: a run folder of the lab.
 
-A program is text here: it is never parsed in this process, whose parser a hostile one could crash.
+Programs are never parsed here: a hostile one could crash the parser.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from functools import reduce
 from heapq import *
 """
-"""Imports that harnesses usually put in front of a program."""
+"""Imports that harnesses usually add to a program."""
 
 
 class Sample(Record, frozen=True, kw_only=True):
-    """A program, the tests of its log, and the logged verdict."""
+    """A program, its tests in the log, and the logged verdict."""
 
     id: str
     """Unique in its file."""
@@ -42,29 +42,32 @@ class Sample(Record, frozen=True, kw_only=True):
     entry_point: str
     prompt: str = ""
     program: str
-    """Complete program; "" if the log has none."""
+    """The whole program; "" if the log has none."""
     tests: tuple[str, ...]
-    """Check sources, run in order in one namespace; () where the log has none."""
+    """Sources of checks, executed in order in one namespace; () if the log has none."""
     setup: str = ""
     logged: bool | None = None
-    """The verdict in the log; None if it has none."""
+    """The verdict in the log, if any."""
     feedback: tuple[str, ...] = ()
     """Asserts that the loop saw."""
     run: str = ""
-    """Samples of one run were made, and perhaps judged, in one process, in the order of the file."""
+    """Name of the run. Its samples may have been judged in one process, in the order of the file."""
 
 
 def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
-    """Every sample of a file or run folder, ids made unique.
+    """Every sample of a file or run folder, with unique ids.
 
-    `attempts`: of transcripts and run folders every attempt, not only the one that counts.
+    Parameters
+    ----------
+    attempts : bool, default False
+        Every attempt of transcripts and run folders, not only the submitted one.
 
     Raises
     ------
     OSError
-        There is no such file, or it cannot be read.
+        The file cannot be read.
     DataError
-        It holds no samples; names the file and, where there is one, line and field.
+        It holds no samples; the message names file, line and field.
     """
     path = Path(path)
     if path.is_dir():
@@ -92,7 +95,7 @@ def _of(row: Row, attempts: bool) -> Iterator[Sample]:
 
 
 def _human_eval(row: Row) -> Sample:
-    """Judged as the original does: prompt + completion."""
+    """The program is prompt + completion, as in the original harness."""
     task = task_of(row, row.text("task_id"))
     logged = row.verdict("passed")
     if logged is None and isinstance(verdict := row.fields.get("result"), str):
@@ -101,15 +104,15 @@ def _human_eval(row: Row) -> Sample:
 
 
 def _reflexion_log(row: Row) -> Sample:
-    """A solution stands alone, or is the body that completes the prompt."""
+    """The solution is a whole program, or a body that completes the prompt."""
     task = task_of(row, row.text("task_id", "") or row.text("name"))
     solution = row.text("solution", "")
-    whole = solution if _stands_alone(solution, task.entry_point) else completed(task.prompt, solution)
-    return _sample(row, task, program=whole, logged=row.verdict("is_solved"))
+    program = solution if _is_whole(solution, task.entry_point) else completed(task.prompt, solution)
+    return _sample(row, task, program=program, logged=row.verdict("is_solved"))
 
 
-def _stands_alone(solution: str, entry_point: str) -> bool:
-    """Whether it defines its entry point, or begins as no body can: a retry may have forgotten its function."""
+def _is_whole(solution: str, entry_point: str) -> bool:
+    """Whether it defines its entry point, or cannot be a body: a retry may define another function."""
     lines = (line for line in solution.splitlines() if line.strip() and not line.lstrip().startswith("#"))
     defines = re.search(rf"^(?:async )?def[ \t]+{re.escape(entry_point)}\b", solution, re.MULTILINE)
     return bool(defines) or not next(lines, "").startswith((" ", "\t"))
@@ -117,8 +120,8 @@ def _stands_alone(solution: str, entry_point: str) -> bool:
 
 def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
     task, steps = row.task, row.steps
-    alone = isinstance(row.fields.get("test"), str)
-    programs = [_attempted(step, task.prompt, alone) for step in steps]
+    has_test = isinstance(row.fields.get("test"), str)
+    programs = [_program(step, task.prompt, has_test) for step in steps]
     sample = _sample(row, task, program="", logged=row.verdict("logged_is_solved"))
     if every:
         for step, program in zip(steps, programs, strict=True):
@@ -131,39 +134,39 @@ def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
 
 
 def _final(row: Transcript, programs: list[str]) -> str:
-    """The attempt that the row names as its solution; the solution itself where none is; else the last attempt."""
-    chosen = row.fields.get("solution_is_attempt")
-    if chosen is None:
+    """The attempt that the row names as its solution; else its `solution`; else the last attempt."""
+    number = row.fields.get("solution_is_attempt")
+    if number is None:
         return row.text("solution", programs[-1] if programs else "")
-    if not isinstance(chosen, int) or not 0 <= chosen < len(programs):
-        raise row.wrong("solution_is_attempt", repr(chosen)[:60], f"a number below {len(programs)}, or null")
-    return programs[chosen]
+    if not isinstance(number, int) or not 0 <= number < len(programs):
+        raise row.wrong("solution_is_attempt", repr(number)[:60], f"a number below {len(programs)}, or null")
+    return programs[number]
 
 
-def _attempted(step: Step, prompt: str, alone: bool) -> str:
-    """`code` stands alone beside the row's own test.
+def _program(step: Step, prompt: str, has_test: bool) -> str:
+    """`code` is a whole program if the row has its own test.
 
-    Rows without one hold what completes the prompt, and were judged behind the usual imports.
+    In rows without a test it completes the prompt, and was judged with the usual imports.
     """
     code = step.code or step.raw
-    if not code.strip() or (alone and step.fields.get("code")):
+    if not code.strip() or (has_test and step.fields.get("code")):
         return code
-    return ("" if alone else IMPORTS) + completed(prompt, code)
+    return ("" if has_test else IMPORTS) + completed(prompt, code)
 
 
 def completed(prompt: str, code: str) -> str:
-    """`code` behind the prompt, on a new line unless it continues after the prompt's last indentation."""
+    """`code` behind the prompt, on a new line unless it continues the prompt's last indentation."""
     lines = prompt.rstrip(" \t")
     if lines != prompt and lines.endswith("\n"):
-        goes_on = code[:1].strip() and not re.search(r"^(?:async[ \t]+def|def|class)\b", code, re.MULTILINE)
-        return (prompt if goes_on else lines) + code
+        continues = code[:1].strip() and not re.search(r"^(?:async[ \t]+def|def|class)\b", code, re.MULTILINE)
+        return (prompt if continues else lines) + code
     return prompt + ("" if prompt.endswith("\n") or code.startswith("\n") else "\n") + code
 
 
 def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
     run, sample_id = row.text("run", ""), row.fields.get("id")
     if sample_id is not None and (not isinstance(sample_id, str | int) or isinstance(sample_id, bool)):
-        raise row.wrong("id", repr(sample_id)[:60], "text or a whole number")
+        raise row.wrong("id", repr(sample_id)[:60], "text or an int")
     return Sample(
         id=str(sample_id) if sample_id is not None else f"{run}/{task.task_id}" if run else task.task_id,
         task_id=task.task_id,
@@ -178,7 +181,7 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
 
 
 def _asserts(feedback: Any) -> Iterator[str]:
-    """Every assert in whatever a log holds of feedback: text, lists, objects of lists."""
+    """Every assert in recorded feedback: text, lists, objects of lists."""
     if isinstance(feedback, str):
         yield from (line.strip() for line in feedback.splitlines() if line.strip().startswith("assert "))
     elif isinstance(feedback, dict):
@@ -188,7 +191,7 @@ def _asserts(feedback: Any) -> Iterator[str]:
 
 
 def _unique(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Ids that come again get `#2`, `#3`, …"""
+    """The samples with `#2`, `#3`, … added to repeated ids."""
     taken: set[str] = set()
     for sample in samples:
         names = (sample.id if count == 1 else f"{sample.id}#{count}" for count in itertools.count(1))

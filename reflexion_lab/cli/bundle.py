@@ -1,4 +1,4 @@
-"""`reflexion-lab bundle`, `replay` and `study`: runs that others can repeat, and registered studies."""
+"""`reflexion-lab bundle`, `replay` and `study`: exact replays of runs, and registered studies."""
 
 from __future__ import annotations
 
@@ -11,39 +11,31 @@ from reflexion_lab.cli import place
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from reflexion_lab.studies.replay.replay import Sameness
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: place.Commands) -> None:
     text = "pack a run and its inputs into one file, for an exact replay offline"
-    sub = commands.add_parser("bundle", help=text, description=text)
+    sub = place.add_command(commands, "bundle", bundle, text)
     sub.add_argument("run", metavar="RUN", help="a run folder, as `run` prints at its end")
     sub.add_argument("-o", "--out", metavar="FILE", help="(default: RUN.bundle.zip beside the run folder)")
     sub.add_argument("--calls", metavar="PLACE", help="the call cache of the run (default: the one its config names)")
-    held = "where memory that the run began with is kept (default: the store its config names)"
-    sub.add_argument("--store", metavar="PLACE", help=held)
-    sub.set_defaults(command=bundle)
+    store = "the memory store that the run started with (default: the store its config names)"
+    sub.add_argument("--store", metavar="PLACE", help=store)
     text = "replay a bundle's run without network, weights or key, and compare; exit code 1 if it differs"
-    sub = commands.add_parser("replay", help=text, description=text)
+    sub = place.add_command(commands, "replay", replay, text)
     sub.add_argument("bundle", metavar="BUNDLE", help="a file that `bundle` wrote")
     sub.add_argument("--out", metavar="DIR", help="keep the new run folder there")
-    sub.set_defaults(command=replay)
-    text = "registered studies: study=study.yaml makes a run part of one"
-    kinds = commands.add_parser("study", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
-    description = "read a study.yaml, and list runs that belong to it, missing runs, and runs not registered; exit "
-    description += "code 1 if a run does not belong to it, or if the design cannot detect the registered effect"
-    sub = kinds.add_parser("check", help=description.partition(";")[0], description=description)
+    kinds = place.add_group(commands, "study", "registered studies: study=study.yaml makes a run part of one")
+    text = "read a study.yaml, and list runs that belong to it, missing runs, and runs not registered; exit "
+    text += "code 1 if a run does not belong to it, or if the design cannot detect the registered effect"
+    sub = place.add_command(kinds, "check", check, text)
     sub.add_argument("study", metavar="FILE", help="a study.yaml")
     sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders")
-    sub.set_defaults(command=check)
 
 
 def bundle(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from reflexion_lab.analysis.report import cells
+    from reflexion_lab.cli.sheets import say
     from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.storage.postgresql import with_login
     from reflexion_lab.studies.replay.packing import pack
@@ -56,57 +48,51 @@ def bundle(options: argparse.Namespace) -> int:
     named = options.store or with_login(str(config["store"].get("place") or ""))
     with place.kept_at(named) if named and place.is_store(named) else nullcontext() as store:
         packed = pack(run, out, options.calls, store)
-    console = Console()
-    _show(console, packed.sameness, "Packed, and carried out again")
-    size = sum(packed.members.values())
-    packed_to = f"{size / 1e6:.1f} MB in {len(packed.members)} files, packed into {out.stat().st_size / 1e6:.1f} MB"
-    summary = f"{packed.calls} calls, {packed_to}"
-    console.print(cells.line(f"{summary}\nbundle: {out}\nreplay it anywhere: reflexion-lab replay {out.name}"))
+    _show(packed.sameness, "Packed and replayed")
+    size, zipped = sum(packed.members.values()) / 1e6, out.stat().st_size / 1e6
+    say(
+        f"{packed.calls} calls, {size:.1f} MB in {len(packed.members)} files, packed into {zipped:.1f} MB",
+        f"bundle: {out}",
+        f"replay it anywhere: reflexion-lab replay {out.name}",
+    )
     return 0
 
 
 def _check_out(out: Path) -> None:
-    """Raises ConfigError: `out` is another file, or is in no folder."""
+    """Raises ConfigError: `out` is another file, or its folder does not exist."""
     from reflexion_lab.studies.replay.bundle import BundleError, read
 
     if not out.parent.is_dir():
-        raise ConfigError("--out", f"{out}, which lies in no folder", "a file in a folder that exists")
+        raise ConfigError("--out", f"{out}, in a missing folder", "a file in a folder that exists")
     if out.exists():
         try:
             read(out)
         except BundleError:
-            raise ConfigError("--out", f"{out}, which is there", "a new file, or a bundle to replace") from None
+            raise ConfigError("--out", f"{out}, which exists", "a new file, or a bundle to replace") from None
 
 
 def replay(options: argparse.Namespace) -> int:
-    """0, or 1 where anything differs."""
-    from rich.console import Console
-
-    from reflexion_lab.analysis.report import cells
-    from reflexion_lab.cli.place import out_folder
+    """Returns 1 if anything differs, else 0."""
+    from reflexion_lab.cli.sheets import say
     from reflexion_lab.studies.replay.replay import replay as carry_out
 
-    done = carry_out(Path(options.bundle), out_folder(options.out) if options.out else None)
-    console = Console()
-    _show(console, done.sameness, f"Replay of {done.about.run_id}")
+    done = carry_out(Path(options.bundle), place.out_folder(options.out) if options.out else None)
+    _show(done.sameness, f"Replay of {done.about.run_id}")
     if done.folder:
-        console.print(cells.line(f"run folder: {done.folder}"), soft_wrap=True)
+        say(f"run folder: {done.folder}")
     return int(not done.sameness.holds)
 
 
-def _show(console: Console, sameness: Sameness, title: str) -> None:
+def _show(sameness: Sameness, title: str) -> None:
     from reflexion_lab.analysis.report import cells
+    from reflexion_lab.cli.sheets import say
 
-    table = cells.table(title, "compared", "", "how many, or the first difference", names=3)
+    table = cells.table(title, "compared", "", "count or first difference", names=3)
     for row in sameness.rows:
         verdict = cells.line("same", "green") if row.same else cells.line("differs", "bold red")
         table.add_row(cells.line(row.name), verdict, cells.line(row.told))
-    console.print(table)
-    for note in sameness.notes:
-        console.print(cells.line(f"permitted difference: {note}"))
-    console.print(
-        cells.line(f"FIRST DIFFERENCE: {sameness.first}", "bold red") if sameness.first else "nothing differs"
-    )
+    conclusion = cells.line(f"FIRST DIFFERENCE: {sameness.first}", "bold red") if sameness.first else "nothing differs"
+    say(table, *(f"permitted difference: {note}" for note in sameness.notes), conclusion)
 
 
 def check(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`reflexion-lab compare` and `report`: runs side by side in the terminal, or as Markdown, HTML and LaTeX."""
+"""`reflexion-lab compare` and `report`: compare runs in the terminal, or as Markdown, HTML and LaTeX."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.cli.place import out_folder
+from reflexion_lab.cli.place import Commands, add_command, add_flag, out_folder
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,27 +19,31 @@ COMPARED = ("baseline", "by", "unit", "one_seed", "figures")
 """Options of a comparison."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "put runs side by side: pass@1, paired differences at equal budgets, damage, errors of the tests, cost"
-    sub = commands.add_parser("compare", help=text, description=text)
-    add_runs(sub)
+def add(commands: Commands) -> None:
+    text = "compare runs: pass@1, paired differences at equal budgets, damage, errors of the feedback tests, cost"
+    sub = add_command(commands, "compare", compare, text)
+    _add_runs(sub)
     sub.add_argument("--csv", metavar="FILE", help="also write the table there, shares in [0, 1]")
-    sub.add_argument("--json", action="store_true", help="print one JSON object instead")
-    sub.set_defaults(command=compare)
-    _add_report(commands)
+    add_flag(sub, "--json", "print one JSON object instead")
+    text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
+    more = "; or, with --html, a page per run with every task and attempt, for any browser"
+    sub = add_command(commands, "report", report, text + more)
+    _add_runs(sub)
+    add_flag(sub, "--html", "no comparison: FOLDER/<run>.html per run, or run.html in the run folder without --out")
+    sub.add_argument("--out", metavar="FOLDER", help="folder to write to, created if missing; a comparison needs it")
+    sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
+    sub.set_defaults(unit=None)  # None: not on the command line
 
 
-def add_runs(sub: argparse.ArgumentParser) -> None:
+def _add_runs(sub: argparse.ArgumentParser) -> None:
     """Add the arguments that `compare` and `report` share."""
-    sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders; those of one arm are put together over seeds")
-    sub.add_argument(
-        "--baseline", metavar="ARM", help="the arm to compare others with (default: feedback_only, or the first)"
-    )
+    sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders; those of one arm are pooled over seeds")
+    baseline = "the arm to compare others with (default: feedback_only, or the first)"
+    sub.add_argument("--baseline", metavar="ARM", help=baseline)
     sub.add_argument("--by", metavar="KEY,...", default="", help="config keys to name arms by, such as recall.omega")
-    sub.add_argument(
-        "--unit", choices=("tokens", "calls", "cost"), default="tokens", help="budget to match by (default: tokens)"
-    )
-    sub.add_argument("--one-seed", action="store_true", help="also print differences that rest on a single seed")
+    unit = "budget to match by (default: tokens)"
+    sub.add_argument("--unit", choices=("tokens", "calls", "cost"), default="tokens", help=unit)
+    add_flag(sub, "--one-seed", "also print differences that rest on a single seed")
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -68,7 +72,7 @@ def compare(options: argparse.Namespace) -> None:
 
 
 def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
-    """Raises ValueError: the runs cannot be compared; what is wrong, and of which run."""
+    """Raises ValueError: the runs cannot be compared; it names the run and the reason."""
     from reflexion_lab.analysis.comparison import side_by_side
     from reflexion_lab.runner.folder.folder import folders
 
@@ -76,24 +80,8 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     return side_by_side(folders(*options.runs), options.baseline, by, options.unit, options.one_seed)
 
 
-def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
-    more = "; or, with --html, each run by itself as a page with every task and attempt, to be read in any browser"
-    sub = commands.add_parser("report", help=text, description=text + more)
-    add_runs(sub)
-    sub.add_argument(
-        "--html",
-        action="store_true",
-        help="no comparison: one file a run, FOLDER/<run>.html, or run.html in the run folder without --out",
-    )
-    where = "where to write; made where there is none; a comparison needs one"
-    sub.add_argument("--out", metavar="FOLDER", help=where)
-    sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="of a comparison (default: png)")
-    sub.set_defaults(command=report, unit=None)  # None: not given
-
-
 def report(options: argparse.Namespace) -> None:
-    """Raises ConfigError: an option is missing, or says nothing beside --html."""
+    """Raises ConfigError: an option is missing, or has no effect with --html."""
     from reflexion_lab.cli.sheets import say
 
     say(*(f"written: {path}" for path in (_pages(options) if options.html else _comparison(options))))
@@ -103,8 +91,8 @@ def _pages(options: argparse.Namespace) -> list[Path]:
     from reflexion_lab.analysis.report.page import NAME, save_page
     from reflexion_lab.runner.folder.folder import folders
 
-    if names_given := [name for name in COMPARED if getattr(options, name)]:
-        option = "--" + names_given[0].replace("_", "-")
+    if ignored := [name for name in COMPARED if getattr(options, name)]:
+        option = "--" + ignored[0].replace("_", "-")
         raise ConfigError("--html", f"{option}, too", "no option of comparisons: a page shows one run")
     runs = folders(*options.runs)
     if not options.out:

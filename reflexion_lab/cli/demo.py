@@ -13,43 +13,42 @@ if TYPE_CHECKING:
 
 BASICS_TASKS = 16
 ARMS = {"simple": ("experiment=simple",), "reflexion": ("loop.reflect_on_last=false",)}
-"""Overrides by arm. The last attempt's reflection serves later tasks alone, of which a demo has none."""
+"""Overrides by arm. A reflection on the last attempt would only help later tasks, which a demo does not have."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: place.Commands) -> None:
     text = "Reflexion against a single attempt with the embedded model, in minutes"
-    sub = commands.add_parser("demo", help=text)
+    sub = place.add_command(commands, "demo", demo, text)
     sub.add_argument("--tasks", type=place.positive, default=12, help="HumanEval tasks, sampled (default: %(default)s)")
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
-    sub.set_defaults(command=demo)
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run both arms on both benchmarks and print them side by side; HumanEval is sampled by seed 0. Returns 1 where
-    the harness itself spoilt a verdict, else 0.
+    """Run and compare both arms on both benchmarks; HumanEval is sampled by seed 0. Returns 1 after a harness error,
+    else 0.
 
-    The arms share their first replies through the call cache, so that the second costs only its retries.
+    The arms share their first replies through the call cache, so the second one pays only for its retries.
     """
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.studies.run import carry_out
 
-    began = time.monotonic()
+    start = time.monotonic()
     benchmarks = {
         "basics": ("benchmark=basics", f"benchmark.limit={BASICS_TASKS}"),
         "HumanEval": ("benchmark=humaneval", f"benchmark.sample={options.tasks}"),
     }
     rows: list[tuple[str, str, Summary]] = []
-    for benchmark, chosen in benchmarks.items():
-        for arm, how in ARMS.items():
+    for benchmark, overrides in benchmarks.items():
+        for arm, of_arm in ARMS.items():
             print(f"\n=== {benchmark}: {arm} " + "=" * 30, flush=True)
-            rows.append((benchmark, arm, carry_out(compose(*chosen, *how, *options.overrides))))
+            rows.append((benchmark, arm, carry_out(compose(*overrides, *of_arm, *options.overrides))))
     compare(rows)
-    print(f"the whole demo took {time.monotonic() - began:.0f} s")
+    print(f"the whole demo took {time.monotonic() - start:.0f} s")
     return int(any(figures.harness_errors for _, _, figures in rows))
 
 
 def compare(rows: list[tuple[str, str, Summary]]) -> None:
-    """One line a run: pass@1 with its interval, the paired gain over a single attempt, tokens, who wrote the words."""
+    """One row per run: pass@1 with its interval, paired gain over a single attempt, model-written reflections."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Column, Table
@@ -58,7 +57,7 @@ def compare(rows: list[tuple[str, str, Summary]]) -> None:
     is_bound = any(figures.is_upper_bound for figures in summaries)
     share = "upper bound, not pass@1 [95 %]" if is_bound else "pass@1 [95 %]"
     table = Table(
-        "benchmark", "arm", Column(share, no_wrap=True), "gain (p)", "tokens", "words by\nthe model", box=SIMPLE
+        "benchmark", "arm", Column(share, no_wrap=True), "gain (p)", "tokens", "model-written\nreflections", box=SIMPLE
     )
     for benchmark, arm, summary in rows:
         rate, gain, by_model = summary.pass_at_1, summary.against_single, summary.reflections_by_model

@@ -1,9 +1,8 @@
-"""`reflexion-lab doctor`: is the evaluator sound on this machine, and does a model repeat its answers?"""
+"""`reflexion-lab doctor`: soundness of the evaluator on this machine; determinism of a model."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 from collections.abc import Sequence
@@ -20,24 +19,23 @@ if TYPE_CHECKING:
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: place.Commands) -> None:
     text = "check the evaluator: canonical and hostile programs, isolation layers"
-    description = f"{text}; or, with --determinism, how often a model repeats its answers"
-    sub = commands.add_parser("doctor", help=text, description=description)
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    more = "; or, with --determinism, how often a model repeats its answers"
+    sub = place.add_command(commands, "doctor", doctor, text + more)
+    place.add_json(sub)
     attacks = "the hostile programs: a quick set, or all of a file or folder, such as tests/attacks of the repository"
     sub.add_argument("--hostile", nargs="?", type=Path, metavar="FOLDER", help=attacks)
-    probe = "ask a model the same again and again, one at a time and several at once, and print how often replies "
-    probe += "differ; overrides choose model, benchmark, actor, temperature, seed"
+    probe = "repeat prompts to a model, one at a time and several at once, and print how often replies differ; "
+    probe += "overrides choose model, benchmark, actor, temperature, seed"
     sub.add_argument("--determinism", nargs="*", metavar="KEY=VALUE", help=probe)
     sub.add_argument("--prompts", type=place.positive, default=10, metavar="N", help="(default: %(default)s)")
-    times = "times that each prompt is asked, in each condition (default: %(default)s)"
-    sub.add_argument("--repeats", type=place.positive, default=5, metavar="N", help=times)
-    sub.set_defaults(command=doctor)
+    repeats = "calls per prompt and condition (default: %(default)s)"
+    sub.add_argument("--repeats", type=place.positive, default=5, metavar="N", help=repeats)
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """0, or 1 if the evaluator is unsound; determinism of a model has no verdict."""
+    """Returns 1 if the evaluator is unsound, else 0; determinism of a model has no verdict."""
     from reflexion_lab.tasks.sandbox.attacks import QUICK
 
     if options.determinism is None:
@@ -46,9 +44,9 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _determinism(options: argparse.Namespace) -> int:
-    import msgspec
     from rich.console import Console
 
+    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.studies.determinism import announced, determinism, show
 
@@ -56,34 +54,33 @@ def _determinism(options: argparse.Namespace) -> int:
     result = determinism(cfg, options.prompts, options.repeats, lambda plan: print(announced(plan), flush=True))
     show(result, Console())
     if options.json:
-        print(msgspec.json.encode(result).decode())
+        say_json(result)
     return 0
 
 
 WITHOUT = {
     "rlimits": "a program may use all memory, write files of any size and never end by itself",
-    "landlock": "a program may read and write every file that you may, other programs' folders and your keys included",
+    "landlock": "a program may read and write all your files, including other programs' folders and your keys",
     "seccomp": "a program may start processes that outlive it, reach the network, signal and trace your processes",
 }
-"""What is possible where a layer is missing."""
+"""Consequence of each missing layer."""
 IN_PLACE = (
-    "checks that can only run beside the candidate (loops, whole functions)\n"
-    "  can be forged by it; they are labelled `in_place`"
+    "a candidate can forge checks that run in its own process (loops, whole functions);\n  they are labelled `in_place`"
 )
 NO_PASS = ("fail", "error", "early_exit")
-"""Where an attack may end in any of these, the table says `no pass`."""
+"""Outcomes that the table calls `no pass`."""
 STYLES = {"right": "green", "possible": "yellow", "open": "bold yellow", "WRONG": "bold red"}
 NARROW, PIPED = 100, 120
-"""Columns of a terminal that is too small for the table, and of the table where there is no terminal."""
+"""Columns of a terminal that is too small for the table, and of the table without a terminal."""
 
 
 class Findings(NamedTuple):
-    """The last line of `--json`. What is open for want of a layer, or was forged in place, counts for no total."""
+    """The last line of `--json`. Totals exclude attacks that are open (missing layer) or possible (forged in place)."""
 
     canonical_passed: int
     canonical_total: int
     hostile_passed: int
-    """Attacks that passed and must not."""
+    """Attacks that passed and should not."""
     hostile_total: int
     hostile_right: int
     harness_deaths: int
@@ -111,6 +108,7 @@ class AttackRun(NamedTuple):
 
 def check_evaluator(place: Path, as_json: bool = False) -> int:
     """Run and print the attacks of a file or folder; returns 0 if the evaluator is sound, else 1."""
+    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.tasks.benchmarks.humaneval import humaneval
     from reflexion_lab.tasks.sandbox.attacks import read
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
@@ -121,11 +119,10 @@ def check_evaluator(place: Path, as_json: bool = False) -> int:
     attack_run = run_attacks(attacks)
     result = findings([passed for _, passed in solutions], attack_run)
     print_table(attack_run)
-    for task_id in (task_id for task_id, passed in solutions if not passed):
-        print(f"canonical solution failed: {task_id}")
+    print("".join(f"canonical solution failed: {task_id}\n" for task_id, passed in solutions if not passed), end="")
     print_summary(result, attack_run)
     if as_json:
-        print(json.dumps(result._asdict()))
+        say_json(result._asdict())
     return int(not result.sound)
 
 
@@ -137,12 +134,12 @@ def canonical_passes(sandbox: Sandbox, task: Task) -> bool:
 
 
 def run_attacks(attacks: Sequence[Attack]) -> AttackRun:
-    """Judge every attack. Those with a probe go through a single server, each with its own, the others side by side."""
+    """Judge every attack: those with a probe one by one on a single server, the others in parallel."""
     from reflexion_lab.tasks.sandbox.attacks import PLANTED, Watch, judge
     from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
     watch = Watch()
-    limits = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)  # endless programs are to end soon
+    limits = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)  # short, since some programs never end
     os.environ[PLANTED] = "a key that no candidate may see"
     try:
         with Sandbox(limits) as crowd, Sandbox(limits, servers=1) as alone:
@@ -160,12 +157,12 @@ def run_attacks(attacks: Sequence[Attack]) -> AttackRun:
 
 
 def missing(layers: Sequence[str]) -> list[str]:
-    """The layers that are not in force."""
+    """The layers that are not active."""
     return [layer for layer in WITHOUT if not any(name.startswith(layer) for name in layers)]
 
 
 def standing(verdict: Verdict, layers: Sequence[str]) -> str:
-    """`right`, `WRONG`, `possible` in place, or `open` for want of a layer."""
+    """`right`, `WRONG`, `possible` (judged in place), or `open` (missing layer)."""
     if not verdict.right:
         return "open" if set(verdict.attack.needs) & set(missing(layers)) else "WRONG"
     return "possible" if verdict.attack.mode == "in_place" and verdict.outcome == "pass" else "right"
@@ -173,13 +170,13 @@ def standing(verdict: Verdict, layers: Sequence[str]) -> str:
 
 def findings(canonical: Sequence[bool], attack_run: AttackRun) -> Findings:
     standings = [(verdict, standing(verdict, attack_run.layers)) for verdict in attack_run.verdicts]
-    demanded = [(v, stands) for v, stands in standings if stands not in ("open", "possible")]
+    counted = [(v, stands) for v, stands in standings if stands not in ("open", "possible")]
     return Findings(
         canonical_passed=sum(canonical),
         canonical_total=len(canonical),
-        hostile_passed=sum(v.outcome == "pass" and "pass" not in v.attack.expected for v, _ in demanded),
-        hostile_total=len(demanded),
-        hostile_right=sum(stands == "right" for _, stands in demanded),
+        hostile_passed=sum(v.outcome == "pass" and "pass" not in v.attack.expected for v, _ in counted),
+        hostile_total=len(counted),
+        hostile_right=sum(stands == "right" for _, stands in counted),
         harness_deaths=attack_run.harness_deaths,
         orphans=len(attack_run.orphans),
         files_outside=len(attack_run.files_outside),
@@ -188,7 +185,7 @@ def findings(canonical: Sequence[bool], attack_run: AttackRun) -> Findings:
 
 
 def print_table(attack_run: AttackRun) -> None:
-    """One row per attack, below its family's name; wrong verdicts are highlighted."""
+    """One row per attack, below its family's name."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.padding import Padding
@@ -211,7 +208,7 @@ def print_table(attack_run: AttackRun) -> None:
 
 
 def in_words(expected: Sequence[str]) -> str:
-    """Such as `fail | error`, or `no pass | timeout`."""
+    """For example `fail | error`, or `no pass | timeout`."""
     rest = [outcome for outcome in expected if outcome not in NO_PASS]
     return " | ".join(["no pass", *rest] if set(expected) >= set(NO_PASS) else expected)
 
@@ -229,12 +226,12 @@ def print_summary(result: Findings, attack_run: AttackRun) -> None:
     print(f"hostile programs judged right: {result.hostile_right} of {result.hostile_total}")
     print(
         f"harness deaths: {result.harness_deaths}; orphans: {result.orphans}; files outside: {result.files_outside}"
-        + "".join(f"\n  left behind: {what}" for what in (*attack_run.orphans, *attack_run.files_outside))
+        + "".join(f"\n  left behind: {item}" for item in (*attack_run.orphans, *attack_run.files_outside))
     )
     print(f"isolation on {platform.system()} {platform.machine()}: {', '.join(result.isolation)}")
     for layer in missing(result.isolation):
-        passed = [v for v, stands in zip(attack_run.verdicts, standings, strict=True) if stands == "open"]
-        rows = sum(layer in verdict.attack.needs for verdict in passed)
-        print(f"not in force here: {layer}: {WITHOUT[layer]} ({rows} programs got through)")
+        open_attacks = [v.attack for v, stands in zip(attack_run.verdicts, standings, strict=True) if stands == "open"]
+        through = sum(layer in attack.needs for attack in open_attacks)
+        print(f"not active here: {layer}: {WITHOUT[layer]} ({through} programs got through)")
     if missing(result.isolation):
-        print("  run model-written code on this machine only if you may lose it")
+        print("  run model-written code only on a machine that you can afford to lose")

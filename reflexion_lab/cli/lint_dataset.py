@@ -1,4 +1,4 @@
-"""`reflexion-lab lint-dataset`: is a benchmark fit to measure with?"""
+"""`reflexion-lab lint-dataset`: check the quality of a benchmark."""
 
 from __future__ import annotations
 
@@ -15,42 +15,37 @@ EXAMPLES = """examples:
   reflexion-lab lint-dataset benchmark=recorded benchmark.load.path=transcripts.jsonl.gz"""
 
 PROMISE_ALL = ("basics",)
-"""Benchmarks that promise to be without a warning."""
+"""Benchmarks in which a warning is an error."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: place.Commands) -> None:
     text = "check a benchmark: canonical solutions pass, mutants fail, visible and hidden tests are disjoint"
-    sub = commands.add_parser(
-        "lint-dataset",
-        help=text,
-        description=f"{text}. Exit code: 1 where there is an error, 0 where there are warnings alone.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    codes = "exit code 1 if there is an error, 0 if there are only warnings"
+    sub = place.add_command(commands, "lint-dataset", lint_dataset, f"{text};\n{codes}")
+    sub.epilog, sub.formatter_class = EXAMPLES, argparse.RawDescriptionHelpFormatter
     what = "a benchmark's name, a file of tasks (.jsonl, .jsonl.gz), or Hydra overrides as for `run`"
     sub.add_argument("overrides", metavar="BENCHMARK", nargs="*", help=what)
-    most = "maximum number of mutants of a task, sampled by seed; 0 runs none (default: %(default)s)"
-    sub.add_argument("--mutants", type=place.count, default=30, metavar="N", help=most)
-    sub.add_argument("--strict", action="store_true", help="warnings are errors, as they always are for basics")
-    sub.add_argument("--all", action="store_true", help="print every finding, not the first of each check")
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub.set_defaults(command=lint_dataset)
+    mutants = "maximum number of mutants per task, sampled by seed; 0 runs none (default: %(default)s)"
+    sub.add_argument("--mutants", type=place.count, default=30, metavar="N", help=mutants)
+    place.add_flag(sub, "--strict", "warnings are errors, as they always are for basics")
+    place.add_flag(sub, "--all", "print every finding, not the first of each check")
+    place.add_json(sub)
 
 
 def lint_dataset(options: argparse.Namespace) -> int:
-    """0, or 1 where there is an error."""
-    import json
+    """Returns 1 if there is an error, else 0."""
     import time
 
     from rich.console import Console
 
     from reflexion_lab.audit.lint_dataset import lint
     from reflexion_lab.audit.lint_report import as_json, progress, show
+    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark, load_sandbox
 
     start = time.monotonic()
-    # Mutants loop forever more often than models' programs do; the limit still fits a canonical solution.
+    # Mutants loop forever more often than models' programs; the limit is still enough for a canonical solution.
     cfg = compose("sandbox.limits.cpu_seconds=1", *overrides(options.overrides))
     sandbox = load_sandbox(cfg)
     try:
@@ -70,14 +65,14 @@ def lint_dataset(options: argparse.Namespace) -> int:
         sandbox.close()
     show(linted, Console(), options.all)
     if options.json:
-        print(json.dumps(as_json(linted, time.monotonic() - start)))
+        say_json(as_json(linted, time.monotonic() - start))
     return int(linted.errors > 0)
 
 
-def overrides(words: Sequence[str]) -> list[str]:
-    """Hydra overrides for the command's words: a word without `=` is a file of tasks or the name of a benchmark."""
+def overrides(arguments: Sequence[str]) -> list[str]:
+    """Hydra overrides for the arguments: one without `=` is a file of tasks or the name of a benchmark."""
     settings = []
-    for word in words:
+    for word in arguments:
         if "=" in word and not Path(word).is_file():
             settings.append(word)
         elif Path(word).is_file() or Path(word).suffix in (".jsonl", ".gz"):

@@ -18,20 +18,20 @@ COMMANDS = (
     "run", "show", "demo", "audit", "track", "compare", "estimate", "power", "memory", "wisdom", "bundle",
     "lint_dataset", "verify", "doctor",
 )  # fmt: skip
-"""Modules that each `add` a command or a few, in the order of the help."""
+"""Modules with commands, in the order of the help."""
 BUG = """
-This is a bug in reflexion_lab, or in a part of your own that stands in the lines above. What had finished is written.
-To report it, send these lines, the command, and what `reflexion-lab doctor` prints.
+This is a bug in reflexion_lab, or in your own code if the traceback names it. Finished results are saved.
+To report it, send these lines, the command, and the output of `reflexion-lab doctor`.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Returns 0; 2 after one line on what was wrong and what to do; 3 after one on the cap reached; 130
-    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+    """Entry point. Returns 0; 2 after a user error, printed in one line; 3 at a reached cap; 130 after Ctrl-C,
+    143 after SIGTERM, 129 after SIGHUP.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not {"", str(Path.cwd())} & {*sys.path}:
-        sys.path.append(str(Path.cwd()))  # the user's own parts, as `python -m` finds them; last on the path
+        sys.path.append(str(Path.cwd()))  # for the user's own modules, as with `python -m`; last
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     if arguments[:1] == ["run"]:
@@ -63,8 +63,8 @@ class Arguments(argparse.ArgumentParser):
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Exit code of a command. An error that the user can fix is one line; other exceptions keep their traceback; an
-    interrupt says how to resume.
+    """Exit code of a command. A user error is printed in one line, an interrupt with how to resume; other exceptions
+    keep their traceback.
     """
     warnings.showwarning = lambda message, *_, **__: print(f"warning: {one_safe_line(str(message))}", file=sys.stderr)
     sys.excepthook = lambda _, problem, __: sys.stderr.write(full_traceback(problem) + BUG)

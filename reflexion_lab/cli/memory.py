@@ -1,4 +1,4 @@
-"""`reflexion-lab memory`: look into a store, check it, and move records in and out."""
+"""`reflexion-lab memory`: inspect and validate a store; import and export records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import math
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +17,64 @@ from reflexion_lab.records import Episode, Search
 DAY = 24 * 60 * 60
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "look into the memory that runs share: episodes, wisdom, mistakes and sessions"
-    kinds = commands.add_parser("memory", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
-    _add_looks(kinds)
-    sub = _sub(kinds, "prune", prune, "remove old episodes and mistakes, for good")
-    sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
-    sub.add_argument("--dry-run", action="store_true", help="only print the number")
-    sub = _sub(kinds, "clear", clear, "remove all records of every kind, for good")
-    sub.add_argument("--yes", action="store_true", help="do it; without, only the numbers are printed")
-    sub = _sub(kinds, "export", export, "write all records to one file")
-    sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
-    description = (
-        "take in exports, other stores, or run folders; attempts of a run become episodes. Nothing is imported when "
-        "any of them is bad. A run folder holds no prompts: they come from the benchmark that it names, if that can "
-        "be loaded here, and else stay empty"
+def add(commands: place.Commands) -> None:
+    kinds = place.add_group(
+        commands, "memory", "inspect the memory shared by runs: episodes, wisdom, mistakes, sessions"
     )
-    sub = _sub(kinds, "import", import_files, description)
-    sub.add_argument("files", metavar="FILE", nargs="+")
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-
-
-def _add_looks(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    sub = kinds.add_parser("validate", help="list all invalid records; exit code 1 if there are any")
+    sub = place.add_command(kinds, "validate", validate, "list all invalid records; exit code 1 if there are any")
     sub.add_argument("paths", metavar="PATH", nargs="+", help="a store, an export, run folder, or reflection files")
-    sub.set_defaults(command=validate)
-    sub = _sub(kinds, "show", show, "what a store holds, and its newest episodes")
-    sub.add_argument("--episode", metavar="ID", help="one episode, whole")
-    sub.add_argument(
-        "--limit", metavar="N", type=place.count, default=10, help="number of episodes, 0 for none (%(default)s)"
+    sub = _add(kinds, "show", show, "what a store holds, and its newest episodes")
+    sub.add_argument("--episode", metavar="ID", help="one episode with all fields")
+    place.add_limit(sub, 10, "number of episodes, 0 for none")
+    place.add_json(sub)
+    _add_search(kinds)
+    text = "insights and lessons that several reflections share, the most common first"
+    sub = _add(kinds, "patterns", patterns, text)
+    minimum = "minimum number of reflections (%(default)s)"
+    sub.add_argument("--min-frequency", metavar="N", type=place.count, default=2, help=minimum)
+    place.add_limit(sub, 20, "maximum number, 0 for all")
+    place.add_json(sub)
+    sub = _add(kinds, "prune", prune, "remove old episodes and mistakes; cannot be undone")
+    sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
+    place.add_flag(sub, "--dry-run", "only print the number")
+    sub = _add(kinds, "clear", clear, "remove all records of every kind; cannot be undone")
+    place.add_flag(sub, "--yes", "confirm; without it, only the numbers are printed")
+    sub = _add(kinds, "export", export, "write all records to one file")
+    sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
+    text = (
+        "import exports, other stores, or run folders; attempts of a run become episodes. Nothing is imported if any "
+        "of them is invalid. A run folder holds no prompts: they are loaded with the run's benchmark if it is "
+        "available, and else stay empty"
     )
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub = _sub(kinds, "search", search, "find episodes, newest first")
+    sub = _add(kinds, "import", import_files, text)
+    sub.add_argument("files", metavar="FILE", nargs="+")
+    place.add_json(sub)
+
+
+def _add_search(kinds: place.Commands) -> None:
+    sub = _add(kinds, "search", search, "find episodes, newest first")
     words = "searched in tasks, failure analyses and reflections, ignoring case; any of them matches"
     sub.add_argument("keywords", metavar="KEYWORD", nargs="*", help=words)
-    sub.add_argument("--all-keywords", action="store_true", help="require all keywords")
+    place.add_flag(sub, "--all-keywords", "require all keywords")
     sub.add_argument("--category", metavar="CLASS", action="append", default=[], help="failure class; repeatable")
     sub.add_argument("--min-confidence", metavar="C", type=float, default=0.0, help="of the reflection, inclusive")
-    sub.add_argument("--task", metavar="ID", default="", help="episodes of this task")
-    sub.add_argument("--agent", metavar="NAME", default="", help="of this agent; the arm, in a run")
-    sub.add_argument("--session", metavar="ID", default="", help="of this loop")
+    for name, value, text in (
+        ("--task", "ID", "episodes of this task"),
+        ("--agent", "NAME", "of this agent; the arm, in a run"),
+        ("--session", "ID", "of this loop"),
+    ):
+        sub.add_argument(name, metavar=value, default="", help=text)
     passed = sub.add_mutually_exclusive_group()
     passed.add_argument("--passed", action="store_true", default=None, help="of attempts that passed")
     passed.add_argument("--failed", action="store_false", dest="passed", help="of attempts that failed")
-    sub.add_argument(
-        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
-    )
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub = _sub(
-        kinds, "patterns", patterns, "insights and lessons that several reflections share, the most common first"
-    )
-    sub.add_argument(
-        "--min-frequency", metavar="N", type=place.count, default=2, help="minimum number of reflections (%(default)s)"
-    )
-    sub.add_argument(
-        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
-    )
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    place.add_limit(sub, 20, "maximum number, 0 for all")
+    place.add_json(sub)
 
 
-def _sub(kinds: Any, name: str, command: Any, text: str) -> argparse.ArgumentParser:
-    sub: argparse.ArgumentParser = kinds.add_parser(name, help=text.partition(";")[0], description=text)
+def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
+    """Add a command on a store."""
+    sub = place.add_command(kinds, name, run, description)
     place.add_store(sub)
-    sub.set_defaults(command=command)
     return sub
 
 
@@ -104,18 +100,15 @@ def show(options: argparse.Namespace) -> None:
         if options.episode:
             episode = next((record for record in store.read(Episode) if record.episode_id == options.episode), None)
             if episode is None:
-                raise ConfigError(
-                    "--episode",
-                    repr(options.episode),
-                    "the id of an episode in the store",
-                    "`memory search --json` prints ids unbroken",
-                )
-            say(*_whole(episode))
-            answer: Any = episode
+                expected = "the id of an episode in the store"
+                hint = "`memory search --json` prints ids unbroken"
+                raise ConfigError("--episode", repr(options.episode), expected, hint)
+            say(*_fields(episode))
+            output: Any = episode
         else:
-            answer = _overview(store, options)
+            output = _overview(store, options)
     if options.json:
-        say_json(answer)
+        say_json(output)
 
 
 def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -133,20 +126,21 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
         sessions.add(episode.session_id)
         passed += episode.passed
     kinds = {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS[1:]}
-    held = {"episodes": categories.total(), **kinds}
+    records = {"episodes": categories.total(), **kinds}
     say(
-        f"{place.shown(options.store)}: {', '.join(f'{count:,} {kind}' for kind, count in held.items())}",
+        f"{place.shown(options.store)}: {_listed(records)}",
         f"episodes: {len(tasks):,} tasks, {len(sessions):,} loops, {passed:,} passed",
         f"by category: {counts(categories)}",
     )
     if newest:
         say(episode_table("Newest episodes", reversed(newest)))
     totals = {"tasks": len(tasks), "loops": len(sessions), "passed": passed, "categories": dict(categories)}
-    return {"store": place.shown(options.store), **held, **totals, "newest": [e.episode_id for e in reversed(newest)]}
+    ids = [episode.episode_id for episode in reversed(newest)]
+    return {"store": place.shown(options.store), **records, **totals, "newest": ids}
 
 
-def _whole(episode: Episode) -> list[str]:
-    """Every non-empty field; long texts below their names."""
+def _fields(episode: Episode) -> list[str]:
+    """Non-empty fields as lines; a text of several lines is below its name."""
     from msgspec.structs import asdict
 
     from reflexion_lab.cli.sheets import when
@@ -163,7 +157,7 @@ def search(options: argparse.Namespace) -> None:
 
     if not 0 <= options.min_confidence <= 1:
         raise ConfigError("--min-confidence", options.min_confidence, "a share in [0, 1]")
-    wanted = Search(
+    query = Search(
         categories=tuple(options.category),
         min_confidence=options.min_confidence,
         keywords=tuple(options.keywords),
@@ -175,7 +169,7 @@ def search(options: argparse.Namespace) -> None:
         limit=options.limit,
     )
     with place.kept_at(options.store) as store:
-        episodes = store.search(wanted)
+        episodes = store.search(query)
     note = f"the newest {len(episodes)}; --limit 0 shows all" if len(episodes) == options.limit else ""
     say(episode_table(f"Episodes found: {len(episodes)}", episodes, note) if episodes else "no episode found")
     if options.json:
@@ -199,28 +193,29 @@ def patterns(options: argparse.Namespace) -> None:
 
 
 def prune(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.memory_import import old
     from reflexion_lab.cli.sheets import say
+    from reflexion_lab.storage.kinds import KINDS, is_old
 
     if not (math.isfinite(options.days) and options.days >= 0):
         raise ConfigError("--days", options.days, "a number of 0 or more")
     before = time.time() - options.days * DAY
     with place.kept_at(options.store) as store:
-        count = sum(1 for _ in old(store, before)) if options.dry_run else store.prune(before)
+        if options.dry_run:
+            count = sum(is_old(record, before) for kind in KINDS for record in store.read(kind.record))
+        else:
+            count = store.prune(before)
     verb = "would be removed" if options.dry_run else "removed"
     say(f"{count:,} episodes and mistakes of {options.days:g} days or older {verb}")
 
 
 def clear(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say
-    from reflexion_lab.storage.kinds import KINDS
 
     with place.kept_at(options.store) as store:
-        counts = {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS}
+        records = _listed(place.counted(store))
         if options.yes:
             store.clear()
-    numbers = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    say(f"{numbers} removed" if options.yes else f"{numbers} would be removed; give --yes to remove them")
+    say(f"{records} removed" if options.yes else f"{records} would be removed; give --yes to remove them")
 
 
 def export(options: argparse.Namespace) -> None:
@@ -229,10 +224,14 @@ def export(options: argparse.Namespace) -> None:
 
     file = Path(options.file).resolve()
     if place.is_store(str(file)) or place.is_store(str(file.parent)):
-        raise ConfigError(f"FILE: {options.file} is a store, or part of one, and would be lost; name a file beside it")
+        raise ConfigError(f"FILE: {options.file} is a store, or part of one, and would be lost; name another file")
     with place.kept_at(options.store) as store:
         counts = dump(store, Path(options.file))
-    say(f"{options.file}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())} written")
+    say(f"{options.file}: {_listed(counts)} written")
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
 
 
 def import_files(options: argparse.Namespace) -> None:

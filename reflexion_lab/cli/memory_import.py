@@ -1,9 +1,10 @@
-"""Validation of kept records, and their import into a store: exports, other stores, run folders, reflection files."""
+"""Validation and import of memory records: exports, other stores, run folders, reflection files."""
 
 from __future__ import annotations
 
 import calendar
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.cli.place import is_store, kept_at, shown
+from reflexion_lab.cli.place import counted, is_store, kept_at, shown
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.memory.episodic import episode_of, session_after, session_id
@@ -21,14 +22,14 @@ from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Manifest, Mistake, Record, Session, Task, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.jsonl import Header, check_schema, header_text
-from reflexion_lab.storage.kinds import KINDS, prepared
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
 from reflexion_lab.storage.place import load
 
 EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of reflection files"
 
 
 def problems(place: str) -> Iterator[str]:
-    """One sentence per invalid record at `place`: file, line or field, got, expected."""
+    """One sentence per invalid record at `place`: file, line or field, value, expected value."""
     path = Path(place)
     if path.is_dir() and is_store(place):
         for kind in KINDS:
@@ -64,7 +65,7 @@ def _of_lines(path: Path) -> Iterator[str]:
                 yield from _of_record(where, line, record)
             except UNREADABLE as problem:
                 if line.strip():
-                    yield f"{where}: got no JSON ({problem}), expected some; a kill tore it, or the disk"
+                    yield f"{where}: got no JSON ({problem}), expected a record; a write was interrupted"
             except StoreError as problem:
                 yield f"{problem}; nothing below it was checked"
                 return
@@ -110,8 +111,8 @@ def _of_run(path: Path) -> Iterator[str]:
         yield str(problem)
         return
     if folder.torn:
-        torn = f"{folder.torn} lines that are no JSON"
-        yield f"{path / 'attempts.jsonl'}: got {torn}, expected an attempt a line; a kill tore them"
+        torn = f"{folder.torn} lines without valid JSON"
+        yield f"{path / 'attempts.jsonl'}: got {torn}, expected one attempt per line; the run was killed"
 
 
 def _of_reflections(path: Path) -> Iterator[str]:
@@ -120,12 +121,13 @@ def _of_reflections(path: Path) -> Iterator[str]:
     def is_loop(folder: Path) -> bool:
         return any(file.stem.isdecimal() for file in folder.glob("*.json"))
 
-    files, loops = ReflectionFiles(path.absolute().parent), [path.absolute().name]
-    if not is_loop(path):
+    if is_loop(path):
+        files, loops = ReflectionFiles(path.absolute().parent), [path.absolute().name]
+    else:
         files = ReflectionFiles(path)
         loops = [name for name in files.loops() if is_loop(path / name)]
     if not loops:
-        yield f"{path}: got no file such as 001.json in it or its folders, expected {EXPECTED}"
+        yield f"{path}: got no file such as 001.json, expected {EXPECTED}"
     for loop in loops:
         yield from files.faults(loop)
 
@@ -142,26 +144,26 @@ def _of_record(where: str, line: bytes, kind: type[Record]) -> Iterator[str]:
         yield from (f"{where}: {fault}" for fault in faults(record))
 
 
-def faults(record: Episode | Wisdom | Mistake | Session) -> Iterator[str]:
-    """Numbers out of range: field, got, expected."""
-    shares: dict[str, float] = {}
-    counts: dict[str, tuple[int, int]] = {}
-    match record:
-        case Episode(confidence=confidence, reward=reward, reflection=reflection):
-            shares = {"confidence": confidence, "reward": reward}
-            shares |= {"reflection.confidence": reflection.confidence} if reflection else {}
-            counts = {"attempt_number": (record.attempt_number, 1)}
-        case Wisdom():
-            shares = {"impact": record.impact, "success_rate": record.success_rate}
-            counts = {"frequency": (record.frequency, 2), "use_count": (record.use_count, 0)}
-        case Mistake():
-            shares = {"severity": record.severity}
+SHARES: dict[type, tuple[str, ...]] = {
+    Episode: ("confidence", "reward"),
+    Wisdom: ("impact", "success_rate"),
+    Mistake: ("severity",),
+}
+"""Fields in [0, 1]."""
+MINIMA: dict[type, dict[str, int]] = {Episode: {"attempt_number": 1}, Wisdom: {"frequency": 2, "use_count": 0}}
+
+
+def faults(record: Any) -> Iterator[str]:
+    """Numbers of a record that are out of range: field, value, expected range."""
+    shares = {field: getattr(record, field) for field in SHARES.get(type(record), ())}
+    if isinstance(record, Episode) and record.reflection:
+        shares["reflection.confidence"] = record.reflection.confidence
     for field, share in shares.items():
         if not 0 <= share <= 1:
             yield f"{field}: got {share}, expected a share in [0, 1]"
-    for field, (count, least) in counts.items():
-        if count < least:
-            yield f"{field}: got {count}, expected {least} or more"
+    for field, minimum in MINIMA.get(type(record), {}).items():
+        if getattr(record, field) < minimum:
+            yield f"{field}: got {getattr(record, field)}, expected {minimum} or more"
 
 
 BATCH = 1000
@@ -182,9 +184,9 @@ def import_records(store: Store, places: Iterable[str]) -> Imported:
     Raises
     ------
     ConfigError
-        One of them is invalid; nothing was appended.
+        A record is invalid; nothing was appended.
     StoreError
-        The store failed; records appended before stay, and the import can be repeated.
+        The store failed; earlier records stay, and the import can be repeated.
     """
     places = list(places)
     for place in places:
@@ -199,27 +201,18 @@ def import_records(store: Store, places: Iterable[str]) -> Imported:
     return Imported(new=new, replaced={kind: appended[kind] - new[kind] for kind in appended}, notes=tuple(notes))
 
 
-def counted(store: Store) -> dict[str, int]:
-    """Records by kind."""
-    return {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS}
-
-
 def _check(place: str) -> None:
     """Raises ConfigError."""
     path = Path(place)
     is_run = (path / "manifest.json").is_file()
     if path.is_dir() and not is_run and not is_store(place):
-        raise ConfigError(place, "a folder of something else", EXPECTED.rpartition(", or")[0])
+        raise ConfigError(place, "another kind of folder", EXPECTED.rpartition(", or")[0])
     if errors := list(islice(problems(place), 100)):
-        more = f"; `reflexion-lab memory validate {place}` names all" if errors[1:] else ""
+        more = f"; `reflexion-lab memory validate {place}` lists all" if errors[1:] else ""
         raise ConfigError(f"{errors[0]}{more}; nothing was imported")
     if is_run and (leak := RunFolder.existing(path).manifest.leak):
-        raise ConfigError(
-            place,
-            f"words of a loop that was shown {leak}",
-            "another run, since what it learnt from them would help later runs past the hidden tests",
-            "nothing was imported",
-        )
+        expected = "another run: its reflections would leak hidden tests into later runs"
+        raise ConfigError(place, f"reflections of a loop that was shown {leak}", expected, "nothing was imported")
 
 
 def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
@@ -229,11 +222,8 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
         return _append_run(store, path)
     if not is_store(place):
         return load(store, path), ""
-    counts = {}
     with kept_at(place) as other:
-        for kind in KINDS:
-            counts[kind.name] = _append_all(store, other.read(kind.record))
-    return counts, ""
+        return {kind.name: _append_all(store, other.read(kind.record)) for kind in KINDS}, ""
 
 
 def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
@@ -243,8 +233,7 @@ def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
     ids = {record.episode_id for record in records if isinstance(record, Episode)}
     known = {episode.episode_id: episode for episode in store.read(Episode) if episode.episode_id in ids}
     _append_all(store, (_completed(record, known) for record in records))
-    kinds = [next(kind.name for kind in KINDS if kind.record is type(record)) for record in records]
-    return {name: kinds.count(name) for name in set(kinds)}, missing
+    return Counter(KIND_OF[type(record)].name for record in records), missing
 
 
 def _append_all(store: Store, records: Iterable[Stored]) -> int:
@@ -256,12 +245,12 @@ def _append_all(store: Store, records: Iterable[Stored]) -> int:
 
 
 def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
-    """Records of a run's loops for a store: episodes and mistakes dated at the run's start, and sessions.
+    """Episodes, sessions and mistakes of a run's loops, dated at the run's start.
 
-    A task without its prompt yields no mistakes, since they are searched by prompt.
+    A task without its prompt has no mistakes, since they are searched by prompt.
     """
     manifest = folder.manifest
-    began = _seconds(manifest)
+    start = _seconds(manifest)
     records: list[Stored] = []
     for task_id, attempts in folder.attempts.items():
         task = Task(task_id=task_id, prompt=prompts.get(task_id, ""), entry_point="")
@@ -270,8 +259,8 @@ def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
         for attempt in attempts:
             session = session_after(session, attempt)
             episode = episode_of(task, attempt, name, str(manifest.config.get("arm") or "actor"))
-            records.append(replace(episode, timestamp=began))
-        records += [session, *(mistakes_of(task, attempts, began) if task.prompt else ())]
+            records.append(replace(episode, timestamp=start))
+        records += [session, *(mistakes_of(task, attempts, start) if task.prompt else ())]
     return records
 
 
@@ -280,19 +269,19 @@ def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:
     if not isinstance(record, Episode) or record.episode_id not in known:
         return record
     older = known[record.episode_id]
-    described = record.task_description or older.task_description
-    return replace(record, timestamp=older.timestamp, task_description=described)
+    description = record.task_description or older.task_description
+    return replace(record, timestamp=older.timestamp, task_description=description)
 
 
 def _prompts(path: Path) -> tuple[dict[str, str], str]:
-    """Prompts by task, from the benchmark that the run names; and the reason if there are none."""
+    """Prompts by task, from the run's benchmark; and the reason if there are none."""
     from reflexion_lab.audit.own_runs import run_samples
 
     try:
         return {sample.task_id: sample.prompt for sample in run_samples(path, attempts=False)}, ""
-    except Exception as problem:  # a file moved, a package gone, another version: the attempts are worth having anyway
-        why = str(problem).removeprefix(f"{path}: ")
-        return {}, f"without the tasks' prompts, so that no search finds them by those ({why})"
+    except Exception as problem:  # a missing file or package, another version: the attempts are useful anyway
+        reason = str(problem).removeprefix(f"{path}: ")
+        return {}, f"without the tasks' prompts, so searches for their words find nothing ({reason})"
 
 
 def _seconds(manifest: Manifest) -> float:
@@ -300,11 +289,3 @@ def _seconds(manifest: Manifest) -> float:
         return float(calendar.timegm(time.strptime(manifest.created_at, "%Y-%m-%dT%H:%M:%SZ")))
     except ValueError:
         return time.time()
-
-
-def old(store: Store, before: float) -> Iterator[Stored]:
-    """What `store.prune(before)` would remove."""
-    from reflexion_lab.storage.kinds import is_old
-
-    for kind in KINDS:
-        yield from (record for record in store.read(kind.record) if is_old(record, before))

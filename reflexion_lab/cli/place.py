@@ -1,21 +1,50 @@
-"""Options that commands share: counts, a store, an output folder."""
+"""Commands and the options that they share: counts, JSON output, a store, an output folder."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Store
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 DEFAULT = "runs/memory.sqlite"
+
+
+def add_command(
+    commands: Commands, name: str, run: Callable[[argparse.Namespace], int | None], description: str
+) -> argparse.ArgumentParser:
+    """Add the command `name`, executed by `run`. The list of commands shows its description up to a semicolon."""
+    parser = commands.add_parser(name, help=description.partition(";")[0], description=description)
+    parser.set_defaults(command=run)
+    return parser
+
+
+def add_group(commands: Commands, name: str, description: str) -> Commands:
+    """Add a command that has commands of its own."""
+    parser = commands.add_parser(name, help=description, description=description)
+    return parser.add_subparsers(required=True, metavar="WHAT")
+
+
+def add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    parser.add_argument(name, action="store_true", help=text)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    add_flag(parser, "--json", "print one JSON object as the last line")
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     text = "SQLite file, folder of JSON lines, or postgresql://… (default: %(default)s)"
     parser.add_argument("--store", metavar="PLACE", default=DEFAULT, help=text)
+
+
+def add_limit(parser: argparse.ArgumentParser, default: int, text: str) -> None:
+    parser.add_argument("--limit", metavar="N", type=count, default=default, help=f"{text} (%(default)s)")
 
 
 def count(text: str) -> int:
@@ -44,7 +73,7 @@ def is_store(place: str) -> bool:
 
 @contextmanager
 def kept_at(place: str, new: bool = False) -> Iterator[Store]:
-    """Open the store at `place`, and close it at the end; it must exist unless `new`.
+    """Open store at `place`, closed at the end. It must exist unless `new`.
 
     Raises
     ------
@@ -65,6 +94,13 @@ def kept_at(place: str, new: bool = False) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+def counted(store: Store) -> dict[str, int]:
+    """Number of records by kind."""
+    from reflexion_lab.storage.kinds import KINDS
+
+    return {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS}
 
 
 def shown(place: str) -> str:

@@ -1,10 +1,10 @@
-"""`reflexion-lab run`: one run, or with -m a sweep. What follows `run` are Hydra's overrides."""
+"""`reflexion-lab run`: one run, or with -m a sweep. All further arguments are Hydra overrides."""
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
+from reflexion_lab.cli import place
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
 
-Run a benchmark through the loop. What follows `run` are Hydra overrides:
+Run a benchmark through the loop. All further arguments are Hydra overrides:
 
   reflexion-lab run                                    basics with the embedded model
   reflexion-lab run benchmark=humaneval recall.omega=1 loop.max_attempts=3 benchmark.limit=20
@@ -31,8 +31,8 @@ Groups: {groups}
 """
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """For the list of commands; the overrides are Hydra's to read."""
+def add(commands: place.Commands) -> None:
+    """Add `run` to the list of commands; Hydra parses its arguments."""
     commands.add_parser("run", help="run a benchmark through the loop (Hydra overrides follow)", add_help=False)
 
 
@@ -43,14 +43,14 @@ def run(arguments: list[str]) -> int:
         groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
         print(HELP.format(groups=", ".join(groups)))
         return 0
-    # Hydra takes the flag only in front of the overrides; people write it anywhere.
+    # Hydra accepts the flag only before the overrides; people write it anywhere.
     overrides = [part for part in arguments if part not in ("-m", "--multirun", "hydra.mode=MULTIRUN")]
     if len(overrides) < len(arguments):
         return run_many(overrides)
     results: list[Summary | Exception] = []
 
     def job(cfg: Config) -> None:
-        """Carry out one run. Its exception is raised after Hydra has ended, which would wrap it."""
+        """Execute one run. Its exception is raised after Hydra has ended, since Hydra would wrap it."""
         from reflexion_lab.studies.run import carry_out
 
         try:
@@ -59,7 +59,7 @@ def run(arguments: list[str]) -> int:
             results.append(problem)
 
     hydra_main(job, arguments)
-    for result in results:  # none, where Hydra only printed the config
+    for result in results:  # empty if Hydra only printed the config
         if isinstance(result, Exception):
             raise result
         return int(result.harness_errors > 0)

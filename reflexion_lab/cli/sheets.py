@@ -1,4 +1,4 @@
-"""Output of the commands. Markup and control characters in models' texts are escaped."""
+"""Output of commands. Markup and control characters in models' texts are escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def short(text: str, chars: int = CHARS) -> str:
 
 
 def sheet(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], names: int = 1, note: str = "") -> Table:
-    """The first `names` columns are text, the others figures."""
+    """A table: the first `names` columns are text, the others numbers."""
     from reflexion_lab.analysis.report.cells import line, table
 
     grid = table(title, *columns, names=names)
@@ -71,12 +71,12 @@ def say(*parts: Any) -> None:
 
 
 def say_json(value: Any) -> None:
-    """One JSON object on one line, in ASCII."""
-    print(json.dumps(msgspec.json.decode(msgspec.json.encode(value))))  # by way of JSON, which knows no NaN
+    """Print one JSON object on one line, in ASCII; NaN becomes null."""
+    print(json.dumps(msgspec.json.decode(msgspec.json.encode(value))))
 
 
 def when(timestamp: float) -> str:
-    """Such as 2026-11-22 05:03 UTC; `never` for 0."""
+    """A time such as 2026-11-22 05:03 UTC; `never` for 0."""
     try:
         return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(timestamp)) if timestamp else "never"
     except (OverflowError, ValueError, OSError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from reflexion_lab.cli import place
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "print a run's tasks, curve and headline figures"
-    sub = commands.add_parser("show", help=text, description=text)
+
+def add(commands: place.Commands) -> None:
+    sub = place.add_command(commands, "show", show, "print a run's tasks, curve and headline figures")
     sub.add_argument("folder", metavar="RUN", help="a run folder, as `run` prints at its end")
-    sub.add_argument("--all", action="store_true", help="every task, however many")
-    sub.set_defaults(command=show)
+    place.add_flag(sub, "--all", "list every task of a large run")
 
 
 def show(options: argparse.Namespace) -> None:

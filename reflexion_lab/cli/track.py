@@ -1,29 +1,22 @@
-"""`reflexion-lab track`: run folders into MLflow, one by one and as arms, at any time."""
+"""`reflexion-lab track`: write finished runs and arms to MLflow."""
 
 from __future__ import annotations
 
 import argparse
 
+from reflexion_lab.cli import place
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "write run folders into MLflow, and with --arms a summary of each arm that they make"
-    sub = commands.add_parser("track", help=text, description=text)
+
+def add(commands: place.Commands) -> None:
+    sub = place.add_command(commands, "track", track, "write run folders to MLflow, and with --arms a summary per arm")
     sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders, as `run` prints them at its end")
     sub.add_argument("--uri", help="MLflow database (default: sqlite beside the first run folder's parent)")
     sub.add_argument("--experiment", metavar="NAME", default="reflexion", help="of runs without a registered study")
-    sub.add_argument(
-        "--arms", action="store_true", help="also one summary an arm, over its seeds; runs that are there already stay"
-    )
+    place.add_flag(sub, "--arms", "also one summary per arm, over its seeds; runs tracked earlier stay")
     sub.add_argument("--baseline", metavar="ARM", help="the arm to compare others with; implies --arms")
-    sub.add_argument("--one-seed", action="store_true", help="also differences that rest on a single seed")
-    sub.add_argument(
-        "--traces",
-        metavar="SHARE",
-        type=float,
-        default=0.0,
-        help="share of the tasks to trace span by span; above 1: their number",
-    )
-    sub.set_defaults(command=track)
+    place.add_flag(sub, "--one-seed", "also differences that rest on a single seed")
+    traces = "share of the tasks to trace span by span; above 1: their number"
+    sub.add_argument("--traces", metavar="SHARE", type=float, default=0.0, help=traces)
 
 
 def track(options: argparse.Namespace) -> None:
@@ -40,4 +33,4 @@ def track(options: argparse.Namespace) -> None:
         for link in dict.fromkeys(tracker.track(folder) for folder in folders):
             print(f"tracked: {link}")
     if tracker.command:
-        print(f"look at it with: {tracker.command}")
+        print(f"open it with: {tracker.command}")

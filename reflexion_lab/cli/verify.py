@@ -11,22 +11,20 @@ ALL = 0
 """`--execute` without a number."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: place.Commands) -> None:
     text = "compute digests, records and figures of a run again, and compare; exit code 1 if anything disagrees"
-    sub = commands.add_parser("verify", help=text.partition(";")[0], description=text)
+    sub = place.add_command(commands, "verify", verify, text)
     sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders, patterns such as 'runs/*', or bundles")
-    again = "also run the hidden tests of every attempt again, or of N, drawn by the run's seed"
+    again = "also run the hidden tests of every attempt again, or of N, sampled by the run's seed"
     sub.add_argument("--execute", type=place.positive, nargs="?", const=ALL, metavar="N", help=again)
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub.set_defaults(command=verify)
+    place.add_json(sub)
 
 
 def verify(options: argparse.Namespace) -> int:
     """0, or 1 where anything disagrees."""
-    import json
-
     from rich.console import Console
 
+    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.studies.replay.findings import as_json, show
     from reflexion_lab.studies.replay.verify import verify as check
 
@@ -36,12 +34,12 @@ def verify(options: argparse.Namespace) -> int:
         show(results[-1], console)
     agrees = all(result.holds for result in results)
     if options.json:
-        print(json.dumps({"agrees": agrees, "runs": [as_json(result) for result in results]}))
+        say_json({"agrees": agrees, "runs": [as_json(result) for result in results]})
     return int(not agrees)
 
 
 def _paths(runs: list[str]) -> list[Path]:
-    """Bundles as they are; what the rest name, each once. Raises FolderError: one is no run."""
+    """Bundles and run folders, without duplicates. Raises FolderError: a path is not a run."""
     from reflexion_lab.runner.folder.folder import folders
 
     by_path: dict[Path, Path] = {}

@@ -1,4 +1,4 @@
-"""`reflexion-lab wisdom`: recurring causes of failure, and whether reading them helped."""
+"""`reflexion-lab wisdom`: recurring failure causes, and whether reading them helped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from reflexion_lab.cli import place
 from reflexion_lab.errors import ConfigError
@@ -19,36 +21,32 @@ if TYPE_CHECKING:
 NAMED = 20
 """Maximum number of tasks listed by name."""
 QUOTED = 10
-"""Episodes that `show` quotes, the newest."""
+"""Maximum number of episodes in `show`, the newest."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "causes of failure that came back, and whether knowing of them helped"
-    kinds = commands.add_parser("wisdom", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
-    sub = _sub(kinds, "list", show_all, "all wisdom, the most frequent first")
+def add(commands: place.Commands) -> None:
+    kinds = place.add_group(commands, "wisdom", "recurring failure causes, and whether reading them helped")
+    sub = _add(kinds, "list", show_all, "all wisdom, the most frequent first")
     sub.add_argument("--domain", metavar="NAME", help="code, testing, architecture, concurrency or performance")
     sub.add_argument("--tag", metavar="WORD", help="wisdom with this tag")
-    sub.add_argument("--retired", action="store_true", help="only retired wisdom: it failed too often to be recalled")
-    sub.add_argument(
-        "--limit", metavar="N", type=place.count, default=20, help="maximum number, 0 for all (%(default)s)"
-    )
-    sub = _sub(kinds, "show", show, "one wisdom, whole, and the episodes that it comes from")
+    place.add_flag(sub, "--retired", "only retired wisdom: it failed too often to be recalled")
+    place.add_limit(sub, 20, "maximum number, 0 for all")
+    sub = _add(kinds, "show", show, "one entry with all fields, and its source episodes")
     sub.add_argument("id", metavar="ID")
-    description = (
-        "how much wisdom there is and what became of its use; with run folders the transfer report: how often they "
-        "read it, and, against a baseline on the same tasks, what it changed"
+    text = (
+        "number of entries and success rate of their use; with run folders the transfer report: how often they read "
+        "wisdom, and, against a baseline on the same tasks, what it changed"
     )
-    sub = _sub(kinds, "stats", stats, description)
+    sub = _add(kinds, "stats", stats, text)
     sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders whose actors could read wisdom")
     sub.add_argument("--baseline", metavar="RUN", nargs="+", default=[], help="runs without it, paired by seed")
-    _sub(kinds, "extract", extract, "make wisdom of the store's episodes; twice changes nothing")
+    _add(kinds, "extract", extract, "extract wisdom from the store's episodes; repeating it changes nothing")
 
 
-def _sub(kinds: Any, name: str, command: Any, text: str) -> argparse.ArgumentParser:
-    sub: argparse.ArgumentParser = kinds.add_parser(name, help=text.partition(";")[0], description=text)
+def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
+    sub = place.add_command(kinds, name, run, description)
     place.add_store(sub)
-    sub.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    sub.set_defaults(command=command)
+    place.add_json(sub)
     return sub
 
 
@@ -65,11 +63,13 @@ def show_all(options: argparse.Namespace) -> None:
     rows = [
         (
             entry.wisdom_id,
-            _pattern(book, entry),
+            # a column of its own would break the ids at 80 characters
+            f"(retired) {entry.pattern}" if book.is_retired(entry) else entry.pattern,
             entry.domain,
             f"{entry.frequency:,}",
             f"{entry.impact:.2f}",
-            *_usage(entry),
+            f"{entry.use_count:,}",
+            f"{100 * entry.success_rate:.0f}" if entry.use_count else "-",
         )
         for entry in entries[: options.limit or None]
     ]
@@ -77,28 +77,8 @@ def show_all(options: argparse.Namespace) -> None:
     table = sheet(f"Wisdom: {len(entries)} of {len(book)}", columns, rows, names=3, note=note)
     say(table if entries else "no wisdom found")
     if options.json:
-        wisdom = [{**_plain(entry), "retired": book.is_retired(entry)} for entry in entries]
+        wisdom = [asdict(entry) | {"retired": book.is_retired(entry)} for entry in entries]
         say_json({"store": place.shown(options.store), "n": len(entries), "wisdom": wisdom})
-
-
-def _pattern(book: WisdomBook, entry: Wisdom) -> str:
-    """The pattern, marked if retired: a column more would break the ids at 80 characters."""
-    return f"(retired) {entry.pattern}" if book.is_retired(entry) else entry.pattern
-
-
-def _domain(book: WisdomBook, entry: Wisdom) -> str:
-    return f"{entry.domain}, retired" if book.is_retired(entry) else entry.domain
-
-
-def _usage(entry: Wisdom) -> tuple[str, str]:
-    return f"{entry.use_count:,}", f"{100 * entry.success_rate:.0f}" if entry.use_count else "-"
-
-
-def _plain(entry: Wisdom) -> dict[str, Any]:
-    import msgspec
-
-    plain: dict[str, Any] = msgspec.to_builtins(entry)
-    return plain
 
 
 def show(options: argparse.Namespace) -> None:
@@ -107,29 +87,30 @@ def show(options: argparse.Namespace) -> None:
     with place.kept_at(options.store) as store:
         book = _book(store)
         entry = book[options.id]
-        wanted = set(entry.sources[-QUOTED:])
-        sources = [episode for episode in store.read(Episode) if episode.episode_id in wanted]
+        newest = set(entry.sources[-QUOTED:])
+        sources = [episode for episode in store.read(Episode) if episode.episode_id in newest]
     passed = f", {100 * entry.success_rate:.0f} % passed, last {when(entry.last_used_at)}" if entry.use_count else ""
+    retired = ", retired" if book.is_retired(entry) else ""
     say(
-        f"{entry.wisdom_id} ({_domain(book, entry)}), known since {when(entry.created_at)}",
+        f"{entry.wisdom_id} ({entry.domain}{retired}), known since {when(entry.created_at)}",
         f"pattern: {short(entry.pattern, 2000)}",
         f"what to change: {short(entry.advice, 2000) or '-'}",
         f"tags: {', '.join(entry.tags) or '-'}",
         f"seen {entry.frequency:,} times in {len(entry.tasks) or 'unknown'} tasks, impact {entry.impact:.2f}; "
         f"read by {entry.use_count:,} attempts{passed}",
     )
-    note = f"{len(sources)} of {entry.frequency:,} shown; the newest, as far as the store still has them"
-    say(episode_table("Comes from", sources, note) if sources else "its episodes are not in the store any more")
+    note = f"{len(sources)} of {entry.frequency:,}: the newest that are still in the store"
+    say(episode_table("Source episodes", sources, note) if sources else "its episodes are no longer in the store")
     if options.json:
         episodes = [{"episode_id": e.episode_id, "task_id": e.task_id, "passed": e.passed} for e in sources]
-        say_json({**_plain(entry), "retired": book.is_retired(entry), "episodes": episodes})
+        say_json(asdict(entry) | {"retired": book.is_retired(entry), "episodes": episodes})
 
 
 def stats(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say_json
 
     if options.baseline and not options.runs:
-        raise ConfigError("--baseline", "no RUN beside it", "runs with wisdom, of the same seeds")
+        raise ConfigError("--baseline", "no RUN", "runs with wisdom, of the same seeds")
     figures: dict[str, Any] = {}
     known = None
     if place.is_store(options.store) or not options.runs:
@@ -156,7 +137,7 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
     say(
         f"{place.shown(store)}: {len(book):,} wisdom, {len(used):,} used, {retired:,} retired",
         f"by domain: {counts(domains)}",
-        f"passed once read: {rate(passed, 'uses')}" if uses else "never read by an actor",
+        f"attempts that read it and passed: {rate(passed, 'uses')}" if uses else "never read by an actor",
     )
     figures = {"wisdom": len(book), "used": len(used), "retired": retired, "uses": uses, "domains": dict(domains)}
     return {"store": place.shown(store), **figures, "success": passed}
@@ -180,8 +161,8 @@ def extract(options: argparse.Namespace) -> None:
     with place.kept_at(options.store) as store:
         counts = recount(store)
     same = "" if counts.new or counts.changed else "; nothing changed"
-    news = f"{counts.new:,} new, {counts.changed:,} changed{same}"
-    say(f"{counts.episodes:,} episodes read: {counts.wisdom:,} wisdom, {news}")
+    changes = f"{counts.new:,} new, {counts.changed:,} changed{same}"
+    say(f"{counts.episodes:,} episodes read: {counts.wisdom:,} wisdom, {changes}")
     if options.json:
         say_json({"store": place.shown(options.store), **counts._asdict()})
 
@@ -202,13 +183,13 @@ def transfer_lines(transfer: Transfer) -> Iterator[str]:
 
     yield f"Transfer: {transfer.runs} runs, {transfer.tasks} tasks, {transfer.attempts} attempts"
     for name, share in transfer.read.items():
-        whose = " of other loops" if name == "episodes" else ""
-        yield f"  attempts whose actor read {name}{whose}: {rate(share, 'attempts')}"
+        others = " of other loops" if name == "episodes" else ""
+        yield f"  attempts whose actor read {name}{others}: {rate(share, 'attempts')}"
     if transfer.used:
-        yield f"  wisdom that anybody read: {rate(transfer.used, 'entries')}"
+        yield f"  wisdom entries read at least once: {rate(transfer.used, 'entries')}"
     yield from _success("with wisdom", transfer.with_wisdom)
     yield from _success("without wisdom", transfer.without_wisdom)
-    yield "  (attempts of one task are not independent; those with wisdom differ in more than the reading)"
+    yield "  (attempts of one task are not independent; those with wisdom also differ in other respects)"
     if transfer.against:
         yield from _against(transfer.against)
 
@@ -231,10 +212,10 @@ def _against(comparison: Against) -> Iterator[str]:
     points = f"{100 * solved.difference:+.1f} points {interval(solved.low, solved.high, signed=True)}"
     pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, McNemar's exact test"
     yield f"  solved: {points} (95 %, {PAIRED}; {pairs})"
-    yield f"  attempts until solved, where both solve: {_change(comparison.attempts_to_success)}"
-    yield f"  attempts made: {_change(comparison.attempts)}"
-    yield f"  negative transfer, solved without and not with: {_named(comparison.lost)}"
-    yield f"  gained, solved with and not without: {_named(comparison.gained)}"
+    yield f"  attempts until solved, if both solve: {_change(comparison.attempts_to_success)}"
+    yield f"  attempts: {_change(comparison.attempts)}"
+    yield f"  negative transfer, solved only without wisdom: {_named(comparison.lost)}"
+    yield f"  gained, solved only with wisdom: {_named(comparison.gained)}"
     yield f"  the runs differ in: {', '.join(comparison.differs_in) or 'nothing'}"
 
 

@@ -22,11 +22,6 @@ def row(task_id, solution, solved=None, test="assert candidate(1) == 2", **field
     return {"task_id": task_id, "solution": solution, "is_solved": solved, **own, **fields}
 
 
-@pytest.fixture
-def log(write_rows):
-    return write_rows
-
-
 def audited(path, **options):
     return audit(path, workers=2, quiet=True, **options)
 
@@ -35,49 +30,52 @@ def causes(result):
     return {verdict.sample.id: (verdict.outcome, verdict.cause) for verdict in result.disagreements}
 
 
-def test_verdicts_are_counted_and_those_without_a_log_are_scored(log):
-    result = audited(log(row("a", RIGHT, True), row("b", WRONG, False), row("c", WRONG, True), row("d", RIGHT)))
-    assert (result.n, result.compared, result.logged_pass, result.agree) == (4, 3, 2, 2)
+def test_verdicts_are_counted_with_and_without_a_logged_one(write_rows):
+    result = audited(write_rows(row("a", RIGHT, True), row("b", WRONG, False), row("c", WRONG, True), row("d", RIGHT)))
+    assert (result.n, result.compared, result.logged_rate.k, result.agree) == (4, 3, 2, 2)
     assert (result.rate.k, result.rate.n) == (2, 4)
     assert [(verdict.sample.id, verdict.outcome) for verdict in result.disagreements] == [("c", "fail")]
     assert result.disagreements[0].detail.startswith("assert candidate(1) == 2")
 
 
-def test_no_program_is_seen_by_another(log):
+def test_programs_share_no_namespace(write_rows):
     spoils = "import builtins\nbuiltins.len = lambda x: 0\ndef f(x):\n    return x + 1\n"
     uses = "def f(x):\n    return x + len('a')\n"
-    result = audited(
-        log(row("a", spoils, True), row("b", uses, True), row("c", "def g(): pass\n", True), row("d", uses))
-    )
+    rows = [row("a", spoils, True), row("b", uses, True), row("c", "def g(): pass\n", True), row("d", uses)]
+    result = audited(write_rows(*rows))
     assert [verdict.passed for verdict in result.verdicts] == [True, True, False, True]
 
 
-def test_a_failure_that_only_a_shared_namespace_makes_names_the_program_that_did_it(log):
+def test_a_failure_by_shared_namespace_names_its_source(write_rows):
     takes_sum = "def sum(a, b):\n    return a\n\ndef f(x):\n    return x + 1\n"
     uses_sum = "def f(x):\n    return sum([x, 1])\n"
-    result = audited(log(row("before", uses_sum, True), row("thief", takes_sum, True), row("victim", uses_sum, False)))
+    result = audited(
+        write_rows(row("before", uses_sum, True), row("thief", takes_sum, True), row("victim", uses_sum, False))
+    )
     ((outcome, cause),) = causes(result).values()
     assert outcome == "pass"
     assert cause.startswith("passes alone; fails once `sum` of thief shares the namespace (TypeError: ")
     assert list(findings(result)) == [
-        "shared namespace: logged verdicts that fall alone and hold beside an earlier program: 1, after thief (1)"
+        "shared namespace: logged verdicts that only hold after an earlier program: 1, after thief (1)"
     ]
 
 
-def test_earlier_programs_are_replayed_in_the_order_of_the_file(log):
+def test_earlier_programs_are_replayed_in_the_order_of_the_file(write_rows):
     spoils, spoils_and_more = f"sorted = None\n{RIGHT}", f"sorted = None\nlen = len\n{RIGHT}"
     mends = f"import builtins\nsorted = builtins.sorted\n{RIGHT}"
     uses = "def f(x):\n    return sorted([x + 1])[len('')]\n"
     earlier = [row("a", spoils, True), row("b", spoils_and_more, True), row("c", mends, True)]
-    result = audited(log(*earlier, row("d", uses, False)))
-    assert causes(result) == {"d": ("pass", "passes alone; nothing in this log says why it was logged as failed")}
+    result = audited(write_rows(*earlier, row("d", uses, False)))
+    assert causes(result) == {"d": ("pass", "passes alone; nothing in this log explains the logged failure")}
 
 
-def test_a_pass_that_needs_names_of_others_names_them(log):
+def test_a_pass_by_shared_namespace_names_its_source(write_rows):
     imports = "import math\ndef f(x):\n    return x + 1\n"
     lacks = "def f(x):\n    return math.floor(x) + 1\n"
     forgot = "def g(x):\n    return x + 1\n"
-    result = audited(log(row("a", lacks, True), row("b", imports, True), row("d", forgot, True), row("c", lacks, True)))
+    result = audited(
+        write_rows(row("a", lacks, True), row("b", imports, True), row("d", forgot, True), row("c", lacks, True))
+    )
     assert causes(result) == {
         "a": ("error", "passes with the usual imports"),
         "c": ("error", "passes with the usual imports; passes once `math` of b shares the namespace"),
@@ -85,29 +83,28 @@ def test_a_pass_that_needs_names_of_others_names_them(log):
     }
 
 
-def test_a_pass_that_needs_its_prompt_says_so(log):
+def test_a_pass_that_needs_its_prompt_is_explained(write_rows):
     prompt = "def one():\n    return 1\n\ndef f(x):\n    pass\n"
-    result = audited(log(row("a", "def f(x):\n    return x + one()\n", True, prompt=prompt)))
+    result = audited(write_rows(row("a", "def f(x):\n    return x + one()\n", True, prompt=prompt)))
     assert causes(result) == {"a": ("error", "passes behind its prompt")}
 
 
-def test_only_programs_of_the_same_run_share_a_namespace(log):
+def test_only_programs_of_the_same_run_share_a_namespace(write_rows):
     defines = row("a", "import os\nlate = 1\ndef f(x):\n    return x + 1\n", True, run="one")
-    result = audited(log(defines, row("b", "def f(x):\n    return x + late\n", True, run="two")))
+    result = audited(write_rows(defines, row("b", "def f(x):\n    return x + late\n", True, run="two")))
     assert causes(result) == {"two/b": ("error", "")}
 
 
-def test_solved_without_a_program_or_without_a_test_is_never_a_pass(log):
-    result = audited(log(row("a", "", True), row("b", RIGHT, True, test="pass")))
-    assert causes(result)["a"] == ("extraction_failed", "logged as solved, and no program is stored")
+def test_no_program_or_no_test_is_never_a_pass(write_rows):
+    result = audited(write_rows(row("a", "", True), row("b", RIGHT, True, test="pass")))
+    assert causes(result)["a"] == ("extraction_failed", "logged as solved without a stored program")
     assert result.leaks.unstored == ("a",)
     empty = {**row("c", RIGHT, True), "test": ""}
-    assert causes(audited(log(empty))) == {"c": ("no_tests", "there is no test to hold it against")}
+    assert causes(audited(write_rows(empty))) == {"c": ("no_tests", "the log holds no test for it")}
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
+def test_a_hostile_program_fails_without_a_harness_error(write_rows):
+    hostile = (
         "import sys\nsys.exit(0)",
         "import os\nos._exit(0)",
         "(" * 5000,
@@ -115,42 +112,35 @@ def test_solved_without_a_program_or_without_a_test_is_never_a_pass(log):
         "f = '\ud800'",
         "def f(x):\n    raise SystemExit",
         "class V:\n    __eq__ = lambda *a: exit()\ndef f(x):\n    return V()",
-    ],
-)
-def test_a_hostile_program_is_a_failure_and_no_harness_error(log, program):
-    result = audited(log(row("a", program, True), row("b", RIGHT, True)))
-    assert [verdict.passed for verdict in result.verdicts] == [False, True]
+    )
+    rows = [row(f"t{number}", program, True) for number, program in enumerate(hostile)]
+    result = audited(write_rows(*rows, row("right", RIGHT, True)))
+    assert [verdict.passed for verdict in result.verdicts] == [False] * len(hostile) + [True]
     assert result.harness_errors == 0
     assert json.loads(json.dumps(as_json([result], 1.0)))["agree"] == 1
 
 
-def test_every_time_out_gets_more_time_whatever_the_log_says(monkeypatch, log):
+def test_every_time_out_gets_more_time_whatever_is_logged(monkeypatch, write_rows):
     slow = "import time\ndef f(x):\n    time.sleep(0.5)\n    return x + 1\n"
     monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=0.2, cpu_seconds=1))
-    result = audited(log(row("a", slow, True), row("b", slow + "\n", False), row("c", RIGHT, True)))
-    assert [(verdict.passed, verdict.outcome, verdict.differs) for verdict in result.verdicts] == [
-        (True, "pass", False),
-        (True, "pass", True),
-        (True, "pass", False),
-    ]
+    result = audited(write_rows(row("a", slow, True), row("b", slow + "\n", False), row("c", RIGHT, True)))
+    assert [verdict.outcome for verdict in result.verdicts] == ["pass"] * 3
+    assert [verdict.differs for verdict in result.verdicts] == [False, True, False]
 
 
-def test_equal_programs_run_once_and_keep_their_own_verdicts(log):
-    result = audited(log(row("a", RIGHT, True), row("b", RIGHT, False), row("c", RIGHT)))
-    assert [(verdict.sample.id, verdict.sample.logged) for verdict in result.verdicts] == [
-        ("a", True),
-        ("b", False),
-        ("c", None),
-    ]
+def test_equal_programs_run_once_and_keep_their_own_verdicts(write_rows):
+    result = audited(write_rows(row("a", RIGHT, True), row("b", RIGHT, False), row("c", RIGHT)))
+    logged = {verdict.sample.id: verdict.sample.logged for verdict in result.verdicts}
+    assert logged == {"a": True, "b": False, "c": None}
     assert result.rate.k == 3
 
 
-def test_a_broken_harness_is_no_verdict(monkeypatch, log):
+def test_a_broken_harness_is_no_verdict(monkeypatch, write_rows):
     def broken(*_):
         raise HarnessError("The sandbox could not run a program: no fork")
 
     monkeypatch.setattr(Sandbox, "run", broken)
-    result = audited(log(row("a", RIGHT, True), row("b", WRONG, False)))
+    result = audited(write_rows(row("a", RIGHT, True), row("b", WRONG, False)))
     assert (result.harness_errors, result.compared, result.disagreements, result.rate.n) == (2, 0, [], 0)
     assert "HARNESS ERRORS: 2 samples have no verdict" in harness_line(result)
     sample = Sample(id="a", task_id="a", entry_point="f", program=RIGHT, tests=("assert candidate(1) == 2",))
@@ -158,25 +148,25 @@ def test_a_broken_harness_is_no_verdict(monkeypatch, log):
         assert execute(sandbox, sample).outcome == "harness_error"
 
 
-def test_passes_that_a_program_could_have_forged_are_counted(log):
+def test_forgeable_passes_are_counted(write_rows):
     loop = "for i in (1, 2):\n        assert candidate(i) == i + 1"
-    result = audited(log(row("a", RIGHT, True), row("b", RIGHT, True, loop), row("c", WRONG, False, loop)))
+    result = audited(write_rows(row("a", RIGHT, True), row("b", RIGHT, True, loop), row("c", WRONG, False, loop)))
     assert [verdict.in_place for verdict in result.verdicts] == [False, True, True]
-    assert list(findings(result)) == ["judged in place: 1 of 2 passes rest on checks that only run beside the program"]
+    assert list(findings(result)) == ["judged in the candidate's process: 1 of 2 passes, which it could forge"]
 
 
-def test_a_limit_takes_the_first_samples_and_rows_are_still_missed_in_the_whole_file(log):
+def test_a_limit_keeps_the_missing_rows_of_the_whole_file(write_rows):
     rows = [{"task_id": f"HumanEval/{n}", "completion": ""} for n in range(164) if n not in (3, 99)]
-    result = audited(log(*rows, rows[0]), limit=2)
+    result = audited(write_rows(*rows, rows[0]), limit=2)
     assert result.n == 2
     assert (result.leaks.missing, result.leaks.repeated) == (("HumanEval/3", "HumanEval/99"), ("HumanEval/0 (2 rows)",))
     for name in ("limit", "workers"):
         with pytest.raises(ValueError, match=f"{name}: got 0"):
-            audit(log(rows[0]), **{name: 0})
+            audit(write_rows(rows[0]), **{name: 0})
 
 
-def test_json_is_the_last_line_and_exactly_what_was_agreed(log, capsys):
-    path = log(row("a", RIGHT, True), row("b", WRONG, True, id="mine"), row("c", WRONG))
+def test_json_is_the_last_line(write_rows, capsys):
+    path = write_rows(row("a", RIGHT, True), row("b", WRONG, True, id="mine"), row("c", WRONG))
     assert main(["audit", str(path), "--json"]) == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last.pop("seconds") > 0
@@ -188,25 +178,23 @@ def test_json_is_the_last_line_and_exactly_what_was_agreed(log, capsys):
     assert differing == {"id": "mine", "logged": True, "verdict": False, "outcome": "fail"}
 
 
-def test_several_files_are_added_up_and_ids_carry_their_name(log, capsys):
-    one, two = (
-        log(row("a", WRONG, True), name="one.jsonl"),
-        log(row("a", RIGHT, True), row("b", RIGHT, False), name="two.jsonl"),
-    )
-    assert main(["audit", str(one), str(two), "--json"]) == 0
+def test_several_files_are_added_up_and_ids_carry_their_name(write_rows, capsys):
+    first = write_rows(row("a", WRONG, True), name="one.jsonl")
+    second = write_rows(row("a", RIGHT, True), row("b", RIGHT, False), name="two.jsonl")
+    assert main(["audit", str(first), str(second), "--json"]) == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["n"], last["logged_pass"], last["pass"], last["agree"]) == (3, 2, 2, 1)
     assert [differing["id"] for differing in last["disagree"]] == ["one.jsonl:a", "two.jsonl:b"]
 
 
-def test_two_files_of_one_name_are_told_apart_by_their_paths(tmp_path, log):
+def test_two_files_of_one_name_are_named_by_path(tmp_path, write_rows):
     (tmp_path / "other").mkdir()
-    paths = [str(log(row("a", RIGHT, True), name=name)) for name in ("log.jsonl", "other/log.jsonl")]
+    paths = [str(write_rows(row("a", RIGHT, True), name=name)) for name in ("log.jsonl", "other/log.jsonl")]
     assert [result.name for result in audit_files(paths, workers=1)] == paths
 
 
-def test_an_absent_file_is_one_line_before_anything_runs(tmp_path, log, capsys):
-    assert main(["audit", str(log(row("a", RIGHT))), str(tmp_path / "absent.jsonl")]) == 2
+def test_an_absent_file_is_one_line_before_anything_runs(tmp_path, write_rows, capsys):
+    assert main(["audit", str(write_rows(row("a", RIGHT))), str(tmp_path / "absent.jsonl")]) == 2
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
     assert "absent.jsonl: no such file; expected a .jsonl file, gzipped or not, or a run folder" in line
@@ -219,7 +207,7 @@ def first_rows(path, target, first, last):
     return target
 
 
-def test_mbpps_lost_sum_is_found_in_the_published_log(recorded_runs, tmp_path):
+def test_the_published_log_reveals_mbpps_lost_sum(recorded_runs, tmp_path):
     log = recorded_runs / "published_logs" / "reflexion_mbpp_py.jsonl.gz"
     result = audited(first_rows(log, tmp_path / "part.jsonl", 120, 300))
     assert result.disagreements
@@ -228,15 +216,15 @@ def test_mbpps_lost_sum_is_found_in_the_published_log(recorded_runs, tmp_path):
     }
 
 
-def test_the_headline_log_holds_to_the_last_verdict(recorded_runs):
+def test_every_verdict_of_the_headline_log_holds(recorded_runs):
     result = audited(recorded_runs / "published_logs" / "reflexion_humaneval_py_pass_at_1.jsonl.gz")
-    assert (result.n, result.logged_pass, result.rate.k, result.agree) == (164, 150, 150, 164)
+    assert (result.n, result.logged_rate.k, result.rate.k, result.agree) == (164, 150, 150, 164)
 
 
 @pytest.mark.parametrize(
     "name", ["agentevals_reflexion_humaneval", "agentevals_simple_repeat", "ldb_mbpp", "noah_mbpp_gpt4"]
 )
-def test_known_verdicts_of_recorded_attempts_are_met(recorded_runs, tmp_path, name):
+def test_recorded_verdicts_of_attempts_hold(recorded_runs, tmp_path, name):
     log = recorded_runs / "transcripts" / f"{name}.jsonl.gz"
     result = audited(first_rows(log, tmp_path / "part.jsonl", 50, 110), attempts=True)
     assert result.compared == result.n >= 60

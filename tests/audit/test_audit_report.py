@@ -44,7 +44,7 @@ def test_a_row_holds_logged_and_re_executed_with_the_interval(audit_of_ten):
 
 def test_every_disagreement_and_finding_is_printed(audit_of_ten):
     text = printed([audit_of_ten])
-    assert "1 of 10 logged verdicts are not met" in text
+    assert "1 of 10 logged verdicts differ" in text
     assert "8: logged pass, re-executed fail" in text
     assert disagreements(audit_of_ten).rows == (("8", "pass", "fail", "fail", ""),)
 

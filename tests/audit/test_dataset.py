@@ -1,4 +1,4 @@
-"""Each check finds what it is for, and nothing in a task that is as it should be."""
+"""Each check of a benchmark reports its defect, and nothing in a sound task."""
 
 from __future__ import annotations
 
@@ -37,13 +37,10 @@ SOUND = Task(
 
 @pytest.fixture
 def findings(sandbox: Sandbox):
-    """Lint tasks: severity, task and detail of what one check says."""
+    """Severity, task and detail of each finding of a check."""
 
-    def run(check: str, *tasks: Task, **options):
-        linted = lint(tasks, sandbox, **options)
-        return [
-            (finding.severity, finding.task_id, finding.detail) for finding in linted.findings if finding.check == check
-        ]
+    def run(check: str, *tasks: Task):
+        return [finding[1:] for finding in lint(tasks, sandbox).findings if finding.check == check]
 
     return run
 
@@ -52,7 +49,7 @@ def severities(check: str, linted: Linted) -> list[str]:
     return [finding.severity for finding in linted.findings if finding.check == check]
 
 
-def test_a_sound_task_has_nothing_but_the_mutants_that_mean_the_same(sandbox):
+def test_a_sound_task_has_only_equivalent_mutants(sandbox):
     linted = lint([SOUND], sandbox)
     assert [(finding.check, finding.severity, finding.detail) for finding in linted.findings] == [
         ("mutants fail", "warning", "comparison, line 6: if n > 10: -> if n >= 10:"),
@@ -72,7 +69,7 @@ def test_tasks_of_basics_are_without_a_finding(sandbox):
     assert linted.score("hidden").n == sum(trial.mutants for trial in linted.trials) > 20
 
 
-def test_a_second_task_of_an_id_or_a_prompt_is_named(findings):
+def test_repeated_ids_and_prompts_are_named(findings):
     again = replace(SOUND, prompt=SOUND.prompt.replace("  ", "    "))
     assert findings("ids unique", SOUND, again) == [("error", "own/limit", "has the id of own/limit")]
     assert findings("prompts unique", SOUND, replace(again, task_id="b")) == [
@@ -80,15 +77,9 @@ def test_a_second_task_of_an_id_or_a_prompt_is_named(findings):
     ]
 
 
-def test_tasks_that_are_alike_but_for_the_name_are_a_group_of_near_duplicates():
-    renamed = replace(
-        SOUND,
-        task_id="b",
-        **{
-            key: getattr(SOUND, key).replace("limit", "bound")
-            for key in ("prompt", "canonical_solution", "entry_point")
-        },
-    )
+def test_tasks_with_different_names_only_are_near_duplicates():
+    names = ("prompt", "canonical_solution", "entry_point")
+    renamed = replace(SOUND, task_id="b", **{name: getattr(SOUND, name).replace("limit", "bound") for name in names})
     other = basics(1, 8)[0]
     assert near_duplicates([SOUND, other, renamed]) == (("own/limit", "b"),)
     assert near_duplicates([SOUND, other]) == ()
@@ -99,19 +90,17 @@ def test_tasks_that_are_alike_but_for_the_name_are_a_group_of_near_duplicates():
         near_duplicates([SOUND], similarity=0)
 
 
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        ({"canonical_solution": "    return (\n"}, "the canonical solution"),
-        ({"setup": "import"}, "the setup"),
-        ({"visible_tests": ("assert limit(1",)}, "visible test 1"),
-        ({"hidden_tests": (SOUND.hidden_tests[0], "assert =")}, "hidden test 2"),
-    ],
-)
-def test_code_that_is_no_python_is_an_error_that_names_it(findings, change, name):
-    ((severity, _, detail),) = findings("code parses", replace(SOUND, **change))
-    assert severity == "error"
-    assert detail.startswith(f"{name} is no Python: ")
+def test_code_that_is_not_python_is_a_named_error(findings):
+    broken = {
+        "the canonical solution": {"canonical_solution": "    return (\n"},
+        "the setup": {"setup": "import"},
+        "visible test 1": {"visible_tests": ("assert limit(1",)},
+        "hidden test 2": {"hidden_tests": (SOUND.hidden_tests[0], "assert =")},
+    }
+    for name, change in broken.items():
+        ((severity, _, detail),) = findings("code parses", replace(SOUND, **change))
+        assert severity == "error"
+        assert detail.startswith(f"{name} is not Python: ")
 
 
 def test_missing_and_empty_tests_are_told_apart(findings):
@@ -128,11 +117,11 @@ def test_an_entry_point_must_be_defined_and_tested(findings):
         "entry point tested", other
     )
     silent = replace(SOUND, hidden_tests=("assert other(3)",))
-    assert findings("entry point tested", silent) == [("error", "own/limit", "no hidden test speaks of limit")]
+    assert findings("entry point tested", silent) == [("error", "own/limit", "no hidden test mentions limit")]
     partly = replace(SOUND, hidden_tests=("assert other(3)", "assert limit(3) == 3"))
     assert findings("entry point tested", partly)[0][0] == "warning"
     ((severity, _, detail),) = findings("entry point tested", replace(SOUND, entry_point="lim it"))
-    assert (severity, detail) == ("error", "'lim it' is no name of a function")
+    assert (severity, detail) == ("error", "'lim it' is not a function name")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +133,7 @@ def test_an_entry_point_must_be_defined_and_tested(findings):
         ("assert limit(0xC) == 11 - 1", "call (compared otherwise)"),
     ],
 )
-def test_a_hidden_test_that_is_shown_is_seen_through_its_spelling(findings, hidden, kind):
+def test_a_shown_hidden_test_is_recognised_in_another_form(findings, hidden, kind):
     some = replace(SOUND, hidden_tests=(*SOUND.hidden_tests, hidden))
     ((severity, _, detail),) = findings("hidden not shown", some)
     assert severity == "warning"
@@ -159,7 +148,7 @@ def test_a_call_with_another_argument_is_another_test(findings):
 
 
 @pytest.mark.parametrize("side", ["visible_tests", "hidden_tests"])
-def test_a_canonical_solution_that_fails_a_test_of_either_side_is_an_error(findings, side):
+def test_a_failing_canonical_solution_is_an_error(findings, side):
     wrong = replace(SOUND, **{side: (*getattr(SOUND, side), "assert limit(3) == 4")})
     ((severity, task_id, detail),) = findings("canonical passes", wrong)
     assert (severity, task_id) == ("error", "own/limit")
@@ -168,7 +157,7 @@ def test_a_canonical_solution_that_fails_a_test_of_either_side_is_an_error(findi
     assert findings("mutants fail", wrong) == [("not checked", "own/limit", "the canonical solution fails")]
 
 
-def test_without_a_canonical_solution_a_task_is_not_checked_rather_than_wrong(sandbox):
+def test_without_a_canonical_solution_a_task_is_not_checked(sandbox):
     linted = lint([replace(SOUND, canonical_solution="")], sandbox)
     assert severities("canonical passes", linted) == severities("mutants fail", linted) == ["not checked"]
     assert severities("stub fails", linted) == []
@@ -176,12 +165,12 @@ def test_without_a_canonical_solution_a_task_is_not_checked_rather_than_wrong(sa
     assert linted.score("hidden").n == 0
 
 
-def test_hidden_tests_that_none_passes_are_an_error(findings):
+def test_hidden_tests_that_a_stub_passes_are_an_error(findings):
     weak = replace(SOUND, hidden_tests=("assert candidate(3) is None or True", "candidate(2)"))
     assert findings("stub fails", weak) == [("error", "own/limit", "returning None passes every hidden test")]
 
 
-def test_survivors_are_listed_with_their_place_and_lower_the_score(sandbox):
+def test_survivors_are_listed_with_line_and_lower_the_score(sandbox):
     weak = replace(SOUND, hidden_tests=("assert candidate(3) == 3",))
     linted = lint([SOUND, replace(weak, task_id="weak")], sandbox)
     survivors = [
@@ -214,7 +203,7 @@ def test_the_prompts_own_part_is_not_mutated():
     assert all("return n + n" in mutant.program for mutant in chosen)
 
 
-def test_mutants_are_drawn_by_seed_and_no_more_than_asked_for():
+def test_mutants_are_sampled_by_seed_up_to_the_limit():
     every = [mutant.program for mutant in sampled_mutants(SOUND, 100, 0)]
     some = [mutant.program for mutant in sampled_mutants(SOUND, 3, 0)]
     assert len(some) == 3
@@ -234,7 +223,7 @@ def test_a_difference_names_line_and_both_texts():
     assert difference(SOUND.canonical_program, added) == "line 1: if n > 10: -> return 0 (added)"
 
 
-def test_every_task_is_told_of_when_it_is_done(sandbox):
+def test_each_is_called_after_every_task(sandbox):
     done = []
     lint([SOUND, replace(SOUND, task_id="b")], sandbox, mutants=1, workers=2, each=lambda: done.append(1))
     assert len(done) == 2

@@ -31,14 +31,8 @@ def step(code=RIGHT, passed=True, own=None, **fields):
 
 def transcript(*attempts, problem="own/1", **fields):
     row = {"source": "somebody/else", "run": "m/run1", "model": "m", "strategy": "reflexion(max_iters=2)"}
-    row |= {
-        "bench": "own",
-        "problem": problem,
-        "entry_point": "double",
-        "prompt": PROMPT,
-        "test": TEST,
-        "visible_tests": None,
-    }
+    row |= {"bench": "own", "problem": problem, "entry_point": "double"}
+    row |= {"prompt": PROMPT, "test": TEST, "visible_tests": None}
     return row | {"attempts": list(attempts), "logged_is_solved": True, "solution_is_attempt": 0} | fields
 
 
@@ -49,8 +43,8 @@ def write(write_rows):
 
 @pytest.fixture
 def take(write, tmp_path):
-    def take(*rows, name="log.jsonl", **options):
-        return import_files([write(*rows, name=name)], tmp_path / "runs", quiet=True, workers=2, **options)
+    def take(*rows, **options):
+        return import_files([write(*rows)], tmp_path / "runs", quiet=True, workers=2, **options)
 
     return take
 
@@ -59,7 +53,7 @@ def read(imported):
     return Log.read(RunFolder.existing(imported.folder))
 
 
-def test_a_recording_becomes_a_finished_run_that_says_what_it_was(take):
+def test_a_recording_becomes_a_finished_run(take):
     (run,) = take(transcript(step(WRONG, passed=False, reflection="It is x."), step()))
     log = read(run)
     manifest, first, second = log.manifest, *log.attempts["own/1"]
@@ -76,7 +70,7 @@ def test_a_recording_becomes_a_finished_run_that_says_what_it_was(take):
     assert summary(log).pass_at_1.k == 1
 
 
-def test_our_verdicts_stand_and_differences_to_the_record_are_counted(take):
+def test_our_verdicts_count_and_differences_are_listed(take):
     (run,) = take(transcript(step(WRONG, passed=True, own=True), step(own=True)))
     account = run.account
     assert not read(run).attempts["own/1"][0].evaluation.passed
@@ -84,7 +78,7 @@ def test_our_verdicts_stand_and_differences_to_the_record_are_counted(take):
     assert (account.hidden.agree, account.hidden.differing) == (1, ("own/1/1",))
 
 
-def test_what_the_source_submitted_stands_apart_from_what_our_rule_submits(take):
+def test_the_sources_submission_is_recorded_beside_ours(take):
     (run,) = take(
         transcript(step(WRONG, passed=False), step(), solution_is_attempt=0),
         transcript(step(), problem="own/2", solution_is_attempt=None),
@@ -96,21 +90,19 @@ def test_what_the_source_submitted_stands_apart_from_what_our_rule_submits(take)
     assert (run.account.source_pass.k, run.account.source_pass.n) == (1, 2)
 
 
-def test_loops_keep_the_length_that_they_had_and_odd_ends_are_counted(take):
+def test_loops_keep_their_length_and_odd_ends_are_counted(take):
     went_on = transcript(step(), step(WRONG, passed=False), step(WRONG, passed=False))
     early = transcript(step(WRONG, passed=False), problem="own/2")
     (run,) = take(went_on, early)
     log = read(run)
     assert [len(attempts) for attempts in log.attempts.values()] == [3, 1]
     assert (run.account.went_on, run.account.ended_early) == (1, 1)
-    assert {r.task_id: r.stop_reason for r in log.results.values()} == {
-        "own/1": "max_attempts",
-        "own/2": "recorded_end",
-    }
+    ends = {result.task_id: result.stop_reason for result in log.results.values()}
+    assert ends == {"own/1": "max_attempts", "own/2": "recorded_end"}
     assert submitted_at(log.attempts["own/1"]).number == 1
 
 
-def test_a_loop_that_ended_before_the_longest_of_another_run_gave_up(take):
+def test_a_loop_shorter_than_another_runs_longest_ended_early(take):
     wrong = step(WRONG, passed=False)
     long, short = take(transcript(*[wrong] * 3, run="m/run1"), transcript(*[wrong] * 2, run="m/run2"))
     ends = [(run.account.ended_early, read(run).results["own/1"].stop_reason) for run in (long, short)]
@@ -118,19 +110,13 @@ def test_a_loop_that_ended_before_the_longest_of_another_run_gave_up(take):
     assert {read(run).manifest.config["loop"]["max_attempts"] for run in (long, short)} == {3}
 
 
-@pytest.mark.parametrize("lenient", [True, False])
-def test_a_prompt_in_prose_spoils_no_program(take, lenient):
-    prose = transcript(
-        step(WRONG, passed=False),
-        step(),
-        prompt="Write a function double, it's twice its argument.",
-        strategy="simple_repeat",
-        visible_tests=["assert double(1) == 2"],
-    )
-    (run,) = take(prose, lenient=lenient)
-    log = read(run)
-    assert [attempt.evaluation.outcome for attempt in log.attempts["own/1"]] == ["fail", "pass"]
-    assert log.grades["own/1", 2].passed and summary(log).pass_at_1.k == 1
+def test_a_prompt_in_prose_spoils_no_program(take):
+    prose = {"prompt": "Write a function double, it's twice its argument.", "strategy": "simple_repeat"}
+    row = transcript(step(WRONG, passed=False), step(), visible_tests=["assert double(1) == 2"], **prose)
+    for lenient in (True, False):
+        log = read(take(row, lenient=lenient)[0])
+        assert [attempt.evaluation.outcome for attempt in log.attempts["own/1"]] == ["fail", "pass"]
+        assert log.grades["own/1", 2].passed and summary(log).pass_at_1.k == 1
 
 
 BODY = "return x + x\n"
@@ -157,7 +143,7 @@ def test_a_reply_completes_its_prompt_or_stands_alone(take, prompt, reply, solut
     assert attempt.evaluation.passed and read(run).grades["own/1", 1].passed
 
 
-def test_rows_that_cannot_be_used_are_listed_with_their_reason(take):
+def test_excluded_rows_are_listed_with_their_reason(take):
     (run,) = take(
         transcript(step()),
         transcript(step(WRONG)),
@@ -166,13 +152,13 @@ def test_rows_that_cannot_be_used_are_listed_with_their_reason(take):
     )
     assert run.account.excluded == (
         ("line 2, own/1", "a second row of this task and run; the first, line 1, counts"),
-        ("line 3, own/2", "attempts: got none, expected one at least"),
+        ("line 3, own/2", "attempts: got none, expected at least one"),
         ("line 4, own/3", "code: got 3, expected text"),
     )
     assert read(run).manifest.n_expected == run.account.tasks == 1
 
 
-def test_a_run_of_which_nothing_can_be_used_is_said_and_printed(write, tmp_path, capsys):
+def test_a_run_without_a_usable_row_is_reported(write, tmp_path, capsys):
     assert main(["import", str(write(transcript())), "--out", str(tmp_path / "runs")]) == 0
     assert "left out: line 1, own/1: attempts: got none" in " ".join(capsys.readouterr().out.split())
 
@@ -204,7 +190,7 @@ def test_a_cut_ends_every_loop_and_says_so(take):
     assert run.folder.name.endswith("-a2-s1")
 
 
-def test_a_cut_loop_is_tried_on_the_tests_that_it_had_seen(take):
+def test_a_cut_loop_has_only_the_tests_that_it_saw(take):
     first = "Tested passed:\n\nTests failed:\nassert double(1) == 2 # output: 1"
     second = "Tested passed:\nassert double(1) == 2\n\nTests failed:\nassert double(0) == 1 # output: 0"
     row = transcript({"code": WRONG, "feedback": first}, {"code": RIGHT, "feedback": second})
@@ -214,7 +200,7 @@ def test_a_cut_loop_is_tried_on_the_tests_that_it_had_seen(take):
     assert [check.name for check in cut.attempts["own/1"][0].evaluation.checks] == ["assert double(1) == 2"]
 
 
-def test_usage_and_words_are_those_recorded_and_no_more(take):
+def test_usage_and_reflections_are_only_those_recorded(take):
     paid = {"raw": "    return x + x\n", "code": None, "prompt_tokens": 9, "completion_tokens": 4, "latency_s": 0.5}
     row = transcript({**paid, "visible_pass": False, "reflection": FIELDS, "own_lenient": True}, step())
     (run,) = take(row)
@@ -228,17 +214,14 @@ def test_usage_and_words_are_those_recorded_and_no_more(take):
     assert "tokens of reflections" in read(run).manifest.config["recorded"]["not_recorded"]
 
 
-def test_words_without_our_fields_are_kept_as_text_and_claim_nothing(take):
+def test_reflections_without_our_fields_are_kept_as_text(take):
     (run,) = take(transcript(step(WRONG, passed=False, reflection="It returns x itself.")))
     reflection = read(run).attempts["own/1"][0].reflection
-    assert (reflection.text, reflection.root_cause, reflection.confidence_source) == (
-        "It returns x itself.",
-        "",
-        "none",
-    )
+    fields = (reflection.text, reflection.root_cause, reflection.confidence_source)
+    assert fields == ("It returns x itself.", "", "none")
 
 
-def test_a_single_shot_has_no_feedback_even_where_its_row_shows_tests(take):
+def test_a_single_shot_has_no_feedback_despite_visible_tests(take):
     (run,) = take(transcript(step(WRONG), strategy="simple", visible_tests=["assert double(1) == 2"]))
     log = read(run)
     assert (log.manifest.feedback_source, log.manifest.config["arm"]) == ("none", "simple")
@@ -246,7 +229,7 @@ def test_a_single_shot_has_no_feedback_even_where_its_row_shows_tests(take):
     assert (log.results["own/1"].stop_reason, run.account.ended_early) == ("no_feedback", 0)
 
 
-def test_an_unknown_strategy_asks_what_drove_its_loop(take):
+def test_an_unknown_strategy_needs_a_feedback_source(take):
     row = transcript(step(), strategy="tree of thoughts", visible_tests=["assert double(1) == 2"])
     with pytest.raises(ValueError, match=r"got strategy 'tree of thoughts', .*expected .*--feedback-source"):
         take(row)
@@ -255,16 +238,13 @@ def test_an_unknown_strategy_asks_what_drove_its_loop(take):
 
 
 def test_runs_of_one_variant_are_seeds_of_one_arm(take):
-    rows = [
-        transcript(step(), run=f"m/run{n}", strategy="simple_repeat", visible_tests=["assert double(1) == 2"])
-        for n in (1, 2)
-    ]
-    imported = take(*rows)
+    fields = {"strategy": "simple_repeat", "visible_tests": ["assert double(1) == 2"]}
+    imported = take(*(transcript(step(), run=f"m/run{n}", **fields) for n in (1, 2)))
     (arm,) = arms([run.folder for run in imported])
     assert (arm.label, arm.seeds, arm.feedback_source) == ("retry", (1, 2), "visible")
 
 
-def test_the_same_attempts_under_two_names_are_told(take):
+def test_identical_attempts_under_two_names_are_reported(take):
     imported = take(transcript(step(), run="a/run1"), transcript(step(), run="b/run1"))
     assert [run.account.same_as for run in imported] == ["", "a/run1"]
 
@@ -283,7 +263,7 @@ def test_every_run_of_a_file_has_its_own_folder(take):
     assert (again.folder, again.is_new) == (imported[1].folder, False)
 
 
-def test_what_was_imported_is_kept_and_another_run_of_its_name_is_refused(take):
+def test_an_imported_run_is_kept_and_another_is_refused(take):
     (first,) = take(transcript(step()))
     (again,) = take(transcript(step()))
     assert (first.is_new, again.is_new, again.account) == (True, False, first.account)
@@ -291,7 +271,7 @@ def test_what_was_imported_is_kept_and_another_run_of_its_name_is_refused(take):
         take(transcript(step()), transcript(step(), problem="own/2"))
 
 
-def test_feedback_in_text_lists_tests_with_and_without_their_output(write):
+def test_feedback_in_text_lists_tests_without_output(write):
     text = "Tested passed:\nassert double(0) == 0\n\nTests failed:\nassert double(1) == 2 # output: 1"
     only_failed = (
         "Tested passed:\n\nTests failed:\nassert double(1) == 2 # output: 1\nself.assertEqual(double(2), 4) # output: x"
@@ -329,22 +309,20 @@ def test_a_test_over_several_lines_is_one(take):
     assert outcomes == ["pass", "error", "fail", "fail", "fail", "fail"]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("{", "line 1"),
-        ('{"solution": ""}', "solution, expected a transcript"),
-        ("", "got no row, expected one JSON object a line"),
-    ],
-)
-def test_a_file_that_is_no_transcript_is_one_clear_line(write, row, message):
-    path = write(row)
-    with pytest.raises(ValueError, match=message) as raised:
-        read_recordings([path])
-    assert str(raised.value).startswith(f"{path}")
+def test_a_file_that_is_no_transcript_is_named(write):
+    messages = {
+        "{": "line 1",
+        '{"solution": ""}': "solution, expected a transcript",
+        "": "got no row, expected one JSON object per line",
+    }
+    for row, message in messages.items():
+        path = write(row)
+        with pytest.raises(ValueError, match=message) as raised:
+            read_recordings([path])
+        assert str(raised.value).startswith(f"{path}")
 
 
-def test_rows_without_tests_need_humanevals_and_a_stranger_to_it_is_left_out(take):
+def test_rows_without_tests_need_humaneval_tasks(take):
     row = transcript(step("def add(x: int, y: int):\n    return x + y\n"), problem="HumanEval/53", entry_point="add")
     bare = {key: value for key, value in row.items() if key not in ("prompt", "test")}
     (run,) = take(bare, {**bare, "problem": "own/9"})
@@ -369,7 +347,7 @@ def test_imported_runs_go_through_show_and_compare(take, capsys):
     assert "self_tests" in output and "visible" in output
 
 
-def test_the_command_names_what_went_wrong_in_one_line(write, tmp_path, capsys):
+def test_the_command_reports_an_error_in_one_line(write, tmp_path, capsys):
     path = write(transcript(step()))
     assert main(["import", str(path), "--out", str(tmp_path / "runs"), "--only", "nobody"]) == 2
     assert capsys.readouterr().err.startswith("error: --only: got no run of nobody")
@@ -384,30 +362,25 @@ def gpt4_on_mbpp(recorded_runs, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_published_curves_of_gpt4_on_mbpp_come_out_of_our_own_execution(gpt4_on_mbpp):
+def test_our_execution_reproduces_the_curves_of_gpt4_on_mbpp(gpt4_on_mbpp):
     """By current attempt: a task whose loop has ended keeps its last verdict."""
     _, log = gpt4_on_mbpp
     passed = {
         task_id: [log.grades[task_id, a.number].passed for a in attempts] for task_id, attempts in log.attempts.items()
     }
     assert len(passed) == 377
-    assert [sum(of_task[min(t, len(of_task)) - 1] for of_task in passed.values()) for t in range(1, 6)] == [
-        311,
-        278,
-        292,
-        279,
-        295,
-    ]
+    current = [sum(of_task[min(t, len(of_task)) - 1] for of_task in passed.values()) for t in range(1, 6)]
+    assert current == [311, 278, 292, 279, 295]
     assert [sum(any(of_task[:t]) for of_task in passed.values()) for t in range(1, 6)] == [311, 326, 329, 329, 330]
 
 
 @pytest.mark.slow
-def test_what_would_have_been_submitted_falls_with_every_cut_but_the_last(gpt4_on_mbpp):
+def test_submissions_of_gpt4_on_mbpp_by_cut(gpt4_on_mbpp):
     assert [point.solved for point in gpt4_on_mbpp[1].points] == [311, 305, 305, 303, 304]
 
 
 @pytest.mark.slow
-def test_first_feedback_against_hidden_tests_is_as_published_when_executed_again(gpt4_on_mbpp):
+def test_first_feedback_and_hidden_verdicts_are_as_published(gpt4_on_mbpp):
     run, log = gpt4_on_mbpp
     crossed = Counter(
         (attempts[0].evaluation.passed, log.grades[task_id, 1].passed) for task_id, attempts in log.attempts.items()

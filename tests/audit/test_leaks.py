@@ -12,7 +12,7 @@ def sample(number, run="", feedback=(), logged=None, program="x", task_id=None):
     return Sample(id=f"{run}{number}", task_id=task_id or f"HumanEval/{number}", run=run, feedback=feedback, **own)
 
 
-def test_hidden_asserts_among_feedback_are_counted_however_they_are_written():
+def test_hidden_asserts_in_feedback_are_counted_in_any_form():
     shown = ("assert f( 7 )==8", 'assert f("a, b") == "c"', "assert f(1) == 2  # output: 3", "assert f(3) == 4")
     findings = leaks([sample(0, feedback=shown), sample(1, feedback=("assert f(1) == 2",)), sample(2)])
     assert (findings.shown, findings.shown_hidden) == (5, 4)
@@ -35,13 +35,13 @@ def test_rows_are_missed_by_run():
     assert leaks(whole).missing == ()
 
 
-def test_tasks_of_no_known_benchmark_are_missed_beside_other_runs_alone():
+def test_unknown_tasks_are_missing_only_beside_other_runs():
     items = [sample(n, "a", task_id=f"mbpp_{n}") for n in range(3)]
     assert leaks(items).missing == ()
     assert leaks([*items, sample(0, "b", task_id="mbpp_0")]).missing == ("b/mbpp_1", "b/mbpp_2")
 
 
-def test_equally_many_rows_a_task_are_samples_and_more_of_one_are_repetitions():
+def test_only_more_rows_than_usual_are_repetitions():
     twice = [sample(n) for n in range(164)] * 2
     assert leaks(twice).repeated == ()
     assert leaks([*twice, sample(5)]).repeated == ("HumanEval/5 (3 rows)",)

@@ -30,7 +30,7 @@ def test_a_run_agrees_with_its_grades(folder):
     assert submitted.verdicts[0].sample.tests
 
 
-def test_a_forged_grade_is_found_out(folder):
+def test_a_forged_grade_is_reported(folder):
     grades = folder / "grades.jsonl"
     grades.write_text(grades.read_text().replace('"passed":false', '"passed":true'))
     result = audit(folder, quiet=True)
@@ -38,43 +38,36 @@ def test_a_forged_grade_is_found_out(folder):
     assert {verdict.passed for verdict in result.disagreements} == {False}
 
 
-@pytest.mark.parametrize(
-    "load",
-    [
+def test_only_benchmarks_of_this_package_are_loaded(folder):
+    loads = (
         {"_target_": "os.system", "command": "touch was_here"},
         {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "seed": {"_target_": "os.getcwd"}},
         {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "seed": "${oc.env:HOME}"},
-        *(
-            pytest.param(load, marks=pytest.mark.slow)
-            for load in (
-                {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics.__class__", "seed": 0},
-                {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "_args_": [1]},
-                {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "_partial_": {"_target_": "os.getcwd"}},
-                "humaneval",
-            )
-        ),
-    ],
-)
-def test_a_strangers_run_folder_names_a_benchmark_and_runs_nothing_else(folder, load):
+        {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics.__class__", "seed": 0},
+        {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "_args_": [1]},
+        {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "_partial_": {"_target_": "os.getcwd"}},
+        "humaneval",
+    )
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
-    manifest["config"]["benchmark"]["load"] = load
-    path.write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match=r"config\.benchmark\.load: .* expected a benchmark of this package"):
-        read_samples(folder)
+    for load in loads:
+        manifest["config"]["benchmark"]["load"] = load
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(ValueError, match=r"config\.benchmark\.load: .* expected a benchmark of this package"):
+            read_samples(folder)
     assert not (folder.parents[1] / "was_here").exists()
 
 
-def test_another_version_of_the_benchmark_is_no_ground_for_a_verdict(folder):
+def test_another_version_of_the_benchmark_is_refused(folder):
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["benchmark_digest"] = "0" * 64
     path.write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match="expected 000000000000, which the run was made with"):
+    with pytest.raises(ValueError, match="expected 000000000000, the digest in the manifest"):
         read_samples(folder)
 
 
-def test_a_run_on_a_benchmark_that_computes_its_values_is_audited_too(tmp_path, monkeypatch, capsys):
+def test_a_run_on_a_benchmark_with_computed_values_is_audited(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     script = [{"when": "", "scope": "conversation", "reply": "\n    return x + 1"}]
     (tmp_path / "script.json").write_text(json.dumps(script))
@@ -87,5 +80,5 @@ def test_a_run_on_a_benchmark_that_computes_its_values_is_audited_too(tmp_path, 
     assert main(run) == 0, capsys.readouterr().err
     (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
     result = audit(folder, quiet=True)
-    assert (result.n, result.logged_pass, result.agree) == (1, 1, 1)
+    assert (result.n, result.logged_rate.k, result.agree) == (1, 1, 1)
     assert result.verdicts[0].sample.feedback == ("assert f(1) == 2",)  # no finding of a linter among the asserts

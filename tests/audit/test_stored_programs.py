@@ -23,7 +23,7 @@ def test_verdicts_come_in_order_and_equal_items_are_judged_once():
     assert sorted(judged) == ["a", "b"]
 
 
-def test_a_time_out_is_judged_again_when_nothing_else_runs_and_with_more_time():
+def test_a_time_out_is_judged_again_alone_with_more_time():
     running, calls, seen = set(), [], []
 
     def judge(sandbox, item):
@@ -39,7 +39,7 @@ def test_a_time_out_is_judged_again_when_nothing_else_runs_and_with_more_time():
     assert again == [("slow", PATIENT, True, 1), ("slower", PATIENT, True, 1)] == calls[-2:]
 
 
-def test_the_second_time_is_never_shorter_than_the_first_and_other_limits_stay():
+def test_the_second_time_limit_is_never_shorter():
     limits = Limits(wall_seconds=90.0, cpu_seconds=3.0, memory_mb=99)
     limits_used = []
     with StoredPrograms(1, limits) as programs:

@@ -49,8 +49,8 @@ def run_command(capsys):
     return call
 
 
-def test_compare_prints_the_table(four, run_command):
-    code, text, _ = run_command("compare", *four)
+def test_compare_prints_the_table_of_distinct_runs(four, run_command):
+    code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/")
     assert code == 0
     parts = ("pass@1", "Difference to feedback_only", "75.0 [", "2:0", "not detected", "equal", "visible", "4 x 2")
     assert [part for part in parts if part not in text] == []
@@ -69,27 +69,16 @@ def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
     assert [row["arm"] for row in json.loads(out)["rows"]] == ["words recall.omega=1", "words recall.omega=2"]
 
 
-def test_json_is_one_object_and_nothing_else(four, run_command):
-    comparison = json.loads(run_command("compare", *four, "--json")[2])
+def test_compare_writes_csv_and_json(four, run_command, tmp_path):
+    comparison = json.loads(run_command("compare", *four, "--json", "--csv", tmp_path / "t.csv")[2])
     assert comparison["baseline"] == "feedback_only"
     assert comparison["rows"][1]["as_run"]["won"] == 2
-
-
-def test_csv_is_written_beside_the_table(four, run_command, tmp_path):
-    run_command("compare", *four, "--csv", tmp_path / "t.csv")
-    rows = list(csv.DictReader((tmp_path / "t.csv").open()))
-    assert [row["pass_at_1"] for row in rows] == ["0.5", "0.75"]
+    assert [row["pass_at_1"] for row in _rows(tmp_path / "t.csv")] == ["0.5", "0.75"]
 
 
 def test_one_seed_has_to_be_asked_for(four, run_command):
     assert "one seed: ask with --one-seed" in run_command("compare", four[0], four[2])[1]
     assert "not detected one seed" in run_command("compare", four[0], four[2], "--one-seed")[1]
-
-
-def test_a_run_that_is_named_twice_counts_once(four, run_command):
-    code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/")
-    assert code == 0
-    assert "4 x 2" in text
 
 
 @pytest.mark.parametrize(
@@ -101,7 +90,7 @@ def test_a_run_that_is_named_twice_counts_once(four, run_command):
         (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(four, run_command, options, expected):
+def test_an_error_is_one_line(four, run_command, options, expected):
     code, text, out = run_command("compare", *four, *options)
     assert code == 2
     assert text.count("error:") == 1
@@ -109,7 +98,7 @@ def test_what_is_wrong_is_said_in_one_line(four, run_command, options, expected)
     assert out == ""
 
 
-def test_a_run_that_is_not_finished_is_named(run, four, run_command):
+def test_an_unfinished_run_is_named(run, four, run_command):
     unfinished = run("words", WORDS, 9, n_expected=5, run_id="cut-off")
     code, text, _ = run_command("compare", *four, unfinished)
     assert code == 2
@@ -136,20 +125,16 @@ def test_registered_comparisons_are_told_from_exploratory_ones(run, run_command,
     assert "registered: words help" in run_command("compare", *runs, *other)[1]
 
 
-def test_report_writes_every_document_into_a_new_folder(four, run_command, tmp_path):
-    code, text, _ = run_command("report", *four, "--out", tmp_path / "new" / "report")
+def test_report_writes_documents_and_figures_to_a_new_folder(four, run_command, tmp_path):
+    out = tmp_path / "new" / "report"
+    code, text, _ = run_command("report", *four, "--out", out, "--figures", "svg")
     assert code == 0
-    names = {path.name for path in (tmp_path / "new" / "report").iterdir()}
+    names = {path.name for path in out.iterdir()}
     assert {"report.md", "report.html", "report.tex", "table.csv"} <= names
-    assert all(f"written: {tmp_path / 'new' / 'report' / name}" in text for name in ("report.md", "table.csv"))
-
-
-def test_report_draws_the_kind_of_figure_that_is_asked_for(four, run_command, tmp_path):
-    run_command("report", *four, "--out", tmp_path / "report", "--figures", "svg")
-    kinds = {path.suffix for path in (tmp_path / "report").iterdir()}
-    assert ".svg" in kinds
-    assert ".png" not in kinds
-    assert "data:image/svg+xml" in (tmp_path / "report" / "report.html").read_text()
+    assert all(f"written: {out / name}" in text for name in ("report.md", "table.csv"))
+    kinds = {Path(name).suffix for name in names}
+    assert ".svg" in kinds and ".png" not in kinds
+    assert "data:image/svg+xml" in (out / "report.html").read_text()
 
 
 def test_a_file_is_no_folder_to_report_into(four, run_command, tmp_path):

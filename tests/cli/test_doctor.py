@@ -61,7 +61,7 @@ def test_a_pass_is_open_without_the_layer_and_wrong_with_it(attack_run):
     assert standing(forged, LAYERS) == "possible"
 
 
-def test_a_wrong_verdict_makes_the_evaluator_unsound_and_is_named(attack_run, capsys):
+def test_a_wrong_verdict_is_named_and_unsound(attack_run, capsys):
     result = findings([True], attack_run)
     assert (result.hostile_total, result.hostile_right, result.hostile_passed, result.sound) == (2, 1, 1, False)
     print_summary(result, attack_run)
@@ -74,8 +74,8 @@ def test_a_missing_layer_counts_for_no_total_and_is_said_plainly(attack_run, cap
     assert (result.hostile_total, result.sound) == (1, True)
     print_summary(result, lacking)
     out = capsys.readouterr().out
-    assert "not in force here: seccomp: a program may start processes" in out
-    assert "run model-written code on this machine only if you may lose it" in out
+    assert "not active here: seccomp: a program may start processes" in out
+    assert "run model-written code only on a machine that you can afford to lose" in out
 
 
 def test_expected_outcomes_are_told_in_few_words():

@@ -38,29 +38,20 @@ def ids(episodes) -> list[str]:
     return [episode["episode_id"] for episode in episodes]
 
 
-def test_show_counts_what_there_is(lab, fill, episode):
+def test_show_counts_the_records(lab, fill, episode):
     place = fill(episode(1), episode(2, task_id="task/1", passed=True, reflection=None), WISDOM, MISTAKE)
     page = lab("memory", "show", "--store", place, "--json")
-    assert page.json == {
-        "store": str(place),
-        "episodes": 2,
-        "wisdom": 1,
-        "mistakes": 1,
-        "sessions": 0,
-        "tasks": 1,
-        "loops": 2,
-        "passed": 1,
-        "categories": {"assertion": 1, "none": 1},
-        "newest": ["ep-2", "ep-1"],
-    }
+    records = {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 0}
+    totals = {"tasks": 1, "loops": 2, "passed": 1, "categories": {"assertion": 1, "none": 1}}
+    assert page.json == {"store": str(place), **records, **totals, "newest": ["ep-2", "ep-1"]}
     assert "2 episodes, 1 wisdom, 1 mistakes, 0 sessions" in page.out
     assert "the loop ends early" in page.out
 
 
 def test_show_limits_the_newest(lab, fill, episode):
     place = fill(*map(episode, range(5)))
-    assert lab("memory", "show", "--store", place, "--limit", "2", "--json").json["newest"] == ["ep-4", "ep-3"]
-    assert lab("memory", "show", "--store", place, "--limit", "0", "--json").json["newest"] == []
+    for limit, newest in (("2", ["ep-4", "ep-3"]), ("0", [])):
+        assert lab("memory", "show", "--store", place, "--limit", limit, "--json").json["newest"] == newest
 
 
 def test_show_prints_one_episode_whole(lab, fill, episode):
@@ -92,7 +83,7 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
         (["kubernetes"], []),
     ],
 )
-def test_search_narrows_by_what_it_is_given(lab, fill, episode, reflection, options, expected):
+def test_search_filters_by_its_options(lab, fill, episode, reflection, options, expected):
     typed = reflection("an empty list", category="type")
     place = fill(episode(1, passed=True), episode(2, "overflow"), episode(3, reflection=typed, confidence=0.9))
     result = lab("memory", "search", *options, "--store", place, "--json")
@@ -100,15 +91,12 @@ def test_search_narrows_by_what_it_is_given(lab, fill, episode, reflection, opti
     assert result.json["n"] == len(expected)
 
 
-def test_patterns_are_what_several_reflections_say(lab, fill, episode, reflection):
+def test_patterns_are_shared_by_several_reflections(lab, fill, episode, reflection):
     lessons_of = [("Check bounds",), ("check the bounds!", "Sort first"), ("sort first",), ("Check bounds",)]
     place = fill(*(episode(n, reflection=reflection(lessons=lessons)) for n, lessons in enumerate(lessons_of)))
     result = lab("memory", "patterns", "--store", place, "--json")
     counts = [(pattern["text"], pattern["count"]) for pattern in result.json["patterns"]]
-    assert counts == [
-        ("Check bounds", 3),
-        ("Sort first", 2),
-    ]
+    assert counts == [("Check bounds", 3), ("Sort first", 2)]
     assert "Patterns: 2 in 4 reflections" in result.out and "Check bounds" in result.out
     assert "--limit 0 shows all" in lab("memory", "patterns", "--store", place, "--limit", "1").out
     assert "no pattern found" in lab("memory", "patterns", "--store", place, "--min-frequency", "4").out
@@ -138,7 +126,7 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
     assert held(Wisdom) == [WISDOM]
 
 
-def test_clear_removes_every_kind_and_only_when_told_to(lab, fill, held, episode):
+def test_clear_needs_confirmation_and_removes_every_kind(lab, fill, held, episode):
     place = fill(episode(1), episode(2), MISTAKE, WISDOM)
     assert (
         "2 episodes, 1 wisdom, 1 mistakes, 0 sessions would be removed" in lab("memory", "clear", "--store", place).out
@@ -148,7 +136,7 @@ def test_clear_removes_every_kind_and_only_when_told_to(lab, fill, held, episode
 
 
 @pytest.mark.parametrize("days", ["-1", "nan", "inf"])
-def test_prune_takes_no_days_that_are_none(lab, fill, held, episode, days):
+def test_prune_refuses_invalid_days(lab, fill, held, episode, days):
     place = fill(episode(1))
     with pytest.raises(ValueError, match="--days"):
         lab("memory", "prune", f"--days={days}", "--store", place)
@@ -180,8 +168,10 @@ def test_an_export_comes_back_whole(lab, fill, held, episode, tmp_path, name):
     page = lab("memory", "import", file, "--store", other, "--json").json
     assert page["new"] == {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 1}
     assert set(page["replaced"].values()) == {0}
+    third = tmp_path / "third"
+    lab("memory", "import", other, "--store", third)  # a store itself
     for kind in (Episode, Wisdom, Mistake, Session):
-        assert held(kind, other) == held(kind)
+        assert held(kind, third) == held(kind, other) == held(kind)
 
 
 @pytest.mark.parametrize("store", ["store.sqlite", "store", "other.db"])
@@ -198,7 +188,7 @@ def test_an_export_never_replaces_a_store(lab, fill, held, episode, tmp_path, st
     assert target.read_bytes() == before
 
 
-def test_an_import_says_what_was_new_and_what_was_known(lab, fill, held, episode, tmp_path):
+def test_an_import_counts_new_and_replaced_records(lab, fill, held, episode, tmp_path):
     file = tmp_path / "all.jsonl"
     lab("memory", "export", file, "--store", fill(episode(1), episode(2)))
     place = fill(episode(3))
@@ -208,14 +198,7 @@ def test_an_import_says_what_was_new_and_what_was_known(lab, fill, held, episode
     assert [record.episode_id for record in held(Episode)] == ["ep-1", "ep-2", "ep-3"]
 
 
-def test_a_store_can_be_imported_into_another(lab, fill, held, episode, tmp_path):
-    place, other = fill(episode(1), WISDOM), tmp_path / "other"
-    lab("memory", "import", place, "--store", other)
-    assert held(Episode, other) == [episode(1)]
-    assert held(Wisdom, other) == [WISDOM]
-
-
-def test_nothing_is_imported_when_one_of_the_files_is_bad(lab, fill, held, episode, tmp_path):
+def test_a_bad_file_imports_nothing(lab, fill, held, episode, tmp_path):
     good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
     place = fill(episode(1))
     lab("memory", "export", good, "--store", place)
@@ -225,7 +208,7 @@ def test_nothing_is_imported_when_one_of_the_files_is_bad(lab, fill, held, episo
         lab("memory", "import", good, bad, "--store", other)
     assert held(Episode, other) == []
     for nothing in (tmp_path / "absent.jsonl", tmp_path):
-        with pytest.raises(ValueError, match=r"got (nothing|a folder of something else), expected a store, an export"):
+        with pytest.raises(ValueError, match=r"got (nothing|another kind of folder), expected a store, an export"):
             lab("memory", "import", good, nothing, "--store", other)
     assert held(Episode, other) == []
 
@@ -267,17 +250,13 @@ def test_imported_attempts_become_the_runs_own_episodes(lab, place, held, run, r
     expected = [episode_of(task, record, session_id("run-1", "task/a"), "reflexion") for record in attempts]
     assert held(Episode) == [replace(record, timestamp=began) for record in expected]
     assert [record.session_id for record in held(Session)] == ["run-1/task/a"]
-
-
-def test_a_run_imported_twice_is_there_once(lab, place, held, run):
-    lab("memory", "import", run(), "--store", place)
     before = held(Episode)
-    again = lab("memory", "import", run(), "--store", place, "--json").json
+    again = lab("memory", "import", place.parent / "run", "--store", place, "--json").json
     assert (again["new"]["episodes"], again["replaced"]["episodes"]) == (0, 2)
     assert held(Episode) == before
 
 
-def test_what_the_run_itself_has_stored_keeps_its_prompt_and_time(lab, fill, held, run):
+def test_episodes_stored_by_the_run_keep_prompt_and_time(lab, fill, held, run):
     task = Task(task_id="task/a", prompt="sum the numbers", entry_point="")
     stored = episode_of(task, attempt(2, passed=True), session_id("run-1", "task/a"), "reflexion")
     lab("memory", "import", run(), "--store", fill(replace(stored, timestamp=77.0)))
@@ -303,8 +282,8 @@ def test_prompts_come_from_the_benchmark_that_a_run_names(lab, place, held, tmp_
     assert [record.prompt for record in held(Mistake)] == [first.prompt]
 
 
-def test_what_hidden_tests_have_taught_stays_outside(lab, place, held, run):
-    with pytest.raises(ValueError, match="got words of a loop that was shown hidden tests, expected another run"):
+def test_reflections_that_leak_hidden_tests_are_refused(lab, place, held, run):
+    with pytest.raises(ValueError, match="got reflections of a loop that was shown hidden tests, expected another run"):
         lab("memory", "import", run(feedback_source="oracle"), "--store", place)
     assert held(Episode) == []
 
@@ -319,17 +298,10 @@ def test_every_bad_line_of_an_export_is_named(lab, fill, episode, tmp_path):
     good = tmp_path / "good.jsonl"
     lab("memory", "export", good, "--store", fill(episode(1), replace(WISDOM, impact=0.5)))
     header, record, *rest = good.read_text().splitlines()
-    lines = [
-        header,
-        record,
-        record[:-5],
-        record.replace('"passed":false', '"passed":"no"'),
-        "17",
-        record.replace('"arm"', '""'),
-    ]
-    lines += [record.replace('"confidence":0.5', '"confidence":1.5'), *rest]
+    wrong_type, no_agent = record.replace('"passed":false', '"passed":"no"'), record.replace('"arm"', '""')
+    beyond = record.replace('"confidence":0.5', '"confidence":1.5')
     bad = tmp_path / "bad.jsonl"
-    bad.write_text("\n".join(lines))
+    bad.write_text("\n".join([header, record, record[:-5], wrong_type, "17", no_agent, beyond, *rest]))
     checked = lab("memory", "validate", bad)
     assert checked.code == 1
     printed = checked.raw.splitlines()
@@ -340,40 +312,26 @@ def test_every_bad_line_of_an_export_is_named(lab, fill, episode, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("name", "text", "count", "message"),
     [
-        ('{"kind":"episodes","schema":9}\n', "got schema 9, expected"),
-        ('{"episode_id":"x"}\n', "got no header, expected"),
-        ('{"kind":"dreams","schema":1}\n{}\n', "got no header, expected"),
+        ("x.jsonl", '{"kind":"episodes","schema":9}\n', 1, "got schema 9, expected"),
+        ("x.jsonl", '{"episode_id":"x"}\n', 1, "got no header, expected"),
+        ("x.jsonl", '{"kind":"dreams","schema":1}\n{}\n', 1, "got no header, expected"),
+        ("x.json", "not json", 1, "expected an export"),
+        ("x.json", "[]", 1, "expected an export"),
+        ("x.json", '{"episodes": []}', 1, "schema"),
+        ("x.json", '{"schema": 1, "episodes": {}, "wisdom": [1, {}], "mistakes": []}', 3, "episodes: got dict"),
     ],
 )
-def test_an_export_without_a_header_of_ours_is_named_once(lab, tmp_path, text, message):
-    file = tmp_path / "x.jsonl"
-    file.write_text(text)
-    checked = lab("memory", "validate", file)
+def test_every_fault_of_an_export_is_named_once(lab, tmp_path, name, text, count, message):
+    (tmp_path / name).write_text(text)
+    checked = lab("memory", "validate", tmp_path / name)
     assert checked.code == 1
     assert message in checked.out
-    assert "1 problem found" in checked.out
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("not json", 1),
-        ("[]", 1),
-        ('{"episodes": []}', 1),
-        ('{"schema": 1, "episodes": {}, "wisdom": [1, {}], "mistakes": []}', 3),
-    ],
-)
-def test_every_fault_of_a_json_export_is_named(lab, tmp_path, text, count):
-    file = tmp_path / "x.json"
-    file.write_text(text)
-    checked = lab("memory", "validate", file)
-    assert checked.code == 1
     assert len(checked.raw.splitlines()) == count + 1
 
 
-def test_numbers_out_of_range_are_found_in_a_store(lab, fill):
+def test_numbers_out_of_range_in_a_store_are_reported(lab, fill):
     place = fill(replace(WISDOM, impact=1.5, success_rate=-0.1, frequency=1, use_count=-2))
     checked = lab("memory", "validate", place)
     assert checked.code == 1

@@ -14,12 +14,20 @@ from rich.console import Console
 
 from experiments._tools import failures as command
 from experiments._tools.failing_attempts import execute, read_failures, untyped
-from experiments._tools.failure_cases import EVIDENCE, OURS, RULES, compare, said
+from experiments._tools.failure_cases import (
+    EVIDENCE,
+    OURS,
+    RULES,
+    Case,
+    compare,
+    compared,
+    evidence_text,
+    macro_f1,
+    score,
+)
 from experiments._tools.failure_labels import FIELDS, draw, read_labels, write_cases
-from experiments._tools.failure_scores import Case, compared, macro_f1, score
-from experiments._tools.failures_plot import METHOD, save
-from experiments._tools.failures_plot import draw as plot
-from experiments._tools.failures_report import as_rows, by_class, overall, show
+from experiments._tools.failures_report import METHOD, as_rows, by_class, overall, save, show
+from experiments._tools.failures_report import draw as plot
 from experiments._tools.keyword_rules import SIX_CLASSES, SYSTEMS, TEN_CLASSES, classify_by, first_kind
 from reflexion_lab.agent.reflectors.evidence import classify
 
@@ -45,37 +53,49 @@ def row(problem, *bodies, passes=(), **fields):
     return known | fields
 
 
-@pytest.fixture
-def transcript(write_rows):
-    return write_rows
-
-
-@pytest.fixture
-def executed(transcript):
-    """Failures of one attempt each, by type; each at a problem of its own."""
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """One failure per exception type, each at its own problem."""
+    path = tmp_path_factory.mktemp("failures") / "log.jsonl"
     rows = [row(f"p{place}", body) for place, body in enumerate(BODIES.values())]
-    return execute(read_failures([transcript(*rows)]), workers=2, quiet=True)
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return execute(read_failures([path]), workers=2, quiet=True)
+
+
+@pytest.fixture
+def label(tmp_path):
+    """Labels for executed failures, by part."""
+
+    def label(executed, **parts):
+        table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
+        text = table.read_text()
+        for part, name in parts.items():
+            text = text.replace(f"{part},,", f"{part},{name},")
+        table.write_text(text)
+        return read_labels(table)
+
+    return label
 
 
 def by_type(failures):
     return {failure.raised: failure for failure in failures}
 
 
-def test_only_attempts_that_their_log_calls_failed_are_read(transcript):
-    result = read_failures([transcript(row("a", "return 0", "return x + 1", passes=("return x + 1",)))])
-    assert [one.sample.id for one in result] == ["r/a/0"]
-    path = transcript(row("a", "return 0", "return 1"), row("b", "return 2"))
+def test_only_attempts_logged_as_failed_are_read(write_rows):
+    result = read_failures([write_rows(row("a", "return 0", "return x + 1", passes=("return x + 1",)))])
+    assert [failure.sample.id for failure in result] == ["r/a/0"]
+    path = write_rows(row("a", "return 0", "return 1"), row("b", "return 2"))
     assert len(read_failures([path])) == 3
     assert [read_failure.sample.id for read_failure in read_failures([path], limit=1)] == ["r/a/0"]
 
 
-def test_files_without_a_failure_are_named(transcript):
+def test_files_without_a_failure_are_named(write_rows):
     with pytest.raises(ValueError, match=r"log1\.jsonl.*no failing attempt"):
-        read_failures([transcript(row("a", "return x + 1", passes=("return x + 1",)))])
+        read_failures([write_rows(row("a", "return x + 1", passes=("return x + 1",)))])
 
 
-def test_what_is_raised_decides_the_true_class(executed):
-    assert {kind: one.truth for kind, one in by_type(executed).items()} == {
+def test_the_exception_decides_the_true_class(executed):
+    assert {kind: failure.truth for kind, failure in by_type(executed).items()} == {
         "AssertionError": "assertion",
         "IndexError": "index",
         "KeyError": "index",
@@ -88,7 +108,7 @@ def test_what_is_raised_decides_the_true_class(executed):
     }
 
 
-def test_tracebacks_are_those_of_python_with_and_without_source_lines(executed):
+def test_tracebacks_are_those_of_python(executed):
     failure = by_type(executed)["IndexError"]
     head, *frames, last = failure.traceback.splitlines()
     assert head == "Traceback (most recent call last):"
@@ -99,29 +119,29 @@ def test_tracebacks_are_those_of_python_with_and_without_source_lines(executed):
     assert "harness" not in failure.source
 
 
-def test_a_program_that_does_not_end_is_a_time_out_and_one_that_passes_raises_nothing(transcript, monkeypatch):
+def test_an_endless_program_times_out_and_a_pass_raises_nothing(write_rows, monkeypatch):
     from reflexion_lab.audit import stored_programs
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
     monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=1.0, cpu_seconds=1))
     monkeypatch.setattr(stored_programs, "PATIENT", Limits(wall_seconds=1.0, cpu_seconds=1))
-    path = transcript(row("a", "while True: pass", "return x + 1"))
+    path = write_rows(row("a", "while True: pass", "return x + 1"))
     endless, passing = execute(read_failures([path]), workers=1, quiet=True)
     assert (endless.raised, endless.truth, endless.traceback) == ("timeout", "timeout", "timed out")
     assert (passing.raised, passing.evaluation.passed) == ("", True)
 
 
-def test_equal_programs_share_what_came_of_them_and_keep_their_own_names(transcript):
-    first, second = execute(read_failures([transcript(row("a", "return [][x]", "return [][x]"))]), quiet=True)
+def test_equal_programs_share_results_and_keep_their_ids(write_rows):
+    first, second = execute(read_failures([write_rows(row("a", "return [][x]", "return [][x]"))]), quiet=True)
     assert first.traceback == second.traceback != ""
     assert (first.sample.id, second.sample.id) == ("r/a/0", "r/a/1")
 
 
-def test_without_a_type_no_text_names_it(executed):
+def test_untyped_evidence_does_not_name_the_type(executed):
     for failure in executed:
         for evidence in EVIDENCE:
-            assert failure.raised in said(failure, evidence, True)
-            assert failure.raised not in said(failure, evidence, False)
+            assert failure.raised in evidence_text(failure, evidence, True)
+            assert failure.raised not in evidence_text(failure, evidence, False)
 
 
 def test_cutting_the_type_leaves_the_message():
@@ -133,8 +153,8 @@ def test_cutting_the_type_leaves_the_message():
     assert "KeyErrors" in cut
 
 
-def test_the_labs_rules_name_what_was_raised_and_the_keywords_often_do_not(executed):
-    result = {(one.evidence, one.typed): one for one in compare(executed, {}) if one.against == "executed"}
+def test_lab_rules_name_the_exception_and_keywords_often_do_not(executed):
+    result = {(each.evidence, each.typed): each for each in compare(executed, {}) if each.against == "executed"}
     for evidence in EVIDENCE:
         assert result[evidence, True].score(OURS).accuracy.share == 1.0
     guesses = {case.kind: case.guesses["ten keywords"] for case in result["traceback", True].cases}
@@ -142,41 +162,35 @@ def test_the_labs_rules_name_what_was_raised_and_the_keywords_often_do_not(execu
     assert guesses["AssertionError"] == "assertion"
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("assert failed: expected 10, got 5", "assertion"),
-        ("context deadline exceeded", "timeout"),
-        ("nil pointer dereference", "null"),
-        ("permission denied: cannot write", "permission"),
-        ("missing import for package foo/bar", "import"),
-        ("incompatible type conversion", "type"),
-        ("out of memory: allocation failed", "memory"),
-        ("something weird happened", "unknown"),
-        ("", "unknown"),
-        ("type mismatch in argument", "assertion"),
-        ("Traceback", "concurrency"),
-    ],
-)
-def test_ten_keyword_classes_do_what_is_known_of_them(text, name):
-    assert classify_by(TEN_CLASSES, text) == classify_by(TEN_CLASSES, text.upper()) == name
+TEN = {
+    "assert failed: expected 10, got 5": "assertion",
+    "context deadline exceeded": "timeout",
+    "nil pointer dereference": "null",
+    "permission denied: cannot write": "permission",
+    "missing import for package foo/bar": "import",
+    "incompatible type conversion": "type",
+    "out of memory: allocation failed": "memory",
+    "something weird happened": "unknown",
+    "": "unknown",
+    "type mismatch in argument": "assertion",
+    "Traceback": "concurrency",
+}
+SIX = {
+    "Cannot find module": "import",
+    "Type 'A' is not assignable to type 'B'": "type",
+    "Unexpected token": "syntax",
+    "Test failed: expected true": "assertion",
+    "expect(x).toBe(y) failed": "assertion",
+    "timed out": "timeout",
+    "RuntimeError: x": "runtime",
+    "Something weird": "unknown",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("Cannot find module", "import"),
-        ("Type 'A' is not assignable to type 'B'", "type"),
-        ("Unexpected token", "syntax"),
-        ("Test failed: expected true", "assertion"),
-        ("expect(x).toBe(y) failed", "assertion"),
-        ("timed out", "timeout"),
-        ("RuntimeError: x", "runtime"),
-        ("Something weird", "unknown"),
-    ],
-)
-def test_six_keyword_classes_do_what_is_known_of_them(text, kind):
-    assert first_kind(SIX_CLASSES, text) == kind
+def test_keyword_classes_are_those_of_the_two_systems():
+    assert {text: classify_by(TEN_CLASSES, text) for text in TEN} == TEN
+    assert {text: classify_by(TEN_CLASSES, text.upper()) for text in TEN} == TEN
+    assert {text: first_kind(SIX_CLASSES, text) for text in SIX} == SIX
 
 
 COMMON = (
@@ -187,13 +201,13 @@ COMMON = (
 )  # fmt: skip
 
 
-def test_fifteen_of_twenty_three_common_tracebacks_are_wrongly_called_import():
+def test_keywords_call_15_of_23_common_tracebacks_import():
     def trace(program):
         try:
             exec(compile(program, "<string>", "exec"), {})
         except Exception as problem:
-            shown = problem.__traceback__.tb_next
-            return "".join(traceback.format_exception(type(problem), problem, shown))
+            trace = problem.__traceback__.tb_next
+            return "".join(traceback.format_exception(type(problem), problem, trace))
         raise AssertionError(program)
 
     texts = {program: trace(program) for program in COMMON}
@@ -216,9 +230,9 @@ def test_scores_agree_with_scikit_learn():
     chance = random.Random("0:scores")
     names = ["a", "b", "c", "unknown"]
     rows = [(str(n % 40), chance.choice(names[:3]), chance.choice(names), chance.choice(names)) for n in range(200)]
-    made = cases(*rows)
-    result = score(made, OURS)
-    truths, guesses = [one.truth for one in made], [one.guesses[OURS] for one in made]
+    classified = cases(*rows)
+    result = score(classified, OURS)
+    truths, guesses = [case.truth for case in classified], [case.guesses[OURS] for case in classified]
     classes = sorted(set(truths))
     expected = f1_score(truths, guesses, labels=classes, average=None)
     assert {class_.name: class_.f1 for class_ in result.classes} == pytest.approx(
@@ -229,7 +243,7 @@ def test_scores_agree_with_scikit_learn():
     assert result.accuracy.share == pytest.approx(sum(map(str.__eq__, truths, guesses)) / 200)
 
 
-def test_cases_of_one_problem_count_for_little():
+def test_cases_of_one_problem_widen_the_interval():
     alone = score(cases(*[(str(n), "a", "a", "b") for n in range(20)]), OURS).accuracy
     together = score(cases(*[("p", "a", "a", "b") for n in range(20)]), OURS).accuracy
     assert alone.share == together.share == 1.0
@@ -245,19 +259,19 @@ def test_rules_are_compared_case_by_case():
         macro_f1([], OURS)
 
 
-def test_a_draw_holds_one_case_a_problem_and_the_rare_types_first(transcript):
+def test_a_sample_has_one_case_per_problem_rare_types_first(write_rows):
     rows = [row(f"a{n}", "return 0") for n in range(12)] + [row("k", "return 0", "return {}[x]"), row("i", "import z1")]
-    result = execute(read_failures([transcript(*rows)]), workers=2, quiet=True)
+    result = execute(read_failures([write_rows(*rows)]), workers=2, quiet=True)
     draws = draw(result, seed=3, cases=5)
     assert sorted(draw.raised for draw in draws) == ["AssertionError"] * 3 + ["KeyError", "ModuleNotFoundError"]
     assert len({draw.sample.task_id for draw in draws}) == 5
     assert draws == draw(list(reversed(result)), seed=3, cases=5) != draw(result, seed=4, cases=5)
-    assert "k" not in {one.sample.task_id for one in draw(result, cases=100, known={"k"})}
+    assert "k" not in {failure.sample.task_id for failure in draw(result, cases=100, known={"k"})}
 
 
-def test_a_reader_sees_no_type_and_labels_come_back(executed, tmp_path):
-    table, shown = write_cases(draw(executed), tmp_path / "cases.csv")
-    text = shown.read_text()
+def test_a_reader_sees_no_type_and_labels_are_read_back(executed, tmp_path):
+    table, for_reader = write_cases(draw(executed), tmp_path / "cases.csv")
+    text = for_reader.read_text()
     assert "return [][x]" in text and "list index out of range" in text
     assert not [kind for kind in BODIES if kind in text]
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
@@ -267,30 +281,27 @@ def test_a_reader_sees_no_type_and_labels_come_back(executed, tmp_path):
         read_labels(table)
     table.write_text(table.read_text().replace("first,,", "first,index,own words").replace("second,,", "second,type,"))
     labels = read_labels(table)
-    assert labels.keys() == {one.id for one in executed}
+    assert labels.keys() == {failure.id for failure in executed}
     table.write_text(table.read_text() + ",".join(rows[0].values()).replace("first,,", "first,type,") + "\n")
     with pytest.raises(ValueError, match="more than once"):
         read_labels(table)
 
 
-def test_labels_are_what_counts_where_there_are_some(executed, tmp_path):
-    table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
-    table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,timeout,"))
-    result = compare(executed, read_labels(table))
-    second = [one for one in result if one.against == "labels, second"]
-    assert {case.truth for one in second for case in one.cases} == {"timeout"}
-    assert all(own.accuracy.k == 0 for one in second for own in one.scores)
-    assert [one.typed for one in second] == [False] * len(EVIDENCE)
-    held = [one for one in result if one.against == "labels, held out"]
-    assert [len(one.cases) for one in held] == [len(executed) // 2] * len(EVIDENCE)
+def test_labels_are_the_truth_of_their_comparisons(executed, label):
+    labels = label(executed, first="index", second="timeout")
+    result = compare(executed, labels)
+    second = [each for each in result if each.against == "labels, second"]
+    assert {case.truth for each in second for case in each.cases} == {"timeout"}
+    assert all(own.accuracy.k == 0 for each in second for own in each.scores)
+    assert [each.typed for each in second] == [False] * len(EVIDENCE)
+    held = [each for each in result if each.against == "labels, held out"]
+    assert [len(each.cases) for each in held] == [len(executed) // 2] * len(EVIDENCE)
     with pytest.raises(ValueError, match=r"labels: got 1, none of them about .*, expected one that is"):
-        compare(executed[:1], {("x", "y"): next(iter(read_labels(table).values()))})
+        compare(executed[:1], {("x", "y"): next(iter(labels.values()))})
 
 
-def test_the_report_holds_every_score_and_the_figure_its_facts(executed, tmp_path):
-    table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
-    table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,index,"))
-    result = compare(executed, read_labels(table))
+def test_report_and_figure_hold_every_score(executed, label, tmp_path):
+    result = compare(executed, label(executed, first="index", second="index"))
     console = Console(file=io.StringIO(), width=250)
     show(executed, result, console)
     printed = console.file.getvalue()
@@ -305,25 +316,24 @@ def test_the_report_holds_every_score_and_the_figure_its_facts(executed, tmp_pat
     assert any(METHOD in text.get_text() and "9 failing attempts" in text.get_text() for text in typed.texts)
 
 
-def test_no_name_and_no_figure_is_cut_in_a_narrow_terminal(executed, tmp_path):
-    table, _ = write_cases(draw(executed), tmp_path / "cases.csv")
-    table.write_text(table.read_text().replace("first,,", "first,index,").replace("second,,", "second,index,"))
+def test_a_narrow_terminal_cuts_no_cell(executed, label):
+    result = compare(executed, label(executed, first="index", second="index"))
     console = Console(file=io.StringIO(), width=80)
-    show(executed, result := compare(executed, read_labels(table)), console)
+    show(executed, result, console)
     text = console.file.getvalue()
     assert "…" not in text
     for cells in (line for sheet in (overall(result), by_class(result[-1])) for line in sheet.rows):
         assert all(part in text for cell in cells for part in cell.split("\n"))
 
 
-def test_the_command_writes_what_it_is_asked_for(transcript, tmp_path, capsys):
-    path = str(transcript(row("a", "return 0"), row("b", "return [][x]")))
+def test_the_command_writes_table_figure_and_sample(write_rows, tmp_path, capsys):
+    path = str(write_rows(row("a", "return 0"), row("b", "return [][x]")))
     drawn, out = str(tmp_path / "cases.csv"), str(tmp_path / "out")
     options = command.parser().parse_args([path, "--out", out, "--draw", drawn, "--json"])
     assert command.failures(options) == 0
     output = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (output["failing"], output["problems"], output["pass_here"]) == (2, 2, 0)
-    assert {one["rules"] for one in output["rows"]} == set(RULES) == {OURS, *SYSTEMS}
+    assert {scores["rules"] for scores in output["rows"]} == set(RULES) == {OURS, *SYSTEMS}
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "cases.csv").read_text())))) == 2
     for wrong in (["nowhere.jsonl"], [path, "--out", path]):
         options = command.parser().parse_args(wrong)
@@ -331,7 +341,7 @@ def test_the_command_writes_what_it_is_asked_for(transcript, tmp_path, capsys):
             command.failures(options)
 
 
-def test_what_is_no_transcript_is_named_by_file_line_and_field(tmp_path):
+def test_an_invalid_transcript_is_named_by_file_line_and_field(tmp_path):
     path = tmp_path / "t.jsonl"
     samples = {"task_id": "HumanEval/0", "completion": "    return 1\n", "passed": False}
     for wrong in (row("a") | {"attempts": 5}, row("a") | {"attempts": [5]}, samples):
@@ -341,7 +351,7 @@ def test_what_is_no_transcript_is_named_by_file_line_and_field(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00", b"file,attempt\n\x00,b\n"])
-def test_labels_that_cannot_be_read_are_named(tmp_path, content):
+def test_unreadable_labels_are_named(tmp_path, content):
     path = tmp_path / "labels.csv"
     if content is not None:
         path.write_bytes(content)
@@ -349,9 +359,9 @@ def test_labels_that_cannot_be_read_are_named(tmp_path, content):
         read_labels(path)
 
 
-def test_what_is_wrong_with_a_draw_or_labels_shows_before_anything_runs(transcript, tmp_path, monkeypatch):
+def test_a_wrong_sample_or_labels_fail_before_any_execution(write_rows, tmp_path, monkeypatch):
     monkeypatch.setattr("experiments._tools.failing_attempts.execute", lambda result: pytest.fail("executed"))
-    path, read, shown = str(transcript(row("a", "return 0"))), tmp_path / "read.csv", tmp_path / "shown.txt"
+    path, read, shown = str(write_rows(row("a", "return 0"))), tmp_path / "read.csv", tmp_path / "shown.txt"
     read.write_text(",".join(FIELDS) + "\nother.jsonl,r/b/0,m,first,index,read by hand\n")
     shown.write_text("shown to a reader")
     wrong = {
@@ -361,27 +371,27 @@ def test_what_is_wrong_with_a_draw_or_labels_shows_before_anything_runs(transcri
         "in a folder that exists": ["--draw", str(tmp_path / "none" / "cases.csv")],
         "read.csv: got 1 labels of other failures, expected some": ["--labels", str(read)],
     }
-    for output, given in wrong.items():
-        options = command.parser().parse_args([path, *given])
-        with pytest.raises(ValueError, match=output):
+    for message, arguments in wrong.items():
+        options = command.parser().parse_args([path, *arguments])
+        with pytest.raises(ValueError, match=message):
             command.failures(options)
     assert (shown.read_text(), "read by hand" in read.read_text()) == ("shown to a reader", True)
 
 
-def test_recorded_runs_hold_the_failures_that_their_readme_counts(recorded_runs):
+def test_recorded_runs_have_the_failures_of_their_readme(recorded_runs):
     paths = sorted((recorded_runs / "transcripts").glob("*.jsonl.gz"))
     result = read_failures(paths)
     assert len(result) == 6239
-    assert sum(one.recorded == "AssertionError" for one in result) == 5527
-    assert len({one.sample.task_id for one in result}) == 507
+    assert sum(failure.recorded == "AssertionError" for failure in result) == 5527
+    assert len({failure.sample.task_id for failure in result}) == 507
 
 
-def test_recorded_failures_raise_again_what_their_log_says(recorded_runs):
+def test_recorded_failures_raise_again_as_logged(recorded_runs):
     path = recorded_runs / "transcripts" / "agentevals_reflexion_humaneval.jsonl.gz"
     with gzip.open(path) as file:
         assert file.readline()
     result = execute(read_failures([path], limit=40), workers=2, quiet=True)
-    assert [one.raised for one in result] == [one.recorded for one in result]
+    assert [failure.raised for failure in result] == [failure.recorded for failure in result]
     typed, *_ = compare(result, {})
     assert typed.score(OURS).accuracy.k == 40
     assert typed.score("ten keywords").accuracy.k < 40

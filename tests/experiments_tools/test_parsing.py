@@ -11,12 +11,9 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from experiments._tools import parsing as command
-from experiments._tools import replies_parsed as study
-from experiments._tools.parsing_causes import CAUSES
-from experiments._tools.parsing_plot import save
-from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, share, show
-from experiments._tools.replies import Words, recorded
-from experiments._tools.replies_parsed import extracted, parse_recorded, parsed
+from experiments._tools import replies as study
+from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, save, share, show
+from experiments._tools.replies import CAUSES, Words, extracted, parse_recorded, parsed, recorded
 from reflexion_lab.audit import stored_programs
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
@@ -25,6 +22,8 @@ mpl.use("Agg")
 PROMPT = 'def double(x):\n    """Twice x."""\n'
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(-3) == -6\n"
 RIGHT, WRONG = "def double(x):\n    return 2 * x\n", "def double(x):\n    return x\n"
+CLAIMS = f"{RIGHT}assert double(2) == 5\n"
+HELPER, CALLS = "def twice(x):\n    return 2 * x\n", "def double(x):\n    return twice(x)\n"
 FIELDS = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5"
 
 
@@ -65,20 +64,8 @@ def test_replies_with_the_logs_verdict_have_no_cause(read):
 @pytest.mark.parametrize(
     ("cause", "attempt", "passed"),
     [
-        (
-            "own asserts",
-            answer(fenced(RIGHT + "assert double(2) == 5\n"), code=RIGHT + "assert double(2) == 5\n", passed=False),
-            True,
-        ),
-        (
-            "helper",
-            answer(
-                fenced("def twice(x):\n    return 2 * x\n", "def double(x):\n    return twice(x)\n"),
-                code="def double(x):\n    return twice(x)\n",
-                passed=False,
-            ),
-            True,
-        ),
+        ("own asserts", answer(fenced(CLAIMS), code=CLAIMS, passed=False), True),
+        ("helper", answer(fenced(HELPER, CALLS), code=CALLS, passed=False), True),
         ("last definition", answer(fenced(WRONG, RIGHT), code=WRONG, passed=False), True),
         ("last definition", answer(fenced(RIGHT, WRONG), code=RIGHT), False),
         ("imports", answer("    return math.prod((2, x))\n"), False),
@@ -87,20 +74,20 @@ def test_replies_with_the_logs_verdict_have_no_cause(read):
         ("unexplained", answer(fenced(RIGHT), code=WRONG, passed=False), True),
     ],
 )
-def test_a_disagreement_is_explained_by_what_was_executed(read, cause, attempt, passed):
+def test_a_disagreement_has_the_executed_cause(read, cause, attempt, passed):
     done = read(row(attempt))
     (reply,) = done.replies
     assert (reply.cause, reply.passed, reply.differs) == (cause, passed, True)
     assert CAUSES[cause] in repr(disagreements(done))
 
 
-def test_what_the_prompt_defines_is_a_cause(read):
+def test_definitions_in_the_prompt_are_a_cause(read):
     prompt = "import math\n\n\n" + PROMPT
     code = "def double(x):\n    return math.prod((2, x))\n"
     assert read(row(answer(fenced(code), code=code, passed=False), prompt=prompt)).replies[0].cause == "prompt"
 
 
-def test_a_program_that_only_needs_time_is_no_riddle(read, monkeypatch):
+def test_a_slow_program_has_the_cause_time(read, monkeypatch):
     slow = "import time\n\n\ndef double(x):\n    time.sleep(0.7)\n    return 2 * x\n"
     monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=0.5, cpu_seconds=1))
     (reply,) = read(row(answer(fenced(slow), code=slow, passed=False))).replies
@@ -121,7 +108,7 @@ def test_a_reply_without_code_has_no_program_and_does_not_pass(read):
     assert (everyone["name"], everyone["no_program"], everyone["failed"]) == ("all", 1, 2)
 
 
-def test_free_text_needs_the_rules_and_would_be_whole_in_form(read):
+def test_free_text_needs_rules_and_is_whole_in_form(read):
     words = "The loop `for i in {}` stops one short:\n- it leaves out the last item\n\nI will fix it."
     done = read(row({"reflection": words}, {"reflection": FIELDS}))
     first, second = done.words
@@ -135,15 +122,15 @@ def test_words_that_no_form_can_hold_are_counted():
     assert not parsed(Words(model="m", task_id="t", text="...")).kept
 
 
-def test_an_exception_is_told_and_ends_nothing(read, monkeypatch):
+def test_an_exception_is_reported_and_stops_nothing(read, monkeypatch):
     def broken(*_):
         raise RecursionError("too deep")
 
-    reply = answer(fenced(RIGHT), code=RIGHT)
+    reply = answer(fenced(RIGHT), code=RIGHT, passed=False)
     monkeypatch.setattr(study, "extract", broken)
     monkeypatch.setattr(study, "parse_fields", broken)
     done = read(row(reply), row({"reflection": "words"}))
-    assert [one.crash for one in (*done.replies, *done.words)] == ["RecursionError: too deep"] * 2
+    assert [case.crash for case in (*done.replies, *done.words)] == ["RecursionError: too deep"] * 2
     (alarm,) = alarms(done)
     assert alarm.startswith("EXCEPTION at 2 recorded replies: RecursionError: too deep")
     out = io.StringIO()
@@ -163,10 +150,10 @@ def test_the_extractor_sees_no_hidden_test(tmp_path, monkeypatch):
 
 def test_intervals_count_tasks_and_not_replies(read):
     many = read(*[row(answer(RIGHT, code=RIGHT)) for _ in range(40)]).replies
-    few = share(many, lambda one: one.passed)
-    apart = [replace(one, task=replace(one.task, task_id=str(place))) for place, one in enumerate(many)]
-    more = share(apart, lambda one: one.passed)
-    assert few.value == more.value == 1
+    few = share(many, lambda case: case.passed)
+    apart = [replace(case, task=replace(case.task, task_id=str(place))) for place, case in enumerate(many)]
+    more = share(apart, lambda case: case.passed)
+    assert few.share == more.share == 1
     assert few.low < 0.5 < more.low
 
 
@@ -189,7 +176,7 @@ def test_rows_and_sheets_hold_the_same_figures(read):
         replies(done, "colour")
 
 
-def test_files_of_an_experiment_are_the_same_twice(read, tmp_path):
+def test_table_and_figure_are_reproducible(read, tmp_path):
     done = read(row(answer(fenced(RIGHT), code=RIGHT), answer(fenced(RIGHT, WRONG), code=RIGHT)))
     first = [path.read_bytes() for path in save(done, tmp_path / "one")]
     assert first == [path.read_bytes() for path in save(done, tmp_path / "two")]
@@ -198,20 +185,17 @@ def test_files_of_an_experiment_are_the_same_twice(read, tmp_path):
     assert b"passes in the log alone" in first[1]
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
+def test_an_invalid_transcript_is_named_by_line_and_field(tmp_path):
+    for lines, message in (
         ("", "got no reply, expected transcripts"),
         ('{"problem": "p"}', "line 1, field attempts"),
         ('{"attempts": [{"raw": "x"}]}', "line 1, field problem"),
         (json.dumps(row({"raw": "x"})), "line 1, field own_pass: got nothing"),
         (json.dumps(row({"raw": 3, "own_pass": True})), "line 1, field raw: got 3, expected text"),
-    ],
-)
-def test_a_file_that_is_no_transcript_is_named(tmp_path, lines, said):
-    (tmp_path / "log.jsonl").write_text(lines)
-    with pytest.raises(ValueError, match=said):
-        parse_recorded([tmp_path / "log.jsonl"], quiet=True)
+    ):
+        (tmp_path / "log.jsonl").write_text(lines)
+        with pytest.raises(ValueError, match=message):
+            parse_recorded([tmp_path / "log.jsonl"], quiet=True)
 
 
 def command_line(*words):
@@ -232,7 +216,7 @@ def test_the_command_prints_json_last(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["reflections"] == 0
 
 
-def test_an_absent_file_shows_before_anything_runs(tmp_path):
+def test_a_missing_file_fails_before_any_execution(tmp_path):
     with pytest.raises(ValueError, match=r"absent\.jsonl: got no such file"):
         command_line(tmp_path / "absent.jsonl")
     (tmp_path / "taken").write_text("")
@@ -240,7 +224,7 @@ def test_an_absent_file_shows_before_anything_runs(tmp_path):
         command_line(tmp_path / "absent.jsonl", "--out", tmp_path / "taken")
 
 
-def test_recorded_replies_go_through_without_an_exception_and_mostly_as_logged(recorded_runs):
+def test_recorded_replies_have_almost_all_logged_verdicts(recorded_runs):
     files = sorted((recorded_runs / "transcripts").glob("*.jsonl.gz"))
     done = parse_recorded(files, limit=30, quiet=True)
     assert not list(alarms(done))
@@ -253,11 +237,13 @@ def test_recorded_replies_go_through_without_an_exception_and_mostly_as_logged(r
 
 
 def test_all_recorded_words_and_code_get_through(recorded_runs):
-    result = [one for path in sorted((recorded_runs / "transcripts").glob("*.jsonl.gz")) for one in recorded(path)]
-    words = [parsed(one) for one in result if isinstance(one, Words)]
+    records = [
+        record for path in sorted((recorded_runs / "transcripts").glob("*.jsonl.gz")) for record in recorded(path)
+    ]
+    words = [parsed(record) for record in records if isinstance(record, Words)]
     assert len(words) == 1020
     assert not any(word.crash or word.parsed for word in words)
     assert all(word.kept for word in words)
-    programs = [extracted(one) for one in result[::16] if not isinstance(one, Words)]
+    programs = [extracted(record) for record in records[::16] if not isinstance(record, Words)]
     assert len(programs) > 500
     assert all(program.program and not program.crash for program in programs)

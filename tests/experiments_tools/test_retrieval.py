@@ -14,14 +14,14 @@ from experiments._tools import retrieval as command
 from experiments._tools.contestants import NAMES, contestants
 from experiments._tools.probes import VIEWS, documents, known, probes, queries
 from experiments._tools.recollected import Recollected, recollect
-from experiments._tools.retrieval_plot import METHOD, draw, save
-from experiments._tools.retrieval_report import contents, found, gained, reached, show, speeds
+from experiments._tools.retrieval_report import METHOD, contents, draw, found, gained, reached, save, show, speeds
 from experiments._tools.retrievers_compared import compare
 from reflexion_lab.audit.transcripts import Feedback
 from reflexion_lab.memory.texts import query
 from reflexion_lab.protocols import Hit
-from reflexion_lab.records import Episode, Reflection, Task
+from reflexion_lab.records import Task
 from reflexion_lab.runner.config.compose import compose
+from tests import builders
 
 mpl.use("Agg")
 FILES = (
@@ -33,27 +33,14 @@ FILES = (
 
 
 def episode(task, model, category, number=1, prompt="", code="", words="", error=""):
-    reflection = Reflection(
-        reflection_id="r",
-        about_attempt=number,
-        root_cause="",
-        what_went_wrong=words,
-        what_to_change="",
-        confidence=0.0,
-        source="llm",
-        category=category,
-        text=words,
-    )
-    return Episode(
+    return builders.episode(
+        number,
         agent_id=model,
         task_id=task,
         task_description=prompt or f"def {task}(x): about {task}",
-        attempt_number=number,
         code=code,
-        test_results="",
         failure_analysis=error or f"{category} error",
-        reflection=reflection,
-        passed=False,
+        reflection=builders.reflection(category=category, text=words),
         metadata={"entry_point": task},
     )
 
@@ -101,7 +88,7 @@ def asked(name):
     }
 
 
-def test_the_same_task_is_looked_for_among_other_models_only():
+def test_same_task_is_relevant_only_among_other_models():
     probe, questions = asked("same task")
     assert questions == {
         0: ({2}, {2, 4}),
@@ -114,7 +101,7 @@ def test_the_same_task_is_looked_for_among_other_models_only():
     assert probe.chance == pytest.approx((1 / 2 + 1 / 2 + 2 / 4 + 1 / 2 + 1 / 4) / 5)
 
 
-def test_the_same_class_is_looked_for_in_other_tasks_only():
+def test_same_class_is_relevant_only_in_other_tasks():
     probe, questions = asked("same class")
     assert questions == {
         0: ({4}, {3, 4, 5}),
@@ -126,28 +113,25 @@ def test_the_same_class_is_looked_for_in_other_tasks_only():
     assert probe.alone == 1
 
 
-def test_the_commonest_class_does_not_ask_for_rare_ones():
+def test_queries_of_the_most_common_class_are_not_rare():
     probe, questions = asked("rare class")
     assert set(questions) == {2, 3}
     assert "assertion" in probe.asks
 
 
-def test_no_query_finds_itself():
-    for probe in probes(EPISODES):
-        assert all(
-            question.number in question.excluded and not question.excluded & question.relevant
-            for question in probe.questions
-        )
+def test_no_query_retrieves_itself():
+    for question in (question for probe in probes(EPISODES) for question in probe.questions):
+        assert question.number in question.excluded and not question.excluded & question.relevant
 
 
-@pytest.mark.parametrize("match", ["task", "task_error", "task_code"])
-def test_the_labs_own_texts_are_those_that_its_memory_compares(match):
+def test_the_labs_own_texts_are_those_of_its_memory():
     record = episode("add", "gpt", "type", prompt="def add(x): ...", code="def add(x): return 1", error="TypeError")
     task = Task(task_id="add", prompt=record.task_description, entry_point="add")
-    assert queries([record], match) == documents([record], match) == [query(task, [record], match)]
+    for match in ("task", "task_error", "task_code"):
+        assert queries([record], match) == documents([record], match) == [query(task, [record], match)], match
 
 
-def test_the_program_is_compared_without_prompt_docstring_and_name():
+def test_programs_are_compared_without_docstring_and_name():
     code = 'def add_up(x):\n    """Add up the numbers."""\n    return add_up_all(x) + add_up(x)'
     [text] = documents([episode("add_up", "gpt", "type", prompt="Say hello", code=code, error="TypeError")], "program")
     assert text.startswith("TypeError\ndef f(x):")
@@ -156,7 +140,7 @@ def test_the_program_is_compared_without_prompt_docstring_and_name():
     assert "add_up_all(x) + f(x)" in text
 
 
-def test_words_compare_the_prompt_with_nothing_but_the_reflection():
+def test_words_compare_the_prompt_with_the_reflection():
     record = episode("add_up", "gpt", "type", prompt="def add_up(x): sum", code="secret", words="`add_up` forgot zero")
     assert (queries([record], "words"), documents([record], "words")) == (["def f(x): sum"], ["`f` forgot zero"])
 
@@ -172,20 +156,20 @@ def compared():
     return compare(EPISODES, {"jaccard": Overlap, "backwards": Backwards}, ("task", "task_error"), k=2, quiet=True)
 
 
-def test_the_better_order_is_found_better(compared):
+def test_a_better_ranking_scores_higher(compared):
     good, bad = (compared.cell("same task", "task", name) for name in ("jaccard", "backwards"))
     assert good.quality.ndcg.value == 1.0
     assert compared.minus(good, bad).value == pytest.approx(good.quality.ndcg.value - bad.quality.ndcg.value)
     assert compared.minus(good, bad).value > 0
 
 
-def test_what_is_out_of_the_pool_takes_no_place(compared):
+def test_documents_outside_the_pool_take_no_rank(compared):
     # Episode 1 shares every word with 0, and both are of the asking model: 2 comes first all the same.
     answers = compared.cell("same task", "task", "jaccard").answers
     assert [answer.reciprocal_rank for answer in answers] == [1.0] * 5
 
 
-def test_every_retriever_answers_every_question_of_every_probe_on_every_text(compared):
+def test_every_retriever_answers_every_query_in_every_view(compared):
     sizes = {probe.name: len(probe.questions) for probe in compared.probes}
     assert len(compared.cells) == 3 * 2 * 2
     assert all(cell.quality.queries == len(cell.answers) == sizes[cell.probe] for cell in compared.cells)
@@ -194,7 +178,7 @@ def test_every_retriever_answers_every_question_of_every_probe_on_every_text(com
     }
 
 
-def test_what_a_new_query_costs_is_paid_for_each_timed_query():
+def test_each_timed_query_includes_the_cost_of_a_new_text():
     paid = []
     compare(EPISODES, {"jaccard": Overlap, "free": Overlap}, ("task",), unseen={"jaccard": paid.append}, quiet=True)
     assert paid
@@ -202,7 +186,7 @@ def test_what_a_new_query_costs_is_paid_for_each_timed_query():
 
 
 @pytest.mark.parametrize(
-    ("episodes", "retrievers", "views", "k", "said"),
+    ("episodes", "retrievers", "views", "k", "message"),
     [
         ((), {"a": Overlap}, ("task",), 5, "episodes: got none"),
         (EPISODES, {}, ("task",), 5, "retrievers: got none"),
@@ -211,8 +195,8 @@ def test_what_a_new_query_costs_is_paid_for_each_timed_query():
         (EPISODES, {"a": Overlap}, ("prose",), 5, "match: got 'prose'"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(episodes, retrievers, views, k, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_compared_is_refused(episodes, retrievers, views, k, message):
+    with pytest.raises(ValueError, match=message):
         compare(episodes, retrievers, views, k=k, quiet=True)
 
 
@@ -242,7 +226,7 @@ def test_a_narrow_terminal_hides_no_figure_and_no_name(compared):
     assert texts[0] == texts[1]
 
 
-def test_a_probe_without_questions_is_said_and_draws_nothing():
+def test_a_probe_without_queries_is_reported():
     alone = Recollected(sources=("log",), episodes=EPISODES[:1], unshown=2)
     compared = compare(alone.episodes, {"jaccard": Overlap}, ("task",), quiet=True)
     console = Console(width=100, record=True, file=io.StringIO())
@@ -253,7 +237,7 @@ def test_a_probe_without_questions_is_said_and_draws_nothing():
     assert compared.cells == ()
 
 
-def test_a_table_and_a_figure_hold_the_same_numbers_twice_over(compared, tmp_path):
+def test_table_and_figure_are_reproducible(compared, tmp_path):
     table, picture = save(compared, ["log.jsonl"], tmp_path)
     rows = list(csv.DictReader(table.open()))
     assert len(rows) == len(compared.cells)
@@ -295,22 +279,12 @@ def attempt(code, words="it is wrong", feedback="Tests failed:\nassert twice(2) 
 
 @pytest.fixture
 def transcripts(tmp_path):
+    empty = {"code": "", "feedback": ""}
+    computed = {"recomputed_failed": ["assert thrice(2) == 6"]}
     rows = [
-        row(
-            "twice",
-            "gpt",
-            [
-                attempt("def twice(x):\n    return x"),
-                attempt("def twice(x):\n    return y"),
-                {"code": "", "feedback": ""},
-            ],
-        ),
+        row("twice", "gpt", [attempt("def twice(x):\n    return x"), attempt("def twice(x):\n    return y"), empty]),
         row("twice", "deep", [attempt("def twice(x):\n    return None")]),
-        row(
-            "thrice",
-            "deep",
-            [attempt("def thrice(x):\n    return z", feedback={"recomputed_failed": ["assert thrice(2) == 6"]})],
-        ),
+        row("thrice", "deep", [attempt("def thrice(x):\n    return z", feedback=computed)]),
         row("right", "deep", [attempt("def right(x):\n    return 4", feedback="Tests failed:\nassert right(2) == 4")]),
         row("silent", "deep", [attempt("def silent(x):\n    return 4", feedback="")]),
     ]
@@ -319,7 +293,7 @@ def transcripts(tmp_path):
     return path
 
 
-def test_recorded_failures_become_the_episodes_that_memory_would_keep(transcripts):
+def test_recorded_failures_become_episodes_of_the_memory(transcripts):
     read = recollect([transcripts], workers=1)
     assert (read.sources, read.unshown) == (("log.jsonl.gz",), 2)  # one that passes again, one without an assert
     first, second, other, thrice = read.episodes
@@ -336,11 +310,8 @@ def test_recorded_failures_become_the_episodes_that_memory_would_keep(transcript
     assert contents(read).rows[-1] == ("all", "2 assertion, 2 syntax", "4", "2")
 
 
-def test_only_the_first_rows_are_read_when_asked(transcripts):
+def test_a_limit_reads_only_the_first_rows(transcripts):
     assert {episode.agent_id for episode in recollect([transcripts], limit=1, workers=1).episodes} == {"gpt"}
-
-
-def test_rows_that_were_not_read_are_not_said_to_hold_nothing(transcripts):
     with pytest.raises(ValueError, match="no reflection in the first 0 rows"):
         recollect([transcripts], limit=0)
 
@@ -355,25 +326,19 @@ def test_a_file_without_reflections_is_named(tmp_path):
         recollect([path])
 
 
-@pytest.mark.parametrize(
-    ("feedback", "expected"),
-    [
-        (
-            "Tested passed:\nassert f(0)\n\nTests failed:\nassert f(1) == '#' # output: 2\nassert f(2)",
-            ("assert f(1) == '#'", "assert f(2)"),
-        ),
+def test_failed_tests_are_read_in_every_form():
+    headings = "Tested passed:\nassert f(0)\n\nTests failed:\nassert f(1) == '#' # output: 2\nassert f(2)"
+    lists = {"recomputed_failed": ["assert f(1)"], "recomputed_passed": ["assert f(2)"]}
+    for feedback, failing in (
+        (headings, ("assert f(1) == '#'", "assert f(2)")),
         ("Tests failed:\nself.assertEqual(f(1), 2) # output: 3", ("self.assertEqual(f(1), 2)",)),
-        ({"recomputed_failed": ["assert f(1)"], "recomputed_passed": ["assert f(2)"]}, ("assert f(1)",)),
-        ({"recomputed_failed": None}, ()),
-        ([], ()),
-        (None, ()),
-    ],
-)
-def test_failed_tests_are_read_in_every_form(feedback, expected):
-    assert Feedback.of(feedback).failing == expected
+        (lists, ("assert f(1)",)),
+        *((nothing, ()) for nothing in ({"recomputed_failed": None}, [], None)),
+    ):
+        assert Feedback.of(feedback).failing == failing, feedback
 
 
-def test_the_command_prints_every_probe_and_writes_table_and_figure(transcripts, tmp_path, capsys):
+def test_the_command_prints_probes_and_writes_its_files(transcripts, tmp_path, capsys):
     wanted = ["--retriever", "jaccard", "random", "--match", "task", "task_error", "--out", str(tmp_path / "out")]
     options = command.parser().parse_args([str(transcripts), *wanted, "--json"])
     assert command.retrieval(options) == 0
@@ -387,37 +352,32 @@ def test_the_command_prints_every_probe_and_writes_table_and_figure(transcripts,
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["figure.svg", "table.csv"]
 
 
-def test_a_wrong_name_shows_before_anything_runs(tmp_path):
-    options = command.parser().parse_args([str(tmp_path / "absent.jsonl"), "--match", "prose"])
-    with pytest.raises(ValueError, match="match: got 'prose'"):
-        command.retrieval(options)
-
-
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
+        (["absent.jsonl", "--match", "prose"], "match: got 'prose'"),
         (["absent.jsonl"], "absent.jsonl: got no file, expected transcripts"),
         (["."], "no file, expected transcripts"),
         (["log.jsonl.gz", "--out", "log.jsonl.gz"], "--out: got 'log.jsonl.gz' \\(File exists\\), expected a folder"),
         (["log.jsonl.gz", "--out", "log.jsonl.gz/deeper"], r"\(Not a directory\), expected a folder"),
     ],
 )
-def test_a_wrong_place_shows_before_anything_runs(transcripts, monkeypatch, arguments, said):
+def test_a_wrong_argument_fails_before_any_execution(transcripts, monkeypatch, arguments, message):
     monkeypatch.chdir(transcripts.parent)
     monkeypatch.setattr("experiments._tools.recollected.recollect", lambda *_, **__: pytest.fail("it ran"))
     options = command.parser().parse_args(arguments)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         command.retrieval(options)
 
 
-@pytest.mark.parametrize("wrong", [["--k", "0"], ["--limit", "0"], ["--limit", "-3"], ["--limit", "x"]])
-def test_a_count_of_nothing_is_no_argument(capsys, wrong):
-    with pytest.raises(SystemExit):
-        command.parser().parse_args(["log.jsonl", *wrong])
-    assert f"argument {wrong[0]}: " in capsys.readouterr().err
+def test_counts_are_at_least_one(capsys):
+    for wrong in (["--k", "0"], ["--limit", "0"], ["--limit", "-3"], ["--limit", "x"]):
+        with pytest.raises(SystemExit):
+            command.parser().parse_args(["log.jsonl", *wrong])
+        assert f"argument {wrong[0]}: " in capsys.readouterr().err
 
 
-def test_of_recorded_runs_a_task_is_found_again_by_its_text_and_not_by_chance(recorded_runs):
+def test_in_recorded_runs_a_task_is_retrieved_by_its_text(recorded_runs):
     paths = [recorded_runs / "transcripts" / f"{name}.jsonl.gz" for name in FILES]
     read = recollect(paths, limit=60)
     assert len(read.episodes) > 150

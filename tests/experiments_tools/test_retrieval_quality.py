@@ -9,19 +9,19 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import bootstrap
 
-from experiments._tools.forest import forest
-from experiments._tools.retrieval_quality import Answer, Estimate, answer, difference, effective, quality
+from experiments._tools.output import forest, value_of
+from experiments._tools.retrieval_quality import Answer, answer, difference, quality
 from reflexion_lab.analysis.figures.style import caption
-from reflexion_lab.analysis.stats.intervals import wilson
+from reflexion_lab.analysis.stats.intervals import Estimate, effective, wilson
 
 mpl.use("Agg")
 
 
 def ranking(relevant, of, seed):
-    """A seeded order of `of` documents, of which so many are relevant."""
-    found = [True] * relevant + [False] * (of - relevant)
-    random.Random(seed).shuffle(found)
-    return found
+    """A random ranking of `of` documents, `relevant` of them relevant."""
+    hits = [True] * relevant + [False] * (of - relevant)
+    random.Random(seed).shuffle(hits)
+    return hits
 
 
 def answered(hits, tasks=None):
@@ -41,37 +41,30 @@ def test_ndcg_is_the_discounted_gain_over_the_ideal_one(k):
         assert answer("t", hits, 7 + seed, k).ndcg == pytest.approx(gain / ideal, abs=1e-12), seed
 
 
-def test_measures_of_a_ranking_by_hand():
-    reply = answer("t", [False, True, False, True], relevant=3, k=3)
-    assert reply.hit == 1.0
-    assert reply.reciprocal_rank == 1 / 2
-    assert reply.ndcg == pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3) + 1 / 2))
+@pytest.mark.parametrize(
+    ("hits", "relevant", "k", "measures"),
+    [
+        ([False, True, False, True], 3, 3, (1.0, 1 / 2, (1 / math.log2(3)) / (1 + 1 / math.log2(3) + 1 / 2))),
+        ([False, False, True], 1, 2, (0.0, 1 / 3, 0.0)),  # beyond k only the reciprocal rank counts
+        ([True, True], 2, 5, (1.0, 1.0, 1.0)),
+        ([True], 2, 5, (1.0, 1.0, 1 / (1 + 1 / math.log2(3)))),
+        ([], 1, 5, (0.0, 0.0, 0.0)),
+    ],
+)
+def test_measures_of_a_ranking_by_hand(hits, relevant, k, measures):
+    result = answer("t", hits, relevant, k)
+    assert (result.hit, result.reciprocal_rank, result.ndcg) == pytest.approx(measures)
 
 
-def test_what_lies_beyond_k_counts_for_the_reciprocal_rank_alone():
-    reply = answer("t", [False, False, True], relevant=1, k=2)
-    assert (reply.hit, reply.reciprocal_rank, reply.ndcg) == (0.0, 1 / 3, 0.0)
-
-
-def test_finding_all_that_there_is_is_worth_one():
-    assert answer("t", [True, True], relevant=2, k=5).ndcg == 1.0
-    assert answer("t", [True], relevant=2, k=5).ndcg < 1.0
-
-
-def test_finding_nothing_is_worth_nothing():
-    reply = answer("t", [], relevant=1, k=5)
-    assert (reply.hit, reply.reciprocal_rank, reply.ndcg) == (0.0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize(("found", "relevant", "k"), [([True], 1, 0), ([], 0, 5), ([True, True], 1, 5)])
-def test_an_impossible_ranking_is_refused(found, relevant, k):
+@pytest.mark.parametrize(("hits", "relevant", "k"), [([True], 1, 0), ([], 0, 5), ([True, True], 1, 5)])
+def test_an_impossible_ranking_is_refused(hits, relevant, k):
     with pytest.raises(ValueError, match="expected 1 or more"):
-        answer("t", found, relevant, k)
+        answer("t", hits, relevant, k)
 
 
 def test_hit_interval_is_wilsons_where_every_task_has_one_query():
     result = quality(answered([1.0] * 7 + [0.0] * 3), k=5).hit
-    assert result.value == 0.7
+    assert result.share == 0.7
     assert (result.low, result.high) == wilson(7, 10)
 
 
@@ -82,7 +75,7 @@ def test_queries_that_share_tasks_widen_every_interval():
     shared = quality(answered(each * 6, list(range(30)) * 6), k=5)
     assert (shared.queries, shared.tasks, apart.tasks) == (180, 30, 180)
     for wide, narrow in ((shared.hit, apart.hit), (shared.mrr, apart.mrr), (shared.ndcg, apart.ndcg)):
-        assert wide.value == narrow.value
+        assert value_of(wide) == value_of(narrow)
         assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
@@ -115,11 +108,11 @@ def test_bootstrap_of_clusters_covers_the_mean_that_it_should():
 def test_a_paired_difference_is_narrower_than_the_two_intervals():
     hard = [random.Random(seed).random() for seed in range(60)]
     first, second = answered(hard), answered([value + 0.05 for value in hard])
-    found = difference(first, second, "ndcg")
-    assert found.value == pytest.approx(0.05)
-    assert 0.049 < found.low <= found.high < 0.051
-    back = difference(second, first, "ndcg")
-    assert (back.value, back.low, back.high) == pytest.approx((-found.value, -found.high, -found.low))
+    gain = difference(first, second, "ndcg")
+    assert gain.value == pytest.approx(0.05)
+    assert 0.049 < gain.low <= gain.high < 0.051
+    loss = difference(second, first, "ndcg")
+    assert (loss.value, loss.low, loss.high) == pytest.approx((-gain.value, -gain.high, -gain.low))
 
 
 def test_a_seed_gives_one_interval_and_another_seed_another():
@@ -129,16 +122,16 @@ def test_a_seed_gives_one_interval_and_another_seed_another():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "measure", "said"),
+    ("first", "second", "measure", "message"),
     [
-        (answered([1.0]), answered([1.0], ["other"]), "ndcg", "in one order"),
-        (answered([1.0]), answered([1.0, 1.0]), "ndcg", "in one order"),
+        (answered([1.0]), answered([1.0], ["other"]), "ndcg", "in the same order"),
+        (answered([1.0]), answered([1.0, 1.0]), "ndcg", "in the same order"),
         (answered([1.0]), answered([1.0]), "recall", "expected one of hit"),
         ([], [], "ndcg", "expected at least one"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(first, second, measure, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_pairs_are_refused(first, second, measure, message):
+    with pytest.raises(ValueError, match=message):
         difference(first, second, measure)
 
 
@@ -147,7 +140,7 @@ def test_no_query_has_no_quality():
         quality([], k=5)
 
 
-def test_the_figure_shows_every_value_and_interval_and_its_caption():
+def test_the_figure_shows_every_value_and_its_caption():
     rows = {
         "jaccard": {
             "task": Estimate(value=0.5, low=0.4, high=0.6),

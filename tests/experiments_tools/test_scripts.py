@@ -19,12 +19,12 @@ def test_every_script_is_in_the_list():
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_has_help_and_says_in_one_line_what_is_wrong(script):
-    def said(*words):
-        line = [sys.executable, "-m", script, *words]
+def test_a_script_has_help_and_reports_errors_in_one_line(script):
+    def output(*arguments):
+        line = [sys.executable, "-m", script, *arguments]
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert f"usage: python -m {script}" in said("--help").stdout
-    wrong = said("absent.jsonl")
+    assert f"usage: python -m {script}" in output("--help").stdout
+    wrong = output("absent.jsonl")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: absent.jsonl: ") and wrong.stderr.count("\n") == 1

@@ -44,7 +44,7 @@ def test_the_published_curves_come_out_of_the_logs(recorded_runs):
     }
 
 
-def test_published_runs_and_their_baselines_begin_with_one_and_the_same_trial(recorded_runs):
+def test_published_runs_and_baselines_share_their_first_trial(recorded_runs):
     result = {pairing.second: pairing for pairing in pairings(read_trials([recorded_runs / "trials"]))}
     assert all(pairing.same_start for pairing in result.values())
     alfworld = result["alfworld/reflexion_run_logs"].by_trial
@@ -52,7 +52,7 @@ def test_published_runs_and_their_baselines_begin_with_one_and_the_same_trial(re
     assert all(pair.low <= 0 <= pair.high for name in result if "webshop" in name for pair in result[name].by_trial)
 
 
-def test_runs_are_paired_by_environment_at_each_trial_that_both_have(log, tmp_path):
+def test_runs_are_paired_by_environment_at_common_trials(log, tmp_path):
     log("a", "ab", "abc", name="mine")
     log("b", "b", name="base")
     log("a", name="other", world="elsewhere")
@@ -62,7 +62,7 @@ def test_runs_are_paired_by_environment_at_each_trial_that_both_have(log, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("break_it", "said"),
+    ("break_it", "message"),
     [
         (lambda f: (f / "env_results_trial_0.json").unlink(), "got no env_results_trial_0.json"),
         (lambda f: (f / "env_results_trial_1.json").write_text("{"), "expected a list of objects"),
@@ -73,10 +73,10 @@ def test_runs_are_paired_by_environment_at_each_trial_that_both_have(log, tmp_pa
         ),
     ],
 )
-def test_a_log_that_cannot_be_believed_is_refused_by_file(log, break_it, said):
+def test_a_log_that_cannot_be_believed_is_refused_by_file(log, break_it, message):
     folder = log("a", "ab")
     break_it(folder)
-    with pytest.raises(ValueError, match=said) as raised:
+    with pytest.raises(ValueError, match=message) as raised:
         read_trials([folder])
     assert str(folder) in str(raised.value)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments._tools.uptake import STYLES, Case, read, table, write
+from experiments._tools.output import write_csv
+from experiments._tools.uptake import STYLES, Case, read, table
 from reflexion_lab.analysis.report.sheets import p_value
 from reflexion_lab.records import Recollection
 from tests import builders as make
@@ -21,7 +22,7 @@ def case(task, passed, prompt="default", **fields):
 
 
 @pytest.mark.parametrize(("style", "name"), PROMPTS)
-def test_each_prompt_holds_task_and_solution_and_the_program_where_it_says_so(style, name):
+def test_each_prompt_holds_the_parts_in_its_name(style, name):
     words = make.reflection(root_cause="The order.", what_to_change="Turn:", quoted_code="a = values\nreturn a[::-1]")
     about = {"task_id": "t/1", "task_description": PROMPT, "test_results": "`turned([1, 2])` -> got [1, 2]"}
     episode = make.episode(**about, code=f"{PROMPT}    return wrong(values)\n", reflection=words)
@@ -47,7 +48,7 @@ def test_uptake_is_paired_with_the_styles_default():
 
 def test_a_table_goes_into_a_folder_that_is_not_there_yet(tmp_path):
     path = tmp_path / "results" / "table.csv"
-    write(path, table([case("1", passed=True)]))
+    write_csv(path, table([case("1", passed=True)]))
     assert path.read_text().startswith("style,")
 
 

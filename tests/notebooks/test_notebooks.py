@@ -165,7 +165,7 @@ CUT_SHORT = {
         "model=simulated actor=single_shot model.first=0",
         [
             "Causes of failure that have come back:\n- My program applies an operation to a value",
-            "wisdom that anybody read: 100.0 %",
+            "wisdom entries read at least once: 100.0 %",
             "jaccard | 0 | 0 | 16 | 16",
             "random | 16 | 16 | 16 | 16",
         ],
