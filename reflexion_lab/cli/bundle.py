@@ -5,15 +5,10 @@ from __future__ import annotations
 import argparse
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reflexion_lab.cli import place
 from reflexion_lab.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from reflexion_lab.studies.replay.replay import Sameness
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,6 +41,7 @@ def bundle(options: argparse.Namespace) -> int:
     from reflexion_lab.analysis.report import cells
     from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.storage.postgresql import with_login
+    from reflexion_lab.studies.replay.findings import show
     from reflexion_lab.studies.replay.packing import pack
 
     run = RunFolder.existing(options.run)
@@ -57,7 +53,7 @@ def bundle(options: argparse.Namespace) -> int:
     with place.kept_at(named) if named and place.is_store(named) else nullcontext() as store:
         packed = pack(run, out, options.calls, store)
     console = Console()
-    _show(console, packed.sameness, "Packed, and carried out again")
+    show(packed.verification, console, "Packed and replayed")
     size = sum(packed.members.values())
     packed_to = f"{size / 1e6:.1f} MB in {len(packed.members)} files, packed into {out.stat().st_size / 1e6:.1f} MB"
     summary = f"{packed.calls} calls, {packed_to}"
@@ -84,29 +80,15 @@ def replay(options: argparse.Namespace) -> int:
 
     from reflexion_lab.analysis.report import cells
     from reflexion_lab.cli.place import out_folder
-    from reflexion_lab.studies.replay.replay import replay as carry_out
+    from reflexion_lab.studies.replay.findings import show
+    from reflexion_lab.studies.replay.replay import replay as replayed
 
-    done = carry_out(Path(options.bundle), out_folder(options.out) if options.out else None)
+    done = replayed(Path(options.bundle), out_folder(options.out) if options.out else None)
     console = Console()
-    _show(console, done.sameness, f"Replay of {done.about.run_id}")
+    show(done.verification, console, "Replay")
     if done.folder:
         console.print(cells.line(f"run folder: {done.folder}"), soft_wrap=True)
-    return int(not done.sameness.holds)
-
-
-def _show(console: Console, sameness: Sameness, title: str) -> None:
-    from reflexion_lab.analysis.report import cells
-
-    table = cells.table(title, "compared", "", "how many, or the first difference", names=3)
-    for row in sameness.rows:
-        verdict = cells.line("same", "green") if row.same else cells.line("differs", "bold red")
-        table.add_row(cells.line(row.name), verdict, cells.line(row.told))
-    console.print(table)
-    for note in sameness.notes:
-        console.print(cells.line(f"permitted difference: {note}"))
-    console.print(
-        cells.line(f"FIRST DIFFERENCE: {sameness.first}", "bold red") if sameness.first else "nothing differs"
-    )
+    return int(not done.verification.holds)
 
 
 def check(options: argparse.Namespace) -> int:

@@ -39,7 +39,8 @@ from reflexion_lab.studies.replay.bundle import (
     as_lines,
     copied,
 )
-from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, pools, rerun
+from reflexion_lab.studies.replay.findings import Verification
+from reflexion_lab.studies.replay.replay import Supplies, compare, pools, rerun
 from reflexion_lab.tasks.benchmarks.rows import HUB
 
 NAMES = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions")
@@ -54,7 +55,7 @@ class Packed(NamedTuple):
     calls: int
     members: dict[str, int]
     """Bytes by member."""
-    sameness: Sameness
+    verification: Verification
     """The run against its replay."""
 
 
@@ -85,9 +86,10 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
         if supplies.memory.is_dir():
             shutil.copytree(supplies.memory, used)
         again = rerun(log.manifest, supplies._replace(memory=used), here / "again")
-        sameness = compare(log, figures(log), again.folder, again.problem)
-        if not sameness.holds:
-            raise BundleError(f"{run.path}: its replay differs, so it is not packed: {sameness.first}")
+        verification = compare(run.path, log, figures(log), again)
+        if not verification.holds:
+            reasons = "; ".join(map(str, (verification.disagreements[0], *verification.notes)))
+            raise BundleError(f"{run.path}: its replay differs, so it is not packed: {reasons}")
         members = dict(_members(run, log.manifest, supplies, here / "again"))
     about = About(
         run_id=log.manifest.run_id,
@@ -100,7 +102,7 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
     )
     check_secrets(members, run.path)
     bundle.write(out, about, members)
-    return Packed(out, members["calls.jsonl"].count(b"\n"), {k: len(v) for k, v in members.items()}, sameness)
+    return Packed(out, members["calls.jsonl"].count(b"\n"), {k: len(v) for k, v in members.items()}, verification)
 
 
 def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, store: Store | None) -> Supplies:

@@ -22,11 +22,11 @@ from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Grade, Manifest, Task
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import DIGESTS, RunFolder, digests, sealed
+from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, sealed
 from reflexion_lab.runner.folder.manifest import config_digest, former_digest, resumed, versions
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
-from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, unlike
+from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, equal_items, unlike
 from reflexion_lab.studies.replay.verify_records import FIGURES, Lines, loops, metrics, read, verdicts
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.sandbox.cached import measured
@@ -109,7 +109,7 @@ def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Find
     except (OSError, ValueError, ImportError, RuntimeError) as problem:
         return None, Finding(name=name, unchecked=f"it cannot be loaded here: {one_line(problem)}")
     same = equal(name, benchmark.digest, manifest.benchmark_digest, "manifest.json, benchmark_digest")
-    same = msgspec.structs.replace(same, told=same.told[:16])
+    same = msgspec.structs.replace(same, value=same.value[:16])
     if len(benchmark) != manifest.n_expected and "recorded" not in manifest.config:
         wrong = unlike("manifest.json, n_expected", manifest.n_expected, f"{len(benchmark)}, by its config")
         same = msgspec.structs.replace(same, disagreements=(*same.disagreements, wrong))
@@ -124,7 +124,7 @@ def _hidden_tests(lines: Lines, benchmark: Benchmark) -> Finding:
         for grade in lines.grades
         if grade.checks_total != hidden.get(grade.task_id)
     ]
-    return Finding(name="hidden tests", told=f"{len(hidden)} tasks", disagreements=tuple(wrong))
+    return Finding(name="hidden tests", value=f"{len(hidden)} tasks", disagreements=tuple(wrong))
 
 
 def _execute(folder: Path, so_far: list[Finding], benchmark: Benchmark | None, sample: int | None) -> Finding:
@@ -163,16 +163,11 @@ def of_files(folder: Path) -> Finding:
     name, then = "files (SHA-256)", sealed(folder)
     if then is None:
         return _bundled(name, folder)
-    now = digests(folder)
-    wrong = []
-    for file in sorted(then.keys() | now.keys()):
-        here, before = now.get(file), then.get(file)
-        if here != before:
-            sides = [
-                f"{entry.sha256[:16]}…, {entry.lines} lines" if entry else "no such file" for entry in (here, before)
-            ]
-            wrong.append(unlike(file, *sides))
-    return Finding(name=name, told=f"{len(then)} files", disagreements=tuple(wrong))
+    return equal_items(name, digests(folder), then, f"{len(then)} files", text=_digest_text)
+
+
+def _digest_text(digest: Digest) -> str:
+    return f"{digest.sha256[:16]}…, {digest.lines} lines"
 
 
 def _bundled(name: str, folder: Path) -> Finding:
@@ -181,12 +176,9 @@ def _bundled(name: str, folder: Path) -> Finding:
         return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished, or of an earlier version")
     members = msgspec.json.decode(path.read_bytes(), type=About).members
     now = {name: sha256((folder / name).read_bytes()) for name in members if (folder / name).is_file()}
-    wrong = [
-        unlike(file, f"{now.get(file, 'no such file')[:16]}", f"{digest[:16]}…")
-        for file, digest in members.items()
-        if now.get(file) != digest
-    ]
-    return Finding(name=name, told=f"{len(members)} members of the bundle", disagreements=tuple(wrong))
+    return equal_items(
+        name, now, members, f"{len(members)} members of the bundle", text=lambda digest: f"{digest[:16]}…"
+    )
 
 
 def of_config(manifest: Manifest) -> list[Finding]:
@@ -211,18 +203,15 @@ def of_prompts(manifest: Manifest) -> Finding:
     then, now = manifest.prompt_digests, installed()
     if not then:
         return Finding(name="prompts", unchecked="the manifest names none")
-    wrong = [
-        unlike(f"prompt {name}", now.get(name, "none here"), digest)
-        for name, digest in then.items()
-        if now.get(name) != digest
-    ]
-    return Finding(name="prompts", told=f"{len(then)} templates", disagreements=tuple(wrong))
+    return equal_items(
+        "prompts", {name: now[name] for name in then if name in now}, then, f"{len(then)} templates", "prompt "
+    )
 
 
 def of_study(folder: Path, manifest: Manifest) -> Finding:
     """The copy of the registered study against the digest in the manifest."""
     disagreements = tuple(_study(folder / registration.FILE, manifest))
-    return Finding(name="study", told=manifest.study or "none", disagreements=disagreements)
+    return Finding(name="study", value=manifest.study or "none", disagreements=disagreements)
 
 
 def _study(path: Path, manifest: Manifest) -> Iterator[Disagreement]:
@@ -289,7 +278,7 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
         if getattr(case.then, field) != getattr(now, field)
     ]
     of = f" of {len(log.grades)}" if n is not None else ""
-    return Finding(name=EXECUTED, told=f"{len(cases)}{of} programs", disagreements=tuple(wrong))
+    return Finding(name=EXECUTED, value=f"{len(cases)}{of} programs", disagreements=tuple(wrong))
 
 
 def _chosen(log: Log, n: int | None) -> list[tuple[Attempt, Grade]]:

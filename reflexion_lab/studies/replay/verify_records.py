@@ -78,7 +78,7 @@ def read(folder: Path) -> Lines:
         of("resumptions.jsonl", Resumption),
     )
     count = sum(len(records) for records in files)
-    finding = Finding(name="lines", told=f"{count} records", disagreements=tuple(wrong))
+    finding = Finding(name="lines", value=f"{count} records", disagreements=tuple(wrong))
     return Lines(*files, finding, tuple(torn))
 
 
@@ -99,7 +99,7 @@ def loops(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Atte
 
 
 def _counted(name: str, n: int, wrong: Iterable[Disagreement]) -> Finding:
-    return Finding(name=name, told=str(n), disagreements=tuple(wrong))
+    return Finding(name=name, value=str(n), disagreements=tuple(wrong))
 
 
 def _ended(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
@@ -217,7 +217,7 @@ def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]
     for attempt in every:
         where = f"{attempt.task_id}, attempt {attempt.number}"
         wrong += _unlike_checks(where, attempt.evaluation, evaluator, is_ours)
-    return Finding(name="feedback verdicts", told=str(len(every)), disagreements=tuple(wrong))
+    return Finding(name="feedback verdicts", value=str(len(every)), disagreements=tuple(wrong))
 
 
 def _unlike_checks(where: str, evaluation: Evaluation, evaluator: object, is_ours: bool) -> Iterator[Disagreement]:
@@ -285,7 +285,7 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
         for at, before, after in differences(then, now)
         if at not in absent
     )
-    return Finding(name=FIGURES, told=f"{_leaves(now)} figures", disagreements=wrong), absent
+    return Finding(name=FIGURES, value=f"{_leaves(now)} figures", disagreements=wrong), absent
 
 
 def _plain(text: str) -> Any:

@@ -63,13 +63,12 @@ def changed(path, out, name, change):
 def test_a_replay_is_the_same_to_the_last_digit(small, tmp_path):
     run, path = small
     replayed = replay(path, tmp_path / "replays")
-    assert replayed.sameness.holds
-    assert replayed.sameness.first == ""
+    assert replayed.verification.holds
     then, now = Log.read(run), Log.read(RunFolder.existing(replayed.folder))
     assert canonical_bytes(then) == canonical_bytes(now)
     assert figures(then) == figures(now) == replayed.about.figures
     assert (replayed.folder / "summary.json").is_file()
-    assert [row.name for row in replayed.sameness.rows][:3] == ["tasks", "prompts", "study"]
+    assert [finding.name for finding in replayed.verification.findings][:3] == ["tasks", "prompts", "study"]
 
 
 def test_exactly_the_calls_of_the_run_are_packed(small, tmp_path):
@@ -111,7 +110,7 @@ def test_a_served_run_replays_without_network_key_or_packages(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert main(["replay", "run.zip"]) == 0
-    assert "nothing differs" in capsys.readouterr().out
+    assert "nothing disagrees" in capsys.readouterr().out
     about, members = bundle.read(Path("run.zip"))
     assert about.contexts == {"actor": 900, "reflector": 0}
     assert about.figures["usage"]["actor"]["cost"] > 0
@@ -133,7 +132,7 @@ def test_records_read_from_earlier_runs_are_packed(tmp_path):
     began, then = run.beginning, Log.read(run)
     here.rename(tmp_path / "gone")
     replayed = replay(path, tmp_path / "replays")
-    assert replayed.sameness.holds
+    assert replayed.verification.holds
     assert RunFolder.existing(replayed.folder).beginning == began
     assert [name for attempt in then.every for name in attempt.recalled if run.path.name not in name]
 
@@ -161,7 +160,7 @@ def test_benchmark_file_pool_and_study_are_packed(tmp_path):
     path = pack(run, tmp_path / "run.zip").path
     here.rename(tmp_path / "gone")
     replayed = replay(path, tmp_path / "replays")
-    assert replayed.sameness.holds
+    assert replayed.verification.holds
     assert RunFolder.existing(replayed.folder).manifest.study == "travels"
     members = bundle.read(path)[1]
     assert members["data/my tasks.jsonl"].decode() == tasks
@@ -189,7 +188,7 @@ def test_vectors_are_packed_so_a_replay_needs_no_weights(tmp_path, monkeypatch):
     path = pack(run, tmp_path / "run.zip").path
     monkeypatch.setattr(minilm, "MiniLM", None)
     assert "embeddings.jsonl" in bundle.read(path)[1]
-    assert replay(path).sameness.holds
+    assert replay(path).verification.holds
 
 
 def in_first_attempt(change):
@@ -214,13 +213,13 @@ def without_last_line(content):
     ("member", "change", "message"),
     [
         ("attempts.jsonl", in_first_attempt(timed_out), "a time-out"),
-        ("calls.jsonl", without_last_line, r"calls: .*(attempt \d|attempts\[\d\])"),
+        ("calls.jsonl", without_last_line, r"attempts\[\d\]|calls: got .*while .*attempt \d"),
     ],
 )
 def test_the_first_difference_of_a_replay_is_named(small, tmp_path, member, change, message):
-    sameness = replay(changed(small[1], tmp_path / "bad.zip", member, change)).sameness
-    assert not sameness.holds
-    assert re.search(message, sameness.first)
+    verification = replay(changed(small[1], tmp_path / "bad.zip", member, change)).verification
+    assert not verification.holds
+    assert re.search(message, "; ".join(map(str, [verification.disagreements[0], *verification.notes])))
 
 
 def test_a_changed_attempt_is_a_difference_of_the_replay(small, tmp_path, capsys):
@@ -228,17 +227,16 @@ def test_a_changed_attempt_is_a_difference_of_the_replay(small, tmp_path, capsys
     path = changed(small[1], tmp_path / "bad.zip", "attempts.jsonl", change)
     assert main(["replay", str(path)]) == 1
     out = " ".join(capsys.readouterr().out.split())
-    assert "differs" in out
-    assert f"{next(iter(small[0].attempts))}, [0].evaluation.reward: 0.875 then, 0.0 here" in out
+    task = next(iter(small[0].attempts))
+    assert f"DISAGREES: {task}, attempts[0].evaluation.reward: got 0.0, expected 0.875" in out
 
 
 def test_a_changed_figure_is_a_difference_of_the_replay(small, tmp_path):
     about, members = bundle.read(small[1])
     wrong = {**about.figures, "pass_at_1": {**about.figures["pass_at_1"], "k": 3}}
     bundle.write(tmp_path / "bad.zip", replace(about, figures=wrong), members)
-    sameness = replay(tmp_path / "bad.zip").sameness
-    assert "pass_at_1: k: 3 then, 0 here" in sameness.first
-    assert not sameness.holds
+    (disagreement,) = replay(tmp_path / "bad.zip").verification.disagreements
+    assert str(disagreement) == "headline figures.pass_at_1.k: got 0, expected 3"
 
 
 def test_a_request_without_its_key_is_refused(small, tmp_path):

@@ -295,7 +295,7 @@ def test_a_bundle_verifies_packed_unpacked_and_replayed(run, tmp_path):
     packed = pack(RunFolder.existing(run), tmp_path / "a.zip").path
     verification = verify(packed, execute=True)
     assert verification.holds, places(verification)
-    assert "members of the bundle" in verification.findings[0].told
+    assert "members of the bundle" in verification.findings[0].value
     _, members = read_bundle(packed)
     unpack(members, tmp_path / "there")
     assert verify(tmp_path / "there").holds
