@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Attempt, Critique, Message, Step, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.tracking import traces as trace_writing
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
-from reflexion_lab.studies.tracking.traces import AFTER, Trace, TraceWriter, sampled, traces
+from reflexion_lab.studies.tracking.traces import AFTER, Trace, sampled, traces
 
 Run = Callable[..., Path]
 Traced = Callable[[], list[Any]]
@@ -46,8 +47,8 @@ def timed(attempt: Attempt, acted: float, evaluated: float, reflected: float) ->
 
 def test_an_attempt_is_actor_evaluator_and_reflector(run: Run) -> None:
     first, second, last = traces_of(log_of(run(solved_at=(3,), n_expected=1)), ["t/0"])
-    assert [inner.name for inner in first.span.inner] == ["actor", "evaluator", "reflector"]
-    assert [inner.name for inner in last.span.inner] == ["actor", "evaluator"]  # nothing to reflect on
+    assert [span.name for span in first.spans[1:]] == ["actor", "evaluator", "reflector"]
+    assert [span.name for span in last.spans[1:]] == ["actor", "evaluator"]  # nothing to reflect on
     assert (first.tags["attempt"], second.tags["attempt"], last.tags["attempt"]) == ("1", "2", "3")
 
 
@@ -55,9 +56,9 @@ def test_steps_follow_each_other_without_a_gap(run: Run) -> None:
     log = log_of(run(solved_at=(0,), n_expected=1))
     log = changed(log, timed(log.attempts["t/0"][0], 1.0, 0.25, 0.5))
     (trace,) = traces_of(log, ["t/0"])
-    times = [(placed.began - BEGAN, placed.began - BEGAN + placed.span.lasted) for placed in trace.placed]
+    times = [(span.began - BEGAN, span.ended - BEGAN) for span in trace.spans]
     assert times == [(0, 1_750_000_000), (0, 10**9), (10**9, 1_250_000_000), (1_250_000_000, 1_750_000_000)]
-    assert [placed.parent for placed in trace.placed] == [None, 0, 0, 0]
+    assert [span.parent for span in trace.spans] == [None, 0, 0, 0]
 
 
 def test_turns_of_an_actor_are_within_it_and_cost_is_counted_once(run: Run) -> None:
@@ -69,12 +70,13 @@ def test_turns_of_an_actor_are_within_it_and_cost_is_counted_once(run: Run) -> N
     steps = (step, replace(step, critique=critique))
     trajectory = replace(attempt.trajectory, steps=steps, usage=own + own, others={"critic": critics})
     (trace,) = traces_of(changed(log, replace(attempt, trajectory=trajectory)), ["t/0"])
-    actor = trace.span.inner[0]
-    assert [inner.name for inner in actor.inner] == ["step 1: run_tests", "step 2: run_tests"]
-    assert sum((placed.span.usage for placed in trace.placed), Usage()) == own + own + critics
-    assert json.loads(actor.inner[0].inputs)["messages"] == [{"role": "user", "content": "go"}]
-    assert json.loads(actor.inner[1].outputs)["critique"]["issues"] == ["off by one"]
-    assert actor.lasted == 2 * 10**9
+    _, actor, first, second, _ = trace.spans
+    assert (first.name, second.name) == ("step 1: run_tests", "step 2: run_tests")
+    assert first.parent == second.parent == trace.spans.index(actor)
+    assert sum((span.usage for span in trace.spans), Usage()) == own + own + critics
+    assert json.loads(first.inputs)["messages"] == [{"role": "user", "content": "go"}]
+    assert json.loads(second.outputs)["critique"]["issues"] == ["off by one"]
+    assert actor.ended - actor.began == 2 * 10**9
 
 
 def test_the_hidden_verdict_is_a_tag_and_nowhere_in_the_spans(run: Run) -> None:
@@ -82,7 +84,7 @@ def test_the_hidden_verdict_is_a_tag_and_nowhere_in_the_spans(run: Run) -> None:
     grades = {key: replace(grade, outcome="hidden-word") for key, grade in log.grades.items()}
     for trace in traces_of(replace(log, grades=grades), ["t/0"]):
         assert trace.tags[AFTER] == "hidden-word"
-        assert "hidden-word" not in "".join(placed.span.inputs + placed.span.outputs for placed in trace.placed)
+        assert "hidden-word" not in "".join(span.inputs + span.outputs for span in trace.spans)
 
 
 def test_prompt_reply_and_feedback_are_there_word_for_word(run: Run) -> None:
@@ -92,7 +94,7 @@ def test_prompt_reply_and_feedback_are_there_word_for_word(run: Run) -> None:
     trajectory = replace(attempt.trajectory, messages=prompt, reply="def f(): …")
     evaluation = replace(attempt.evaluation, feedback="f(1) was 2")
     (trace,) = traces_of(changed(log, replace(attempt, trajectory=trajectory, evaluation=evaluation)), ["t/0"])
-    actor, evaluator, reflector = trace.span.inner
+    _, actor, evaluator, reflector = trace.spans
     assert json.loads(actor.inputs)["messages"][0]["content"] == "Write ‘f’\nnow"
     assert json.loads(actor.outputs)["reply"] == "def f(): …"
     assert json.loads(evaluator.outputs)["feedback"] == json.loads(reflector.inputs)["feedback"] == "f(1) was 2"
@@ -103,7 +105,7 @@ def test_no_log_in_of_an_address_is_in_a_trace(run: Run) -> None:
     attempt = log.attempts["t/0"][0]
     trajectory = replace(attempt.trajectory, reply="see http://someone:hunter2@host:8000/v1")
     (trace,) = traces_of(changed(log, replace(attempt, trajectory=trajectory)), ["t/0"])
-    text = "".join(placed.span.inputs + placed.span.outputs for placed in trace.placed)
+    text = "".join(span.inputs + span.outputs for span in trace.spans)
     assert "http://host:8000/v1" in text
     assert "hunter2" not in text + "".join(trace.tags.values())
 
@@ -213,10 +215,10 @@ def test_a_failure_within_traces_leaves_the_former_run(
     tracker.track(path)
     (former,) = logged()
 
-    def broken(*_: object) -> int:
+    def broken(*_: object, **__: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(TraceWriter, "write", broken)
+    monkeypatch.setattr(trace_writing, "write", broken)
     with pytest.raises(TrackerError, match=r"no space left.*the run is safe in its folder"):
         showing(tracker, 1.0).track(path)
     assert [job.info.run_id for job in logged()] == [former.info.run_id]
@@ -225,4 +227,4 @@ def test_a_failure_within_traces_leaves_the_former_run(
 @pytest.mark.parametrize(("arguments", "key"), [((-0.1,), "traces"), ((1.5,), "traces"), ((1.0, 0), "max_traces")])
 def test_an_impossible_share_or_cap_is_refused(arguments: tuple[float, int], key: str) -> None:
     with pytest.raises(ValueError, match=rf"tracker\.{key}: "):
-        TraceWriter(*arguments)
+        MlflowTracker("sqlite:///some.db", "trial", None, "127.0.0.1", 5000, *arguments)
