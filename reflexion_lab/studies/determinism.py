@@ -276,7 +276,7 @@ def show(result: Determinism, console: Console) -> None:
 
     title = f"Equal calls, {result.prompts} prompts of {plain(result.benchmark)} × {result.repeats}: shares in %"
     columns = ("prompts that\ndiffer", "pairs that\ndiffer", "pairs, same\nprogram", "differ\nfrom")
-    table = cells.table(title, "asked", *columns)
+    table = cells.table(title, "condition", *columns)
     for condition in result.conditions:
         rate, differences = condition.differing, condition.first_differences
         row = (

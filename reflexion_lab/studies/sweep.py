@@ -208,7 +208,7 @@ def carry_out_cell(cfg: Config, number: int) -> float:
 
 
 def elsewhere(number: int) -> CellState:
-    return CellState(number=number, status="elsewhere", problem="another process runs this very cell")
+    return CellState(number=number, status="elsewhere", problem="another process is running this cell")
 
 
 def _carried_out(cfg: Config, number: int, folder: Path) -> CellState:
@@ -271,7 +271,7 @@ def launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell
             pending = [cell for cell in pending if cell.number in again]
             if pending:
                 numbers = ", ".join(str(cell.number) for cell in pending)
-                print(f"lost before they ended, now begun again: cells {numbers}", file=sys.stderr)
+                print(f"lost, now restarted: cells {numbers}", file=sys.stderr)
 
 
 def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[CellState]:
@@ -286,7 +286,7 @@ def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[C
         elif sweep.is_elsewhere(cell.number):  # the newest state was written by another command
             state = elsewhere(cell.number)
         else:
-            message = f"its process was lost ({problem or 'no word of it'}); the same command goes on with the cell"
+            message = f"its process was lost ({problem or 'reason unknown'}); the same command resumes the cell"
             state = replace(state, status="lost", problem=message)
             lost.append(state)
         _note(sweep, state)
@@ -299,14 +299,14 @@ def _note(sweep: Sweep, state: CellState) -> None:
 
 def _check(cells: Sequence[Cell], sweep_id: str) -> None:
     if not cells:
-        raise ConfigError("sweep", "no cell", "one at least")
+        raise ConfigError("sweep", "no cell", "at least one")
     if sweep_id and (Path(sweep_id).name != sweep_id or sweep_id.startswith(".")):
         raise ConfigError("sweep_id", repr(sweep_id), "the name of a folder in RUN_ROOT/sweeps")
     for key in ("run_root", "sweep_id", "resume"):
         if any(cell.cfg[key] != cells[0].cfg[key] for cell in cells):
             raise ConfigError(key, "several values in one sweep", "one for all of its cells")
     if cells[0].cfg.resume is not None:
-        raise ConfigError("resume: a sweep's cells go on where they stopped by themselves", hint="leave it out")
+        raise ConfigError("resume: the same command resumes a sweep", hint="leave it out")
 
 
 def name_of(cells: Sequence[Cell]) -> str:

@@ -219,28 +219,20 @@ def test_cells_that_share_a_store_are_warned_of(grid):
     assert initial_episodes(swept)[0] == 0 < initial_episodes(swept)[1]
 
 
-def test_the_same_sweep_again_makes_no_call_and_no_run(grid, tmp_path):
-    first = sweep(grid(recall__omega=[0, 1]), quiet=True)
+def test_a_finished_cell_is_kept_until_its_prompts_change(grid, tmp_path):
+    (plain,) = sweep(grid(), quiet=True).runs
+    first = sweep(grid(recall__omega=[1, 0]), quiet=True)
+    assert statuses(first) == ["kept", "done"]
+    assert first.runs[0] == plain
     calls = calls_in(tmp_path / "runs")
-    second = sweep(grid(recall__omega=[0, 1]), quiet=True)
-    assert second.sweep_id == first.sweep_id
+    second = sweep(grid(recall__omega=[1, 0]), quiet=True)
+    assert (second.sweep_id, second.runs) == (first.sweep_id, first.runs)
     assert statuses(second) == ["kept", "kept"]
-    assert second.runs == first.runs
     assert calls_in(tmp_path / "runs") == calls
     assert len(list((tmp_path / "runs").glob("*/manifest.json"))) == 2
-
-
-def test_a_plain_run_of_the_same_config_is_a_finished_cell(grid):
-    plain = sweep(grid(), quiet=True)
-    wider = sweep(grid(recall__omega=[1, 0]), quiet=True)
-    assert statuses(wider) == ["kept", "done"]
-    assert wider.runs[0] == plain.runs[0]
-
-
-def test_another_prompt_makes_a_finished_cell_new(grid):
-    manifest = sweep(grid(), quiet=True).runs[0] / "manifest.json"
+    manifest = plain / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "prompt_digests": {"reflect": "another"}}))
-    assert statuses(sweep(grid(), quiet=True)) == ["done"]
+    assert statuses(sweep(grid(recall__omega=[1, 0]), quiet=True)) == ["done", "kept"]
 
 
 SUM = {
@@ -333,7 +325,7 @@ def test_a_failing_cell_affects_no_other(grid):
         ({"sweep_id": "../../x"}, "sweep_id: got '../../x', expected the name of a folder"),
         ({"sweep_id": ["one", "two"]}, "sweep_id: got several values in one sweep, expected one"),
         ({"run_root": ["one", "two"]}, "run_root: got several values in one sweep, expected one"),
-        ({"resume": "runs/earlier"}, "resume: a sweep's cells go on where they stopped"),
+        ({"resume": "runs/earlier"}, "resume: the same command resumes a sweep"),
     ],
 )
 def test_a_sweep_lies_in_one_place(grid, more, message):

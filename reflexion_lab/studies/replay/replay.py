@@ -90,8 +90,7 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
 def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path) -> dict[str, Any]:
     """The config of a run with models, paths and data replaced by recorded ones."""
     config: dict[str, Any] = updated(manifest.config)
-    prints = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
-    nodes = {role: _model(supplies, role, fingerprint, manifest.slots) for role, fingerprint in prints.items()}
+    nodes = {role: _model(supplies, role, name, manifest.slots) for role, name in fingerprints(manifest).items()}
     config |= {
         "model": nodes.pop("actor"),
         "roles": nodes,
@@ -123,6 +122,11 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
     for node in pools(config):
         node["pool"] = list(supplies.pool)
     return config
+
+
+def fingerprints(manifest: Manifest) -> dict[str, str]:
+    """Fingerprints of models by role."""
+    return {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
 
 
 def _model(supplies: Supplies, role: str, fingerprint: str, slots: int) -> dict[str, Any]:

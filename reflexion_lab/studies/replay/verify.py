@@ -6,7 +6,7 @@ import json
 import random
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, diges
 from reflexion_lab.runner.folder.manifest import config_digest, former_digest, resumed, versions
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
-from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, equal_items, unlike
+from reflexion_lab.studies.replay.findings import Finding, Verification, equal, equal_items, unlike
 from reflexion_lab.studies.replay.verify_records import FIGURES, Lines, loops, metrics, read, verdicts
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.sandbox.cached import measured
@@ -69,36 +69,36 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
             lines.finding,
         ]
         notes = resumed(manifest, lines.resumptions)
-        notes += [f"a torn line, which counts for nothing: {where}" for where in lines.torn]
+        notes += [f"a torn line, which is not counted: {where}" for where in lines.torn]
         if lines.finding.disagreements:
             findings.append(Finding(name=FIGURES, unchecked="records cannot be read"))
         else:
-            more, remarks = _records(folder, lines, manifest, benchmark)
-            findings += more
-            notes += remarks
+            findings += _records(folder, lines, manifest, benchmark)
+            log, figures, absent = _figures(folder)
+            findings.append(figures)
+            if absent:
+                notes.append(f"{', '.join(absent)}: not in summary.json, which an earlier version wrote")
             if execute:
-                findings.append(_execute(folder, findings, benchmark, sample))
+                findings.append(executed(log, benchmark, sample))
     notes += _versions(manifest)
     return Verification(run=str(path), run_id=manifest.run_id, findings=tuple(findings), notes=tuple(notes))
 
 
-def _records(
-    folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmark | None
-) -> tuple[list[Finding], list[str]]:
+def _records(folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmark | None) -> list[Finding]:
     run = RunFolder(folder)
     attempts = run.attempts
-    findings = loops(lines, manifest, attempts)
-    findings.append(
-        verdicts({task: history for task, history in attempts.items() if task in run.results}, manifest.config)
-    )
-    if benchmark is not None:
-        findings.append(_hidden_tests(lines, benchmark))
+    finished = {task: history for task, history in attempts.items() if task in run.results}
+    findings = [*loops(lines, manifest, attempts), verdicts(finished, manifest.config)]
+    return [*findings, _hidden_tests(lines, benchmark)] if benchmark else findings
+
+
+def _figures(folder: Path) -> tuple[Log | None, Finding, Sequence[str]]:
+    """The run, or None if records are missing; the finding on its figures; and the fields that are not in the file."""
     try:
-        figures, absent = metrics(folder, Log.read(run))
-    except FolderError as problem:  # what is missing is told above
-        return [*findings, Finding(name=FIGURES, unchecked=str(problem))], []
-    remarks = [f"{', '.join(absent)}: not in summary.json, which an earlier version wrote"] if absent else []
-    return [*findings, figures], remarks
+        log = Log.read(RunFolder(folder))
+        return log, *metrics(folder, log)
+    except FolderError as problem:
+        return None, Finding(name=FIGURES, unchecked=str(problem)), ()
 
 
 def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Finding]:
@@ -125,14 +125,6 @@ def _hidden_tests(lines: Lines, benchmark: Benchmark) -> Finding:
         if grade.checks_total != hidden.get(grade.task_id)
     ]
     return Finding(name="hidden tests", value=f"{len(hidden)} tasks", disagreements=tuple(wrong))
-
-
-def _execute(folder: Path, so_far: list[Finding], benchmark: Benchmark | None, sample: int | None) -> Finding:
-    if benchmark is None:
-        return Finding(name=EXECUTED, unchecked="its benchmark is not here")
-    if any(finding.name == FIGURES and finding.unchecked.startswith(str(folder)) for finding in so_far):
-        return Finding(name=EXECUTED, unchecked="records are missing")
-    return executed(Log.read(RunFolder(folder)), benchmark, sample)
 
 
 def _versions(then: Manifest) -> Iterator[str]:
@@ -210,24 +202,19 @@ def of_prompts(manifest: Manifest) -> Finding:
 
 def of_study(folder: Path, manifest: Manifest) -> Finding:
     """The copy of the registered study against the digest in the manifest."""
-    disagreements = tuple(_study(folder / registration.FILE, manifest))
-    return Finding(name="study", value=manifest.study or "none", disagreements=disagreements)
-
-
-def _study(path: Path, manifest: Manifest) -> Iterator[Disagreement]:
+    path, value = folder / registration.FILE, manifest.study or "none"
     if path.exists() is not bool(manifest.study_digest):
-        yield unlike(registration.FILE, "a file" if path.exists() else "no file", manifest.study or "no study")
-        return
+        return equal("study", "a file" if path.exists() else "no file", manifest.study or "no study", registration.FILE)
     if not manifest.study_digest:
-        return
+        return Finding(name="study", value=value)
     try:
         study = registration.read(path)
     except ValueError as problem:
-        yield unlike(registration.FILE, str(problem), f"the study {manifest.study}")
-        return
-    for field, expected in (("digest", manifest.study_digest), ("name", manifest.study)):
-        if getattr(study, field) != expected:
-            yield unlike(f"{registration.FILE}, {field}", getattr(study, field), expected)
+        return equal("study", str(problem), f"the study {manifest.study}", registration.FILE)
+    expected = {"digest": manifest.study_digest, "name": manifest.study}
+    return equal_items(
+        "study", {field: getattr(study, field) for field in expected}, expected, value, f"{registration.FILE}, "
+    )
 
 
 class _Case(NamedTuple):
@@ -236,10 +223,11 @@ class _Case(NamedTuple):
     attempt: Attempt
     then: Grade
     task: Task
-    program: str
+    is_lenient: bool
+    """Whether the run was imported with its programs repaired."""
 
 
-def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
+def executed(log: Log | None, benchmark: Benchmark | None, n: int | None) -> Finding:
     """Execute every graded attempt again, or `n` random ones. Verdicts with a harness error are left out.
 
     A time-out on one side only counts after another, longer try.
@@ -249,6 +237,10 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
     HarnessError
         The sandbox is broken.
     """
+    if benchmark is None:
+        return Finding(name=EXECUTED, unchecked="its benchmark is not here")
+    if log is None:
+        return Finding(name=EXECUTED, unchecked="records are missing")
     chosen = _chosen(log, n)
     recorded = log.manifest.config.get("recorded")
     node = log.manifest.config.get("sandbox")
@@ -256,16 +248,11 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
     with StoredPrograms(limits=msgspec.convert(limits or {}, Limits)) as programs:
         ids = sorted({attempt.task_id for attempt, _ in chosen})
         chosen_tasks = tuple(benchmark.only(ids)) if ids else ()
-        if (
-            "recorded" not in log.manifest.config
-        ):  # the run measured the cost of canonical solutions; importing measures nothing
+        if recorded is None:  # a run measured the cost of canonical solutions; an import measured nothing
             chosen_tasks, _ = measured(chosen_tasks, programs.sandbox, programs.workers)
         tasks = {task.task_id: task for task in chosen_tasks}
-        is_lenient = isinstance(recorded, dict) and recorded.get("lenient")
-        cases = []
-        for attempt, grade in chosen:
-            task, program = tasks[attempt.task_id], attempt.trajectory.solution
-            cases.append(_Case(attempt, grade, task, lenient(program, task) if is_lenient else program))
+        is_lenient = isinstance(recorded, dict) and bool(recorded.get("lenient"))
+        cases = [_Case(attempt, grade, tasks[attempt.task_id], is_lenient) for attempt, grade in chosen]
         grades = programs.map(_grade, cases, again=_is_about_time)
     wrong = [
         unlike(
@@ -290,7 +277,8 @@ def _chosen(log: Log, n: int | None) -> list[tuple[Attempt, Grade]]:
 
 
 def _grade(sandbox: Sandbox, case: _Case) -> Grade:
-    return graded(sandbox, case.task, case.attempt.number, case.program)
+    program = case.attempt.trajectory.solution
+    return graded(sandbox, case.task, case.attempt.number, lenient(program, case.task) if case.is_lenient else program)
 
 
 def _is_about_time(case: _Case, now: Grade) -> bool:

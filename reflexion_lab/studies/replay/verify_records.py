@@ -106,7 +106,7 @@ def _ended(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Att
     counts = Counter(result.task_id for result in lines.results)
     yield from (unlike(f"{task}, results", n, 1) for task, n in counts.items() if n > 1)
     if len(counts) != manifest.n_expected:
-        yield unlike("tasks with a result", len(counts), f"{manifest.n_expected}; an unfinished run goes on by resume=")
+        yield unlike("tasks with a result", len(counts), f"{manifest.n_expected}; finish the run with resume=")
     for task in attempts.keys() - counts.keys() if len(counts) == manifest.n_expected else ():
         yield unlike(f"{task}, attempts", len(attempts[task]), "none, since it has no result")
 
@@ -117,7 +117,7 @@ def _numbered(
     last: Counter[str] = Counter()
     for attempt in lines.attempts:
         task = attempt.task_id
-        if attempt.number not in (1, last[task] + 1):  # 1: a loop that was broken off begins anew
+        if attempt.number not in (1, last[task] + 1):  # 1: an interrupted loop is restarted
             yield unlike(f"{task}, attempt after {last[task]}", attempt.number, last[task] + 1)
         last[task] = attempt.number
     for task, history in by_task.items():
@@ -173,14 +173,14 @@ def _graded(
     for grade in lines.grades:
         where = f"{grade.task_id}, grade of attempt {grade.number}"
         if (grade.task_id, grade.number) not in known:
-            yield unlike(where, "no such attempt", "a grade of one that was made")
+            yield unlike(where, "no such attempt", "a grade of an attempt in the log")
         elif grade.sealed is (grade.number == results[grade.task_id].submitted):
             yield unlike(f"{where}, sealed", grade.sealed, not grade.sealed)
         yield from _sound(where, grade)
 
 
 def _sound(where: str, grade: Grade) -> Iterator[Disagreement]:
-    """A pass is all of the tests, and one at least."""
+    """A pass means that all tests passed, and that there is at least one."""
     passed = 0 < grade.checks_total == grade.checks_passed
     if (grade.passed, grade.outcome == "pass") != (passed, passed):
         got = f"passed={grade.passed}, {grade.outcome}"

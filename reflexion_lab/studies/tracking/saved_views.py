@@ -15,7 +15,7 @@ TAG = "mlflow.sharedViewState."
 BY_ARM = ("arm",)
 RUN_WIDTHS = {
     "attributes.`Run Name`": 185,
-    "runDateAndNestInfo": 40,  # the mark of success; MLflow shows it whether it is asked for or not
+    "runDateAndNestInfo": 40,  # the mark of success, which MLflow always shows
     "params.`arm`": 105,
     "params.`feedback_source`": 115,
     "metrics.`final/n`": 58,

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sqlite3
 import sys
 import zipfile
@@ -64,9 +65,9 @@ def test_a_replay_is_the_same_to_the_last_digit(small, tmp_path):
     run, path = small
     replayed = replay(path, tmp_path / "replays")
     assert replayed.verification.holds
-    then, now = Log.read(run), Log.read(RunFolder.existing(replayed.folder))
-    assert canonical_bytes(then) == canonical_bytes(now)
-    assert figures(then) == figures(now) == replayed.about.figures
+    recorded, again = Log.read(run), Log.read(RunFolder.existing(replayed.folder))
+    assert canonical_bytes(recorded) == canonical_bytes(again)
+    assert figures(recorded) == figures(again) == replayed.about.figures
     assert (replayed.folder / "summary.json").is_file()
     assert [finding.name for finding in replayed.verification.findings][:3] == ["tasks", "prompts", "study"]
 
@@ -119,33 +120,26 @@ def test_a_served_run_replays_without_network_key_or_packages(tmp_path, monkeypa
         assert str(tmp_path).encode() not in content
 
 
-def test_records_read_from_earlier_runs_are_packed(tmp_path):
+def test_a_run_is_packed_with_the_records_it_read_or_not_at_all(tmp_path):
     here = tmp_path / "here"
     for _ in range(2):
         run = run_in(here, "model=scripted", *SHARED)
     run_in(here, "model=scripted", *SHARED)  # adds to the store, after the run
     assert run.beginning.episodes > 0
     assert run.beginning.wisdom
-    store = opened(str(here / "runs" / "memory.sqlite"))
-    path = pack(run, tmp_path / "run.zip", store=store).path
-    store.close()
-    began, then = run.beginning, Log.read(run)
+    with pytest.raises(BundleError, match="--store"):
+        pack(run, tmp_path / "run.zip")
+    with closing(opened(str(tmp_path / "empty"))) as empty, pytest.raises(BundleError, match="memory at the start"):
+        pack(run, tmp_path / "run.zip", store=empty)
+    assert not (tmp_path / "run.zip").exists()
+    with closing(opened(str(here / "runs" / "memory.sqlite"))) as store:
+        path = pack(run, tmp_path / "run.zip", store=store).path
+    beginning, recorded = run.beginning, Log.read(run)
     here.rename(tmp_path / "gone")
     replayed = replay(path, tmp_path / "replays")
     assert replayed.verification.holds
-    assert RunFolder.existing(replayed.folder).beginning == began
-    assert [name for attempt in then.every for name in attempt.recalled if run.path.name not in name]
-
-
-def test_a_run_is_not_packed_without_the_store_it_read(tmp_path):
-    for _ in range(2):
-        run = run_in(tmp_path / "here", "model=scripted", *SHARED)
-    with pytest.raises(BundleError, match="--store"):
-        pack(run, tmp_path / "run.zip")
-    empty = opened(str(tmp_path / "empty"))
-    with pytest.raises(BundleError, match="memory at the start"):
-        pack(run, tmp_path / "run.zip", store=empty)
-    assert not (tmp_path / "run.zip").exists()
+    assert RunFolder.existing(replayed.folder).beginning == beginning
+    assert [name for attempt in recorded.every for name in attempt.recalled if run.path.name not in name]
 
 
 def test_benchmark_file_pool_and_study_are_packed(tmp_path):
@@ -247,32 +241,25 @@ def test_a_request_without_its_key_is_refused(small, tmp_path):
         replay(changed(small[1], tmp_path / "bad.zip", "calls.jsonl", respaced))
 
 
-def test_a_run_whose_replay_differs_is_not_packed(tmp_path):
-    run = run_in(tmp_path / "here", "model=scripted")
-    with closing(sqlite3.connect(run.path.parent / "calls.sqlite")) as cache, cache:
+def test_a_run_that_does_not_replay_is_not_packed(small, tmp_path, monkeypatch):
+    run, out = small[0], tmp_path / "run.zip"
+    other = shutil.copy(run.path.parent / "calls.sqlite", tmp_path / "calls.sqlite")
+    with closing(sqlite3.connect(other)) as cache, cache:
         cache.execute("UPDATE calls SET completion = replace(completion, 'return None', 'return 77')")
     with pytest.raises(BundleError, match=r"its replay differs.*basics/"):
-        pack(run, tmp_path / "run.zip")
-    assert not (tmp_path / "run.zip").exists()
-
-
-def test_a_run_without_its_calls_or_its_end_is_not_packed(tmp_path):
-    run = run_in(tmp_path / "here", "model=scripted", "cache.mode=off")
+        pack(run, out, calls=other)
     with pytest.raises(BundleError, match="got no call cache"):
-        pack(run, tmp_path / "run.zip")
-    lines = (run.path / "results.jsonl").read_text().splitlines(keepends=True)
-    (run.path / "results.jsonl").write_text("".join(lines[:-1]))
+        pack(run, out, calls=tmp_path / "nowhere.sqlite")
+    unfinished = RunFolder(shutil.copytree(run.path, tmp_path / run.path.name))
+    results = unfinished.path / "results.jsonl"
+    results.write_bytes(without_last_line(results.read_bytes()))
     with pytest.raises(BundleError, match="not finished"):
-        pack(run, tmp_path / "run.zip")
-
-
-def test_a_key_in_a_reply_is_not_packed(tmp_path, monkeypatch):
-    run = run_in(tmp_path / "here", "model=scripted")
-    monkeypatch.setenv("MY_SECRET", "return None")
+        pack(unfinished, out)
+    monkeypatch.setenv("MY_SECRET", "return None")  # is in a reply
     with pytest.raises(BundleError, match="MY_SECRET") as caught:
-        pack(run, tmp_path / "run.zip")
+        pack(run, out)
     assert "return None" not in str(caught.value)
-    assert not (tmp_path / "run.zip").exists()
+    assert not out.exists()
 
 
 def zipped(path, *members):
@@ -317,7 +304,10 @@ def test_bad_members_are_refused_and_nothing_is_written(small, tmp_path, member,
 
 def test_a_file_that_is_no_bundle_is_an_error(small, tmp_path, capsys):
     whole = small[1].read_bytes()
-    for content in (b"", b"no zip", whole[: len(whole) // 2], whole.replace(b"PK", b"KP")):
+    info = zipfile.ZipFile(small[1]).getinfo("attempts.jsonl")
+    flipped = bytearray(whole)
+    flipped[info.header_offset + 30 + len(info.filename) + info.compress_size // 2] ^= 1
+    for content in (b"", b"no zip", whole[: len(whole) // 2], whole.replace(b"PK", b"KP"), flipped):
         (tmp_path / "bad.zip").write_bytes(content)
         assert main(["replay", str(tmp_path / "bad.zip")]) == 2
         assert "bad.zip" in capsys.readouterr().err
@@ -332,15 +322,6 @@ def test_a_bundle_too_large_when_unpacked_is_not_read(small, monkeypatch):
     monkeypatch.setattr(bundle, "LARGEST", 10_000)
     with pytest.raises(BundleError, match="expected at most 10,000"):
         bundle.read(small[1])
-
-
-def test_a_flipped_byte_is_found(small, tmp_path):
-    content = bytearray(small[1].read_bytes())
-    info = zipfile.ZipFile(small[1]).getinfo("attempts.jsonl")
-    content[info.header_offset + 30 + len(info.filename) + info.compress_size // 2] ^= 1
-    (tmp_path / "bad.zip").write_bytes(content)
-    with pytest.raises(BundleError):
-        bundle.read(tmp_path / "bad.zip")
 
 
 @pytest.mark.parametrize(

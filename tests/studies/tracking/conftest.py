@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import reflexion_lab
-from reflexion_lab.records import Grade, TaskResult, Usage
+from reflexion_lab.records import TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
-from tests.builders import attempt, manifest, reflection
+from tests.builders import attempt, grade, manifest, reflection
 
 CONFIG: dict[str, object] = {
     "arm": "reflexion",
@@ -105,24 +105,20 @@ def write_task(folder: RunFolder, task_id: str, solved: int, allowed: int) -> No
     last = solved or allowed
     for number in range(1, last + 1):
         passed = number == solved
-        outcome = "pass" if passed else "fail"
-        source, usage = (
-            "llm" if number == 1 else "fallback:unknown",
-            Usage(calls=1, prompt_tokens=7, completion_tokens=3),
-        )
+        source = "llm" if number == 1 else "fallback:unknown"
+        usage = Usage(calls=1, prompt_tokens=7, completion_tokens=3)
         folder.append(
             "attempts.jsonl",
             attempt(
                 task_id=task_id,
                 number=number,
                 acted={"solution": "x", "usage": Usage(calls=1, prompt_tokens=80, completion_tokens=20)},
-                judged={"passed": passed, "outcome": outcome, "reward": 1.0 if passed else 0.5},
+                judged={"passed": passed, "outcome": "pass" if passed else "fail", "reward": 1.0 if passed else 0.5},
                 reflection=None if passed else reflection(number, source=source, usage=usage),
                 stop_reason="passed" if passed else "max_attempts" if number == last else "",
             ),
         )
-        checks = {"passed": passed, "outcome": outcome, "checks_passed": int(passed), "checks_total": 1}
-        folder.append("grades.jsonl", Grade(task_id=task_id, number=number, sealed=number != last, **checks))
+        folder.append("grades.jsonl", grade(task_id, number, passed, sealed=number != last))
     result = TaskResult(
         task_id=task_id,
         attempts=last,

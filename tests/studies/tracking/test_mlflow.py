@@ -63,6 +63,8 @@ def test_a_folder_is_one_flat_run_with_all_its_figures(tracker: MlflowTracker, r
     assert (params["loop.max_attempts"], tags["feedback_source"], tags["sweep_id"]) == ("3", "visible", "sweep-7")
     assert "pass@1 **0.750**" in tags["mlflow.note.content"]
     assert job.inputs.dataset_inputs[0].dataset.name == "basics"
+    drawn = [client(tracker).download_artifacts(info.run_id, f"{name}.png") for name in FIGURES]
+    assert {Path(figure).read_bytes() for figure in drawn} == {b"drawn"}, "the run's own figures"
     secrets = [name for name in (*params, *tags) if any(word in name.lower() for word in ("key", "token", "secret"))]
     assert secrets == ["recall.max_tokens"]
 
@@ -82,6 +84,7 @@ def test_threads_may_track_runs_at_once(
     with ThreadPoolExecutor(len(seeds)) as pool:
         assert len(list(pool.map(track, seeds))) == len(seeds)
     assert sorted(job.data.params["seed"] for job in logged()) == runs
+    assert len({job.data.tags["mlflow.runColor"] for job in logged()}) == len(runs)
 
 
 def test_files_are_copied_without_drafts(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
@@ -102,13 +105,6 @@ def test_files_are_copied_without_drafts(tracker: MlflowTracker, run: Run, logge
     assert copied.read_bytes() == (path / "attempts.jsonl").read_bytes()
 
 
-def test_figures_of_the_run_are_not_drawn_again(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
-    tracker.track(run(is_drawn=True))
-    (job,) = logged()
-    for name in FIGURES:
-        assert Path(client(tracker).download_artifacts(job.info.run_id, f"{name}.png")).read_bytes() == b"drawn"
-
-
 def test_tracking_again_replaces_the_run(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
     path = run(solved_at=(1, 0), n_expected=4)
     tracker.track(path)
@@ -121,24 +117,12 @@ def test_tracking_again_replaces_the_run(tracker: MlflowTracker, run: Run, logge
     assert second.data.tags["mlflow.runColor"] == first.data.tags["mlflow.runColor"]
 
 
-def test_two_folders_are_two_runs(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
-    for seed in (1, 2):
-        tracker.track(run(f"run-{seed}", seed=seed))
-    assert {job.data.params["seed"] for job in logged()} == {"1", "2"}
-    assert len({job.data.tags["mlflow.runColor"] for job in logged()}) == 2
-
-
-def test_the_link_opens_a_saved_view_of_the_charts_of_the_sweep(tracker: MlflowTracker, run: Run) -> None:
+def test_the_link_opens_a_saved_view_and_changed_views_stay(tracker: MlflowTracker, run: Run) -> None:
     link = tracker.track(run())
     experiment = client(tracker).get_experiment_by_name("trial")
     charts = f"http://127.0.0.1:5000/#/experiments/{experiment.experiment_id}/runs?compareRunsMode=CHART"
     assert link == f"{charts}&workflowType=machine_learning&viewStateShareKey=charts-sweep-7"
     assert f"{TAG}charts-sweep-7" in experiment.tags
-
-
-def test_a_view_that_a_reader_has_changed_stays(tracker: MlflowTracker, run: Run) -> None:
-    tracker.track(run())
-    experiment = client(tracker).get_experiment_by_name("trial")
     client(tracker).set_experiment_tag(experiment.experiment_id, f"{TAG}runs", "changed")
     tracker.track(run())
     assert client(tracker).get_experiment_by_name("trial").tags[f"{TAG}runs"] == "changed"

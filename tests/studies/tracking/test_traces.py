@@ -87,27 +87,17 @@ def test_the_hidden_verdict_is_a_tag_and_nowhere_in_the_spans(run: Run) -> None:
         assert "hidden-word" not in "".join(span.inputs + span.outputs for span in trace.spans)
 
 
-def test_prompt_reply_and_feedback_are_there_word_for_word(run: Run) -> None:
+def test_prompt_reply_and_feedback_are_verbatim_without_logins(run: Run) -> None:
     log = log_of(run(solved_at=(0,), n_expected=1))
     attempt = log.attempts["t/0"][0]
     prompt = (Message(role="user", content="Write ‘f’\nnow"),)
-    trajectory = replace(attempt.trajectory, messages=prompt, reply="def f(): …")
+    trajectory = replace(attempt.trajectory, messages=prompt, reply="see http://someone:hunter2@host:8000/v1 …")
     evaluation = replace(attempt.evaluation, feedback="f(1) was 2")
     (trace,) = traces_of(changed(log, replace(attempt, trajectory=trajectory, evaluation=evaluation)), ["t/0"])
     _, actor, evaluator, reflector = trace.spans
     assert json.loads(actor.inputs)["messages"][0]["content"] == "Write ‘f’\nnow"
-    assert json.loads(actor.outputs)["reply"] == "def f(): …"
+    assert json.loads(actor.outputs)["reply"] == "see http://host:8000/v1 …"
     assert json.loads(evaluator.outputs)["feedback"] == json.loads(reflector.inputs)["feedback"] == "f(1) was 2"
-
-
-def test_no_log_in_of_an_address_is_in_a_trace(run: Run) -> None:
-    log = log_of(run(solved_at=(0,), n_expected=1))
-    attempt = log.attempts["t/0"][0]
-    trajectory = replace(attempt.trajectory, reply="see http://someone:hunter2@host:8000/v1")
-    (trace,) = traces_of(changed(log, replace(attempt, trajectory=trajectory)), ["t/0"])
-    text = "".join(span.inputs + span.outputs for span in trace.spans)
-    assert "http://host:8000/v1" in text
-    assert "hunter2" not in text + "".join(trace.tags.values())
 
 
 def test_samples_of_tasks_are_nested_and_depend_on_the_seed_alone() -> None:
@@ -137,11 +127,6 @@ def showing(tracker: MlflowTracker, traces: float, most: int = 1000) -> MlflowTr
     return MlflowTracker(tracker.uri, experiment="trial", traces=traces, max_traces=most)
 
 
-def test_nothing_is_traced_by_default(tracker: MlflowTracker, run: Run, traced: Traced) -> None:
-    tracker.track(run())
-    assert traced() == []
-
-
 def test_every_attempt_of_the_sampled_tasks_is_a_trace(
     tracker: MlflowTracker, run: Run, traced: Traced, logged: Callable[..., list[Any]]
 ) -> None:
@@ -168,6 +153,8 @@ def test_a_trace_reads_back_with_roles_tokens_and_verdicts(tracker: MlflowTracke
     assert inner[1].outputs["outcome"] == first.info.tags["feedback"] == "fail"
     assert first.info.tags["graded after the loop"] == "fail"
     assert first.info.tags["arm"] == "reflexion"
+    text = first.to_json()
+    assert not [secret for secret in ("hunter2", "abc-auth-token", "SOME_API_KEY", "/home/someone") if secret in text]
 
 
 def test_traces_of_tasks_with_long_names_keep_to_their_sessions(
@@ -181,13 +168,6 @@ def test_traces_of_tasks_with_long_names_keep_to_their_sessions(
     assert len(sessions) == len(set(sessions.values())) == 2
 
 
-def test_no_secret_of_the_config_is_in_a_trace(tracker: MlflowTracker, run: Run, traced: Traced) -> None:
-    showing(tracker, 1.0).track(run(solved_at=(0,), n_expected=1))
-    text = "".join(trace.to_json() for trace in traced())
-    assert "t/0" in text
-    assert not [secret for secret in ("hunter2", "abc-auth-token", "SOME_API_KEY", "/home/someone") if secret in text]
-
-
 def test_tracking_again_replaces_the_traces(
     tracker: MlflowTracker, run: Run, traced: Traced, logged: Callable[..., list[Any]]
 ) -> None:
@@ -197,7 +177,7 @@ def test_tracking_again_replaces_the_traces(
     assert len(traced()) == 3
     assert {trace.info.trace_metadata["mlflow.sourceRun"] for trace in traced()} == {logged()[0].info.run_id}
     tracker.track(path)
-    assert traced() == []
+    assert traced() == [], "by default nothing is traced"
 
 
 def test_a_cap_ends_them_and_says_so(
