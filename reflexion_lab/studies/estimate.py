@@ -99,11 +99,15 @@ def _summed(cells: list[_Probed]) -> Estimate:
     every = [call for cell in cells for trace in cell.traces for call in trace.calls]
     new = _first_of_equal(every)
     prices = {call.role: str(call.price) for call in every}
+
+    def of(role: str) -> Part:
+        return _part(groups, new, lambda call: call.role == role)
+
     return Estimate(
         cells=len(cells),
         tasks=sum(len(cell.tasks) for cell in cells),
         probed=max(len(cell.traces) for cell in cells),
-        roles={role: _part(groups, new, lambda call, role=role: call.role == role) for role in sorted(prices)},
+        roles={role: of(role) for role in sorted(prices)},
         first_attempts=_part(groups, new, lambda call: not call.is_retry),
         retries=_part(groups, new, lambda call: call.is_retry),
         total=_part(groups, new, lambda call: True),

@@ -180,7 +180,7 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     with shown(new_sweep, quiet):
         left = new_sweep.keep()
         for cell in chain(*waves(left)):
-            carry_out_cell(cell.cfg, cell.number)
+            run_cell(cell.cfg, cell.number)
     if left or not new_sweep.is_tracked:
         new_sweep.track()
     return new_sweep
@@ -193,7 +193,7 @@ def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [wave for wave in (first, second) if wave]
 
 
-def carry_out_cell(cfg: Config, number: int) -> float:
+def run_cell(cfg: Config, number: int) -> float:
     """Run one cell, or reuse its finished run; returns its pass@1, NaN where it has none.
 
     Errors of the cell are recorded and not raised: the sweep continues.
@@ -202,7 +202,7 @@ def carry_out_cell(cfg: Config, number: int) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     digest = cell_digest(cfg)
     with _alone(Path(cfg.run_root), digest) as alone:
-        state = _carried_out(cfg, number, folder) if alone else elsewhere(number)
+        state = _run_or_reuse(cfg, number, folder) if alone else elsewhere(number)
     record(folder, replace(state, digest=digest))
     return state.pass_at_1.share if state.pass_at_1 and state.pass_at_1.n else float("nan")
 
@@ -211,7 +211,7 @@ def elsewhere(number: int) -> CellState:
     return CellState(number=number, status="elsewhere", problem="another process is running this cell")
 
 
-def _carried_out(cfg: Config, number: int, folder: Path) -> CellState:
+def _run_or_reuse(cfg: Config, number: int, folder: Path) -> CellState:
     started, cfg.quiet, lab = time.monotonic(), True, None
     try:
         runs, key = Runs(Path(cfg.run_root)), RunKey.of(cfg)

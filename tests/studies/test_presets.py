@@ -118,7 +118,7 @@ def test_helix_falls_back_to_rules_with_less_confidence(run, tmp_path):
     assert "not enough" in third.reflection.what_went_wrong
 
 
-def test_bot_shows_score_parts_issues_suggestions_and_each_insight_once(run):
+def test_bot_shows_score_parts_and_each_insight_once(run):
     first, second, third = run("bot")["sum"]
     assert "Previous score" not in read(first)
     for text in (
@@ -195,7 +195,7 @@ def test_jido_revises_and_shows_mistakes_on_similar_prompts(run):
         assert text in critique
 
 
-def test_a_second_run_of_jido_knows_the_mistakes_of_the_first_on_the_very_same_prompt(run):
+def test_jido_recalls_mistakes_of_an_earlier_run_on_the_same_prompt(run):
     run("jido", "benchmark.limit=1")
     (mistake,) = run("jido", "benchmark.limit=1")["sum"][0].recalled_mistakes
     assert "/sum-" in mistake
@@ -209,7 +209,7 @@ def test_jido_counts_numbers_as_words():
     assert all(hit.score == 0 for hit in others)
 
 
-def test_jido_with_another_actor_is_an_answer_and_no_error_about_another_key(run):
+def test_jido_composes_with_another_actor(run):
     first = run("jido", "actor=single_shot", "benchmark.limit=1")["sum"][0]
     assert first.trajectory.strategy != "critique_revise"
 
@@ -269,6 +269,6 @@ def test_two_runs_leave_their_reflections_apart(run, tmp_path):
     assert sorted(len(files.read(loop)) for loop in files.loops()) == [1, 1, 1, 3, 3, 3]
 
 
-@pytest.mark.parametrize("preset", ["helix", "bot", "openagents", "jido", "ralph"])
-def test_a_preset_without_a_store_is_an_answer_and_no_error_about_a_key_of_the_preset(preset):
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_composes_without_a_store(preset):
     assert set(compose(f"preset={preset}", "store=none").store) == {"_target_"}

@@ -152,25 +152,19 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 def of_files(folder: Path) -> Finding:
     """The files of records against the run's checksums, or those of its bundle. Raises FolderError."""
-    name, then = "files (SHA-256)", sealed(folder)
-    if then is None:
-        return _bundled(name, folder)
-    return equal_items(name, digests(folder), then, f"{len(then)} files", text=_digest_text)
-
-
-def _digest_text(digest: Digest) -> str:
-    return f"{digest.sha256[:16]}…, {digest.lines} lines"
-
-
-def _bundled(name: str, folder: Path) -> Finding:
+    name, recorded = "files (SHA-256)", sealed(folder)
+    if recorded is not None:
+        return equal_items(name, digests(folder), recorded, f"{len(recorded)} files", text=_digest_text)
     path = folder / ABOUT
     if not path.is_file():
         return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished, or of an earlier version")
     members = msgspec.json.decode(path.read_bytes(), type=About).members
-    now = {name: sha256((folder / name).read_bytes()) for name in members if (folder / name).is_file()}
-    return equal_items(
-        name, now, members, f"{len(members)} members of the bundle", text=lambda digest: f"{digest[:16]}…"
-    )
+    here = {member: sha256((folder / member).read_bytes()) for member in members if (folder / member).is_file()}
+    return equal_items(name, here, members, f"{len(members)} members of the bundle", text=lambda digest: digest[:16])
+
+
+def _digest_text(digest: Digest) -> str:
+    return f"{digest.sha256[:16]}…, {digest.lines} lines"
 
 
 def of_config(manifest: Manifest) -> list[Finding]:

@@ -249,7 +249,7 @@ def resume(run):
 
 
 def interrupt(run, provenance=(), package_versions=(), **fields):
-    """As a kill leaves it after the first task, begun by a program with these differences."""
+    """Leave the run as a kill after the first task does, started by a program with these differences."""
     for name, count in {"attempts.jsonl": 2, "results.jsonl": 1, "grades.jsonl": 1}.items():
         lines = (run / name).read_text().splitlines(keepends=True)
         (run / name).write_text("".join(lines[:count]))

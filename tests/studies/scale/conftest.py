@@ -26,7 +26,7 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 opened = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def served(path, seed, **settings):
-    # A part of one's own, which the cells' processes find in the folder where the sweep was begun.
+    # A user-defined part, which the cells' processes find in the folder where the sweep was started.
     def answer(messages):
         request = {"seed": seed, "text": messages[-1].content, "process": os.getpid()}
         with opened.open(path, json.dumps(request).encode(), timeout=300) as reply:

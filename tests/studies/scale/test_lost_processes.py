@@ -1,4 +1,4 @@
-"""A process lost during a sweep costs no result, whatever the launcher."""
+"""A process lost during a sweep costs no result, with any launcher."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def test_a_killed_process_costs_no_more_than_its_calls_in_flight(launcher, lab, 
     assert "6 cells: 6 done" in ended.out
     assert "lost, now restarted: cells" in ended.err
     assert "Traceback" not in ended.err
-    assert max(jobs) <= AT_ONCE, "submitit itself would have begun all six"
+    assert max(jobs) <= AT_ONCE, "submitit itself would have started all six"
     results, requests = alone
     assert lab.results("runs") == results
     assert sorted(set(lab.served.requests)) == requests

@@ -18,6 +18,7 @@ from reflexion_lab.studies.tracking.run_view import params
 from reflexion_lab.studies.tracking.saved_views import TAG
 
 Run = Callable[..., Path]
+Logged = Callable[..., list[Any]]
 
 SOLVED = {
     "feedback_only": ((1, 0, 0, 0), (1, 2, 0, 0)),
@@ -170,41 +171,27 @@ def test_tracking_arms_again_renews_summaries_alone(tracked: Tracked) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_difference_belongs_to_the_newest_comparison(tracker: MlflowTracker, run: Run) -> None:
+def test_a_difference_belongs_to_the_newest_comparison(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
     def differences() -> dict[str, tuple[float | None, str | None]]:
-        client = MlflowClient(tracker.uri)
-        where = [client.get_experiment_by_name("trial").experiment_id]
-        jobs = client.search_runs(where, filter_string="tags.kind = 'job'")
         return {
-            tracked.data.params["arm"]: (
-                tracked.data.metrics.get("final/difference"),
-                tracked.data.tags.get("difference_to"),
-            )
-            for tracked in jobs
+            job.data.params["arm"]: (job.data.metrics.get("final/difference"), job.data.tags.get("difference_to"))
+            for job in logged()
         }
 
-    from mlflow import MlflowClient
-
     solved = {"simple": (1, 0, 0, 0), "retry": (1, 2, 0, 0), "reflexion": (1, 2, 3, 0)}
-    folders = {arm: run(arm, solved_at=at, arm=arm) for arm, at in solved.items()}
-    tracker.track_arms([*folders.values()], baseline="simple", one_seed=True)
+    folders = [run(arm, solved_at=at, arm=arm) for arm, at in solved.items()]
+    tracker.track_arms(folders, baseline="simple", one_seed=True)
     assert differences() == {"simple": (None, None), "retry": (0.25, "simple"), "reflexion": (0.5, "simple")}
-    tracker.track_arms([*folders.values()], baseline="reflexion", one_seed=True)
+    tracker.track_arms(folders, baseline="reflexion", one_seed=True)
     assert differences() == {"simple": (-0.5, "reflexion"), "retry": (-0.25, "reflexion"), "reflexion": (None, None)}
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_only_summaries_of_the_same_runs_are_replaced(tracker: MlflowTracker, run: Run) -> None:
-    from mlflow import MlflowClient
-
+def test_only_summaries_of_the_same_runs_are_replaced(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
     def summaries() -> list[str]:
-        client = MlflowClient(tracker.uri)
-        where = [client.get_experiment_by_name("trial").experiment_id]
-        arms = client.search_runs(where, filter_string="tags.kind = 'arm'")
-        return sorted(f"{arm.data.tags['benchmark_digest'][:1]} {arm.info.run_name}" for arm in arms)
+        return sorted(f"{arm.data.tags['benchmark_digest'][:1]} {arm.info.run_name}" for arm in logged("arm"))
 
-    first = [run(f"first-{seed}", seed=seed) for seed in (0, 1)]
-    other = [run(f"other-{seed}", seed=seed) for seed in (0, 1)]
+    first, other = ([run(f"{name}-{seed}", seed=seed) for seed in (0, 1)] for name in ("first", "other"))
     for folder in other:
         manifest = folder / "manifest.json"
         manifest.write_text(manifest.read_text().replace("d" * 64, "e" * 64))

@@ -31,7 +31,7 @@ def test_the_columns_fit_into_a_window() -> None:
     assert {"tags.`difference`", "tags.`p_holm`", "tags.`at_equal_tokens`"} <= set(arms)
     for name in ("runs", "arms"):
         widths = state(name)["columnWidths"]
-        boxes, bound = 75, widths["metrics.`final/upper_bound`"]  # which is no column where nobody has it
+        boxes, bound = 75, widths["metrics.`final/upper_bound`"]  # shown only if a run has it
         assert sum(widths.values()) + boxes - bound < 1140  # what a window of 1400 has left
 
 
