@@ -174,10 +174,10 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     KeyboardInterrupt
         Finished cells are kept; the same call resumes the sweep.
     """
-    from reflexion_lab.studies.sweep_report import shown
+    from reflexion_lab.studies.sweep_report import live_progress
 
     new_sweep = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
-    with shown(new_sweep, quiet):
+    with live_progress(new_sweep, quiet):
         left = new_sweep.keep()
         for cell in chain(*waves(left)):
             run_cell(cell.cfg, cell.number)
@@ -251,7 +251,7 @@ def _assembled(cfg: Config, unfinished: Run | None) -> Lab:
     return assemble(cfg)
 
 
-def launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
+def launch_all(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
     """Pass the remaining cells to `launch`, which returns the failure of each cell's process, until all have ended.
 
     A lost process does not affect the other cells: cells that never started are passed again, and so is the lost one,

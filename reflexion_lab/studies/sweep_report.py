@@ -133,7 +133,7 @@ def swept(sweep: Sweep) -> list[str]:
 
 
 @contextmanager
-def shown(sweep: Sweep, quiet: bool = False) -> Iterator[None]:
+def live_progress(sweep: Sweep, quiet: bool = False) -> Iterator[None]:
     """Show the progress of `sweep`, from a thread, until the end of the block."""
     if quiet:
         yield

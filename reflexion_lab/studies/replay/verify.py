@@ -62,7 +62,7 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
         benchmark, data = _benchmark(folder, manifest)
         findings = [
             of_files(folder),
-            *of_config(manifest),
+            of_config(manifest),
             of_prompts(manifest),
             data,
             of_study(folder, manifest),
@@ -89,7 +89,7 @@ def _records(folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmar
     attempts = run.attempts
     finished = {task: history for task, history in attempts.items() if task in run.results}
     findings = [*loops(lines, manifest, attempts), verdicts(finished, manifest.config)]
-    return [*findings, _hidden_tests(lines, benchmark)] if benchmark else findings
+    return findings if benchmark is None else [*findings, _hidden_tests(lines, benchmark)]
 
 
 def _figures(folder: Path) -> tuple[Log | None, Finding, Sequence[str]]:
@@ -167,7 +167,7 @@ def _digest_text(digest: Digest) -> str:
     return f"{digest.sha256[:16]}…, {digest.lines} lines"
 
 
-def of_config(manifest: Manifest) -> list[Finding]:
+def of_config(manifest: Manifest) -> Finding:
     """The digest of the config, and values that the manifest repeats."""
     config = manifest.config
     digests_of = config_digest(config), former_digest(config)  # of this version, and of earlier ones
@@ -179,9 +179,9 @@ def of_config(manifest: Manifest) -> list[Finding]:
     ]
     if digest != manifest.config_digest and "run_root" not in config and "recorded" not in config:
         # Of a bundle's config an absolute path has lost its folders: the digest is still that of the run.
-        return [Finding(name="config", disagreements=tuple(beside), unchecked="places were taken out of a bundle's")]
+        return Finding(name="config", disagreements=tuple(beside), unchecked="a bundle's config has no paths")
     finding = equal("config", digest, manifest.config_digest, "manifest.json, config_digest")
-    return [msgspec.structs.replace(finding, disagreements=(*finding.disagreements, *beside))]
+    return msgspec.structs.replace(finding, disagreements=(*finding.disagreements, *beside))
 
 
 def of_prompts(manifest: Manifest) -> Finding:
@@ -196,15 +196,19 @@ def of_prompts(manifest: Manifest) -> Finding:
 
 def of_study(folder: Path, manifest: Manifest) -> Finding:
     """The copy of the registered study against the digest in the manifest."""
+
+    def wrong(got: str, expected: str) -> Finding:
+        return Finding(name="study", disagreements=(unlike(registration.FILE, got, expected),))
+
     path, value = folder / registration.FILE, manifest.study or "none"
     if path.exists() is not bool(manifest.study_digest):
-        return equal("study", "a file" if path.exists() else "no file", manifest.study or "no study", registration.FILE)
+        return wrong("a file" if path.exists() else "no file", manifest.study or "no study")
     if not manifest.study_digest:
         return Finding(name="study", value=value)
     try:
         study = registration.read(path)
     except ValueError as problem:
-        return equal("study", str(problem), f"the study {manifest.study}", registration.FILE)
+        return wrong(str(problem), f"the study {manifest.study}")
     expected = {"digest": manifest.study_digest, "name": manifest.study}
     return equal_items(
         "study", {field: getattr(study, field) for field in expected}, expected, value, f"{registration.FILE}, "
