@@ -52,12 +52,13 @@ def test_a_config_that_names_an_old_path_runs(tmp_path, monkeypatch):
 
 
 def test_an_old_bundle_replays_to_the_last_digit_but_for_changed_prompts_and_the_interval_of_differences(tmp_path):
-    sameness = replay(BUNDLE, tmp_path / "kept").sameness
-    rows = {row.name: row for row in sameness.rows}
-    different = [name for name, row in rows.items() if not row.same]
-    assert different == ["prompts", "attempts", "against_single", "headline figures"]
-    assert "continue_memory" in rows["prompts"].told
-    assert rows["against_single"].told == "high: 0.47137741565836877 then, 1.0 here", "of four tasks, which say little"
+    findings = {finding.name: finding for finding in replay(BUNDLE, tmp_path / "kept").verification.findings}
+    different = [name for name, finding in findings.items() if finding.disagreements]
+    assert different == ["prompts", "attempts", "headline figures"]
+    assert "prompt continue_memory" in [disagreement.where for disagreement in findings["prompts"].disagreements]
+    figures = [*map(str, findings["headline figures"].disagreements)]  # of four tasks, which say little
+    assert figures[0] == "headline figures.against_single.high: got 1.0, expected 0.47137741565836877"
+    assert all(figure.startswith("headline figures.against_single.") for figure in figures)
 
 
 def test_an_old_run_folder_is_shown_and_verified(tmp_path, monkeypatch, capsys):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reflexion_lab.cli import place
 from reflexion_lab.errors import ConfigError
-
-if TYPE_CHECKING:
-    from reflexion_lab.studies.replay.replay import Sameness
 
 
 def add(commands: place.Commands) -> None:
@@ -35,9 +32,12 @@ def add(commands: place.Commands) -> None:
 
 
 def bundle(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
     from reflexion_lab.cli.sheets import say
     from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.storage.postgresql import with_login
+    from reflexion_lab.studies.replay.findings import show
     from reflexion_lab.studies.replay.packing import pack
 
     run = RunFolder.existing(options.run)
@@ -48,7 +48,7 @@ def bundle(options: argparse.Namespace) -> int:
     named = options.store or with_login(str(config["store"].get("place") or ""))
     with place.kept_at(named) if named and place.is_store(named) else nullcontext() as store:
         packed = pack(run, out, options.calls, store)
-    _show(packed.sameness, "Packed and replayed")
+    show(packed.verification, Console(), "Packed and replayed")
     size, zipped = sum(packed.members.values()) / 1e6, out.stat().st_size / 1e6
     say(
         f"{packed.calls} calls, {size:.1f} MB in {len(packed.members)} files, packed into {zipped:.1f} MB",
@@ -73,26 +73,17 @@ def _check_out(out: Path) -> None:
 
 def replay(options: argparse.Namespace) -> int:
     """Returns 1 if anything differs, else 0."""
-    from reflexion_lab.cli.sheets import say
-    from reflexion_lab.studies.replay.replay import replay as carry_out
+    from rich.console import Console
 
-    done = carry_out(Path(options.bundle), place.out_folder(options.out) if options.out else None)
-    _show(done.sameness, f"Replay of {done.about.run_id}")
+    from reflexion_lab.cli.sheets import say
+    from reflexion_lab.studies.replay.findings import show
+    from reflexion_lab.studies.replay.replay import replay as replayed
+
+    done = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
+    show(done.verification, Console(), "Replay")
     if done.folder:
         say(f"run folder: {done.folder}")
-    return int(not done.sameness.holds)
-
-
-def _show(sameness: Sameness, title: str) -> None:
-    from reflexion_lab.analysis.report import cells
-    from reflexion_lab.cli.sheets import say
-
-    table = cells.table(title, "compared", "", "count or first difference", names=3)
-    for row in sameness.rows:
-        verdict = cells.line("same", "green") if row.same else cells.line("differs", "bold red")
-        table.add_row(cells.line(row.name), verdict, cells.line(row.told))
-    conclusion = cells.line(f"FIRST DIFFERENCE: {sameness.first}", "bold red") if sameness.first else "nothing differs"
-    say(table, *(f"permitted difference: {note}" for note in sameness.notes), conclusion)
+    return int(not done.verification.holds)
 
 
 def check(options: argparse.Namespace) -> int:

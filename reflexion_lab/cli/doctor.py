@@ -48,10 +48,10 @@ def _determinism(options: argparse.Namespace) -> int:
 
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.config.compose import compose
-    from reflexion_lab.studies.determinism import announced, determinism, show
+    from reflexion_lab.studies.determinism import determinism, show
 
     cfg = compose(*options.determinism)
-    result = determinism(cfg, options.prompts, options.repeats, lambda plan: print(announced(plan), flush=True))
+    result = determinism(cfg, options.prompts, options.repeats, lambda plan: print(plan, flush=True))
     show(result, Console())
     if options.json:
         say_json(result)

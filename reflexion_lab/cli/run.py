@@ -71,9 +71,9 @@ def run_many(overrides: list[str]) -> int:
     from rich.console import Console
 
     from reflexion_lab.studies.scale.launch import Launch
-    from reflexion_lab.studies.sweep import Sweep, launched
+    from reflexion_lab.studies.sweep import Sweep, launch_all
+    from reflexion_lab.studies.sweep_report import live_progress
     from reflexion_lab.studies.sweep_report import show as show_sweep
-    from reflexion_lab.studies.sweep_report import shown
 
     if flags := [part for part in overrides if part.startswith("-")]:
         expected = (
@@ -83,9 +83,9 @@ def run_many(overrides: list[str]) -> int:
     sweep = Sweep.of(overrides)
     launch, quiet = Launch(overrides, sweep.sweep_id), sweep.cells[0].cfg.quiet
     try:
-        with shown(sweep, quiet):
+        with live_progress(sweep, quiet):
             left = sweep.keep()
-            launched(sweep, left, launch)
+            launch_all(sweep, left, launch)
     except KeyboardInterrupt as stop:
         stop.add_note("what had finished stands; the same command goes on with the sweep")
         raise

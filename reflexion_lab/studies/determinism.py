@@ -113,24 +113,6 @@ class Determinism(Record, frozen=True, kw_only=True):
     spent: Usage
 
 
-class Plan(NamedTuple):
-    """The calls to be made."""
-
-    model: str
-    slots: int
-    prompts: int
-    repeats: int
-    sampling: Sampling
-
-    @property
-    def conditions(self) -> list[str]:
-        return [ALONE, *([_at_once(self.slots)] if self.slots > 1 else [])]
-
-    @property
-    def calls(self) -> int:
-        return self.prompts * self.repeats * len(self.conditions)
-
-
 class Prompt(NamedTuple):
     """The first model call of an actor on a task."""
 
@@ -164,13 +146,13 @@ class Recorded:
         return self._replies.pop()
 
 
-def determinism(cfg: Config, prompts: int, repeats: int, announce: Callable[[Plan], None]) -> Determinism:
+def determinism(cfg: Config, prompts: int, repeats: int, announce: Callable[[str], None]) -> Determinism:
     """Request first attempts at `prompts` random tasks, `repeats` times in each condition, without the call cache.
 
     Parameters
     ----------
-    announce : Callable[[Plan], None]
-        Is called with the plan before the first model call.
+    announce : Callable[[str], None]
+        Receives one line about the planned calls before the first of them.
 
     Raises
     ------
@@ -193,7 +175,7 @@ def determinism(cfg: Config, prompts: int, repeats: int, announce: Callable[[Pla
         whole, model = load_benchmark(cfg, sandbox), models.of("actor")
         benchmark = whole.sample(min(prompts, len(whole)), cfg.seed)
         calls = [_first_prompt(cfg, model, sandbox, task) for task in benchmark]
-        announce(Plan(model.fingerprint, model.slots, len(calls), repeats, calls[0].sampling))
+        announce(_plan(model, calls, repeats))
         conditions = []
         for at_once in sorted({1, model.slots}):
             completions = replies(model, calls, repeats, at_once)
@@ -209,6 +191,14 @@ def determinism(cfg: Config, prompts: int, repeats: int, announce: Callable[[Pla
             conditions=tuple(_compared(conditions, model.slots)),
             spent=models.spent,
         )
+
+
+def _plan(model: Model, prompts: Sequence[Prompt], repeats: int) -> str:
+    conditions = ["one at a time", *([_at_once(model.slots)] if model.slots > 1 else [])]
+    calls, sampling = len(prompts) * repeats * len(conditions), prompts[0].sampling
+    size = f"{len(prompts)} prompts × {repeats}, {' and '.join(conditions)}"
+    drawn = f"temperature {sampling.temperature:g}, seed {sampling.seed}"
+    return f"{calls} calls to {plain(model.fingerprint)}: {size}; {drawn}; the call cache is off"
 
 
 def replies(model: Model, prompts: Sequence[Prompt], repeats: int, at_once: int) -> list[list[Completion]]:
@@ -262,21 +252,13 @@ def _replies_of(
     return [Reply(reply.text, programs[reply.text], reply.system_fingerprint) for reply in completions]
 
 
-def announced(plan: Plan) -> str:
-    """A one-line summary of the planned calls."""
-    how = " and ".join(["one at a time", *plan.conditions[1:]])
-    size = f"{plan.prompts} prompts × {plan.repeats}, {how}"
-    drawn = f"temperature {plan.sampling.temperature:g}, seed {plan.sampling.seed}"
-    return f"{plan.calls} calls to {plain(plan.model)}: {size}; {drawn}; the call cache is off"
-
-
 def show(result: Determinism, console: Console) -> None:
     """Print one row a condition. Intervals are 95 %, over prompts."""
     from reflexion_lab.analysis.report import cells
 
     title = f"Equal calls, {result.prompts} prompts of {plain(result.benchmark)} × {result.repeats}: shares in %"
     columns = ("prompts that\ndiffer", "pairs that\ndiffer", "pairs, same\nprogram", "differ\nfrom")
-    table = cells.table(title, "asked", *columns)
+    table = cells.table(title, "condition", *columns)
     for condition in result.conditions:
         rate, differences = condition.differing, condition.first_differences
         row = (

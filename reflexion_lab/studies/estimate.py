@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from functools import cache, partial
+from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -95,14 +95,19 @@ def _chosen(cfg: Config, benchmark: Benchmark, tasks: int) -> list[str]:
 
 
 def _summed(cells: list[_Probed]) -> Estimate:
-    new, groups = _new(cells), _groups(cells)
+    groups = _groups(cells)
     every = [call for cell in cells for trace in cell.traces for call in trace.calls]
+    new = _first_of_equal(every)
     prices = {call.role: str(call.price) for call in every}
+
+    def of(role: str) -> Part:
+        return _part(groups, new, lambda call: call.role == role)
+
     return Estimate(
         cells=len(cells),
         tasks=sum(len(cell.tasks) for cell in cells),
         probed=max(len(cell.traces) for cell in cells),
-        roles={role: _part(groups, new, partial(_is_by, role)) for role in sorted(prices)},
+        roles={role: of(role) for role in sorted(prices)},
         first_attempts=_part(groups, new, lambda call: not call.is_retry),
         retries=_part(groups, new, lambda call: call.is_retry),
         total=_part(groups, new, lambda call: True),
@@ -116,16 +121,9 @@ def _summed(cells: list[_Probed]) -> Estimate:
     )
 
 
-def _is_by(role: str, call: Call) -> bool:
-    return call.role == role
-
-
-def _new(cells: list[_Probed]) -> set[int]:
+def _first_of_equal(calls: Sequence[Call]) -> set[int]:
     """The first of equal calls, by `id`."""
-    first: dict[str, int] = {}
-    for call in (call for cell in cells for trace in cell.traces for call in trace.calls):
-        first.setdefault(call.key, id(call))
-    return set(first.values())
+    return set({call.key: id(call) for call in reversed(calls)}.values())
 
 
 def _groups(cells: list[_Probed]) -> list[list[_Probed]]:
@@ -154,16 +152,14 @@ def _part(groups: list[list[_Probed]], counted: set[int], selected: Callable[[Ca
 
 def _at_most(cell: _Probed) -> Usage:
     total = Usage()
-    calls = [call for trace in cell.traces for call in trace.calls]
-    for role in {call.role for call in calls}:
-        own = [call for call in calls if call.role == role]
-        per_attempt: dict[object, int] = defaultdict(int)
-        for trace in cell.traces:
-            for call in trace.calls:
-                per_attempt[trace.task_id, call.attempt] += call.role == role
-        times = (
-            max(per_attempt.values()) * (cell.attempts if any(call.attempt for call in own) else 1) * len(cell.tasks)
-        )
+    by_role: dict[str, list[tuple[str, Call]]] = defaultdict(list)
+    for trace in cell.traces:
+        for call in trace.calls:
+            by_role[call.role].append((trace.task_id, call))
+    for calls in by_role.values():
+        own = [call for _, call in calls]
+        per_attempt = max(Counter((task_id, call.attempt) for task_id, call in calls).values())
+        times = per_attempt * (cell.attempts if any(call.attempt for call in own) else 1) * len(cell.tasks)
         prompt, reply = max(call.usage.prompt_tokens for call in own), max(call.max_tokens for call in own)
         cost = max(call.price.cost(prompt, reply) for call in own)
         total += Usage(calls=times, prompt_tokens=times * prompt, completion_tokens=times * reply, cost=times * cost)
@@ -185,7 +181,7 @@ def _notes(cells: list[_Probed]) -> Iterable[str]:
     if not retried and any(cell.attempts > 1 for cell in cells):
         yield "the probe saw no retry, so neither the expected figures nor the bound include its cost"
     if late := sum(trace.attempts[-1].stop_reason == "timeout" for cell in cells for trace in cell.traces):
-        yield f"{late} of the probed loops ended by loop.timeout; on a machine less busy they would have gone on"
+        yield f"{late} of the probed loops ended by loop.timeout; on a less busy machine they would make more attempts"
     before = sum(call.cached for trace in cells[0].traces for call in trace.calls)
     if before:
         yield f"{before} calls of the probe were in the cache before; the rest were not looked up"
@@ -284,18 +280,18 @@ def sheet(estimate: Estimate) -> Sheet:
             )
             for name, part in parts.items()
         ),
-        caption="By the mean of the probed tasks, and in brackets by the cheapest and by the dearest; no confidence "
-        "interval.",
+        caption="Mean of the probed tasks; in brackets, if all cost as much as the cheapest or the most expensive; no "
+        "confidence interval.",
     )
 
 
 def lines(estimate: Estimate) -> Iterator[str]:
     """Lines below the sheet: spending of the probe, bounds, time, prices, notes."""
     low, high = estimate.seconds
-    yield f"the probe newly spent {_spent(estimate.paid, estimate.unpriced)}; the run finds it in the cache"
+    yield f"the probe newly spent {_spent(estimate.paid, estimate.unpriced)}; the run reads it from the cache"
     at_most = _spent(estimate.at_most, estimate.unpriced)
-    yield f"at most, were no task to pass and every reply as long as allowed: {at_most}"
-    yield f"wall time left: {_time(low)} with every worker busy, {_time(high)} with no more at once than in the probe"
+    yield f"upper bound, if no task passes and every reply is as long as allowed: {at_most}"
+    yield f"wall time left: {_time(low)} with every worker busy, {_time(high)} with no more workers than in the probe"
     yield from (f"price of {role}: {price}" for role, price in estimate.prices.items())
     yield from (f"note: {note}" for note in estimate.notes)
 

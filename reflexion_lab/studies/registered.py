@@ -94,7 +94,7 @@ def _missing(registered: Registration, runs: Sequence[Belonging]) -> Iterator[st
         if missing := sorted(set(registered.seeds) - set(seeds)):
             yield f"arm {arm}: no run of seed {', '.join(map(str, missing))}"
         for seed in sorted({seed for seed in seeds if seeds.count(seed) > 1}):
-            yield f"arm {arm}: {seeds.count(seed)} runs of seed {seed}, and nothing that says which of them counts"
+            yield f"arm {arm}: {seeds.count(seed)} runs of seed {seed}, expected one"
     for run in mine:
         if run.done < run.n_expected:
             yield f"run {run.run_id}: {run.n_expected - run.done} of {run.n_expected} tasks"

@@ -174,13 +174,13 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     KeyboardInterrupt
         Finished cells are kept; the same call resumes the sweep.
     """
-    from reflexion_lab.studies.sweep_report import shown
+    from reflexion_lab.studies.sweep_report import live_progress
 
     new_sweep = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
-    with shown(new_sweep, quiet):
+    with live_progress(new_sweep, quiet):
         left = new_sweep.keep()
         for cell in chain(*waves(left)):
-            carry_out_cell(cell.cfg, cell.number)
+            run_cell(cell.cfg, cell.number)
     if left or not new_sweep.is_tracked:
         new_sweep.track()
     return new_sweep
@@ -193,7 +193,7 @@ def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [wave for wave in (first, second) if wave]
 
 
-def carry_out_cell(cfg: Config, number: int) -> float:
+def run_cell(cfg: Config, number: int) -> float:
     """Run one cell, or reuse its finished run; returns its pass@1, NaN where it has none.
 
     Errors of the cell are recorded and not raised: the sweep continues.
@@ -202,16 +202,16 @@ def carry_out_cell(cfg: Config, number: int) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     digest = cell_digest(cfg)
     with _alone(Path(cfg.run_root), digest) as alone:
-        state = _carried_out(cfg, number, folder) if alone else elsewhere(number)
+        state = _run_or_reuse(cfg, number, folder) if alone else elsewhere(number)
     record(folder, replace(state, digest=digest))
     return state.pass_at_1.share if state.pass_at_1 and state.pass_at_1.n else float("nan")
 
 
 def elsewhere(number: int) -> CellState:
-    return CellState(number=number, status="elsewhere", problem="another process runs this very cell")
+    return CellState(number=number, status="elsewhere", problem="another process is running this cell")
 
 
-def _carried_out(cfg: Config, number: int, folder: Path) -> CellState:
+def _run_or_reuse(cfg: Config, number: int, folder: Path) -> CellState:
     started, cfg.quiet, lab = time.monotonic(), True, None
     try:
         runs, key = Runs(Path(cfg.run_root)), RunKey.of(cfg)
@@ -251,7 +251,7 @@ def _assembled(cfg: Config, unfinished: Run | None) -> Lab:
     return assemble(cfg)
 
 
-def launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
+def launch_all(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
     """Pass the remaining cells to `launch`, which returns the failure of each cell's process, until all have ended.
 
     A lost process does not affect the other cells: cells that never started are passed again, and so is the lost one,
@@ -271,7 +271,7 @@ def launched(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell
             pending = [cell for cell in pending if cell.number in again]
             if pending:
                 numbers = ", ".join(str(cell.number) for cell in pending)
-                print(f"lost before they ended, now begun again: cells {numbers}", file=sys.stderr)
+                print(f"lost, now restarted: cells {numbers}", file=sys.stderr)
 
 
 def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[CellState]:
@@ -286,7 +286,7 @@ def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[C
         elif sweep.is_elsewhere(cell.number):  # the newest state was written by another command
             state = elsewhere(cell.number)
         else:
-            message = f"its process was lost ({problem or 'no word of it'}); the same command goes on with the cell"
+            message = f"its process was lost ({problem or 'reason unknown'}); the same command resumes the cell"
             state = replace(state, status="lost", problem=message)
             lost.append(state)
         _note(sweep, state)
@@ -299,14 +299,14 @@ def _note(sweep: Sweep, state: CellState) -> None:
 
 def _check(cells: Sequence[Cell], sweep_id: str) -> None:
     if not cells:
-        raise ConfigError("sweep", "no cell", "one at least")
+        raise ConfigError("sweep", "no cell", "at least one")
     if sweep_id and (Path(sweep_id).name != sweep_id or sweep_id.startswith(".")):
         raise ConfigError("sweep_id", repr(sweep_id), "the name of a folder in RUN_ROOT/sweeps")
     for key in ("run_root", "sweep_id", "resume"):
         if any(cell.cfg[key] != cells[0].cfg[key] for cell in cells):
             raise ConfigError(key, "several values in one sweep", "one for all of its cells")
     if cells[0].cfg.resume is not None:
-        raise ConfigError("resume: a sweep's cells go on where they stopped by themselves", hint="leave it out")
+        raise ConfigError("resume: the same command resumes a sweep", hint="leave it out")
 
 
 def name_of(cells: Sequence[Cell]) -> str:

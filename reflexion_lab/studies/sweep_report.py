@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table, percents, said
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
-from reflexion_lab.studies.finished import CellState
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +52,7 @@ def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
         console.print(cells.line(problem, "red"), soft_wrap=True)
     if not problems_only:
         if problems(sweep):
-            console.print("fix the problems above; the same command goes on with the sweep", soft_wrap=True)
+            console.print("fix the problems above; the same command resumes the sweep", soft_wrap=True)
         console.print(cells.line(headline(sweep)), soft_wrap=True)
         console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
 
@@ -71,12 +70,17 @@ def repeated(sweep: Sweep) -> list[str]:
 def headline(sweep: Sweep) -> str:
     """Cells by status, calls made and saved, cost, over all starts of this sweep."""
     states = list(sweep.states.values())
-    ended = [line for line in sweep.lines if line.status in ("done", "failed", "stopped")]  # a kept one paid before
-    calls, stored = sum(state.made for state in ended), sum(state.stored for state in ended)
-    cost = sum((state.spent for state in ended), Usage()).cost
+    calls, stored, cost = _calls(sweep.lines)
     text = f"{len(states)} cells: {cells.counts(Counter(state.status for state in states))}; "
     text += f"model calls: {calls} made, {stored} saved by sharing"
     return text + (f"; cost {cost:.4f}" if cost else "")
+
+
+def _calls(states: Iterable[CellState]) -> tuple[int, int, float]:
+    """Calls made and saved, and their cost. A kept cell made its calls in an earlier sweep."""
+    ended = [state for state in states if state.status in ("done", "failed", "stopped")]
+    cost = sum((state.spent for state in ended), Usage()).cost
+    return sum(state.made for state in ended), sum(state.stored for state in ended), cost
 
 
 def as_html(sweep: Sweep) -> str:
@@ -129,7 +133,7 @@ def swept(sweep: Sweep) -> list[str]:
 
 
 @contextmanager
-def shown(sweep: Sweep, quiet: bool = False) -> Iterator[None]:
+def live_progress(sweep: Sweep, quiet: bool = False) -> Iterator[None]:
     """Show the progress of `sweep`, from a thread, until the end of the block."""
     if quiet:
         yield
@@ -175,10 +179,7 @@ class SweepProgress:
 
     def line(self, states: list[CellState]) -> str:
         """The text after the progress bar."""
-        ended = (state for state in states if state.status in ("done", "failed", "stopped"))
-        new = [state for state in ended if (state.number, state.at) not in self._former]
-        calls, stored = sum(state.made for state in new), sum(state.stored for state in new)
-        cost = sum((state.spent for state in new), Usage()).cost
+        calls, stored, cost = _calls(state for state in states if (state.number, state.at) not in self._former)
         counts = Counter(state.status for state in states)
         parts = [
             f"{counts[status]} {status}"

@@ -94,8 +94,8 @@ def test_a_bundle_of_a_run_with_shared_calls_replays(words, tmp_path, url):
     assert "://" in run.manifest.config["cache"]["path"] and "@" not in run.manifest.config["cache"]["path"]
     for number, calls in enumerate((None, url)):
         packed = pack(run, tmp_path / f"{number}.zip", calls)
-        assert packed.sameness.holds and packed.calls == len(rows(url, "calls"))
-    assert replay(tmp_path / "0.zip").sameness.holds
+        assert packed.verification.holds and packed.calls == len(rows(url, "calls"))
+    assert replay(tmp_path / "0.zip").verification.holds
 
 
 def test_the_storage_is_no_part_of_what_is_measured_but_a_store_is(monkeypatch, url):

@@ -4,9 +4,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from model_server import ModelServer, completion
 
 from reflexion_lab.runner.config.compose import Lab, assemble
 
@@ -26,7 +27,7 @@ def script(folder: Path, rules: list[dict[str, str]] = NEVER_PASSES) -> Path:
 
 
 def run_lab(cfg: Any) -> Lab:
-    """Run the experiment of `cfg`, without summary and tracker; whatever happens, its lab is closed."""
+    """Run the experiment of `cfg`, without summary and tracker, and close its lab."""
     lab = assemble(cfg)
     with closing(lab):
         lab.runner.run()
@@ -34,36 +35,16 @@ def run_lab(cfg: Any) -> Lab:
 
 
 @contextmanager
-def chat_server(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[ThreadingHTTPServer]:
-    """A server on this machine. `reply`: from a request to the fields of its completion, `text` among them."""
+def chat_server(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[ModelServer]:
+    """A server with its `requests`. `reply`: from a request to the fields of its completion, `text` among them."""
+    counting = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def respond(request: dict[str, Any], _: Any) -> tuple[int, dict[str, Any]]:
+        with counting:
+            server.requests.append(request)
+            fields = reply(request)
+        return 200, completion(fields.pop("text"), (9, 9), request["model"]) | fields
 
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with self.server.counting:
-                self.server.requests.append(request)
-                fields = reply(request)
-            choice = {"message": {"role": "assistant", "content": fields.pop("text")}, "finish_reason": "stop"}
-            usage = {"prompt_tokens": 9, "completion_tokens": 9}
-            body = json.dumps({"model": request["model"], "choices": [choice], "usage": usage, **fields}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *parts: Any) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    http.requests, http.counting = [], threading.Lock()
-    http.url = f"http://127.0.0.1:{http.server_port}/v1"
-    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield http
-    finally:
-        http.shutdown()
-        http.server_close()
+    with ModelServer(respond) as server:
+        server.requests = []
+        yield server

@@ -24,7 +24,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import CallStore
 from reflexion_lab.studies.finished import CellState, read_states, record
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.studies.sweep import Sweep, carry_out_cell, not_ended, sweep
+from reflexion_lab.studies.sweep import Sweep, not_ended, run_cell, sweep
 from reflexion_lab.studies.sweep_report import SweepProgress
 from reflexion_lab.studies.tracking.null import NullTracker
 from tests.studies.small_runs import REFLECTION, chat_server, run_lab, script
@@ -169,12 +169,11 @@ def initial_episodes(swept):
     return [initial_memory(run)[0] for run in swept.runs]
 
 
-@pytest.mark.parametrize("place", ["sqlite", pytest.param("jsonl", marks=pytest.mark.slow)])
-def test_cells_with_a_store_are_independent_of_their_order(grid, tmp_path, place):
+def test_cells_with_a_store_are_independent_of_their_order(grid, tmp_path):
     by_seed = []
     for name, seeds in (("up", [0, 1, 2]), ("down", [2, 1, 0])):
         more = grid(seed=seeds, run_root=str(tmp_path / name), memory__shared__round_size=2)
-        swept = sweep({**more, **LEARNS, "store": place}, quiet=True)
+        swept = sweep({**more, **LEARNS}, quiet=True)
         by_seed.append({cell.cfg.seed: initial_memory(run) for cell, run in zip(swept, swept.runs, strict=True)})
     assert by_seed[0] == by_seed[1]
     assert {episodes for episodes, _ in by_seed[0].values()} == {0}
@@ -219,28 +218,20 @@ def test_cells_that_share_a_store_are_warned_of(grid):
     assert initial_episodes(swept)[0] == 0 < initial_episodes(swept)[1]
 
 
-def test_the_same_sweep_again_makes_no_call_and_no_run(grid, tmp_path):
-    first = sweep(grid(recall__omega=[0, 1]), quiet=True)
+def test_a_finished_cell_is_kept_until_its_prompts_change(grid, tmp_path):
+    (plain,) = sweep(grid(), quiet=True).runs
+    first = sweep(grid(recall__omega=[1, 0]), quiet=True)
+    assert statuses(first) == ["kept", "done"]
+    assert first.runs[0] == plain
     calls = calls_in(tmp_path / "runs")
-    second = sweep(grid(recall__omega=[0, 1]), quiet=True)
-    assert second.sweep_id == first.sweep_id
+    second = sweep(grid(recall__omega=[1, 0]), quiet=True)
+    assert (second.sweep_id, second.runs) == (first.sweep_id, first.runs)
     assert statuses(second) == ["kept", "kept"]
-    assert second.runs == first.runs
     assert calls_in(tmp_path / "runs") == calls
     assert len(list((tmp_path / "runs").glob("*/manifest.json"))) == 2
-
-
-def test_a_plain_run_of_the_same_config_is_a_finished_cell(grid):
-    plain = sweep(grid(), quiet=True)
-    wider = sweep(grid(recall__omega=[1, 0]), quiet=True)
-    assert statuses(wider) == ["kept", "done"]
-    assert wider.runs[0] == plain.runs[0]
-
-
-def test_another_prompt_makes_a_finished_cell_new(grid):
-    manifest = sweep(grid(), quiet=True).runs[0] / "manifest.json"
+    manifest = plain / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "prompt_digests": {"reflect": "another"}}))
-    assert statuses(sweep(grid(), quiet=True)) == ["done"]
+    assert statuses(sweep(grid(recall__omega=[1, 0]), quiet=True)) == ["done", "kept"]
 
 
 SUM = {
@@ -333,7 +324,7 @@ def test_a_failing_cell_affects_no_other(grid):
         ({"sweep_id": "../../x"}, "sweep_id: got '../../x', expected the name of a folder"),
         ({"sweep_id": ["one", "two"]}, "sweep_id: got several values in one sweep, expected one"),
         ({"run_root": ["one", "two"]}, "run_root: got several values in one sweep, expected one"),
-        ({"resume": "runs/earlier"}, "resume: a sweep's cells go on where they stopped"),
+        ({"resume": "runs/earlier"}, "resume: the same command resumes a sweep"),
     ],
 )
 def test_a_sweep_lies_in_one_place(grid, more, message):
@@ -442,27 +433,28 @@ def test_an_interrupted_cell_is_resumed(grid, tmp_path, monkeypatch):
 def test_a_cell_that_another_process_runs_is_left_to_it(grid):
     swept = Sweep.of(lines(grid(sweep_id="both")))
     with held(swept, swept.cells[0].digest):
-        carry_out_cell(swept.cells[0].cfg, 0)
+        run_cell(swept.cells[0].cfg, 0)
     assert [state.status for state in read_states(swept.folder)] == ["elsewhere"]
 
 
-@pytest.mark.slow
-def test_two_sweeps_at_once_run_a_shared_cell_once(grid, tmp_path):
-    (shared,) = cells(lines(grid(seed=0)))
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda seed: run_command("-m", *lines(grid(seed=[0, seed]))), (1, 2)))
-    manifests = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*/manifest.json")]
-    assert sum(manifest["config_digest"] == shared.digest for manifest in manifests) == 1
-    assert sorted(manifest["seed"] for manifest in manifests) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("launcher", [(), pytest.param(JOBLIB, marks=pytest.mark.slow)])
-def test_equal_cells_are_run_once_with_a_warning(grid, tmp_path, launcher):
-    ended = run_command("-m", *lines(grid(workers=[1, 2])), *launcher)
-    assert ended.returncode == 0, ended.stderr
-    assert "warning: cell 1 (workers=2) measures the same as cell 0; it is run once" in ended.stderr
-    assert "1 cells: 1 done" in ended.stdout
+def test_equal_cells_are_run_once_with_a_warning(grid, tmp_path):
+    with pytest.warns(RuntimeWarning, match=r"cell 1 \(workers=2\) measures the same as cell 0; it is run once"):
+        swept = sweep(grid(workers=[1, 2]), quiet=True)
+    assert statuses(swept) == ["done"]
     assert len(list((tmp_path / "runs").glob("*/manifest.json"))) == 1
+
+
+@pytest.mark.slow
+def test_joblib_runs_the_cells_too_in_hydras_own_multirun_mode(grid, tmp_path):
+    overrides = [*lines(grid(recall__omega=[0, -1], workers=[1, 2])), *JOBLIB]
+    ended = run_command(*overrides, "hydra.mode=MULTIRUN", cwd=tmp_path)
+    assert ended.returncode == 2, ended.stderr
+    assert "warning: cell 1 (workers=2) measures the same as cell 0; it is run once" in ended.stderr
+    assert "2 cells: 1 done, 1 failed" in ended.stdout
+    assert "recall.omega: got -1" in ended.stdout
+    (run,) = Sweep.of(overrides).runs
+    (alone,) = sweep(grid(recall__omega=0, run_root=str(tmp_path / "alone")), quiet=True).runs
+    assert results(run) == results(alone)
 
 
 def test_a_kept_cell_remembers_its_harness_errors(grid):
@@ -511,32 +503,12 @@ def test_tasks_finished_by_another_process_are_not_run_again(grid):
     assert (run.path / "grades.jsonl").read_text().count("\n") == len(run.grades)
 
 
-def test_only_one_process_may_write_into_a_run(grid):
-    (run,) = sweep(grid(), quiet=True).runs
-    folder = RunFolder.existing(run)
-    with folder.held(), pytest.raises(FolderError, match="another process writes"), RunFolder.existing(run).held():
+def test_only_one_process_may_write_into_a_run(tmp_path):
+    folder = RunFolder(tmp_path)
+    with folder.held(), pytest.raises(FolderError, match="another process writes"), RunFolder(tmp_path).held():
         pass
     with folder.held():
         pass
-
-
-@pytest.mark.slow
-def test_joblib_runs_the_cells_too(grid, tmp_path):
-    overrides = [*lines(grid(recall__omega=[0, -1, 1])), *JOBLIB]
-    ended = run_command("-m", *overrides, cwd=tmp_path)
-    assert ended.returncode == 2
-    assert "3 cells: 2 done, 1 failed" in ended.stdout
-    assert "recall.omega: got -1" in ended.stdout
-    first, _ = Sweep.of(overrides).runs
-    (alone,) = sweep(grid(recall__omega=0, run_root=str(tmp_path / "alone")), quiet=True).runs
-    assert results(first) == results(alone)
-
-
-@pytest.mark.slow
-def test_hydras_own_multirun_mode_is_a_sweep(grid, tmp_path):
-    ended = run_command(*lines(grid(seed=[0, 1])), "hydra.mode=MULTIRUN", *JOBLIB, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert "2 cells: 2 done" in ended.stdout
 
 
 def test_the_live_view_counts_cells_calls_and_cost(grid):

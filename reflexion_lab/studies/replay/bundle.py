@@ -110,9 +110,7 @@ def read(path: Path) -> tuple[About, dict[str, bytes]]:
     except OSError as problem:
         raise BundleError(path, f"a file that cannot be read ({problem.strerror})", "a bundle") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
-        raise BundleError(
-            path, f"a file that is damaged or none ({problem})", "a bundle", "have it sent again"
-        ) from None
+        raise BundleError(path, f"a damaged file or no zip file ({problem})", "a bundle", "copy it again") from None
     about = _about(path, contents.pop(ABOUT))
     for name in sorted(contents.keys() | about.members.keys()):
         if name not in contents or sha256(contents[name]) != about.members.get(name):
@@ -245,9 +243,7 @@ def as_lines(path: Path, kind: Kind) -> bytes:
             records = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
             return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
     except sqlite3.Error as problem:
-        raise BundleError(
-            path, f"a file that is damaged or another ({problem})", "one that a run has written"
-        ) from None
+        raise BundleError(path, f"a damaged or different file ({problem})", "one that a run has written") from None
 
 
 def as_file(lines: bytes, kind: Kind, path: Path) -> Path:

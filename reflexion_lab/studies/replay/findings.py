@@ -1,7 +1,8 @@
-"""Findings of a verification, as records, as a table and as JSON."""
+"""Findings of a verification or a replay: one record per check, shown as a table or as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,28 +16,27 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 AGREES, DISAGREES, UNCHECKED = "agrees", "DISAGREES", "not checked"
-STYLES = {AGREES: "green", DISAGREES: "bold red"}
-"""By verdict; unchecked ones are yellow."""
+STYLES = {AGREES: "green", DISAGREES: "bold red", UNCHECKED: "yellow"}
 SHOWN = 50
 """Maximal number of printed disagreements; `--json` has all."""
 
 
 class Disagreement(Record, frozen=True, kw_only=True):
-    """One place where a run folder disagrees with itself or with this machine."""
+    """One place where a run disagrees with itself, with its replay, or with this machine."""
 
     where: str
-    found: str
+    got: str = msgspec.field(name="found")
     expected: str
 
     def __str__(self) -> str:
-        return f"{self.where}: got {self.found}, expected {self.expected}"
+        return f"{self.where}: got {self.got}, expected {self.expected}"
 
 
 class Finding(Record, frozen=True, kw_only=True):
     """The result of one check."""
 
     name: str
-    told: str = ""
+    value: str = msgspec.field(default="", name="told")
     """What agrees: a count or a digest."""
     disagreements: tuple[Disagreement, ...] = ()
     unchecked: str = ""
@@ -51,7 +51,7 @@ class Verification(Record, frozen=True, kw_only=True):
     """All findings of one run."""
 
     run: str
-    """Path of the run."""
+    """Path of the run, or of its bundle."""
     run_id: str
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -67,15 +67,32 @@ class Verification(Record, frozen=True, kw_only=True):
         return [disagreement for finding in self.findings for disagreement in finding.disagreements]
 
 
-def equal(name: str, actual: object, expected: object, where: str = "") -> Finding:
-    """The finding of one comparison."""
+def equal(name: str, actual: object, expected: object, where: str = "", value: str = "") -> Finding:
+    """The finding of one comparison. `value`: what to show if they agree, by default `actual`."""
     if actual == expected:
-        return Finding(name=name, told=str(actual))
+        return Finding(name=name, value=value or str(actual))
     return Finding(name=name, disagreements=(unlike(where or name, actual, expected),))
 
 
+def equal_items(
+    name: str,
+    actual: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    value: str,
+    where: str = "",
+    text: Callable[[Any], object] = str,
+) -> Finding:
+    """The finding of a comparison key by key; missing keys disagree. `where` goes before each key."""
+    wrong = []
+    for key in sorted(actual.keys() | expected.keys()):
+        if actual.get(key) != expected.get(key):
+            got, wanted = (text(items[key]) if key in items else "none" for items in (actual, expected))
+            wrong.append(unlike(f"{where}{key}", got, wanted))
+    return Finding(name=name, value=value, disagreements=tuple(wrong))
+
+
 def unlike(where: str, actual: object, expected: object) -> Disagreement:
-    return Disagreement(where=where, found=short(actual), expected=short(expected))
+    return Disagreement(where=where, got=short(actual), expected=short(expected))
 
 
 def short(value: object) -> str:
@@ -83,15 +100,15 @@ def short(value: object) -> str:
     return line(value if isinstance(value, str) else repr(value), 100)
 
 
-def show(verification: Verification, console: Console) -> None:
+def show(verification: Verification, console: Console, title: str = "Verified") -> None:
     """Print the table, the notes, then each disagreement."""
-    table = cells.table(f"Verified: {plain(verification.run_id)}", "checked", "", "found", "expected", names=4)
+    table = cells.table(f"{title}: {plain(verification.run_id)}", "checked", "", "got", "expected", names=4)
     for finding in verification.findings:
-        verdict = cells.line(finding.verdict, STYLES.get(finding.verdict, "yellow"))
-        got, expected = finding.unchecked or finding.told, "" if finding.unchecked else finding.told
+        got, expected = finding.unchecked or finding.value, "" if finding.unchecked else finding.value
         if finding.disagreements:
             first, more = finding.disagreements[0], len(finding.disagreements) - 1
-            got, expected = f"{first.where}: {first.found}" + f" (and {more} more)" * bool(more), first.expected
+            got, expected = f"{first.where}: {first.got}" + f" (and {more} more)" * bool(more), first.expected
+        verdict = cells.line(finding.verdict, STYLES[finding.verdict])
         table.add_row(cells.line(finding.name), verdict, cells.line(plain(got)), cells.line(plain(expected)))
     console.print(table)
     for note in verification.notes:
@@ -100,7 +117,7 @@ def show(verification: Verification, console: Console) -> None:
     for disagreement in wrong[:SHOWN]:
         console.print(cells.line(f"DISAGREES: {plain(str(disagreement))}", "bold red"), soft_wrap=True)
     if len(wrong) > SHOWN:
-        console.print(cells.line(f"and {len(wrong) - SHOWN} more; --json names them", "bold red"))
+        console.print(cells.line(f"and {len(wrong) - SHOWN} more", "bold red"))
     checked = sum(not finding.unchecked for finding in verification.findings)
     result = "nothing disagrees" if verification.holds else f"{len(wrong)} disagreement{'s' * (len(wrong) > 1)}"
     console.print(

@@ -39,7 +39,8 @@ from reflexion_lab.studies.replay.bundle import (
     as_lines,
     copied,
 )
-from reflexion_lab.studies.replay.replay import Sameness, Supplies, compare, pools, rerun
+from reflexion_lab.studies.replay.findings import Verification
+from reflexion_lab.studies.replay.replay import Supplies, compare, fingerprints, pools, rerun
 from reflexion_lab.tasks.benchmarks.rows import HUB
 
 NAMES = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions")
@@ -54,7 +55,7 @@ class Packed(NamedTuple):
     calls: int
     members: dict[str, int]
     """Bytes by member."""
-    sameness: Sameness
+    verification: Verification
     """The run against its replay."""
 
 
@@ -85,9 +86,10 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
         if supplies.memory.is_dir():
             shutil.copytree(supplies.memory, used)
         again = rerun(log.manifest, supplies._replace(memory=used), here / "again")
-        sameness = compare(log, figures(log), again.folder, again.problem)
-        if not sameness.holds:
-            raise BundleError(f"{run.path}: its replay differs, so it is not packed: {sameness.first}")
+        verification = compare(run.path, log, figures(log), again)
+        if not verification.holds:
+            reasons = "; ".join(map(str, (verification.disagreements[0], *verification.notes)))
+            raise BundleError(f"{run.path}: its replay differs, so it is not packed: {reasons}")
         members = dict(_members(run, log.manifest, supplies, here / "again"))
     about = About(
         run_id=log.manifest.run_id,
@@ -100,7 +102,7 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
     )
     check_secrets(members, run.path)
     bundle.write(out, about, members)
-    return Packed(out, members["calls.jsonl"].count(b"\n"), {k: len(v) for k, v in members.items()}, sameness)
+    return Packed(out, members["calls.jsonl"].count(b"\n"), {k: len(v) for k, v in members.items()}, verification)
 
 
 def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, store: Store | None) -> Supplies:
@@ -114,7 +116,7 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
     stored = _calls(run, log.manifest, str(calls or ""), here)
     return Supplies(
         calls=_priced(stored, log.manifest, here / "priced.sqlite"),
-        contexts=contexts(log.manifest),
+        contexts={role: int(node.get("context") or 0) for role, node in _models(log.manifest).items()},
         embeddings=vectors,
         embedder="",
         memory=memory,
@@ -124,11 +126,11 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
     )
 
 
-def contexts(manifest: Manifest) -> dict[str, int]:
-    """Context size by role, as the config of its model names it; else 0."""
+def _models(manifest: Manifest) -> dict[str, Any]:
+    """The configs of the run's models by role."""
     config: dict[str, Any] = manifest.config
-    nodes: dict[str, Any] = {"actor": config["model"], **(config.get("roles") or {})}
-    return {role: int(nodes[role].get("context") or 0) for role in ("actor", *manifest.role_fingerprints)}
+    nodes = {"actor": config["model"], **(config.get("roles") or {})}
+    return {role: nodes[role] for role in fingerprints(manifest)}
 
 
 def _calls(run: RunFolder, manifest: Manifest, named: str, here: Path) -> Path:
@@ -136,8 +138,7 @@ def _calls(run: RunFolder, manifest: Manifest, named: str, here: Path) -> Path:
     config: dict[str, Any] = manifest.config
     usual = str((config.get("cache") or {}).get("path") or "")
     if is_url(named or usual):
-        prints = [manifest.model_fingerprint, *manifest.role_fingerprints.values()]
-        return copied(named or with_login(usual), prints, here / "shared.sqlite")
+        return copied(named or with_login(usual), [*fingerprints(manifest).values()], here / "shared.sqlite")
     path = Path(named) if named else _beside(run, usual, "calls.sqlite")
     if not path.is_file():
         raise BundleError(path, "no call cache", "a run with cache.mode on", "name it with --calls")
@@ -149,12 +150,11 @@ def _priced(calls: Path, manifest: Manifest, out: Path) -> Path:
     from reflexion_lab.agent.models.prices import price_of, read
 
     config: dict[str, Any] = manifest.config
-    nodes = {"actor": config["model"], **(config.get("roles") or {})}
+    nodes = _models(manifest)
     if not any("price_per_million" in node for node in nodes.values()):
-        return calls  # nothing is paid where models run here
+        return calls  # models that run here cost nothing
     lists = read((config.get("prices") or {}).get("path"))
-    prints = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
-    prices = {fingerprint: price_of(nodes[role], lists) for role, fingerprint in prints.items()}
+    prices = {name: price_of(nodes[role], lists) for role, name in fingerprints(manifest).items()}
     priced = []
     for line in as_lines(calls, CALLS).splitlines():
         call = msgspec.json.decode(line, type=Call)
@@ -242,9 +242,9 @@ def check_secrets(members: Mapping[str, bytes], run: Path) -> None:
     for name, content in members.items():
         for what, text in secrets.items():
             if text.encode() in content:
-                raise BundleError(f"{run}: {name} holds {what}; a bundle goes to others, so nothing was packed")
+                raise BundleError(f"{run}: {name} contains {what}; a bundle is for sharing, so nothing was packed")
         if KEYS.search(content):
-            raise BundleError(f"{run}: {name} holds what looks like an API key; nothing was packed")
+            raise BundleError(f"{run}: {name} contains what looks like an API key; nothing was packed")
 
 
 def _without_places(node: Any) -> Any:

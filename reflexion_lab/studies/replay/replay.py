@@ -16,14 +16,14 @@ from reflexion_lab.analysis.summary import Log, bare, canonical_form, difference
 from reflexion_lab.errors import ConfigError, FolderError, ModelError
 from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.moved import current, updated
-from reflexion_lab.records import Attempt, Manifest, Record
+from reflexion_lab.records import Attempt, Manifest
 from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.config.compose import CONF, assemble
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
-from reflexion_lab.text.shorten import cut
+from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, equal_items, unlike
 
 REPLAY_MODEL = "reflexion_lab.agent.models.replay.ReplayModel"
 REPLAY_EMBEDDER = "reflexion_lab.memory.embedders.cached.ReplayEmbedder"
@@ -36,8 +36,7 @@ RECORDS = {
     "tests by the model": "written_tests",
     "their verdicts": "suite_verdict",
 }
-SHOWN = 120
-"""Characters of a value."""
+MEMORY = "memory at the start"
 
 
 class Supplies(NamedTuple):
@@ -91,8 +90,7 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
 def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path) -> dict[str, Any]:
     """The config of a run with models, paths and data replaced by recorded ones."""
     config: dict[str, Any] = updated(manifest.config)
-    prints = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
-    nodes = {role: _model(supplies, role, fingerprint, manifest.slots) for role, fingerprint in prints.items()}
+    nodes = {role: _model(supplies, role, name, manifest.slots) for role, name in fingerprints(manifest).items()}
     config |= {
         "model": nodes.pop("actor"),
         "roles": nodes,
@@ -124,6 +122,11 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
     for node in pools(config):
         node["pool"] = list(supplies.pool)
     return config
+
+
+def fingerprints(manifest: Manifest) -> dict[str, str]:
+    """Fingerprints of models by role."""
+    return {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
 
 
 def _model(supplies: Supplies, role: str, fingerprint: str, slots: int) -> dict[str, Any]:
@@ -177,7 +180,7 @@ def _nodes(config: Any) -> Iterator[Any]:
 
 class Replayed(NamedTuple):
     about: About
-    sameness: Sameness
+    verification: Verification
     folder: Path | None
     """The run folder of the replay, if it is kept."""
 
@@ -199,16 +202,16 @@ def replay(path: Path, out: Path | None = None) -> Replayed:
         unpacked = scratch.path / "bundle"
         bundle.unpack(members, unpacked)
         try:
-            then = Log.read(RunFolder.existing(unpacked))
+            recorded = Log.read(RunFolder.existing(unpacked))
         except FolderError as problem:
             raise BundleError(f"{path}: {problem}") from None
-        again = rerun(then.manifest, _supplies(about, unpacked), scratch.path / "again", out)
+        again = rerun(recorded.manifest, _supplies(about, unpacked), scratch.path / "again", out)
         again.folder.write_json("summary.json", msgspec.to_builtins(summary(Log.read(again.folder))))
-        sameness = compare(then, about.figures, again.folder, again.problem)
+        verification = compare(path, recorded, about.figures, again)
     if about.python != platform.python_version():
         note = f"python: {about.python} then, {platform.python_version()} here"
-        sameness = replace(sameness, notes=(note, *sameness.notes))
-    return Replayed(about, sameness, again.folder.path if out is not None else None)
+        verification = replace(verification, notes=(note, *verification.notes))
+    return Replayed(about, verification, again.folder.path if out is not None else None)
 
 
 def _supplies(about: About, unpacked: Path) -> Supplies:
@@ -231,126 +234,95 @@ def _supplies(about: About, unpacked: Path) -> Supplies:
     )
 
 
-class Row(Record, frozen=True, kw_only=True):
-    """One comparison."""
-
-    name: str
-    same: bool
-    told: str
-    """The number of equal items, or the first difference."""
-
-
-class Sameness(Record, frozen=True, kw_only=True):
-    """All comparisons of a run with its replay."""
-
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    """Differences that do not matter, such as versions of packages."""
-
-    @property
-    def holds(self) -> bool:
-        return all(row.same for row in self.rows)
-
-    @property
-    def first(self) -> str:
-        """The first difference; "" where there is none."""
-        return next((f"{row.name}: {row.told}" for row in self.rows if not row.same), "")
-
-
-def compare(then: Log, packed: Mapping[str, Any], folder: RunFolder, problem: ModelError | None) -> Sameness:
+def compare(place: Path, recorded: Log, packed: Mapping[str, Any], again: Rerun) -> Verification:
     """Compare a run with its replay.
 
     Parameters
     ----------
-    then : Log
-        The run.
+    place : Path
+        The run or its bundle, to be named in the result.
     packed : Mapping[str, Any]
-        Its headline figures, as they were packed.
-    folder : RunFolder
-        The replay.
-    problem : ModelError | None
-        A call of the replay that was not recorded and ended it.
+        Headline figures of the run, as they were packed.
     """
-    now = Log.read(folder)
-    rows = [*_conditions(then.manifest, now.manifest), _beginning(then, now)]
-    if problem:
-        rows.append(_unrecorded_call(then, folder.attempts, problem))
-    rows += _records(then, now)
-    if not problem:
-        rows += _figures(packed, figures(now))
-    return Sameness(rows=tuple(rows), notes=tuple(_notes(then.manifest, now.manifest)))
+    replayed = Log.read(again.folder)
+    findings = [*_conditions(recorded.manifest, replayed.manifest), _beginning(recorded, replayed)]
+    if again.problem:
+        findings.append(_unrecorded_call(recorded, again.folder.attempts, again.problem))
+    timed_out = _timed_out_in_one(recorded.attempts, again.folder.attempts)
+    findings += _records(recorded, replayed, timed_out)
+    if not again.problem:
+        findings += _figures(packed, figures(replayed))
+    notes = list(_notes(recorded.manifest, replayed.manifest))
+    if timed_out and any(finding.disagreements for finding in findings):
+        notes.append(f"a time-out in one of the two runs only, first on {timed_out[0]}")
+    return Verification(run=str(place), run_id=recorded.manifest.run_id, findings=tuple(findings), notes=tuple(notes))
 
 
-def _conditions(then: Manifest, now: Manifest) -> Iterator[Row]:
-    before, after = ((run.benchmark, run.benchmark_digest, run.n_expected) for run in (then, now))
-    same = f"{then.n_expected} of {then.benchmark}"
-    yield _row("tasks", before == after, same, f"{then.benchmark} has another digest or number of tasks here")
-    templates = sorted(
-        name
-        for name in then.prompt_digests.keys() | now.prompt_digests.keys()
-        if then.prompt_digests.get(name) != now.prompt_digests.get(name)
-    )
-    yield _row("prompts", not templates, f"{len(then.prompt_digests)} templates", ", ".join(templates))
-    yield _row("study", then.study_digest == now.study_digest, then.study or "none", "another digest")
+def _conditions(recorded: Manifest, replayed: Manifest) -> Iterator[Finding]:
+    fields = ("benchmark", "benchmark_digest", "n_expected")
+    here, then = ({field: getattr(manifest, field) for field in fields} for manifest in (replayed, recorded))
+    yield equal_items("tasks", here, then, f"{recorded.n_expected} of {recorded.benchmark}", "tasks, ")
+    here, then = replayed.prompt_digests, recorded.prompt_digests
+    yield equal_items("prompts", here, then, f"{len(then)} templates", "prompt ")
+    yield equal("study", replayed.study_digest, recorded.study_digest, "study, digest", value=recorded.study or "none")
 
 
-def _beginning(then: Log, now: Log) -> Row:
-    places = list(differences(*(bare(log.beginning, log.manifest.run_id) for log in (then, now))))
-    same = f"{then.beginning.episodes} episodes, {len(then.beginning.wisdom)} wisdom" if then.beginning else "none"
-    return _row("memory at the start", not places, same, _place(places))
+def _beginning(recorded: Log, replayed: Log) -> Finding:
+    before, after = (bare(log.beginning, log.manifest.run_id) for log in (recorded, replayed))
+    memory = recorded.beginning
+    value = f"{memory.episodes} episodes, {len(memory.wisdom)} wisdom" if memory else "none"
+    return Finding(name=MEMORY, value=value, disagreements=tuple(_unlike(before, after, MEMORY)))
 
 
-def _records(then: Log, now: Log) -> Iterator[Row]:
-    before, after = canonical_form(then), canonical_form(now)
-    by_time = _timed_out_apart(then.attempts, now.attempts)
+def _records(recorded: Log, replayed: Log, timed_out: Sequence[str]) -> Iterator[Finding]:
+    """The first difference of every task, starting with those that a time-out may explain."""
+    before, after = canonical_form(recorded), canonical_form(replayed)
+    tasks = [*timed_out, *(task for task in before if task not in timed_out)]
     for name, field in RECORDS.items():
-        pairs = {task: (before[task][field], after.get(task, {}).get(field)) for task in before}
+        pairs = {task: (before[task][field], after.get(task, {}).get(field)) for task in tasks}
         count = sum(len(value) if isinstance(value, list) else value is not None for value, _ in pairs.values())
         if not count and not any(value for _, value in pairs.values()):
             continue
-        different = {task: list(differences(*pair)) for task, pair in pairs.items() if pair[0] != pair[1]}
-        task = next((task for task in different if task in by_time), next(iter(different), ""))
-        where = f"{len(different)} of {len(before)} tasks; {task}, {_place(different.get(task, []))}"
-        yield _row(name, not different, str(count), where + _timeout_note(by_time))
+        wrong = []
+        for task, (then, here) in pairs.items():
+            if then != here:
+                where = f"{task}, {name}"
+                wrong.append(next(_unlike(then, here, where), unlike(where, here, then)))
+        yield Finding(name=name, value=str(count), disagreements=tuple(wrong))
 
 
-def _figures(packed: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Row]:
-    """One row for all equal figures, one for each that differs."""
+def _figures(packed: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Finding]:
     for name in ("pass_at_1", "pass_at_1_first"):
-        if packed.get(name) and packed[name] == now.get(name):
-            yield _row(name, True, f"{packed[name]['k']} of {packed[name]['n']}", "")
-    changed = {name: list(differences(packed.get(name), now.get(name))) for name in packed}
-    for name, places in changed.items():
-        if places:
-            yield _row(name, False, "", _place(places))
-    yield _row("headline figures", not any(changed.values()), f"{len(changed)} to the last digit", "see above")
+        if packed.get(name) and packed[name] == here.get(name):
+            yield Finding(name=name, value=f"{packed[name]['k']} of {packed[name]['n']}")
+    wrong = _unlike(dict(packed), {name: here.get(name) for name in packed}, "headline figures")
+    yield Finding(name="headline figures", value=f"{len(packed)} to the last digit", disagreements=tuple(wrong))
 
 
-def _unrecorded_call(then: Log, replayed: Mapping[str, Sequence[Attempt]], problem: ModelError) -> Row:
+def _unrecorded_call(recorded: Log, replayed: Mapping[str, Sequence[Attempt]], problem: ModelError) -> Finding:
     """The first earlier difference, which explains the unrecorded call; else the problem itself."""
-    run_ids = then.manifest.run_id
-    by_time = _timed_out_apart(then.attempts, replayed, partly=True)
+    run_id = recorded.manifest.run_id
     for task, attempts in replayed.items():
-        before = bare(then.attempts.get(task, [])[: len(attempts)], run_ids)
-        if places := list(differences(before, bare(attempts, run_ids), "attempts")):
-            return _row("calls", False, "", f"{task}, {_place(places)}{_timeout_note(by_time)}")
+        before = bare(recorded.attempts.get(task, [])[: len(attempts)], run_id)
+        if first := next(_unlike(before, bare(attempts, run_id), f"{task}, attempts"), None):
+            return Finding(name="calls", disagreements=(first,))
     reason = "; ".join([str(problem), *getattr(problem, "__notes__", ())])
-    return _row("calls", False, "", f"{' '.join(reason.split())}{_timeout_note(by_time)}")
+    first = Disagreement(where="calls", got=" ".join(reason.split()), expected="a recorded call")
+    return Finding(name="calls", disagreements=(first,))
 
 
-def _timed_out_apart(
-    then: Mapping[str, Sequence[Attempt]], now: Mapping[str, Sequence[Attempt]], partly: bool = False
+def _unlike(recorded: Any, replayed: Any, where: str) -> Iterator[Disagreement]:
+    """All places where two plain values differ."""
+    for at, then, here in differences(recorded, replayed):
+        yield unlike(f"{where}{at}" if at.startswith("[") else f"{where}.{at}" if at else where, here, then)
+
+
+def _timed_out_in_one(
+    recorded: Mapping[str, Sequence[Attempt]], replayed: Mapping[str, Sequence[Attempt]]
 ) -> list[str]:
     """Tasks on which a program or the loop timed out in one of the two runs only."""
-    apart = []
-    for task in then:
-        before, after = then[task], now.get(task, ())
-        pairs = (
-            zip(before, after, strict=False) if partly else zip(before[: len(after)], after[: len(before)], strict=True)
-        )
-        if any(_timed_out(a) != _timed_out(b) for a, b in pairs):
-            apart.append(task)
-    return apart
+    pairs = {task: zip(attempts, replayed.get(task, ()), strict=False) for task, attempts in recorded.items()}
+    return [task for task, both in pairs.items() if any(_timed_out(a) != _timed_out(b) for a, b in both)]
 
 
 def _timed_out(attempt: Attempt) -> tuple[object, ...]:
@@ -358,28 +330,10 @@ def _timed_out(attempt: Attempt) -> tuple[object, ...]:
     return checks, attempt.stop_reason == "timeout"
 
 
-def _timeout_note(by_time: Sequence[str]) -> str:
-    if not by_time:
-        return ""
-    return f" (a time-out: a program ended in time in one of the two alone, first on {by_time[0]})"
-
-
-def _notes(then: Manifest, now: Manifest) -> Iterator[str]:
-    for name in sorted(then.package_versions.keys() | now.package_versions.keys()):
-        before, after = (manifest.package_versions.get(name, "none") for manifest in (then, now))
+def _notes(recorded: Manifest, replayed: Manifest) -> Iterator[str]:
+    for name in sorted(recorded.package_versions.keys() | replayed.package_versions.keys()):
+        before, after = (manifest.package_versions.get(name, "none") for manifest in (recorded, replayed))
         if before != after:
             yield f"{name}: {before} then, {after} here"
-    if then.isolation != now.isolation:
-        yield f"isolation: {', '.join(then.isolation)} then, {', '.join(now.isolation)} here"
-
-
-def _place(places: Sequence[tuple[str, Any, Any]]) -> str:
-    """The first of the differences in words."""
-    if not places:
-        return ""
-    at, before, after = places[0]
-    return f"{at}: {cut(repr(before), SHOWN)} then, {cut(repr(after), SHOWN)} here"
-
-
-def _row(name: str, same: bool, if_same: str, if_not: str) -> Row:
-    return Row(name=name, same=same, told=if_same if same else if_not)
+    if recorded.isolation != replayed.isolation:
+        yield f"isolation: {', '.join(recorded.isolation)} then, {', '.join(replayed.isolation)} here"

@@ -6,7 +6,7 @@ import json
 import random
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -22,11 +22,11 @@ from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Grade, Manifest, Task
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import DIGESTS, RunFolder, digests, sealed
+from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, sealed
 from reflexion_lab.runner.folder.manifest import config_digest, former_digest, resumed, versions
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
-from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, unlike
+from reflexion_lab.studies.replay.findings import Finding, Verification, equal, equal_items, unlike
 from reflexion_lab.studies.replay.verify_records import FIGURES, Lines, loops, metrics, read, verdicts
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.sandbox.cached import measured
@@ -62,43 +62,43 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
         benchmark, data = _benchmark(folder, manifest)
         findings = [
             of_files(folder),
-            *of_config(manifest),
+            of_config(manifest),
             of_prompts(manifest),
             data,
             of_study(folder, manifest),
             lines.finding,
         ]
         notes = resumed(manifest, lines.resumptions)
-        notes += [f"a torn line, which counts for nothing: {where}" for where in lines.torn]
+        notes += [f"a torn line, which is not counted: {where}" for where in lines.torn]
         if lines.finding.disagreements:
             findings.append(Finding(name=FIGURES, unchecked="records cannot be read"))
         else:
-            more, remarks = _records(folder, lines, manifest, benchmark)
-            findings += more
-            notes += remarks
+            findings += _records(folder, lines, manifest, benchmark)
+            log, figures, absent = _figures(folder)
+            findings.append(figures)
+            if absent:
+                notes.append(f"{', '.join(absent)}: not in summary.json, which an earlier version wrote")
             if execute:
-                findings.append(_execute(folder, findings, benchmark, sample))
+                findings.append(executed(log, benchmark, sample))
     notes += _versions(manifest)
     return Verification(run=str(path), run_id=manifest.run_id, findings=tuple(findings), notes=tuple(notes))
 
 
-def _records(
-    folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmark | None
-) -> tuple[list[Finding], list[str]]:
+def _records(folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmark | None) -> list[Finding]:
     run = RunFolder(folder)
     attempts = run.attempts
-    findings = loops(lines, manifest, attempts)
-    findings.append(
-        verdicts({task: history for task, history in attempts.items() if task in run.results}, manifest.config)
-    )
-    if benchmark is not None:
-        findings.append(_hidden_tests(lines, benchmark))
+    finished = {task: history for task, history in attempts.items() if task in run.results}
+    findings = [*loops(lines, manifest, attempts), verdicts(finished, manifest.config)]
+    return findings if benchmark is None else [*findings, _hidden_tests(lines, benchmark)]
+
+
+def _figures(folder: Path) -> tuple[Log | None, Finding, Sequence[str]]:
+    """The run, or None if records are missing; the finding on its figures; and the fields that are not in the file."""
     try:
-        figures, absent = metrics(folder, Log.read(run))
-    except FolderError as problem:  # what is missing is told above
-        return [*findings, Finding(name=FIGURES, unchecked=str(problem))], []
-    remarks = [f"{', '.join(absent)}: not in summary.json, which an earlier version wrote"] if absent else []
-    return [*findings, figures], remarks
+        log = Log.read(RunFolder(folder))
+        return log, *metrics(folder, log)
+    except FolderError as problem:
+        return None, Finding(name=FIGURES, unchecked=str(problem)), ()
 
 
 def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Finding]:
@@ -109,7 +109,7 @@ def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Find
     except (OSError, ValueError, ImportError, RuntimeError) as problem:
         return None, Finding(name=name, unchecked=f"it cannot be loaded here: {one_line(problem)}")
     same = equal(name, benchmark.digest, manifest.benchmark_digest, "manifest.json, benchmark_digest")
-    same = msgspec.structs.replace(same, told=same.told[:16])
+    same = msgspec.structs.replace(same, value=same.value[:16])
     if len(benchmark) != manifest.n_expected and "recorded" not in manifest.config:
         wrong = unlike("manifest.json, n_expected", manifest.n_expected, f"{len(benchmark)}, by its config")
         same = msgspec.structs.replace(same, disagreements=(*same.disagreements, wrong))
@@ -124,15 +124,7 @@ def _hidden_tests(lines: Lines, benchmark: Benchmark) -> Finding:
         for grade in lines.grades
         if grade.checks_total != hidden.get(grade.task_id)
     ]
-    return Finding(name="hidden tests", told=f"{len(hidden)} tasks", disagreements=tuple(wrong))
-
-
-def _execute(folder: Path, so_far: list[Finding], benchmark: Benchmark | None, sample: int | None) -> Finding:
-    if benchmark is None:
-        return Finding(name=EXECUTED, unchecked="its benchmark is not here")
-    if any(finding.name == FIGURES and finding.unchecked.startswith(str(folder)) for finding in so_far):
-        return Finding(name=EXECUTED, unchecked="records are missing")
-    return executed(Log.read(RunFolder(folder)), benchmark, sample)
+    return Finding(name="hidden tests", value=f"{len(hidden)} tasks", disagreements=tuple(wrong))
 
 
 def _versions(then: Manifest) -> Iterator[str]:
@@ -160,36 +152,22 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 def of_files(folder: Path) -> Finding:
     """The files of records against the run's checksums, or those of its bundle. Raises FolderError."""
-    name, then = "files (SHA-256)", sealed(folder)
-    if then is None:
-        return _bundled(name, folder)
-    now = digests(folder)
-    wrong = []
-    for file in sorted(then.keys() | now.keys()):
-        here, before = now.get(file), then.get(file)
-        if here != before:
-            sides = [
-                f"{entry.sha256[:16]}…, {entry.lines} lines" if entry else "no such file" for entry in (here, before)
-            ]
-            wrong.append(unlike(file, *sides))
-    return Finding(name=name, told=f"{len(then)} files", disagreements=tuple(wrong))
-
-
-def _bundled(name: str, folder: Path) -> Finding:
+    name, recorded = "files (SHA-256)", sealed(folder)
+    if recorded is not None:
+        return equal_items(name, digests(folder), recorded, f"{len(recorded)} files", text=_digest_text)
     path = folder / ABOUT
     if not path.is_file():
         return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished, or of an earlier version")
     members = msgspec.json.decode(path.read_bytes(), type=About).members
-    now = {name: sha256((folder / name).read_bytes()) for name in members if (folder / name).is_file()}
-    wrong = [
-        unlike(file, f"{now.get(file, 'no such file')[:16]}", f"{digest[:16]}…")
-        for file, digest in members.items()
-        if now.get(file) != digest
-    ]
-    return Finding(name=name, told=f"{len(members)} members of the bundle", disagreements=tuple(wrong))
+    here = {member: sha256((folder / member).read_bytes()) for member in members if (folder / member).is_file()}
+    return equal_items(name, here, members, f"{len(members)} members of the bundle", text=lambda digest: digest[:16])
 
 
-def of_config(manifest: Manifest) -> list[Finding]:
+def _digest_text(digest: Digest) -> str:
+    return f"{digest.sha256[:16]}…, {digest.lines} lines"
+
+
+def of_config(manifest: Manifest) -> Finding:
     """The digest of the config, and values that the manifest repeats."""
     config = manifest.config
     digests_of = config_digest(config), former_digest(config)  # of this version, and of earlier ones
@@ -201,9 +179,9 @@ def of_config(manifest: Manifest) -> list[Finding]:
     ]
     if digest != manifest.config_digest and "run_root" not in config and "recorded" not in config:
         # Of a bundle's config an absolute path has lost its folders: the digest is still that of the run.
-        return [Finding(name="config", disagreements=tuple(beside), unchecked="places were taken out of a bundle's")]
+        return Finding(name="config", disagreements=tuple(beside), unchecked="a bundle's config has no paths")
     finding = equal("config", digest, manifest.config_digest, "manifest.json, config_digest")
-    return [msgspec.structs.replace(finding, disagreements=(*finding.disagreements, *beside))]
+    return msgspec.structs.replace(finding, disagreements=(*finding.disagreements, *beside))
 
 
 def of_prompts(manifest: Manifest) -> Finding:
@@ -211,34 +189,30 @@ def of_prompts(manifest: Manifest) -> Finding:
     then, now = manifest.prompt_digests, installed()
     if not then:
         return Finding(name="prompts", unchecked="the manifest names none")
-    wrong = [
-        unlike(f"prompt {name}", now.get(name, "none here"), digest)
-        for name, digest in then.items()
-        if now.get(name) != digest
-    ]
-    return Finding(name="prompts", told=f"{len(then)} templates", disagreements=tuple(wrong))
+    return equal_items(
+        "prompts", {name: now[name] for name in then if name in now}, then, f"{len(then)} templates", "prompt "
+    )
 
 
 def of_study(folder: Path, manifest: Manifest) -> Finding:
     """The copy of the registered study against the digest in the manifest."""
-    disagreements = tuple(_study(folder / registration.FILE, manifest))
-    return Finding(name="study", told=manifest.study or "none", disagreements=disagreements)
 
+    def wrong(got: str, expected: str) -> Finding:
+        return Finding(name="study", disagreements=(unlike(registration.FILE, got, expected),))
 
-def _study(path: Path, manifest: Manifest) -> Iterator[Disagreement]:
+    path, value = folder / registration.FILE, manifest.study or "none"
     if path.exists() is not bool(manifest.study_digest):
-        yield unlike(registration.FILE, "a file" if path.exists() else "no file", manifest.study or "no study")
-        return
+        return wrong("a file" if path.exists() else "no file", manifest.study or "no study")
     if not manifest.study_digest:
-        return
+        return Finding(name="study", value=value)
     try:
         study = registration.read(path)
     except ValueError as problem:
-        yield unlike(registration.FILE, str(problem), f"the study {manifest.study}")
-        return
-    for field, expected in (("digest", manifest.study_digest), ("name", manifest.study)):
-        if getattr(study, field) != expected:
-            yield unlike(f"{registration.FILE}, {field}", getattr(study, field), expected)
+        return wrong(str(problem), f"the study {manifest.study}")
+    expected = {"digest": manifest.study_digest, "name": manifest.study}
+    return equal_items(
+        "study", {field: getattr(study, field) for field in expected}, expected, value, f"{registration.FILE}, "
+    )
 
 
 class _Case(NamedTuple):
@@ -247,10 +221,11 @@ class _Case(NamedTuple):
     attempt: Attempt
     then: Grade
     task: Task
-    program: str
+    is_lenient: bool
+    """Whether the run was imported with its programs repaired."""
 
 
-def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
+def executed(log: Log | None, benchmark: Benchmark | None, n: int | None) -> Finding:
     """Execute every graded attempt again, or `n` random ones. Verdicts with a harness error are left out.
 
     A time-out on one side only counts after another, longer try.
@@ -260,6 +235,10 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
     HarnessError
         The sandbox is broken.
     """
+    if benchmark is None:
+        return Finding(name=EXECUTED, unchecked="its benchmark is not here")
+    if log is None:
+        return Finding(name=EXECUTED, unchecked="records are missing")
     chosen = _chosen(log, n)
     recorded = log.manifest.config.get("recorded")
     node = log.manifest.config.get("sandbox")
@@ -267,16 +246,11 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
     with StoredPrograms(limits=msgspec.convert(limits or {}, Limits)) as programs:
         ids = sorted({attempt.task_id for attempt, _ in chosen})
         chosen_tasks = tuple(benchmark.only(ids)) if ids else ()
-        if (
-            "recorded" not in log.manifest.config
-        ):  # the run measured the cost of canonical solutions; importing measures nothing
+        if recorded is None:  # a run measured the cost of canonical solutions; an import measured nothing
             chosen_tasks, _ = measured(chosen_tasks, programs.sandbox, programs.workers)
         tasks = {task.task_id: task for task in chosen_tasks}
-        is_lenient = isinstance(recorded, dict) and recorded.get("lenient")
-        cases = []
-        for attempt, grade in chosen:
-            task, program = tasks[attempt.task_id], attempt.trajectory.solution
-            cases.append(_Case(attempt, grade, task, lenient(program, task) if is_lenient else program))
+        is_lenient = isinstance(recorded, dict) and bool(recorded.get("lenient"))
+        cases = [_Case(attempt, grade, tasks[attempt.task_id], is_lenient) for attempt, grade in chosen]
         grades = programs.map(_grade, cases, again=_is_about_time)
     wrong = [
         unlike(
@@ -289,7 +263,7 @@ def executed(log: Log, benchmark: Benchmark, n: int | None) -> Finding:
         if getattr(case.then, field) != getattr(now, field)
     ]
     of = f" of {len(log.grades)}" if n is not None else ""
-    return Finding(name=EXECUTED, told=f"{len(cases)}{of} programs", disagreements=tuple(wrong))
+    return Finding(name=EXECUTED, value=f"{len(cases)}{of} programs", disagreements=tuple(wrong))
 
 
 def _chosen(log: Log, n: int | None) -> list[tuple[Attempt, Grade]]:
@@ -301,7 +275,8 @@ def _chosen(log: Log, n: int | None) -> list[tuple[Attempt, Grade]]:
 
 
 def _grade(sandbox: Sandbox, case: _Case) -> Grade:
-    return graded(sandbox, case.task, case.attempt.number, case.program)
+    program = case.attempt.trajectory.solution
+    return graded(sandbox, case.task, case.attempt.number, lenient(program, case.task) if case.is_lenient else program)
 
 
 def _is_about_time(case: _Case, now: Grade) -> bool:

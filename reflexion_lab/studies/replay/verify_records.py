@@ -78,7 +78,7 @@ def read(folder: Path) -> Lines:
         of("resumptions.jsonl", Resumption),
     )
     count = sum(len(records) for records in files)
-    finding = Finding(name="lines", told=f"{count} records", disagreements=tuple(wrong))
+    finding = Finding(name="lines", value=f"{count} records", disagreements=tuple(wrong))
     return Lines(*files, finding, tuple(torn))
 
 
@@ -99,14 +99,14 @@ def loops(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Atte
 
 
 def _counted(name: str, n: int, wrong: Iterable[Disagreement]) -> Finding:
-    return Finding(name=name, told=str(n), disagreements=tuple(wrong))
+    return Finding(name=name, value=str(n), disagreements=tuple(wrong))
 
 
 def _ended(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
     counts = Counter(result.task_id for result in lines.results)
     yield from (unlike(f"{task}, results", n, 1) for task, n in counts.items() if n > 1)
     if len(counts) != manifest.n_expected:
-        yield unlike("tasks with a result", len(counts), f"{manifest.n_expected}; an unfinished run goes on by resume=")
+        yield unlike("tasks with a result", len(counts), f"{manifest.n_expected}; finish the run with resume=")
     for task in attempts.keys() - counts.keys() if len(counts) == manifest.n_expected else ():
         yield unlike(f"{task}, attempts", len(attempts[task]), "none, since it has no result")
 
@@ -117,7 +117,7 @@ def _numbered(
     last: Counter[str] = Counter()
     for attempt in lines.attempts:
         task = attempt.task_id
-        if attempt.number not in (1, last[task] + 1):  # 1: a loop that was broken off begins anew
+        if attempt.number not in (1, last[task] + 1):  # 1: an interrupted loop is restarted
             yield unlike(f"{task}, attempt after {last[task]}", attempt.number, last[task] + 1)
         last[task] = attempt.number
     for task, history in by_task.items():
@@ -173,14 +173,14 @@ def _graded(
     for grade in lines.grades:
         where = f"{grade.task_id}, grade of attempt {grade.number}"
         if (grade.task_id, grade.number) not in known:
-            yield unlike(where, "no such attempt", "a grade of one that was made")
+            yield unlike(where, "no such attempt", "a grade of an attempt in the log")
         elif grade.sealed is (grade.number == results[grade.task_id].submitted):
             yield unlike(f"{where}, sealed", grade.sealed, not grade.sealed)
         yield from _sound(where, grade)
 
 
 def _sound(where: str, grade: Grade) -> Iterator[Disagreement]:
-    """A pass is all of the tests, and one at least."""
+    """A pass means that all tests passed, and that there is at least one."""
     passed = 0 < grade.checks_total == grade.checks_passed
     if (grade.passed, grade.outcome == "pass") != (passed, passed):
         got = f"passed={grade.passed}, {grade.outcome}"
@@ -217,7 +217,7 @@ def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]
     for attempt in every:
         where = f"{attempt.task_id}, attempt {attempt.number}"
         wrong += _unlike_checks(where, attempt.evaluation, evaluator, is_ours)
-    return Finding(name="feedback verdicts", told=str(len(every)), disagreements=tuple(wrong))
+    return Finding(name="feedback verdicts", value=str(len(every)), disagreements=tuple(wrong))
 
 
 def _unlike_checks(where: str, evaluation: Evaluation, evaluator: object, is_ours: bool) -> Iterator[Disagreement]:
@@ -285,7 +285,7 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
         for at, before, after in differences(then, now)
         if at not in absent
     )
-    return Finding(name=FIGURES, told=f"{_leaves(now)} figures", disagreements=wrong), absent
+    return Finding(name=FIGURES, value=f"{_leaves(now)} figures", disagreements=wrong), absent
 
 
 def _plain(text: str) -> Any:

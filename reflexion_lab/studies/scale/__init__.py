@@ -1,4 +1,4 @@
-"""Where a run's loops and programs are executed: threads of this process, or the processes of a cluster.
+"""Execution of loops and programs, and of the cells of a sweep: threads, processes, or a cluster.
 
-The run folder is written here, and only here, wherever the loops are. What comes of them is the same everywhere.
+Only the starting process writes the run folder. Results do not depend on the place.
 """

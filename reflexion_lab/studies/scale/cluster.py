@@ -36,6 +36,17 @@ class Cluster:
 
     Nothing is started before it is needed. A cluster that this process is connected to is used and not stopped.
 
+    Parameters
+    ----------
+    address : str | None, optional
+        Of an existing cluster; by default RAY_ADDRESS, else a cluster of this machine is started.
+    workers : int | None, optional
+        Number of workers; by default as many as the cluster has room for.
+    cpus : int, default 1
+        CPUs per worker, 1 or more.
+    patience : float, default 300.0
+        Seconds for the cluster and for each worker to start.
+
     Raises
     ------
     ConfigError

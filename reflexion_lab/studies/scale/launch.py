@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.compose import CONF
-from reflexion_lab.studies.sweep import carry_out_cell
+from reflexion_lab.studies.sweep import run_cell
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -57,7 +57,7 @@ class Launch:
         ConfigError
             The launcher itself failed.
         """
-        job = functools.partial(carry_out, tuple(cell.number for cell in cells), str(Path.cwd()))
+        job = functools.partial(run_job, tuple(cell.number for cell in cells), str(Path.cwd()))
         with self._composed() as (hydra, cfg):
             launcher = _made(hydra, cfg, job)
             try:
@@ -85,7 +85,7 @@ class Launch:
             yield hydra, cfg
 
 
-def carry_out(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
+def run_job(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
     """One job: the cell whose number is at the job's place in `numbers`. Runs in a launcher's process.
 
     Raises
@@ -100,7 +100,7 @@ def carry_out(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
     except OSError as problem:
         expected = "expected the file system that the sweep's machines share"
         raise ConfigError(f"{folder}: not to be opened on {platform.node()} ({problem.strerror}); {expected}") from None
-    return carry_out_cell(cfg, numbers[HydraConfig.get().job.num])
+    return run_cell(cfg, numbers[HydraConfig.get().job.num])
 
 
 def _stand_for_plugins() -> None:

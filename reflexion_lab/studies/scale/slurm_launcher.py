@@ -35,13 +35,13 @@ class Slurm(SlurmLauncher):  # type: ignore[misc]
         ]
         jobs: list[Job[Any]] = []
         try:
-            self._carry_out(self._executor(), calls, jobs)
+            self._submit(self._executor(), calls, jobs)
         except BaseException:
             self._cancel(jobs)
             raise
         return [_returned(job) for job in jobs]
 
-    def _carry_out(self, executor: AutoExecutor, calls: Sequence[tuple[Any, ...]], jobs: list[Job[Any]]) -> None:
+    def _submit(self, executor: AutoExecutor, calls: Sequence[tuple[Any, ...]], jobs: list[Job[Any]]) -> None:
         """Start one job per call, append it to `jobs`, and wait for all. SLURM limits `array_parallelism` itself."""
         jobs += executor.map_array(self, *zip(*calls, strict=True))
         _wait(jobs, at_most=0)
@@ -74,7 +74,7 @@ class Local(Slurm):
 
     _EXECUTOR = "local"
 
-    def _carry_out(self, executor: AutoExecutor, calls: Sequence[tuple[Any, ...]], jobs: list[Job[Any]]) -> None:
+    def _submit(self, executor: AutoExecutor, calls: Sequence[tuple[Any, ...]], jobs: list[Job[Any]]) -> None:
         for call in calls:
             _wait(jobs, at_most=max(1, self.params["array_parallelism"]) - 1)
             with _stderr_in(Path(self.params["submitit_folder"]).with_name("controllers.log")):

@@ -23,7 +23,7 @@ from reflexion_lab.agent.models.cache import Counts
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.memory.archive import Archive, Learnt
 from reflexion_lab.protocols import Stored
-from reflexion_lab.records import Attempt, Beginning, Execution, Task
+from reflexion_lab.records import Attempt, Beginning, Task
 from reflexion_lab.runner.config.compose import loop_factory, restored
 from reflexion_lab.runner.config.parts import Models, cached_sandbox, load_archive, load_models
 from reflexion_lab.runner.folder.manifest import versions
@@ -81,6 +81,7 @@ class Worker:
         if folder not in sys.path:
             sys.path.append(folder)
         self.sandbox = Sandbox(limits, servers)
+        self.run, self.values = self.sandbox.run, self.sandbox.values
         self.programs: CachedSandbox | None = None
         self.models: Models | None = None
         self.archive: Archive | None = None
@@ -101,12 +102,6 @@ class Worker:
 
     def place(self) -> Place:
         return Place(platform.node(), os.getpid(), self.sandbox.layers, versions().get("reflexion_lab", ""))
-
-    def run(self, program: str, entry_point: str, checks: Sequence[str], setup: str, cpu_seconds: float) -> Execution:
-        return self.sandbox.run(program, entry_point, checks, setup, cpu_seconds)
-
-    def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str) -> list[str | None]:
-        return self.sandbox.values(program, entry_point, calls, setup)
 
     def begin(self, context: RunContext) -> None:
         """Make the parts of the run's loops.

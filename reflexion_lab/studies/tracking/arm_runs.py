@@ -24,7 +24,7 @@ from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, UNFIT, Metric, interval
+from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, UNFIT, Metric, curves, interval
 from reflexion_lab.studies.tracking.run_view import params as params_of
 from reflexion_lab.studies.tracking.writing import Entry, discard, times
 from reflexion_lab.studies.tracking.writing import write as write_run
@@ -81,7 +81,7 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
             own_id = summary_id(arm, compared.sweep_id)
             same_arm = [run for run in former if run.data.tags["summary_id"] == own_id]
             with_report = place == 0 or len(compared.arms) <= COPIES
-            fill = partial(client.log_artifacts, local_dir=str(scratch.path)) if with_report else _nothing
+            fill = partial(client.log_artifacts, local_dir=str(scratch.path)) if with_report else None
             write_run(client, experiment_id, _entry(compared, place), same_arm, fill)
             former = [run for run in former if run not in same_arm]
     for run in former:
@@ -118,10 +118,6 @@ def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
             if both := [case for case in own.keys() & verdicts.keys() if case.seed == log.manifest.seed]:
                 name = f"final/{'upper_bound_' * row.is_upper_bound}difference"
                 yield log, name, sum(own[case] - verdicts[case] for case in both) / len(both)
-
-
-def _nothing(_run_id: str) -> None:
-    """Files of an arm whose report the first arm holds."""
 
 
 def _entry(compared: Compared, place: int) -> Entry:
@@ -214,20 +210,13 @@ def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
         **_spent(row),
         **{k: v for key, value in row.metrics.items() for k, v in registry.numbers(f"final/{key}", value).items()},
     }
-    curves = [
-        Metric(f"curve/{key}", value, point.attempt)
-        for point in curve.points
-        for key, value in (
-            (headline, point.pass_at_1),
-            (f"{headline}_low", point.low),
-            (f"{headline}_high", point.high),
-            ("any_solved", point.any_solved),
-            ("reward", point.reward),
-            ("visible_pass", point.visible_pass),
-        )
-        if value is not None
-    ]
-    return [Metric(*item) for item in figures.items()] + curves
+    fields = {
+        f"curve/{headline}": "pass_at_1",
+        f"curve/{headline}_low": "low",
+        f"curve/{headline}_high": "high",
+        **{f"curve/{name}": name for name in ("any_solved", "reward", "visible_pass")},
+    }
+    return [Metric(*item) for item in figures.items()] + curves(curve.points, fields)
 
 
 def note(row: Row, comparison: Comparison) -> str:

@@ -16,11 +16,11 @@ from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.io.secrets import without_keys, without_login
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.tracking import traces as trace_writing
 from reflexion_lab.studies.tracking import writing
 from reflexion_lab.studies.tracking.arm_runs import Compared, group_keys, seed_differences
 from reflexion_lab.studies.tracking.arm_runs import write as write_arms
-from reflexion_lab.studies.tracking.saved_views import BY_ARM, Page, missing
-from reflexion_lab.studies.tracking.traces import TraceWriter
+from reflexion_lab.studies.tracking.saved_views import BY_ARM, links, missing
 
 INSTALL = "pip install 'mlflow>=3.5,<4'"
 
@@ -69,7 +69,8 @@ class MlflowTracker:
     ) -> None:
         if not experiment.strip():
             raise ConfigError("tracker.experiment", "empty", "a name")
-        self._traces = TraceWriter(traces, max_traces)
+        trace_writing.check(traces, max_traces)
+        self._traces, self._max_traces = traces, max_traces
         if importlib.util.find_spec("mlflow") is None:
             raise TrackerError(f"tracker: mlflow is not installed; {INSTALL}, or run with tracker=none")
         self.database = _database(uri)
@@ -122,20 +123,22 @@ class MlflowTracker:
             MLflow failed; it still has the earlier version of this run.
         """
         folder = Path(folder).absolute()
-        if log is None or self._traces.share > 0:
-            log = Log.read(RunFolder.existing(folder), texts=self._traces.share > 0)
+        if log is None or self._traces > 0:
+            log = Log.read(RunFolder.existing(folder), texts=self._traces > 0)
         with self._reported(f"run {log.manifest.run_id}", folder), self._alone("runs"):
             client, experiment_id = self._open(log.manifest.study or self.experiment)
             entry = writing.job(folder, log, summary(log))
 
             def fill(run_id: str) -> None:
                 writing.files(client, run_id, folder, log)
-                self._traces.write(client, experiment_id, run_id, log, entry.began)
+                trace_writing.write(
+                    client, experiment_id, run_id, log, entry.began, share=self._traces, most=self._max_traces
+                )
 
             writing.write(client, experiment_id, entry, _runs_of(client, experiment_id, log), fill)
             sweep_id = str(log.manifest.config.get("sweep_id") or "")
             _save_views(client, experiment_id, sweep_id, BY_ARM)
-        return Page(self.site, experiment_id, sweep_id).charts
+        return links(self.site, experiment_id, sweep_id)["charts"]
 
     def track_arms(
         self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
@@ -177,8 +180,7 @@ class MlflowTracker:
                         client.log_metric(run.info.run_id, name, writing.short(value), step=0)
                         client.set_tag(run.info.run_id, "difference_to", str(compared.comparison.baseline))
             _save_views(client, experiment_id, compared.sweep_id, group_keys(compared.arms))
-        page = Page(self.site, experiment_id, compared.sweep_id)
-        return {"arms": page.arms, "runs": page.runs, "charts": page.charts}
+        return links(self.site, experiment_id, compared.sweep_id)
 
     def _track_missing(self, folder: Path, with_difference: Container[str]) -> None:
         """Track a run that is missing, unfinished there, or has a stale difference: MLflow deletes no metric."""
@@ -242,7 +244,7 @@ def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
 
 def _save_views(client: Any, experiment_id: str, sweep_id: str, group_by: Sequence[str]) -> None:
     there = client.get_experiment(experiment_id).tags
-    for key, value in missing(there, sweep_id, group_by):
+    for key, value in missing(there, sweep_id, group_by).items():
         client.set_experiment_tag(experiment_id, key, value)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.estimators import Point
@@ -70,18 +70,23 @@ def metrics(log: Log, summary: Summary) -> list[Metric]:
     figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
     figures |= _usage(summary) | _reflections(summary)
     headline = "upper_bound" if summary.is_upper_bound else "pass_at_1"
-    curves = [
+    fields = {
+        f"curve/{headline}": "pass_at_1",
+        "curve/visible_pass": "visible_pass",
+        "curve/reward": "reward",
+        "usage/tokens_cum": "tokens_cum",
+    }
+    return [Metric(name, value) for name, value in figures.items()] + curves(points(log), fields)
+
+
+def curves(points: Iterable[Any], fields: Mapping[str, str]) -> list[Metric]:
+    """Metrics with the attempt as step. `fields`: the field of a point by the metric's name."""
+    return [
         Metric(name, value, point.attempt)
-        for point in points(log)
-        for name, value in (
-            (f"curve/{headline}", point.pass_at_1),
-            ("curve/visible_pass", point.visible_pass),
-            ("curve/reward", point.reward),
-            ("usage/tokens_cum", point.tokens_cum),
-        )
-        if value is not None
+        for point in points
+        for name, field in fields.items()
+        if (value := getattr(point, field)) is not None
     ]
-    return [Metric(name, value) for name, value in figures.items()] + curves
 
 
 def _usage(summary: Summary) -> dict[str, float]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
-
-from reflexion_lab.records import Record
 
 TAG = "mlflow.sharedViewState."
 BY_ARM = ("arm",)
 RUN_WIDTHS = {
     "attributes.`Run Name`": 185,
-    "runDateAndNestInfo": 40,  # the mark of success; MLflow shows it whether it is asked for or not
+    "runDateAndNestInfo": 40,  # the mark of success, which MLflow always shows
     "params.`arm`": 105,
     "params.`feedback_source`": 115,
     "metrics.`final/n`": 58,
@@ -43,116 +41,90 @@ ARM_WIDTHS = {
     "metrics.`final/upper_bound`": 128,
 }
 """Columns of arms."""
-
-
 OPEN_CHARTS = ("curve/pass_at_1", "curve/upper_bound", "curve/visible_pass")
 """Metrics of the first charts; MLflow adds one for every other metric."""
 SECTIONS = {"curve": True, "final": False, "reflections": False, "usage": False}
-"""Sections of charts by the prefix of their metrics, and which of them stand open."""
+"""Sections of charts by the prefix of their metrics, and which of them are open."""
 
 
-class SavedView(Record, frozen=True, kw_only=True):
-    """One entry of the menu."""
-
-    key: str
-    name: str
-    filter: str
-    """MLflow's filter of runs."""
-    widths: dict[str, int]
-    group_by: tuple[str, ...] = ()
-    """Parameters; charts draw one mean and one band, minimum to maximum, for each of their values."""
-
-    @property
-    def tag(self) -> tuple[str, str]:
-        """Key and value of the experiment's tag; equal views are equal tags."""
-        state: dict[str, Any] = {
-            "searchFilter": self.filter,
-            "orderByKey": "metrics.`final/pass_at_1`",
-            "orderByAsc": False,
-            "lifecycleFilter": "Active",
-            "startTime": "ALL",
-            "selectedColumns": [key for key in self.widths if "." in key],
-            "columnOrder": list(self.widths),
-            "columnWidths": self.widths,
-            "runsHiddenMode": "SHOW_ALL",
-            "hideEmptyCharts": True,
-        }
-        if self.group_by:
-            keys = [{"mode": "param", "groupByData": key} for key in self.group_by]
-            state |= {
-                "groupBy": {"aggregateFunction": "average", "groupByKeys": keys},
-                "useGroupedValuesInCharts": True,
-                "compareRunCharts": [_chart(metric) for metric in OPEN_CHARTS],
-                "compareRunSections": [_section(name, is_open) for name, is_open in SECTIONS.items()],
-                "isAccordionReordered": True,  # else they are sorted, and new ones put between them
-            }
-        view = {"name": self.name, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)}
-        return TAG + self.key, json.dumps(view)
+def links(site: str, experiment_id: str, sweep_id: str = "") -> dict[str, str]:
+    """Addresses of the views `arms`, `runs` and `charts` of a sweep, or of all runs."""
+    page = f"{site}/#/experiments/{experiment_id}/runs"
+    modes = {"arms": "", "runs": "", "charts": "compareRunsMode=CHART&"}
+    return {
+        name: f"{page}?{mode}workflowType=machine_learning&viewStateShareKey={quote(_key(name, sweep_id), safe='')}"
+        for name, mode in modes.items()
+    }
 
 
-class Page(NamedTuple):
-    """The runs page of one experiment."""
-
-    site: str
-    experiment_id: str
-    sweep_id: str = ""
-    """"" for all runs."""
-
-    @property
-    def charts(self) -> str:
-        """The address of the charts of arms."""
-        return self._address("charts", "compareRunsMode=CHART&")
-
-    @property
-    def runs(self) -> str:
-        """The address of the table of runs."""
-        return self._address("runs")
-
-    @property
-    def arms(self) -> str:
-        """The address of the table of arms."""
-        return self._address("arms")
-
-    def _address(self, name: str, mode: str = "") -> str:
-        key = views(self.sweep_id)[name].key
-        page = f"{self.site}/#/experiments/{self.experiment_id}/runs"
-        return f"{page}?{mode}workflowType=machine_learning&viewStateShareKey={quote(key, safe='')}"
-
-
-def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, SavedView]:
-    """Views by name: `charts` of arms, `runs`, `arms` with intervals; of one sweep, or of all runs.
+def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, str]:
+    """Tags with the views of one sweep, or of all runs: charts of arms, runs, and arms with intervals.
 
     Parameters
     ----------
     group_by : Sequence[str], default BY_ARM
-        Parameters that distinguish arms.
+        Parameters that distinguish arms. Charts draw one mean and one band, minimum to maximum, for each of their
+        values.
     """
-    tail, of_sweep = (f"-{sweep_id}", f" of sweep {sweep_id}") if sweep_id else ("", "")
-    within = f" and tags.sweep_id = '{sweep_id}'" if sweep_id else ""
-    job, arm = f"tags.kind = 'job'{within}", f"tags.kind = 'arm'{within}"
-    saved = (
-        SavedView(
-            key=f"charts{tail}",
-            name=f"Arms{of_sweep}: mean and range over seeds",
-            filter=job,
-            widths=RUN_WIDTHS,
-            group_by=tuple(group_by),
-        ),
-        SavedView(key=f"runs{tail}", name=f"Runs{of_sweep}, by pass@1", filter=job, widths=RUN_WIDTHS),
-        SavedView(key=f"arms{tail}", name=f"Arms{of_sweep}: intervals and differences", filter=arm, widths=ARM_WIDTHS),
-    )
-    return {view.key.removesuffix(tail) if tail else view.key: view for view in saved}
+    of_sweep, within = (f" of sweep {sweep_id}", f" and tags.sweep_id = '{sweep_id}'") if sweep_id else ("", "")
+    jobs, arms = f"tags.kind = 'job'{within}", f"tags.kind = 'arm'{within}"
+    names = {
+        "charts": f"Arms{of_sweep}: mean and range over seeds",
+        "runs": f"Runs{of_sweep}, by pass@1",
+        "arms": f"Arms{of_sweep}: intervals and differences",
+    }
+    states = {
+        "charts": _state(jobs, RUN_WIDTHS) | _grouped(group_by),
+        "runs": _state(jobs, RUN_WIDTHS),
+        "arms": _state(arms, ARM_WIDTHS),
+    }
+    return {
+        TAG + _key(name, sweep_id): json.dumps(
+            {"name": names[name], "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)}
+        )
+        for name, state in states.items()
+    }
 
 
-def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> list[tuple[str, str]]:
+def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> dict[str, str]:
     """Tags that an experiment with the tags `there` still needs, for the sweep and for all runs.
 
     An existing view stays, since a reader may have changed it, unless `arm` alone does not distinguish these arms.
     """
-    own = [view.tag for view in views(sweep_id, group_by).values()]
-    every = [view.tag for view in views().values()] if sweep_id else []
+    own, every = views(sweep_id, group_by), views() if sweep_id else {}
     is_finer = tuple(group_by) != BY_ARM
-    return [tag for tag in own if is_finer or tag[0] not in there] + [tag for tag in every if tag[0] not in there]
+    return {key: tag for key, tag in (own | every).items() if key not in there or (is_finer and key in own)}
+
+
+def _key(name: str, sweep_id: str) -> str:
+    return f"{name}-{sweep_id}" if sweep_id else name
+
+
+def _state(runs: str, widths: dict[str, int]) -> dict[str, Any]:
+    """A table sorted by pass@1. `runs`: MLflow's filter."""
+    return {
+        "searchFilter": runs,
+        "orderByKey": "metrics.`final/pass_at_1`",
+        "orderByAsc": False,
+        "lifecycleFilter": "Active",
+        "startTime": "ALL",
+        "selectedColumns": [key for key in widths if "." in key],
+        "columnOrder": list(widths),
+        "columnWidths": widths,
+        "runsHiddenMode": "SHOW_ALL",
+        "hideEmptyCharts": True,
+    }
+
+
+def _grouped(group_by: Sequence[str]) -> dict[str, Any]:
+    keys = [{"mode": "param", "groupByData": key} for key in group_by]
+    return {
+        "groupBy": {"aggregateFunction": "average", "groupByKeys": keys},
+        "useGroupedValuesInCharts": True,
+        "compareRunCharts": [_chart(metric) for metric in OPEN_CHARTS],
+        "compareRunSections": [_section(name, is_open) for name, is_open in SECTIONS.items()],
+        "isAccordionReordered": True,  # else they are sorted, and new ones put between them
+    }
 
 
 def _chart(metric: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import math
 import random
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import msgspec
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_login
-from reflexion_lab.records import Attempt, Message, Record, Reflection, Step, Usage
+from reflexion_lab.records import Attempt, Message, Reflection, Step, Usage
 
 BATCH = 50
 """Traces written at once."""
@@ -33,46 +33,63 @@ AFTER = "graded after the loop"
 """Tag of the hidden verdict, which no step in the spans could see."""
 
 
-class TraceWriter:
-    """Writes and removes the traces of runs.
+class Span(NamedTuple):
+    """One step. Times are nanoseconds since the epoch."""
+
+    name: str
+    kind: str
+    """As MLflow calls it: `AGENT`, `LLM`, `EVALUATOR`, `TOOL`."""
+    inputs: str
+    """JSON."""
+    outputs: str
+    """JSON."""
+    began: int
+    ended: int
+    parent: int | None = 0
+    """Index of the enclosing span in its trace; None for the first."""
+    usage: Usage = Usage()
+    """Usage of its own calls."""
+
+
+class Trace(NamedTuple):
+    """One attempt."""
+
+    tags: dict[str, str]
+    spans: list[Span]
+    """The attempt itself, then its steps; an inner span follows the one around it."""
+
+
+def check(share: float, most: int) -> None:
+    """Check the share of traced tasks, above 1 their number, and the maximal number of traces. Raises ConfigError."""
+    if not (0 <= share <= 1 or (share > 1 and share == int(share))):
+        raise ConfigError("tracker.traces", share, "a share of the tasks in [0, 1], or a number of them")
+    if most < 1:
+        raise ConfigError("tracker.max_traces", most, "1 or more")
+
+
+def write(client: Any, experiment_id: str, run_id: str, log: Log, began: int, share: float, most: int) -> None:
+    """Write the traces of `log` to MLflow's run.
 
     Parameters
     ----------
-    share : float, default 0.0
-        Share of the tasks in [0, 1]; above 1, their number.
-    most : int, default 1000
-        Maximal number of attempts per run.
-
-    Raises
-    ------
-    ConfigError
-        An argument is impossible.
+    began : int
+        Start of the run, milliseconds since the epoch.
+    share, most
+        As `check` takes them.
     """
+    tasks = sampled(list(log.attempts), share, log.manifest.seed)
+    total = sum(len(log.attempts[task_id]) for task_id in tasks)
+    if not total:
+        return
+    from tqdm.auto import tqdm
 
-    def __init__(self, share: float = 0.0, most: int = 1000) -> None:
-        if not (0 <= share <= 1 or (share > 1 and share == int(share))):
-            raise ConfigError("tracker.traces", share, "a share of the tasks in [0, 1], or a number of them")
-        if most < 1:
-            raise ConfigError("tracker.max_traces", most, "1 or more")
-        self.share = share
-        self.most = most
-
-    def write(self, client: Any, experiment_id: str, run_id: str, log: Log, began: int) -> int:
-        """Write the traces of `log` to MLflow's run; returns their number. `began`: milliseconds since the epoch."""
-        tasks = sampled(list(log.attempts), self.share, log.manifest.seed)
-        total = sum(len(log.attempts[task_id]) for task_id in tasks)
-        if not total:
-            return 0
-        from tqdm.auto import tqdm
-
-        records = islice(traces(log, tasks, began * 1_000_000), self.most)
-        with tqdm(total=min(total, self.most), unit="trace", desc="traces", leave=False, disable=None) as bar:
-            while batch := list(islice(records, BATCH)):
-                _write(client.tracking_uri, experiment_id, run_id, batch)
-                bar.update(len(batch))
-        if total > self.most:
-            print(f"traces: {self.most} of {total} attempts written; tracker.max_traces ends them", file=sys.stderr)
-        return min(total, self.most)
+    records = islice(traces(log, tasks, began * 1_000_000), most)
+    with tqdm(total=min(total, most), unit="trace", desc="traces", leave=False, disable=None) as bar:
+        while batch := list(islice(records, BATCH)):
+            _write(client.tracking_uri, experiment_id, run_id, batch)
+            bar.update(len(batch))
+    if total > most:
+        print(f"traces: {most} of {total} attempts written; tracker.max_traces ends them", file=sys.stderr)
 
 
 def remove(client: Any, experiment_id: str, run_id: str) -> None:
@@ -85,21 +102,20 @@ def remove(client: Any, experiment_id: str, run_id: str) -> None:
 
 
 def _write(uri: str, experiment_id: str, run_id: str, batch: Sequence[Trace]) -> None:
-    from mlflow.entities import Span
+    from mlflow.entities import Span as MlflowSpan
     from mlflow.tracing.client import TracingClient
 
     client = TracingClient(uri)
     for trace in batch:
         client.start_trace(_head(trace, experiment_id, run_id))
-    spans = [_span(placed, number, _id(trace, run_id)) for trace in batch for number, placed in enumerate(trace.placed)]
-    client.log_spans(experiment_id, [Span.from_dict(span) for span in spans])
+    spans = [_plain(span, number, _id(trace, run_id)) for trace in batch for number, span in enumerate(trace.spans)]
+    client.log_spans(experiment_id, [MlflowSpan.from_dict(span) for span in spans])
 
 
 def _head(trace: Trace, experiment_id: str, run_id: str) -> Any:
     from mlflow.entities import TraceInfo, TraceLocation, TraceState
 
-    usage = _tokens([placed.span.usage for placed in trace.placed])
-    tags = trace.tags
+    tags, attempt = trace.tags, trace.spans[0]
     arm = f"{tags['arm']} s{tags['seed']}"
     name = f"{tags['task_id']}, attempt {tags['attempt']}: {arm}"
     session = f"{tags['task_id']} {arm} {tags['run_id']}"  # a narrow column: the task comes first
@@ -108,23 +124,22 @@ def _head(trace: Trace, experiment_id: str, run_id: str) -> Any:
     return TraceInfo(
         trace_id=_id(trace, run_id),
         trace_location=TraceLocation.from_experiment_id(experiment_id),
-        request_time=trace.began // 1_000_000,
+        request_time=attempt.began // 1_000_000,
         state=TraceState.OK,
-        execution_duration=trace.span.lasted // 1_000_000,
+        execution_duration=(attempt.ended - attempt.began) // 1_000_000,
         request_preview=name,
         response_preview=f"feedback: {tags['feedback']}; {AFTER}: {tags[AFTER]}",
         tags={"mlflow.traceName": name, **tags},
         trace_metadata={
             "mlflow.sourceRun": run_id,
             "mlflow.trace.session": session,
-            "mlflow.trace.tokenUsage": json.dumps(usage),
+            "mlflow.trace.tokenUsage": _tokens(sum((span.usage for span in trace.spans), Usage())),
         },
     )
 
 
-def _span(placed: Placed, number: int, trace_id: str) -> dict[str, Any]:
+def _plain(span: Span, number: int, trace_id: str) -> dict[str, Any]:
     """As MLflow's `Span.from_dict` reads it; attributes are JSON each."""
-    span = placed.span
     attributes = {
         "mlflow.traceRequestId": json.dumps(trace_id),
         "mlflow.spanType": json.dumps(span.kind),
@@ -132,14 +147,14 @@ def _span(placed: Placed, number: int, trace_id: str) -> dict[str, Any]:
         "mlflow.spanOutputs": span.outputs,
     }
     if span.usage.calls:
-        attributes["mlflow.chat.tokenUsage"] = json.dumps(_tokens([span.usage]))
+        attributes["mlflow.chat.tokenUsage"] = _tokens(span.usage)
     return {
         "trace_id": trace_id,
         "span_id": _span_id(number),
-        "parent_span_id": None if placed.parent is None else _span_id(placed.parent),
+        "parent_span_id": None if span.parent is None else _span_id(span.parent),
         "name": span.name,
-        "start_time_unix_nano": placed.began,
-        "end_time_unix_nano": placed.began + span.lasted,
+        "start_time_unix_nano": span.began,
+        "end_time_unix_nano": span.ended,
         "status": {"code": "OK", "message": ""},
         "attributes": attributes,
         "events": [],
@@ -155,61 +170,14 @@ def _span_id(number: int) -> str:
     return f"{number + 1:016x}"
 
 
-def _tokens(usages: Iterable[Usage]) -> dict[str, int]:
-    total = sum(usages, Usage())
-    return {
-        "input_tokens": total.prompt_tokens,
-        "output_tokens": total.completion_tokens,
-        "total_tokens": total.tokens,
+def _tokens(usage: Usage) -> str:
+    """JSON, as MLflow's columns of tokens read it."""
+    counts = {
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.completion_tokens,
+        "total_tokens": usage.tokens,
     }
-
-
-class Span(Record, frozen=True, kw_only=True):
-    """One step and the steps within it."""
-
-    name: str
-    kind: str
-    """As MLflow calls it: `AGENT`, `LLM`, `EVALUATOR`, `TOOL`."""
-    inputs: str
-    """JSON."""
-    outputs: str
-    """JSON."""
-    usage: Usage = Usage()
-    """Usage of its own calls."""
-    seconds: float = 0.0
-    """Own seconds, without those of `inner`."""
-    inner: tuple[Span, ...] = ()
-
-    @property
-    def lasted(self) -> int:
-        """Nanoseconds, `inner` included."""
-        return round(self.seconds * 1e9) + sum(span.lasted for span in self.inner)
-
-
-class Placed(NamedTuple):
-    """A span with its start time."""
-
-    span: Span
-    began: int
-    """Nanoseconds since the epoch."""
-    parent: int | None
-    """Index of the enclosing span; None for the first."""
-
-
-class Trace(Record, frozen=True, kw_only=True):
-    """One attempt."""
-
-    began: int
-    """Nanoseconds since the epoch."""
-    tags: dict[str, str]
-    span: Span
-
-    @property
-    def placed(self) -> list[Placed]:
-        """All spans, the attempt itself first; inner ones follow each other after its own seconds."""
-        spans: list[Placed] = []
-        _place(self.span, self.began, None, spans)
-        return spans
+    return json.dumps(counts)
 
 
 def sampled(tasks: Sequence[str], traces: float, seed: int) -> list[str]:
@@ -228,18 +196,9 @@ def traces(log: Log, tasks: Sequence[str], began: int) -> Iterator[Trace]:
     for task_id in tasks:
         at = began
         for attempt in log.attempts[task_id]:
-            trace = Trace(began=at, tags=_tags(log, attempt), span=_attempt(attempt))
-            yield trace
-            at += trace.span.lasted
-
-
-def _place(span: Span, began: int, parent: int | None, placed: list[Placed]) -> None:
-    own = len(placed)
-    placed.append(Placed(span, began, parent))
-    at = began + round(span.seconds * 1e9)
-    for inner in span.inner:
-        _place(inner, at, own, placed)
-        at += inner.lasted
+            spans = _spans(attempt, at)
+            yield Trace(_tags(log, attempt), spans)
+            at = spans[0].ended
 
 
 def _tags(log: Log, attempt: Attempt) -> dict[str, str]:
@@ -257,8 +216,25 @@ def _tags(log: Log, attempt: Attempt) -> dict[str, str]:
     return {name: without_login(value) for name, value in values.items()}
 
 
-def _attempt(attempt: Attempt) -> Span:
-    trajectory, evaluation = attempt.trajectory, attempt.evaluation
+def _spans(attempt: Attempt, began: int) -> list[Span]:
+    trajectory, evaluation, reflection = attempt.trajectory, attempt.evaluation, attempt.reflection
+    usage = sum(trajectory.others.values(), Usage()) + trajectory.usage
+    steps: list[Span] = []
+    at = began + _nanoseconds(max(0.0, usage.seconds - sum(_usage(step).seconds for step in trajectory.steps)))
+    for number, step in enumerate(trajectory.steps, 1):
+        steps.append(_step(step, number, at))
+        at = steps[-1].ended
+    actor = Span(
+        name="actor",
+        kind="AGENT" if steps else "LLM",
+        inputs=_messages(trajectory.messages),
+        outputs=_json(
+            {"reply": trajectory.reply, "extraction": trajectory.extraction, "finish_reason": trajectory.finish_reason}
+        ),
+        began=began,
+        ended=at,
+        usage=Usage() if steps else usage,  # MLflow adds up that of the steps
+    )
     evaluator = Span(
         name="evaluator",
         kind="EVALUATOR",
@@ -271,56 +247,45 @@ def _attempt(attempt: Attempt) -> Span:
                 "checks": {check.name: check.outcome for check in evaluation.checks},
             }
         ),
-        seconds=evaluation.seconds,
+        began=at,
+        ended=at + _nanoseconds(evaluation.seconds),
     )
-    return Span(
+    last = [_reflector(reflection, evaluation.feedback, evaluator.ended)] if reflection else []
+    whole = Span(
         name=f"attempt {attempt.number}: {attempt.task_id}",
         kind="AGENT",
         inputs=_json({"task": attempt.task_id, "recalled": attempt.recalled, "wisdom": attempt.recalled_wisdom}),
         outputs=_json(
             {"outcome": evaluation.outcome, "program": _code(trajectory.solution), "stop_reason": attempt.stop_reason}
         ),
-        inner=(
-            _actor(attempt),
-            evaluator,
-            *([_reflector(attempt.reflection, evaluation.feedback)] if attempt.reflection else []),
-        ),
+        began=began,
+        ended=(last or [evaluator])[0].ended,
+        parent=None,
     )
+    return [whole, actor, *steps, evaluator, *last]
 
 
-def _actor(attempt: Attempt) -> Span:
-    trajectory = attempt.trajectory
-    steps = tuple(_step(step, number) for number, step in enumerate(trajectory.steps, 1))
-    usage = sum(trajectory.others.values(), Usage())
-    tokens = usage + trajectory.usage
-    return Span(
-        name="actor",
-        kind="AGENT" if steps else "LLM",
-        inputs=_messages(trajectory.messages),
-        outputs=_json(
-            {"reply": trajectory.reply, "extraction": trajectory.extraction, "finish_reason": trajectory.finish_reason}
-        ),
-        usage=Usage() if steps else tokens,  # MLflow adds up those within
-        seconds=max(0.0, tokens.seconds - sum(span.usage.seconds for span in steps)),
-        inner=steps,
-    )
-
-
-def _step(step: Step, number: int) -> Span:
+def _step(step: Step, number: int, began: int) -> Span:
     critique = step.critique
     review = {"issues": critique.issues, "reply": critique.reply} if critique else None
-    usage = step.usage + (critique.usage if critique else Usage())
+    usage = _usage(step)
     return Span(
         name=f"step {number}" + (f": {step.action}" if step.action else ""),
         kind="LLM" if usage.calls else "TOOL",
         inputs=_messages(step.messages),
         outputs=_json({"reply": step.reply, "observation": step.observation, "error": step.error, "critique": review}),
+        began=began,
+        ended=began + _nanoseconds(usage.seconds + step.seconds + (critique.seconds if critique else 0.0)),
+        parent=1,  # the actor
         usage=usage,
-        seconds=usage.seconds + step.seconds + (critique.seconds if critique else 0.0),
     )
 
 
-def _reflector(reflection: Reflection, feedback: str) -> Span:
+def _usage(step: Step) -> Usage:
+    return step.usage + (step.critique.usage if step.critique else Usage())
+
+
+def _reflector(reflection: Reflection, feedback: str, began: int) -> Span:
     """A run folder does not hold the reflector's prompt; its reply is verbatim."""
     words = {name: getattr(reflection, name) for name in ("source", "root_cause", "what_went_wrong", "what_to_change")}
     return Span(
@@ -328,9 +293,14 @@ def _reflector(reflection: Reflection, feedback: str) -> Span:
         kind="LLM" if reflection.usage.calls else "AGENT",
         inputs=_json({"about_attempt": reflection.about_attempt, "feedback": feedback}),
         outputs=_json({"reply": reflection.text, **words, "confidence": reflection.confidence}),
+        began=began,
+        ended=began + _nanoseconds(reflection.usage.seconds),
         usage=reflection.usage,
-        seconds=reflection.usage.seconds,
     )
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 def _code(program: str) -> str:

@@ -54,7 +54,9 @@ def job(folder: Path, log: Log, summary: Summary) -> Entry:
     )
 
 
-def write(client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], fill: Callable[[str], object]) -> None:
+def write(
+    client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], fill: Callable[[str], object] | None
+) -> None:
     """Write `entry` and what `fill` adds to its run id; then move `former` runs to the trash, with their traces."""
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.exceptions import MlflowException
@@ -77,7 +79,8 @@ def write(client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], 
             client.log_inputs(run_id, [_data_set(entry.data)])
         except MlflowException:  # another writer has registered the same data set between MLflow's look and its insert
             client.log_inputs(run_id, [_data_set(entry.data)])
-        fill(run_id)
+        if fill:
+            fill(run_id)
         client.set_terminated(run_id, entry.status, entry.ended)
     except BaseException:
         with contextlib.suppress(Exception):

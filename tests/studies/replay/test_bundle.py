@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sqlite3
 import sys
 import zipfile
@@ -63,13 +64,12 @@ def changed(path, out, name, change):
 def test_a_replay_is_the_same_to_the_last_digit(small, tmp_path):
     run, path = small
     replayed = replay(path, tmp_path / "replays")
-    assert replayed.sameness.holds
-    assert replayed.sameness.first == ""
-    then, now = Log.read(run), Log.read(RunFolder.existing(replayed.folder))
-    assert canonical_bytes(then) == canonical_bytes(now)
-    assert figures(then) == figures(now) == replayed.about.figures
+    assert replayed.verification.holds
+    recorded, again = Log.read(run), Log.read(RunFolder.existing(replayed.folder))
+    assert canonical_bytes(recorded) == canonical_bytes(again)
+    assert figures(recorded) == figures(again) == replayed.about.figures
     assert (replayed.folder / "summary.json").is_file()
-    assert [row.name for row in replayed.sameness.rows][:3] == ["tasks", "prompts", "study"]
+    assert [finding.name for finding in replayed.verification.findings][:3] == ["tasks", "prompts", "study"]
 
 
 def test_exactly_the_calls_of_the_run_are_packed(small, tmp_path):
@@ -111,7 +111,7 @@ def test_a_served_run_replays_without_network_key_or_packages(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert main(["replay", "run.zip"]) == 0
-    assert "nothing differs" in capsys.readouterr().out
+    assert "nothing disagrees" in capsys.readouterr().out
     about, members = bundle.read(Path("run.zip"))
     assert about.contexts == {"actor": 900, "reflector": 0}
     assert about.figures["usage"]["actor"]["cost"] > 0
@@ -120,33 +120,26 @@ def test_a_served_run_replays_without_network_key_or_packages(tmp_path, monkeypa
         assert str(tmp_path).encode() not in content
 
 
-def test_records_read_from_earlier_runs_are_packed(tmp_path):
+def test_a_run_is_packed_with_the_records_it_read_or_not_at_all(tmp_path):
     here = tmp_path / "here"
     for _ in range(2):
         run = run_in(here, "model=scripted", *SHARED)
     run_in(here, "model=scripted", *SHARED)  # adds to the store, after the run
     assert run.beginning.episodes > 0
     assert run.beginning.wisdom
-    store = opened(str(here / "runs" / "memory.sqlite"))
-    path = pack(run, tmp_path / "run.zip", store=store).path
-    store.close()
-    began, then = run.beginning, Log.read(run)
-    here.rename(tmp_path / "gone")
-    replayed = replay(path, tmp_path / "replays")
-    assert replayed.sameness.holds
-    assert RunFolder.existing(replayed.folder).beginning == began
-    assert [name for attempt in then.every for name in attempt.recalled if run.path.name not in name]
-
-
-def test_a_run_is_not_packed_without_the_store_it_read(tmp_path):
-    for _ in range(2):
-        run = run_in(tmp_path / "here", "model=scripted", *SHARED)
     with pytest.raises(BundleError, match="--store"):
         pack(run, tmp_path / "run.zip")
-    empty = opened(str(tmp_path / "empty"))
-    with pytest.raises(BundleError, match="memory at the start"):
+    with closing(opened(str(tmp_path / "empty"))) as empty, pytest.raises(BundleError, match="memory at the start"):
         pack(run, tmp_path / "run.zip", store=empty)
     assert not (tmp_path / "run.zip").exists()
+    with closing(opened(str(here / "runs" / "memory.sqlite"))) as store:
+        path = pack(run, tmp_path / "run.zip", store=store).path
+    beginning, recorded = run.beginning, Log.read(run)
+    here.rename(tmp_path / "gone")
+    replayed = replay(path, tmp_path / "replays")
+    assert replayed.verification.holds
+    assert RunFolder.existing(replayed.folder).beginning == beginning
+    assert [name for attempt in recorded.every for name in attempt.recalled if run.path.name not in name]
 
 
 def test_benchmark_file_pool_and_study_are_packed(tmp_path):
@@ -161,7 +154,7 @@ def test_benchmark_file_pool_and_study_are_packed(tmp_path):
     path = pack(run, tmp_path / "run.zip").path
     here.rename(tmp_path / "gone")
     replayed = replay(path, tmp_path / "replays")
-    assert replayed.sameness.holds
+    assert replayed.verification.holds
     assert RunFolder.existing(replayed.folder).manifest.study == "travels"
     members = bundle.read(path)[1]
     assert members["data/my tasks.jsonl"].decode() == tasks
@@ -189,7 +182,7 @@ def test_vectors_are_packed_so_a_replay_needs_no_weights(tmp_path, monkeypatch):
     path = pack(run, tmp_path / "run.zip").path
     monkeypatch.setattr(minilm, "MiniLM", None)
     assert "embeddings.jsonl" in bundle.read(path)[1]
-    assert replay(path).sameness.holds
+    assert replay(path).verification.holds
 
 
 def in_first_attempt(change):
@@ -213,32 +206,26 @@ def without_last_line(content):
 @pytest.mark.parametrize(
     ("member", "change", "message"),
     [
-        ("attempts.jsonl", in_first_attempt(timed_out), "a time-out"),
-        ("calls.jsonl", without_last_line, r"calls: .*(attempt \d|attempts\[\d\])"),
+        ("attempts.jsonl", in_first_attempt(timed_out), "note: a time-out"),
+        (
+            "attempts.jsonl",
+            in_first_attempt(lambda evaluation: evaluation.update(reward=0.875)),
+            r"DISAGREES: basics/\S+, attempts\[0\]\.evaluation\.reward: got 0\.0, expected 0\.875",
+        ),
+        ("calls.jsonl", without_last_line, r"calls DISAGREES .*(attempts\[\d\]|while .*attempt \d)"),
     ],
 )
-def test_the_first_difference_of_a_replay_is_named(small, tmp_path, member, change, message):
-    sameness = replay(changed(small[1], tmp_path / "bad.zip", member, change)).sameness
-    assert not sameness.holds
-    assert re.search(message, sameness.first)
-
-
-def test_a_changed_attempt_is_a_difference_of_the_replay(small, tmp_path, capsys):
-    change = in_first_attempt(lambda evaluation: evaluation.update(reward=0.875))
-    path = changed(small[1], tmp_path / "bad.zip", "attempts.jsonl", change)
-    assert main(["replay", str(path)]) == 1
-    out = " ".join(capsys.readouterr().out.split())
-    assert "differs" in out
-    assert f"{next(iter(small[0].attempts))}, [0].evaluation.reward: 0.875 then, 0.0 here" in out
+def test_the_first_difference_of_a_replay_is_named(small, tmp_path, capsys, member, change, message):
+    assert main(["replay", str(changed(small[1], tmp_path / "bad.zip", member, change))]) == 1
+    assert re.search(message, " ".join(capsys.readouterr().out.split()))
 
 
 def test_a_changed_figure_is_a_difference_of_the_replay(small, tmp_path):
     about, members = bundle.read(small[1])
     wrong = {**about.figures, "pass_at_1": {**about.figures["pass_at_1"], "k": 3}}
     bundle.write(tmp_path / "bad.zip", replace(about, figures=wrong), members)
-    sameness = replay(tmp_path / "bad.zip").sameness
-    assert "pass_at_1: k: 3 then, 0 here" in sameness.first
-    assert not sameness.holds
+    (disagreement,) = replay(tmp_path / "bad.zip").verification.disagreements
+    assert str(disagreement) == "headline figures.pass_at_1.k: got 0, expected 3"
 
 
 def test_a_request_without_its_key_is_refused(small, tmp_path):
@@ -249,32 +236,25 @@ def test_a_request_without_its_key_is_refused(small, tmp_path):
         replay(changed(small[1], tmp_path / "bad.zip", "calls.jsonl", respaced))
 
 
-def test_a_run_whose_replay_differs_is_not_packed(tmp_path):
-    run = run_in(tmp_path / "here", "model=scripted")
-    with closing(sqlite3.connect(run.path.parent / "calls.sqlite")) as cache, cache:
+def test_a_run_that_does_not_replay_is_not_packed(small, tmp_path, monkeypatch):
+    run, out = small[0], tmp_path / "run.zip"
+    other = shutil.copy(run.path.parent / "calls.sqlite", tmp_path / "calls.sqlite")
+    with closing(sqlite3.connect(other)) as cache, cache:
         cache.execute("UPDATE calls SET completion = replace(completion, 'return None', 'return 77')")
     with pytest.raises(BundleError, match=r"its replay differs.*basics/"):
-        pack(run, tmp_path / "run.zip")
-    assert not (tmp_path / "run.zip").exists()
-
-
-def test_a_run_without_its_calls_or_its_end_is_not_packed(tmp_path):
-    run = run_in(tmp_path / "here", "model=scripted", "cache.mode=off")
+        pack(run, out, calls=other)
     with pytest.raises(BundleError, match="got no call cache"):
-        pack(run, tmp_path / "run.zip")
-    lines = (run.path / "results.jsonl").read_text().splitlines(keepends=True)
-    (run.path / "results.jsonl").write_text("".join(lines[:-1]))
+        pack(run, out, calls=tmp_path / "nowhere.sqlite")
+    unfinished = RunFolder(shutil.copytree(run.path, tmp_path / run.path.name))
+    results = unfinished.path / "results.jsonl"
+    results.write_bytes(without_last_line(results.read_bytes()))
     with pytest.raises(BundleError, match="not finished"):
-        pack(run, tmp_path / "run.zip")
-
-
-def test_a_key_in_a_reply_is_not_packed(tmp_path, monkeypatch):
-    run = run_in(tmp_path / "here", "model=scripted")
-    monkeypatch.setenv("MY_SECRET", "return None")
+        pack(unfinished, out)
+    monkeypatch.setenv("MY_SECRET", "return None")  # is in a reply
     with pytest.raises(BundleError, match="MY_SECRET") as caught:
-        pack(run, tmp_path / "run.zip")
+        pack(run, out)
     assert "return None" not in str(caught.value)
-    assert not (tmp_path / "run.zip").exists()
+    assert not out.exists()
 
 
 def zipped(path, *members):
@@ -319,7 +299,10 @@ def test_bad_members_are_refused_and_nothing_is_written(small, tmp_path, member,
 
 def test_a_file_that_is_no_bundle_is_an_error(small, tmp_path, capsys):
     whole = small[1].read_bytes()
-    for content in (b"", b"no zip", whole[: len(whole) // 2], whole.replace(b"PK", b"KP")):
+    info = zipfile.ZipFile(small[1]).getinfo("attempts.jsonl")
+    flipped = bytearray(whole)
+    flipped[info.header_offset + 30 + len(info.filename) + info.compress_size // 2] ^= 1
+    for content in (b"", b"no zip", whole[: len(whole) // 2], whole.replace(b"PK", b"KP"), flipped):
         (tmp_path / "bad.zip").write_bytes(content)
         assert main(["replay", str(tmp_path / "bad.zip")]) == 2
         assert "bad.zip" in capsys.readouterr().err
@@ -334,15 +317,6 @@ def test_a_bundle_too_large_when_unpacked_is_not_read(small, monkeypatch):
     monkeypatch.setattr(bundle, "LARGEST", 10_000)
     with pytest.raises(BundleError, match="expected at most 10,000"):
         bundle.read(small[1])
-
-
-def test_a_flipped_byte_is_found(small, tmp_path):
-    content = bytearray(small[1].read_bytes())
-    info = zipfile.ZipFile(small[1]).getinfo("attempts.jsonl")
-    content[info.header_offset + 30 + len(info.filename) + info.compress_size // 2] ^= 1
-    (tmp_path / "bad.zip").write_bytes(content)
-    with pytest.raises(BundleError):
-        bundle.read(tmp_path / "bad.zip")
 
 
 @pytest.mark.parametrize(

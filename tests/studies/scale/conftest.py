@@ -1,6 +1,5 @@
-"""A model behind loopback that every process of a sweep asks, and that can kill the one that asks."""
+"""A model server for all processes of a sweep, which can kill the sender of a request."""
 
-import json
 import os
 import shutil
 import signal
@@ -9,10 +8,10 @@ import sys
 import tempfile
 import threading
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from model_server import ModelServer
 
 import reflexion_lab
 from reflexion_lab.analysis.run_log import Log
@@ -27,7 +26,7 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 opened = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def served(path, seed, **settings):
-    # A part of one's own, which the cells' processes find in the folder where the sweep was begun.
+    # A user-defined part, which the cells' processes find in the folder where the sweep was started.
     def answer(messages):
         request = {"seed": seed, "text": messages[-1].content, "process": os.getpid()}
         with opened.open(path, json.dumps(request).encode(), timeout=300) as reply:
@@ -42,30 +41,15 @@ SIX = "seed=0,1,2,3,4,5"
 
 
 class Served:
-    """Counts what is request; the sender of a request is killed instead of answered if its number is in `kill_at`,
-    or if its seed is in `kills`, so often. `at` a number something else may happen."""
+    """Counts requests. The sender of a request is killed if its number is in `kill_at`, or, for each seed, the first
+    `kills` times. `at`: functions to call at a request's number.
+    """
 
     def __init__(self):
         self.requests, self.kill_at, self.kills, self.killed = [], set(), {}, []
         self.at, self._lock = {}, threading.Lock()
-        served = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                reply = served.answer(request).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(reply)))
-                self.end_headers()
-                self.wfile.write(reply)
-
-            def log_message(self, *parts):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.http.handle_error = lambda *_: None  # of senders that were killed
-        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+        self.http = ModelServer(lambda request, _: (200, self.answer(request).encode()))
+        self.http.__enter__()
 
     def answer(self, request):
         with self._lock:
@@ -80,8 +64,7 @@ class Served:
         return f"\n    return {request['seed'] if 'return one' in request['text'] else None}\n"
 
     def close(self):
-        self.http.shutdown()
-        self.http.server_close()
+        self.http.__exit__()
 
 
 class Ended:
@@ -97,7 +80,7 @@ class Ended:
 
 
 def processes(word=""):
-    """Those of this file's commands that are there, with `word` in their command."""
+    """Running processes that these tests started, with `word` in their command."""
     ours = [path.parent for path in Path("/proc").glob("[0-9]*/environ") if MARK in read(path)]
     return [int(path.name) for path in ours if word.encode() in read(path / "cmdline")]
 
@@ -110,7 +93,7 @@ def read(path):
 
 
 class Lab:
-    """Runs `reflexion-lab run -m` in a folder of its own, with cells of which each asks for what no other does."""
+    """Runs `reflexion-lab run -m` in a folder of its own; no two cells have a call in common."""
 
     def __init__(self, folder, short):
         self.folder, self.short, self.served = folder, short, Served()
@@ -136,7 +119,7 @@ class Lab:
     processes = staticmethod(processes)
 
     def results(self, root):
-        """The bytes of what the runs in a root found out, by their seed."""
+        """The canonical records of the runs in a root, by their seed."""
         logs = [Log.read(RunFolder.existing(path.parent)) for path in (self.folder / root).glob("*/manifest.json")]
         return {log.manifest.seed: canonical_bytes(log) for log in logs}
 

@@ -29,17 +29,9 @@ def test_the_local_twin_of_slurm_takes_its_keys():
 @pytest.mark.parametrize(
     ("missing", "words", "message"),
     [
-        (
-            "joblib",
-            ["hydra/launcher=joblib"],
-            "=joblib: joblib is not installed; expected pip install 'reflexion_lab[joblib]'",
-        ),
-        ("ray", ["hydra/launcher=ray"], "=ray: ray is not installed; expected pip install 'reflexion_lab[ray]'"),
-        (
-            "submitit",
-            ["hydra/launcher=slurm_local"],
-            "submitit is not installed; expected pip install 'reflexion_lab[slurm]'",
-        ),
+        ("joblib", ["hydra/launcher=joblib"], "expected pip install 'reflexion_lab[joblib]'"),
+        ("ray", ["hydra/launcher=ray"], "expected pip install 'reflexion_lab[ray]'"),
+        ("submitit", ["hydra/launcher=slurm_local"], "expected pip install 'reflexion_lab[slurm]'"),
         ("", ["hydra/launcher=nonsense"], "hydra/launcher: got 'nonsense', expected one of "),
         ("", ["hydra/launcher=joblib", "hydra.launcher.jobs=2"], "hydra.launcher.jobs"),
     ],
@@ -50,6 +42,7 @@ def test_a_missing_plugin_or_wrong_key_is_one_error(missing, words, message, tmp
     assert main(["run", "-m", f"run_root={tmp_path / 'runs'}", "seed=0,1", *words]) == 2
     errors = capsys.readouterr().err
     assert message in errors
+    assert not missing or f"{missing} is not installed" in errors
     assert errors.count("error: ") == 1
     assert not (tmp_path / "runs").exists()
 

@@ -1,4 +1,4 @@
-"""A process lost during a sweep costs no result, whatever the launcher."""
+"""A process lost during a sweep costs no result, with any launcher."""
 
 import os
 import signal
@@ -23,9 +23,9 @@ def test_a_killed_process_costs_no_more_than_its_calls_in_flight(launcher, lab, 
     ended = lab.run(SIX, *LAUNCHERS[launcher])
     assert (ended.code, len(lab.served.killed)) == (0, 1), ended.err
     assert "6 cells: 6 done" in ended.out
-    assert "lost before they ended, now begun again: cells" in ended.err
+    assert "lost, now restarted: cells" in ended.err
     assert "Traceback" not in ended.err
-    assert max(jobs) <= AT_ONCE, "submitit itself would have begun all six"
+    assert max(jobs) <= AT_ONCE, "submitit itself would have started all six"
     results, requests = alone
     assert lab.results("runs") == results
     assert sorted(set(lab.served.requests)) == requests

@@ -36,8 +36,8 @@ COMMON = (
 PLACES = {"here": (), "there": ("executor=ray", "executor.workers=2")}
 MODEL = "{_target_: unsteady_parts.Unsteady, trouble: none, share: 0, seconds: 0.01}"
 PARTS = '''
-"""A reader's own parts, found from where the run was started: a model that fails, reflects, finds its way by what it
-reads, takes its time, and can be told to go down with its process; and an actor that writes down what it is given.
+"""User-defined parts, found in the folder where the run was started: a slow model whose replies depend on the prompt
+and which can kill its process; and an actor that logs its inputs.
 """
 
 import hashlib, os, random, time
@@ -114,7 +114,7 @@ def cluster():
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    """A run over twelve tasks, and its files beside it; `place` is its run root, and where it is carried out."""
+    """The config of a run over twelve tasks. `place`: its run root, and whether it uses the cluster."""
     (tmp_path / "unsteady_parts.py").write_text(PARTS)
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "unsteady.yaml").write_text(MODEL)

@@ -53,7 +53,7 @@ def test_slurm_gets_an_array_and_a_lost_job_again(lab):
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert "2 cells: 2 done" in ended.out
-    assert "begun again: cells 1" in ended.err
+    assert "restarted: cells 1" in ended.err
     array, again = (path.read_text() for path in sorted(places["slurm"].glob("script-*")))
     options = dict(re.findall(r"^#SBATCH --([a-z-]+)=(.*)$", array, re.MULTILINE))
     expected = {"array": "0-1%1", "partition": "cpu", "account": "lab", "time": "90", "mem": "3GB", "mail-type": "FAIL"}

@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-import reflexion_lab
-from reflexion_lab.records import Grade, TaskResult, Usage
+from reflexion_lab.records import Attempt, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
-from tests.builders import attempt, manifest, reflection
+from tests.builders import attempt, reflection
 
 CONFIG: dict[str, object] = {
     "arm": "reflexion",
@@ -44,15 +41,10 @@ CONFIG: dict[str, object] = {
 }
 
 
+CALL = Usage(calls=1, prompt_tokens=7, completion_tokens=3)
+WORDS = {"source": "llm", "usage": CALL}, {"source": "fallback:unknown", "usage": CALL}
+"""Of the first reflection of a task, and of later ones."""
 SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_ENABLE_ASYNC_LOGGING": "false"}
-TRACK = """
-import sys
-from pathlib import Path
-from reflexion_lab.studies.tracking.mlflow import MlflowTracker
-from tests.builders import attempt, manifest, reflection
-sys.stdin.readline()
-print(MlflowTracker(sys.argv[1]).track(Path(sys.argv[2])))
-"""
 
 
 def with_values(**values: object) -> dict[str, object]:
@@ -67,127 +59,80 @@ def with_values(**values: object) -> dict[str, object]:
     return config
 
 
-def write_run(
-    path: Path, solved_at: tuple[int, ...] = (1, 2, 3, 0), n_expected: int = 4, is_drawn: bool = True, **values: object
-) -> Path:
-    """A run in which task i passes its feedback and hidden tests at attempt `solved_at[i]`; 0 is never.
-
-    is_drawn: its figures are there, so they are not drawn.
-    """
-    config = with_values(**values)
-    folder = RunFolder(path)
-    folder.write_manifest(
-        manifest(
-            f"{path.name}-id",
-            created_at="2025-03-01T10:00:00Z",
-            seed=int(str(config["seed"])),
-            config=config,
-            config_digest="c0ffee",
-            git_commit="0123456789abcdef",
-            dirty=True,
-            benchmark="basics",
-            benchmark_digest="d" * 64,
-            n_expected=n_expected,
-            model_fingerprint="tiny:1234",
-            feedback_source=str(config["feedback_source"]),
-            isolation=("process", "rlimits"),
-        )
-    )
-    for task, solved in enumerate(solved_at):
-        write_task(folder, f"t/{task}", solved, config["loop"]["max_attempts"])  # type: ignore[index]
-    folder.close()
-    for name in ("convergence.png", "reflections.png") if is_drawn else ():
-        (path / name).write_bytes(b"drawn")
-    return path
-
-
-def write_task(folder: RunFolder, task_id: str, solved: int, allowed: int) -> None:
+def history(task_id: str, solved: int, allowed: int) -> list[Attempt]:
+    """Attempts that pass at number `solved`; 0 is never."""
     last = solved or allowed
-    for number in range(1, last + 1):
-        passed = number == solved
-        outcome = "pass" if passed else "fail"
-        source, usage = (
-            "llm" if number == 1 else "fallback:unknown",
-            Usage(calls=1, prompt_tokens=7, completion_tokens=3),
+    return [
+        attempt(
+            task_id=task_id,
+            number=number,
+            acted={"solution": "x", "usage": Usage(calls=1, prompt_tokens=80, completion_tokens=20)},
+            judged={"passed": True, "outcome": "pass"} if number == solved else {"reward": 0.5},
+            reflection=None if number == solved else reflection(number, **WORDS[number > 1]),
+            stop_reason="passed" if number == solved else "max_attempts" if number == last else "",
         )
-        folder.append(
-            "attempts.jsonl",
-            attempt(
-                task_id=task_id,
-                number=number,
-                acted={"solution": "x", "usage": Usage(calls=1, prompt_tokens=80, completion_tokens=20)},
-                judged={"passed": passed, "outcome": outcome, "reward": 1.0 if passed else 0.5},
-                reflection=None if passed else reflection(number, source=source, usage=usage),
-                stop_reason="passed" if passed else "max_attempts" if number == last else "",
-            ),
-        )
-        checks = {"passed": passed, "outcome": outcome, "checks_passed": int(passed), "checks_total": 1}
-        folder.append("grades.jsonl", Grade(task_id=task_id, number=number, sealed=number != last, **checks))
-    result = TaskResult(
-        task_id=task_id,
-        attempts=last,
-        submitted=solved or 1,
-        best=solved or 1,
-        last=last,
-        stop_reason="passed" if solved else "max_attempts",
-        feedback_source="visible",
-        duration=1.0,
-    )
-    folder.append("results.jsonl", result)
+        for number in range(1, last + 1)
+    ]
 
 
 @pytest.fixture(scope="session")
-def write() -> Callable[..., Path]:
-    """Writes a run folder at a path."""
+def write(runs_written_in: Callable[[Path], Callable[..., RunFolder]]) -> Callable[..., Path]:
+    """Writes a run at a path: task i passes its feedback and hidden tests at attempt `solved_at[i]`; 0 is never.
+
+    is_drawn: its figures are there, so they are not drawn.
+    """
+
+    def write_run(
+        path: Path,
+        solved_at: tuple[int, ...] = (1, 2, 3, 0),
+        n_expected: int = 4,
+        is_drawn: bool = True,
+        **values: object,
+    ) -> Path:
+        config: dict[str, Any] = with_values(**values)
+        allowed = config["loop"]["max_attempts"]
+        attempts = {f"t/{task}": history(f"t/{task}", solved, allowed) for task, solved in enumerate(solved_at)}
+        folder = runs_written_in(path.parent)(made=attempts, n_expected=n_expected, name=path.name)
+        folder.write_manifest(
+            replace(
+                folder.manifest,
+                run_id=f"{path.name}-id",
+                created_at="2025-03-01T10:00:00Z",
+                seed=config["seed"],
+                config=config,
+                config_digest="c0ffee",
+                git_commit="0123456789abcdef",
+                dirty=True,
+                benchmark="basics",
+                benchmark_digest="d" * 64,
+                model_fingerprint="tiny:1234",
+                feedback_source=config["feedback_source"],
+                isolation=("process", "rlimits"),
+            )
+        )
+        for name in ("convergence.png", "reflections.png") if is_drawn else ():
+            (path / name).write_bytes(b"drawn")
+        return path
+
     return write_run
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., Path]:
+def run(tmp_path: Path, write: Callable[..., Path]) -> Callable[..., Path]:
     """Writes a run folder below `tmp_path` and returns its path."""
-
-    def write(name: str = "run", **values: object) -> Path:
-        return write_run(tmp_path / name, **values)  # type: ignore[arg-type]
-
-    return write
+    return lambda name="run", **values: write(tmp_path / name, **values)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        values = SETTINGS | {"HOME": str(tmp_path_factory.mktemp("home"))}
-        for name, value in values.items():
+        for name, value in {**SETTINGS, "HOME": str(tmp_path_factory.mktemp("home"))}.items():
             patch.setenv(name, value)
-        yield values
+        yield
 
 
 @pytest.fixture(scope="session")
-def born_together(
-    tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
-) -> tuple[Path, list[str], list[str]]:
-    """A database that four processes made at once, each to track a run; what each printed and how each failed."""
-    place = tmp_path_factory.mktemp("born")
-    database = place / "new" / "mlflow.db"
-    folders = [write_run(place / f"run-{seed}", seed=seed) for seed in range(4)]
-    env = {**os.environ, **settings, "PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", TRACK, f"sqlite:///{database}", str(folder)], text=True, env=env, **pipes
-        )
-        for folder in folders
-    ]
-    for process in processes:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    ends = [process.communicate() for process in processes]
-    failures = [error for process, (_, error) in zip(processes, ends, strict=True) if process.returncode]
-    return database, [printed.strip() for printed, _ in ends], failures
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]) -> Path:
+def migrated(tmp_path_factory: pytest.TempPathFactory, settings: None) -> Path:
     """A new database, to be copied, since migrating takes seconds."""
     database = tmp_path_factory.mktemp("migrated") / "mlflow.db"
     MlflowTracker(f"sqlite:///{database}").prepare()

@@ -18,6 +18,7 @@ from reflexion_lab.studies.tracking.run_view import params
 from reflexion_lab.studies.tracking.saved_views import TAG
 
 Run = Callable[..., Path]
+Logged = Callable[..., list[Any]]
 
 SOLVED = {
     "feedback_only": ((1, 0, 0, 0), (1, 2, 0, 0)),
@@ -117,19 +118,17 @@ def test_differences_are_those_of_the_comparison(tracked: Tracked) -> None:
         "usage/tokens": row.spent.usage.tokens,
     }
     assert {key: metrics[key] for key in pairs} == pytest.approx(pairs, rel=1e-5)
-    assert tracked.arm("reflexion").data.tags["baseline"] == "feedback_only"
-    assert not [key for key in tracked.arm("feedback_only").data.metrics if "difference" in key]
-
-
-def test_text_columns_have_interval_difference_and_p(tracked: Tracked) -> None:
-    row = next(row for row in compare(arms(tracked.folders)).rows if row.arm == "reflexion")
-    assert row.as_run
     tags, estimate = tracked.arm("reflexion").data.tags, row.as_run.estimate
-    assert tags["interval"] == f"[{row.final.low:.3f}, {row.final.high:.3f}]"
-    assert tags["difference"] == f"+0.375 [{estimate.low:+.3f}, {estimate.high:+.3f}]"
-    assert tags["p_holm"] == f"{row.as_run.p_holm:.2g}"
-    assert tracked.arm("oracle").data.tags["difference"].startswith("bound +0.625 [")
-    assert "p_holm" not in tracked.arm("oracle").data.tags
+    expected = {
+        "baseline": "feedback_only",
+        "interval": f"[{row.final.low:.3f}, {row.final.high:.3f}]",
+        "difference": f"+0.375 [{estimate.low:+.3f}, {estimate.high:+.3f}]",
+        "p_holm": f"{row.as_run.p_holm:.2g}",
+    }
+    assert {key: tags[key] for key in expected} == expected
+    note = tags["mlflow.note.content"]
+    assert all(text in note for text in ("pass@1 **0.750**", "**not detected**", "Exploratory"))
+    assert not [key for key in tracked.arm("feedback_only").data.metrics if "difference" in key]
 
 
 def test_a_run_has_its_difference_to_the_baseline_of_its_seed(tracked: Tracked) -> None:
@@ -149,13 +148,8 @@ def test_figures_of_an_upper_bound_are_named_so(tracked: Tracked) -> None:
     assert oracle.metrics["final/upper_bound_difference"] == 0.625
     assert not [key for key in oracle.metrics if key.endswith(("_p", "_p_holm"))]  # it claims nothing
     assert "upper bound, no pass@1" in oracle.tags["mlflow.note.content"]
-
-
-def test_the_note_says_not_detected_and_exploratory(tracked: Tracked) -> None:
-    note = tracked.arm("reflexion").data.tags["mlflow.note.content"]
-    assert "pass@1 **0.750**" in note
-    assert "**not detected**" in note
-    assert "Exploratory" in note
+    assert oracle.tags["difference"].startswith("bound +0.625 [")
+    assert "p_holm" not in oracle.tags
 
 
 def test_a_summary_holds_report_and_figures(tracked: Tracked) -> None:
@@ -177,41 +171,27 @@ def test_tracking_arms_again_renews_summaries_alone(tracked: Tracked) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_difference_belongs_to_the_newest_comparison(tracker: MlflowTracker, run: Run) -> None:
+def test_a_difference_belongs_to_the_newest_comparison(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
     def differences() -> dict[str, tuple[float | None, str | None]]:
-        client = MlflowClient(tracker.uri)
-        where = [client.get_experiment_by_name("trial").experiment_id]
-        jobs = client.search_runs(where, filter_string="tags.kind = 'job'")
         return {
-            tracked.data.params["arm"]: (
-                tracked.data.metrics.get("final/difference"),
-                tracked.data.tags.get("difference_to"),
-            )
-            for tracked in jobs
+            job.data.params["arm"]: (job.data.metrics.get("final/difference"), job.data.tags.get("difference_to"))
+            for job in logged()
         }
 
-    from mlflow import MlflowClient
-
     solved = {"simple": (1, 0, 0, 0), "retry": (1, 2, 0, 0), "reflexion": (1, 2, 3, 0)}
-    folders = {arm: run(arm, solved_at=at, arm=arm) for arm, at in solved.items()}
-    tracker.track_arms([*folders.values()], baseline="simple", one_seed=True)
+    folders = [run(arm, solved_at=at, arm=arm) for arm, at in solved.items()]
+    tracker.track_arms(folders, baseline="simple", one_seed=True)
     assert differences() == {"simple": (None, None), "retry": (0.25, "simple"), "reflexion": (0.5, "simple")}
-    tracker.track_arms([*folders.values()], baseline="reflexion", one_seed=True)
+    tracker.track_arms(folders, baseline="reflexion", one_seed=True)
     assert differences() == {"simple": (-0.5, "reflexion"), "retry": (-0.25, "reflexion"), "reflexion": (None, None)}
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_only_summaries_of_the_same_runs_are_replaced(tracker: MlflowTracker, run: Run) -> None:
-    from mlflow import MlflowClient
-
+def test_only_summaries_of_the_same_runs_are_replaced(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
     def summaries() -> list[str]:
-        client = MlflowClient(tracker.uri)
-        where = [client.get_experiment_by_name("trial").experiment_id]
-        arms = client.search_runs(where, filter_string="tags.kind = 'arm'")
-        return sorted(f"{arm.data.tags['benchmark_digest'][:1]} {arm.info.run_name}" for arm in arms)
+        return sorted(f"{arm.data.tags['benchmark_digest'][:1]} {arm.info.run_name}" for arm in logged("arm"))
 
-    first = [run(f"first-{seed}", seed=seed) for seed in (0, 1)]
-    other = [run(f"other-{seed}", seed=seed) for seed in (0, 1)]
+    first, other = ([run(f"{name}-{seed}", seed=seed) for seed in (0, 1)] for name in ("first", "other"))
     for folder in other:
         manifest = folder / "manifest.json"
         manifest.write_text(manifest.read_text().replace("d" * 64, "e" * 64))
@@ -232,15 +212,12 @@ def test_links_lead_to_views_that_are_there(tracked: Tracked) -> None:
 
 
 def test_charts_group_by_all_keys_that_distinguish_arms(run: Run) -> None:
-    paths = [run(f"{omega}-{seed}", seed=seed, recall__omega=omega) for omega in (0, 3) for seed in (0, 1)]
-    assert arm_runs.group_keys(arms(paths)) == ("arm", "recall.omega")
-
-
-def test_arms_that_differ_in_a_part_group_by_its_class(run: Run) -> None:
-    paths = [run(f"{name}", recall___target_=f"reflexion_lab.memory.recall.{name}") for name in ("Window", "Recency")]
-    keys = arm_runs.group_keys(arms(paths))
+    sizes = [run(f"{omega}-{seed}", seed=seed, recall__omega=omega) for omega in (0, 3) for seed in (0, 1)]
+    assert arm_runs.group_keys(arms(sizes)) == ("arm", "recall.omega")
+    parts = [run(name, recall___target_=f"reflexion_lab.memory.recall.{name}") for name in ("Window", "Recency")]
+    keys = arm_runs.group_keys(arms(parts))
     assert keys == ("arm", "recall")
-    assert all(key in params(RunFolder.existing(path).manifest) for key in keys for path in paths)
+    assert all(key in params(RunFolder.existing(path).manifest) for key in keys for path in parts)
 
 
 def test_a_difference_from_one_seed_is_refused_until_asked_for(run: Run) -> None:

@@ -3,13 +3,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from reflexion_lab.studies.tracking.saved_views import TAG, Page, missing, views
+from reflexion_lab.studies.tracking.saved_views import TAG, links, missing, views
 
 
 def state(name: str, sweep_id: str = "", group_by: tuple[str, ...] = ("arm",)) -> dict[str, Any]:
-    key, value = views(sweep_id, group_by)[name].tag
-    view = json.loads(value)
-    assert key.startswith(TAG)
+    tags = views(sweep_id, group_by)
+    view = json.loads(tags[f"{TAG}{name}-{sweep_id}" if sweep_id else TAG + name])
     assert isinstance(view["name"], str)
     assert isinstance(view["createdAt"], int)
     return dict(json.loads(view["state"]))
@@ -32,7 +31,7 @@ def test_the_columns_fit_into_a_window() -> None:
     assert {"tags.`difference`", "tags.`p_holm`", "tags.`at_equal_tokens`"} <= set(arms)
     for name in ("runs", "arms"):
         widths = state(name)["columnWidths"]
-        boxes, bound = 75, widths["metrics.`final/upper_bound`"]  # which is no column where nobody has it
+        boxes, bound = 75, widths["metrics.`final/upper_bound`"]  # shown only if a run has it
         assert sum(widths.values()) + boxes - bound < 1140  # what a window of 1400 has left
 
 
@@ -50,25 +49,25 @@ def test_charts_draw_one_mean_and_band_an_arm_of_single_runs() -> None:
 def test_a_sweep_has_views_of_its_own() -> None:
     assert state("charts", "s-1")["searchFilter"] == "tags.kind = 'job' and tags.sweep_id = 's-1'"
     assert state("arms", "s-1")["searchFilter"] == "tags.kind = 'arm' and tags.sweep_id = 's-1'"
-    assert not {view.key for view in views("s-1").values()} & {view.key for view in views().values()}
+    assert not views("s-1").keys() & views().keys()
 
 
 def test_links_name_the_views() -> None:
-    page = Page("http://host:5000", "7", "a b")
-    assert page.charts.startswith("http://host:5000/#/experiments/7/runs?compareRunsMode=CHART&")
-    assert page.charts.endswith("viewStateShareKey=charts-a%20b")
-    assert page.arms.endswith("?workflowType=machine_learning&viewStateShareKey=arms-a%20b")
-    assert Page("http://host:5000", "7").runs.endswith("viewStateShareKey=runs")
+    page = links("http://host:5000", "7", "a b")
+    assert page["charts"].startswith("http://host:5000/#/experiments/7/runs?compareRunsMode=CHART&")
+    assert page["charts"].endswith("viewStateShareKey=charts-a%20b")
+    assert page["arms"].endswith("?workflowType=machine_learning&viewStateShareKey=arms-a%20b")
+    assert links("http://host:5000", "7")["runs"].endswith("viewStateShareKey=runs")
 
 
 def test_existing_views_stay_unless_arms_need_a_finer_grouping() -> None:
-    existing = [key for key, _ in missing((), "s-1", ("arm",))]
+    existing = list(missing((), "s-1", ("arm",)))
     assert len(existing) == 6
-    assert missing(existing, "s-1", ("arm",)) == []
+    assert missing(existing, "s-1", ("arm",)) == {}
     finer = missing(existing, "s-1", ("arm", "recall.omega"))
-    assert [key for key, _ in finer] == [f"{TAG}{name}-s-1" for name in ("charts", "runs", "arms")]
+    assert list(finer) == [f"{TAG}{name}-s-1" for name in ("charts", "runs", "arms")]
 
 
 def test_a_view_fits_into_a_tag() -> None:
     keys = tuple(f"some.long.key.of.a.config.number_{n}" for n in range(8))
-    assert all(len(view.tag[1]) < 5000 for view in views("s" * 60, keys).values())
+    assert all(len(tag) < 5000 for tag in views("s" * 60, keys).values())

@@ -37,17 +37,12 @@ def text(path: Path) -> str:
         ({"arm": "simple", "seed": 4, "loop__max_attempts": 1}, "simple a1 s4 basics"),
         ({"feedback_source": "oracle"}, "reflexion oracle a3 Ω1 s0 ba"),
         ({"feedback_source": "oracle", "arm": "oracle"}, "oracle a3 Ω1 s0 basics"),
+        ({"arm": "x" * 200, "seed": 12}, "x" * 18 + " a3 Ω1 s12"),
     ],
 )
-def test_a_name_begins_with_what_distinguishes_a_run(run: Run, values: dict[str, Any], name: str) -> None:
+def test_a_short_name_begins_with_what_distinguishes_a_run(run: Run, values: dict[str, Any], name: str) -> None:
     assert view.run_name(manifest(run(**values, solved_at=(1, 0)))) == name
-
-
-@pytest.mark.parametrize("arm", ["x", "x" * 20, "x" * 200])
-def test_a_name_is_short_and_keeps_attempts_omega_and_seed(run: Run, arm: str) -> None:
-    name = view.run_name(replace(manifest(run(arm=arm, seed=12)), benchmark="b" * 40))
     assert len(name) <= view.NAME_LENGTH
-    assert " a3 Ω1 s12" in name
 
 
 def test_params_are_dotted_keys_and_classes_of_groups(run: Run) -> None:
@@ -71,12 +66,40 @@ def test_secrets_folders_and_execution_settings_are_no_params(run: Run) -> None:
     assert "benchmark.ids" not in figures
 
 
-def test_curves_have_the_attempt_as_step(run: Run) -> None:
+def test_metrics_are_curves_rates_and_usage(run: Run) -> None:
     figures = metrics_of(run(solved_at=(1, 2, 3, 0)))
-    assert [figures["curve/pass_at_1", step] for step in (1, 2, 3)] == [0.25, 0.5, 0.75]
-    assert [figures["curve/reward", step] for step in (1, 2, 3)] == [0.625, 0.75, 0.875]
-    # 100 tokens an attempt and 10 a reflection: four attempts and three reflections at the first step
-    assert [figures["usage/tokens_cum", step] for step in (1, 2, 3)] == [430, 750, 960]
+    assert [name for name, _ in figures][:3] == ["final/pass_at_1", "final/pass_at_1_low", "final/pass_at_1_high"]
+    assert figures["final/pass_at_1_low", 0] < 0.75 < figures["final/pass_at_1_high", 0]
+    curves = {
+        "curve/pass_at_1": [0.25, 0.5, 0.75],
+        "curve/reward": [0.625, 0.75, 0.875],
+        # 100 tokens an attempt and 10 a reflection: four attempts and three reflections at the first step
+        "usage/tokens_cum": [430, 750, 960],
+    }
+    assert {name: [figures[name, step] for step in (1, 2, 3)] for name in curves} == curves
+    expected = {
+        "final/pass_at_1": 0.75, "final/attempt_1_pass_at_1": 0.25, "final/gain_over_attempt_1": 0.5, "final/n": 4,
+        "final/attempts_mean": 2.25, "final/reflections_by_model_share": 0.5, "usage/actor/tokens": 900,
+        "usage/actor/calls": 9, "usage/actor/prompt_tokens": 720, "usage/reflector/tokens": 60,
+        "usage/reflector/completion_tokens": 18, "usage/reflector/tokens_per_solved": 20, "usage/cost": 0,
+        "reflections/n": 6, "reflections/read_share": 0.0, "reflections/base": 2 / 5,
+    }  # fmt: skip
+    assert {name: figures[name, 0] for name in expected} == expected
+    # a role's zeros, a rate of retries that read a reflection, a rate of reviewed reflections
+    absent = {"usage/actor/cost", "reflections/passed_after", "reflections/mentions_check_share"}
+    assert not absent & {name for name, _ in figures}
+
+
+@pytest.mark.parametrize(
+    ("values", "absent"),
+    [
+        ({"solved_at": (0, 0)}, ("tokens_per_solved", "feedback_wrong_if_passed")),
+        ({"solved_at": (1, 1)}, ("reflections/",)),
+        ({"feedback_source": "oracle"}, ("feedback_right_if_failed", "pass_at_1")),
+    ],
+)
+def test_a_metric_without_cases_is_left_out(run: Run, values: dict[str, Any], absent: tuple[str, ...]) -> None:
+    assert not [name for name, _ in metrics_of(run(**values)) if any(part in name for part in absent)]
 
 
 def test_a_curve_extends_to_the_allowed_attempts(run: Run) -> None:
@@ -89,40 +112,6 @@ def test_parts_that_a_run_never_called_are_no_params(run: Run) -> None:
     assert not [key for key in params(manifest(run("a", **writer))) if key.startswith(("suite_writer", "critic"))]
     written = params(manifest(run("b", feedback_source="self_tests", **writer)))
     assert written["suite_writer.writer.max_tests"] == "6"
-
-
-def test_headline_figures_come_with_interval_and_n(run: Run) -> None:
-    figures = metrics_of(run(solved_at=(1, 2, 3, 0)))
-    assert [name for name, _ in figures][:3] == ["final/pass_at_1", "final/pass_at_1_low", "final/pass_at_1_high"]
-    assert figures["final/pass_at_1", 0] == 0.75
-    assert figures["final/pass_at_1_low", 0] < 0.75 < figures["final/pass_at_1_high", 0]
-    assert figures["final/attempt_1_pass_at_1", 0] == 0.25
-    assert figures["final/gain_over_attempt_1", 0] == 0.5
-    assert figures["final/n", 0] == 4
-    assert figures["final/attempts_mean", 0] == 2.25
-    assert figures["final/reflections_by_model_share", 0] == 0.5
-    assert figures["usage/actor/tokens", 0] + figures["usage/reflector/tokens", 0] == 960
-
-
-def test_every_role_has_its_own_usage(run: Run) -> None:
-    figures = metrics_of(run(solved_at=(1, 2, 3, 0)))
-    expected = {
-        "usage/actor/tokens": 900, "usage/actor/calls": 9, "usage/actor/prompt_tokens": 720,
-        "usage/reflector/completion_tokens": 18, "usage/reflector/tokens_per_solved": 20, "usage/cost": 0,
-    }  # fmt: skip
-    assert {name: figures[name, 0] for name in expected} == expected
-    assert ("usage/actor/cost", 0) not in figures  # a role's zeros are left out
-    assert not [name for name, _ in metrics_of(run("b", solved_at=(0, 0))) if name.endswith("tokens_per_solved")]
-
-
-def test_reflections_are_metrics_where_there_are_any(run: Run) -> None:
-    figures = metrics_of(run(solved_at=(1, 2, 3, 0)))
-    assert figures["reflections/n", 0] == 6
-    assert figures["reflections/read_share", 0] == 0.0
-    assert figures["reflections/base", 0] == 2 / 5
-    assert ("reflections/passed_after", 0) not in figures  # no retry here read any
-    assert ("reflections/mentions_check_share", 0) not in figures  # nor did anybody review them
-    assert not [name for name, _ in metrics_of(run("b", solved_at=(1, 1))) if name.startswith("reflections/")]
 
 
 def test_the_effect_of_reading_reflections_is_a_metric(run: Run) -> None:
@@ -141,26 +130,14 @@ def test_the_effect_of_reading_reflections_is_a_metric(run: Run) -> None:
     assert figures["reflections/brier_stated", 0] == 0.25
 
 
-def test_models_of_further_roles_are_tags(run: Run) -> None:
-    log = Log.read(RunFolder.existing(run()))
-    manifest = replace(log.manifest, role_fingerprints={"critic": "big:1"})
-    figures = view.tags(manifest, summary(log))
-    assert (figures["model_fingerprint"], figures["model_fingerprint.critic"]) == ("tiny:1234", "big:1")
-
-
-def test_the_quality_of_feedback_is_a_metric_where_there_was_any(run: Run) -> None:
+def test_the_quality_of_feedback_is_a_metric(run: Run) -> None:
     figures = metrics_of(run(solved_at=(1, 0)))
-    assert figures["final/feedback_wrong_if_passed", 0] == 0.0
-    assert figures["final/feedback_right_if_failed", 0] == 0.0
-    assert ("final/feedback_wrong_if_passed", 0) not in metrics_of(run(solved_at=(0, 0)))
-    assert ("final/feedback_right_if_failed", 0) not in metrics_of(run(feedback_source="oracle"))
+    assert figures["final/feedback_wrong_if_passed", 0] == figures["final/feedback_right_if_failed", 0] == 0.0
 
 
-def test_an_oracle_run_has_no_figure_called_pass_at_1(run: Run) -> None:
+def test_an_oracle_run_has_an_upper_bound(run: Run) -> None:
     path = run(feedback_source="oracle")
-    figures = metrics_of(path)
-    assert not [name for name, _ in figures if "pass_at_1" in name]
-    assert figures["final/upper_bound", 0] == 0.75
+    assert metrics_of(path)["final/upper_bound", 0] == 0.75
     assert "upper bound, no pass@1" in text(path)
 
 
@@ -179,8 +156,8 @@ def test_the_note_has_figure_interval_and_n(run: Run) -> None:
 
 def test_tags_say_whether_runs_may_be_compared(run: Run) -> None:
     log = Log.read(RunFolder.existing(run(n_expected=6)))
-    figures = view.tags(log.manifest, summary(log))
-    assert figures == {
+    manifest = replace(log.manifest, role_fingerprints={"critic": "big:1"})
+    assert view.tags(manifest, summary(log)) == {
         "kind": "job",
         "run_id": "run-id",
         "sweep_id": "sweep-7",
@@ -188,6 +165,7 @@ def test_tags_say_whether_runs_may_be_compared(run: Run) -> None:
         "benchmark_digest": "d" * 64,
         "config_digest": "c0ffee",
         "model_fingerprint": "tiny:1234",
+        "model_fingerprint.critic": "big:1",
         "slots": "1",
         "isolation": "process, rlimits",
         "git_commit": "0123456789abcdef",
