@@ -158,7 +158,7 @@ def test_it_draws_under_any_backend(made):
 def test_effects_are_of_one_run_and_say_which_seed(made):
     text = caption(plot.effects(made("words")))
     assert "1 seed (1)" in text
-    with pytest.raises(ValueError, match="say which by arm="):
+    with pytest.raises(ValueError, match="name it with arm="):
         plot.effects(made("words", "others"))
     assert caption(plot.effects(made("words", "others"), arm="others"))
 

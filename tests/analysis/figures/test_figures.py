@@ -376,7 +376,7 @@ def test_an_arm_of_unknown_spending_is_named_and_not_drawn(made):
         ]
     found = budget_plots.drawing([known, silent])
     assert {(row[0], row[1]) for row in found.rows} == {("tokens", "retry"), ("calls", "retry"), ("calls", "silent")}
-    assert "Unknown tokens, hence not drawn: silent." in found.caption
+    assert "Unknown tokens, not drawn: silent." in found.caption
 
 
 def test_a_narrow_range_of_spending_has_more_than_one_number(made):
